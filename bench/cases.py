@@ -9,6 +9,7 @@ from functools import cache
 from bench.published import FACTS, Row, UnreadableRowError, faketensor_inputs, memory_inputs, run_inputs
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.huggingface import build_architecture_from_config
+from costguard.sizing.memory.adapters import resolve_targets
 from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.values.gpu import GpuNames
 from scripts import compare_memory, published_memory, published_runs
@@ -42,9 +43,12 @@ def memory_case(row: Row) -> Case:
     inputs = memory_inputs(row)
     readable = dict.fromkeys(row, "") | inputs
     architecture = published_memory.shape(readable)
+    recipe = published_memory.recipe_of(readable, architecture.kind)
+    if recipe.adapters and not isinstance(recipe.lora.targets, str):
+        resolve_targets(architecture, recipe.lora.targets, "lora_targets")  # a name that is no matrix of the model is refused
     return Case(
         architecture=architecture,
-        recipe=published_memory.recipe_of(readable, architecture.kind),
+        recipe=recipe,
         parallel=published_memory.parallel_of(readable),
         gpus=int(inputs["gpu_count"] or 1),
         inputs=inputs,

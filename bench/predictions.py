@@ -87,7 +87,9 @@ def in_its_metric(found: Footprint, case: Case) -> float:
         figure = found.reserved * GIGA / GIB / USABLE_SHARE
     elif metric == "file size":
         figure = found.phases[0].terms["weights"]
-    elif metric in ("", "unknown") and "allocated" not in note:
+    elif (
+        metric in ("", "unknown") and "allocated" not in note and case.inputs["source_group"] not in published_memory.ALLOCATED
+    ):
         figure = found.reserved
     if ("reserved" in metric or "smi" in metric) and case.inputs["gpu"]:
         figure = min(figure, card_bytes(case.inputs) or figure)

@@ -25,6 +25,7 @@ MEMORY = (
     *("model", "params", *SHAPE, "tied_embeddings", "method", "weight_dtype", "amp", "quant", "lora_rank", "lora_targets"),
     *("optimizer", "batch", "seq_len", "act_ckpt", "attention", "zero_or_fsdp", "tp", "pp", "gpu_count", "offload", "gpu"),
     *("metric", "per", "source_group", "source", "note"),
+    *("grad_accum", "cp", "ep", "decoder_len"),
 )
 RUNS = (
     *("model", "total_params", "active_params", *SHAPE, "seq_len", "global_batch_tokens", "micro_batch", "tokens_trained"),
@@ -32,7 +33,7 @@ RUNS = (
 )
 FAKETENSOR = (
     *("model", "hf_config", "method", "precision", "optimizer", "batch", "seq", "ckpt", "attn", "lora_r", "targets"),
-    *("lora_dropout", "grad_accum", "inputs"),
+    *("lora_dropout", "grad_accum", "inputs", "decoder_len"),
 )
 MEASURED = {
     "memory": (
@@ -57,13 +58,15 @@ MEASURED = {
 """Columns that no prediction reads: what was measured, and where the row comes from."""
 KNOWN_WORDS = {
     "method": r"|full|full-ft|finetune|sft|pretrain|lora|qlora|inference|kv-cache|load-only|peft-[\w-]+",
-    "weight_dtype": r"|bf16|fp16|fp32|mixed|gguf",
+    "weight_dtype": r"|bf16|fp16|fp32|mixed|gguf|bfloat16|b?float16|float32|half",
     "amp": r"|y|n|yes|no|true|false",
-    "quant": r"|none|nf4|nf4-dq|fp4|int8|int4|4bit|8bit|gptq|awq|gguf-\w+|null|nan|n/a|na|-|\?",
-    "optimizer": r"|.*(adam|adafactor|sgd|lomo|lion|muon).*",
+    "quant": r"|none|nf4|nf4-dq|fp4|int8|int4|(bnb[-_ ])?[48][-_ ]?bit|gptq|awq|gguf-\w+|null|nan|n/a|na|-|\?",
     "act_ckpt": r"|y|n|yes|no|true|false|full|none|selective( .*)?|recompute-gelu|y \(.*\)",
-    "attention": r"|sdpa|sdpa-flash|flash[ -]?\d?|flash[- ]?attention[- ]?\d?|fa\d|eager|fused-softmax|xformers|cudnn",
-    "zero_or_fsdp": r"|none|n|ddp|zero[- ]?(stage[- ]?)?[0-3]|fsdp\w*([- ]?full([_-]shard)?)?|hsdp|distopt|n/a|-",
+    "attention": r"|sdpa([- _](flash|efficient|cudnn|math))?|flash[-_ ]?(att(entio)?n[-_ ]?)?[234]?|fa[234]?|eager|math"
+    r"|fused-softmax|xformers|(memory|mem)[-_ ]?efficient|cudnn|flex([-_ ]?att(entio)?n)?",
+    "zero_or_fsdp": r"|none|n|ddp|(deepspeed[- ]?)?zero[-_ ]?(stage[-_ ]?)?[0-3]"
+    r"|fsdp[12]?([-_ ]?(full([-_ ]?shard)?|(no[-_ ])?reshard|shard[-_ ]grad[-_ ]op|hybrid([-_ ]shard)?))?|hsdp|distopt"
+    r"|distributed[- ]optimizer|n/a|-",
     "offload": r"|n|none|activations?|optimizer|params?|cpu|all|DeepSpeed CPU",
     "metric": r"|unknown|.*(active|allocated|reserved|smi|computed|file size|capacity|memory|cache).*",
     "per": r"|gpu|total",
@@ -77,7 +80,7 @@ REMARKS = ("source", "note", "technique")
 NUMBERS = frozenset(
     (
         *("params", "total_params", "active_params", *SHAPE, "batch", "seq", "seq_len", "lora_rank", "lora_r", "grad_accum"),
-        *("tp", "pp", "cp", "ep", "gpu_count", "global_batch_tokens", "micro_batch", "tokens_trained"),
+        *("tp", "pp", "cp", "ep", "gpu_count", "global_batch_tokens", "micro_batch", "tokens_trained", "decoder_len"),
     )
 )
 FIGURE = re.compile(
@@ -93,9 +96,59 @@ PATCH = 16
 WIDTH = re.compile(r"\bh ?= ?(\d{3,6})\b")
 CONVOLUTIONAL = re.compile(r"stable-diffusion-?(v?1|v?2|xl)|sdxl|unet|resnet", re.IGNORECASE)
 NAMED_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([mbt])(?![a-z0-9])", re.IGNORECASE)
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
+WHOLE_SCORES = ("math", "sdpa-math", "sdpa math", "sdpa_math")
+"""Attention that makes scores whole, as eager attention does."""
+MACHINE = 8
+"""GPUs of one machine, inside which a hybrid split shards."""
+OPTIMIZER_WORDS = frozenset(
+    (
+        *(
+            "adam",
+            "adamw",
+            "adam8bit",
+            "adamw8bit",
+            "pagedadamw8bit",
+            "pagedadam8bit",
+            "pagedadamw",
+            "adafactor",
+            "sgd",
+            "lomo",
+        ),
+        *(
+            "lion",
+            "lion8bit",
+            "paged",
+            "8bit",
+            "32bit",
+            "bnb",
+            "torch",
+            "apex",
+            "hf",
+            "fused",
+            "foreach",
+            "bitsandbytes",
+            "momentum",
+        ),
+        *("step", "in", "backward", "cpu", "deepspeed", "torchao", "bf16", "fp32", "and", "with", "no", "class"),
+    )
+)
+"""Words of an optimizer's column that are read, or that change no byte which is not read elsewhere."""
 OFFLOADS = ("n", "activations", "optimizer", "params", "DeepSpeed CPU")
 """The words of the `offload` column that `scripts.published_memory` knows."""
 BLANKS = frozenset(("", "none", "null", "nan", "n/a", "na", "-", "?"))
+
+
+INPUTS = {
+    "input_ids": "seq",
+    "tokens": "seq",
+    "decoder_input_ids": "decoder_len",
+    "decoder_ids": "decoder_len",
+    **dict.fromkeys(("labels", "attention_mask", "decoder_attention_mask", "pixel_values", "images", "ids"), ""),
+}
+"""Names in the column `inputs` of fake-tensor rows -> the column that their last size fills; "": none."""
+INPUT_SHAPE = re.compile(r"[\"']?([a-z_]+)[\"']?\s*[:=]\s*([\[(]?\s*\d+(?:\s*[x,]\s*\d+)*\s*[\])]?)")
+NO_DROPOUT = ("", "0", "0.0", "none", "nan")
 
 
 ROWS_OF = "rows of"
@@ -104,6 +157,10 @@ ROWS_OF = "rows of"
 
 SAMPLE = "sample"
 """The key under which an image's size stays beside the tokens that it became."""
+
+
+ADAPTER = "adapter"
+"""The key under which the kind of an adapter stays that is sized as LoRA."""
 
 
 class UnreadableRowError(ValueError):
@@ -123,7 +180,7 @@ def read_rows(path: Path) -> list[Row]:
 def check_known(row: Row, columns: tuple[str, ...], kind: str) -> None:
     """Raise UnreadableRowError for a column or a word that no reader knows: what it changes is not guessed."""
     for name, cell in row.items():
-        if cell and name not in columns and name not in MEASURED[kind] and name not in {ROWS_OF, SAMPLE}:
+        if cell and name not in columns and name not in MEASURED[kind] and name not in {ROWS_OF, SAMPLE, ADAPTER}:
             raise UnreadableRowError(f"column '{name}' is not known, and this row states '{cell[:40]}'")
         known = KNOWN_WORDS.get(name)
         if known and name in columns and not re.fullmatch(known, cell.strip(), re.IGNORECASE):
@@ -148,11 +205,14 @@ def memory_inputs(row: Row) -> Row:
     return inputs | {
         "method": _method(method, quant),
         "quant": quant,
-        "optimizer": "sgd, step in backward" if lomo else inputs["optimizer"],
+        ADAPTER: method.removeprefix("peft-") if method.startswith("peft-") else "",
+        "optimizer": "sgd, step in backward" if lomo else _optimizer(inputs["optimizer"]),
+        "weight_dtype": DTYPES.get(inputs["weight_dtype"].lower(), inputs["weight_dtype"].lower()),
+        "attention": "eager" if inputs["attention"].lower() in WHOLE_SCORES else inputs["attention"],
         "lora_rank": inputs["lora_rank"] or ("1" if unnamed else ""),
         "lora_targets": inputs["lora_targets"] or ("v" if unnamed else ""),
         "act_ckpt": _checkpointing(inputs["act_ckpt"]),
-        "zero_or_fsdp": _sharding(inputs["zero_or_fsdp"].lower()),
+        "zero_or_fsdp": _sharding(inputs["zero_or_fsdp"].lower(), int(inputs["gpu_count"] or 1)),
         "offload": _offload(inputs["offload"]),
         "tied_embeddings": inputs["tied_embeddings"].lower()[:1],
         "amp": "n" if lomo else inputs["amp"].lower()[:1].replace("t", "y"),
@@ -179,9 +239,10 @@ def run_inputs(row: Row) -> Row:
 def faketensor_inputs(row: Row) -> Row:
     """What a row of faketensor_dev.csv states, in the words of `tools/faketensor.py`."""
     check_known(row, FAKETENSOR, "faketensor")
-    if row.get("inputs", "").lower() not in BLANKS:
+    row = _read_input_shapes(row)
+    if row.get("lora_dropout", "").lower() not in NO_DROPOUT:
         raise UnreadableRowError(
-            f"inputs: '{row['inputs'][:40]}' are not one length of tokens or images, which is all that is read"
+            f"lora_dropout: '{row['lora_dropout'][:20]}' keeps masks that only a GPU's kernels keep in bytes"
         )
     inputs = stated(row, FAKETENSOR)
     for column in ("batch", "seq", *(("lora_r", "targets") if inputs["method"] == "lora" else ())):
@@ -193,6 +254,31 @@ def faketensor_inputs(row: Row) -> Row:
         "optimizer": inputs["optimizer"] or "adamw_fused",
         "ckpt": str(inputs["ckpt"].lower() in ("true", "1", "y", "yes")),
     }
+
+
+def _read_input_shapes(row: Row) -> Row:
+    """`row` with the lengths that its column `inputs` tells: names with shapes, or the names alone, which tell nothing new.
+
+    `{"input_ids": [2, 512], "decoder_input_ids": [2, 128]}` and `input_ids=2x512 decoder_input_ids=2x128` say the same.
+    """
+    said = row.get("inputs", "").strip()
+    if said.lower() in BLANKS:
+        return row | {"inputs": ""}
+    told = INPUT_SHAPE.findall(said)
+    left = INPUT_SHAPE.sub("", said)
+    names = {name for name, _ in told} | set(re.findall(r"[a-z_]+", left.lower()))
+    if not names or names - set(INPUTS) or re.search(r"\d", left):
+        raise UnreadableRowError(f"inputs: '{said[:60]}' are not read: {', '.join(INPUTS)} with their shapes are")
+    lengths = {}
+    for name, shape in told:
+        sizes = [int(size) for size in re.findall(r"\d+", shape)]
+        if INPUTS[name] and len(sizes) not in (1, 2):
+            raise UnreadableRowError(f"inputs: '{name}' has {len(sizes)} sizes, and [batch, tokens] are read")
+        if INPUTS[name] and len(sizes) == 2:
+            lengths["batch"] = str(sizes[0])
+        if INPUTS[name]:
+            lengths[INPUTS[name]] = str(sizes[-1])
+    return row | {"inputs": ""} | lengths
 
 
 def with_shape(row: Row, size: str) -> Row:
@@ -217,16 +303,26 @@ def with_shape(row: Row, size: str) -> Row:
 
 
 def _sample(row: Row) -> Row:
-    """A sample given as an image becomes tokens; a model of convolutions is refused."""
+    """A sample given as an image becomes tokens; of a model that is walked layer by layer, one sample of that size."""
+    image = IMAGE.fullmatch(row["seq_len"])
+    if _is_walked(row["model"]):
+        ones = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "ffn"), "1")
+        return row | ones | {"vocab": "0", "seq_len": "1", SAMPLE: row["seq_len"] if image else ""}
     if CONVOLUTIONAL.search(row["model"]) and not row["layers"]:
         raise UnreadableRowError(
-            f"'{row['model']}' is made of convolutions: its activations need a layer walk, not a closed form"
+            f"'{row['model']}' is made of convolutions and no shipped model: its activations need a layer walk"
         )
-    image = IMAGE.fullmatch(row["seq_len"])
     if not image:
         return row | {SAMPLE: ""}
     tokens = int(image[1]) * int(image[2]) // PATCH**2 + TEXT_TOKENS * bool(TEXT_TO_IMAGE.search(row["model"]))
     return row | {"seq_len": str(tokens), SAMPLE: row["seq_len"]}
+
+
+def _is_walked(model: str) -> bool:
+    try:
+        return FACTS.get_architecture(model.lower()).walk is not None
+    except UnknownNameError:
+        return False
 
 
 def _cell(column: str, text: str) -> str:
@@ -263,13 +359,38 @@ def _checkpointing(text: str) -> str:
     return {"true": "y", "yes": "y", "full": "y"}.get(first, first if first in ("y", "selective") else "n")
 
 
-def _sharding(text: str) -> str:
-    if text.startswith(("fsdp", "ddp", "none")) or re.fullmatch(r"zero\d", text):
-        return text
-    stage = re.search(r"zero[- ]?(?:stage[- ]?)?(\d)", text)
+def _sharding(text: str, gpus: int) -> str:
+    """The split in one spelling: none, ddp, zero1 to zero3, fsdp-full, distopt.
+
+    SHARD_GRAD_OP and FSDP without resharding keep full weights and shard the rest, as ZeRO-2 does. A hybrid split shards
+    inside a machine, of eight GPUs at the most.
+    """
+    if "grad" in text or "reshard" in text:
+        return "zero2"
+    if text.startswith("hsdp") or "hybrid" in text:
+        if gpus > MACHINE:
+            raise UnreadableRowError(f"zero_or_fsdp: '{text}' does not say over how many of {gpus} GPUs it shards")
+        return "fsdp-full"
+    if text.startswith("fsdp"):
+        return "fsdp-full"
+    stage = re.search(r"zero[-_ ]?(?:stage[-_ ]?)?(\d)", text)
     if stage:
         return f"zero{stage[1]}"
-    return "fsdp-full" if "sdp" in text else "none"
+    return {"distopt": "zero1", "distributed optimizer": "zero1", "distributed-optimizer": "zero1", "ddp": "ddp"}.get(
+        text, "none"
+    )
+
+
+def _optimizer(text: str) -> str:
+    """The optimizer in the words of `scripts.published_memory`; a kind that is not known is refused, not taken for AdamW."""
+    said = re.sub(r"\(.*?\)", "", text.lower()).replace("8-bit", "8bit").replace("32-bit", "32bit")
+    words = {word for word in re.split(r"[^a-z0-9]+", said) if word}
+    if not words or words <= {"n", "a", "none"}:
+        return ""
+    strange = words - OPTIMIZER_WORDS
+    if strange:
+        raise UnreadableRowError(f"optimizer: '{text[:40]}' is not known ('{min(strange)}')")
+    return said
 
 
 def _offload(text: str) -> str:

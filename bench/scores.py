@@ -134,7 +134,9 @@ def _list_measured_peaks(
     for row in rows:
         measured, usable = number(row, "reported_peak_gb"), row.get("usable_for_formula", "y") or "y"
         case = attempted(memory_case, row) if measured and usable != "n" else None
-        if case is None or measured is None:
+        if (
+            case is None or measured is None or (say is not None and case.architecture.walk is not None)
+        ):  # no formula knows those
             continue
         ours = attempted(sized, case) if say is None else None
         said = say(case) if say else ours and in_its_metric(ours, case)

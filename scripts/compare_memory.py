@@ -138,6 +138,7 @@ def fake_recipe(row: Row) -> Recipe:
         optimizer_kernel=kernel,
         gradient_accumulation=int(row.get("grad_accum") or 1),
         seq_len=int(row["seq"]),
+        decoder_len=int(row["decoder_len"]) if row.get("decoder_len") else None,
         micro_batch=int(row["batch"]),
         checkpointing="full" if row["ckpt"] == "True" else "none",
         attention="eager" if row["attn"] == "eager" else "flash",

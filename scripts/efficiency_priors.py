@@ -12,7 +12,10 @@ PHYSICS: dict[str, tuple[float, str]] = {
     ),
     "layer_bytes_per_ffn": (8.0, "bytes per token, feed-forward unit and pass: activation function"),
     "logits_bytes_per_word": (20.0, "bytes per token and word of the vocabulary: fp32 logits, log-softmax and their gradients"),
-    "optimizer_bytes_per_weight": (30.0, "bytes of an AdamW step: weight, gradient and two moments read and written in fp32"),
+    "optimizer_bytes_per_weight": (
+        40.0,
+        "bytes of an AdamW step in fp32: gradients read twice and scaled once, then weight and two moments read and written",
+    ),
     "dequantised_bytes_per_weight": (
         9.0,
         "bytes to expand one nf4 weight for each pass: read, write 16 bits, read again, slowly",
@@ -25,6 +28,10 @@ PHYSICS: dict[str, tuple[float, str]] = {
     "attention_per_fp32_blackwell": (20.0, "the same of FlashAttention-4 and cuDNN on B200: about 1,600 of 80"),
     "attention_per_fp32_amd": (4.0, "the same on MI300X: composable-kernel attention at about 300-600 TFLOPS of 163; assumed"),
     "launch_s": (5e-4, "seconds in which the host launches the kernels of a layer, a pass: some 50 of 10 us in eager PyTorch"),
+    "step_s": (
+        5e-3,
+        "seconds in which the host clips and updates the sharded tensors of a layer, once a step: ten of some 0.5 ms; assumed",
+    ),
     "routing_s": (
         2e-3,
         "the same of a mixture's router, sort, permute, exchange and grouped product, waits for the host included",
@@ -55,6 +62,8 @@ FULL_POWER: dict[str, tuple[float, str]] = {
     "Blackwell GB20": (1.2, "RTX PRO 6000 600 W / 504 TFLOPS"),
     "Volta": (2.4, "V100-SXM 300 W / 125 TFLOPS"),
     "Turing": (1.9, "Titan RTX 280 W / 130 TFLOPS; T4 is limited to 70 W"),
+    "CDNA3": (0.765, "MI325X 1000 W / 1307 TFLOPS"),
+    "CDNA4": (0.56, "MI355X 1400 W / 2500 TFLOPS"),
 }
 
 
@@ -67,6 +76,8 @@ ACHIEVED: dict[str, tuple[float, str]] = {
     "Blackwell GB20": (0.85, "assumed"),
     "Volta": (0.9, "assumed: V100 is not throttled"),
     "Turing": (0.85, "assumed"),
+    "CDNA3": (0.601, "MI325X 785 of 1307 TFLOPS (gpus.csv, MAMF column); by its power MI300X would reach 0.52, measured 0.51"),
+    "CDNA4": (0.626, "MI355X 1565 of 2500 TFLOPS (gpus.csv, MAMF column)"),
 }
 """By generation: the share of its peak that the best matrix product of its reference card in FULL_POWER reaches."""
 
@@ -110,12 +121,13 @@ PRIORS: dict[str, Prior] = {
     "network": Prior(0.4, 0.6, "share of data-parallel exchange not overlapped", additive=True),
     "model_parallel": Prior(0.4, 0.6, "share of tensor-parallel exchange not overlapped", additive=True),
     "exchange": Prior(
-        5.0, 1.0, "expert exchange over its time at full links: small messages, waits for the fullest rank", additive=True
+        3.0, 0.7, "expert exchange over its time at full links: small messages, waits for the fullest rank", additive=True
     ),
-    "exchange megatron": Prior(1.0, 0.7, "the same in Megatron, which overlaps most of it", additive=True),
+    "exchange fused": Prior(1.0, 0.7, "the same in Megatron and with DeepEP, which overlap most of it", additive=True),
     "launch": Prior(0.8, 0.7, "share of the launches not hidden behind kernels", additive=True),
-    "routing": Prior(1.2, 0.5, "the same of routing", additive=True),
-    "routing megatron": Prior(0.8, 0.5, "the same in Megatron, whose router and permutation are fused", additive=True),
+    "step": Prior(1.0, 0.6, "the same of clipping and updating", additive=True),
+    "routing": Prior(0.8, 0.5, "the same of routing", additive=True),
+    "routing fused": Prior(0.8, 0.5, "the same where router and permutation are fused", additive=True),
     "expert_loop": Prior(1.0, 0.7, "the same of experts that run one after the other", additive=True),
     "host": Prior(0.8, 0.4, "share of offload traffic not overlapped", additive=True),
     "bubble": Prior(0.8, 0.3, "share of the pipeline bubble that interleaving does not remove"),

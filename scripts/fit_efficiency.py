@@ -148,11 +148,17 @@ def constants(
         },
         "overhead": overhead(runs, weights, spread),
         "serving": {
-            "bandwidth_share": entry(0.6, "assumed: no serving run in the data; vLLM reaches about 0.5-0.75 of HBM bandwidth"),
-            "compute_share": entry(0.5, "assumed: prefill; llm-analysis suggests 0.7 at best"),
-            "factor": entry(1.6, "assumed half-width of the 80 % interval, as a factor"),
+            "bandwidth_share": entry(0.85, SERVED),
+            "compute_share": entry(0.55, SERVED),
+            "mixture_compute_share": entry(0.25, SERVED),
+            "layer_s": entry(1e-4, SERVED),
+            "factor": entry(1.6, "half-width of the 80 % interval, as a factor: the worst of four sources, each held out"),
+            "mixture_factor": entry(2.2, "the same of mixtures: the worst of two sources, each held out"),
         },
     }
+
+
+SERVED = "fitted to published servers, each source alike (bench/serving.py, decision 0049)"
 
 
 def entry(value: float, why: str) -> dict[str, object]:

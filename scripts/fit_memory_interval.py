@@ -22,6 +22,11 @@ from scripts.conformal import SourceScore, compute_conformal_width, compute_cove
 SHARDED, MIXTURE = 2.0, 2.0
 """How much wider the interval is where GPUs share a job, and of mixtures. Chosen so that each class is held alike, 78-85 %,
 when its source is left out: with three sources of mixtures, a factor computed from them would change with each row."""
+UNSEEN = 1.35
+"""How much wider than these errors say, since the mechanisms of the memory model were chosen with these rows in view.
+
+Sources that nobody had seen were off by more: a model whose median error was 4 % on the rows it was built with had 12 % on new
+ones (2026-11). Chosen, not fitted: the widest with which about 92 % of the given rows lie inside."""
 
 
 class PeakError(NamedTuple):
@@ -48,9 +53,9 @@ def main() -> None:
 
 
 def compute_spread(found: Sequence[PeakError]) -> PeakSpread:
-    """Return the conformal width of the errors, each divided by the factors of its classes."""
+    """Return the conformal width of the errors, each divided by the factors of its classes, times UNSEEN."""
     scores = [SourceScore(e.source, abs(e.log) / (SHARDED if e.sharded else 1) / (MIXTURE if e.mixture else 1)) for e in found]
-    return PeakSpread(one_gpu=compute_conformal_width(scores), sharded=SHARDED, mixture=MIXTURE)
+    return PeakSpread(one_gpu=UNSEEN * compute_conformal_width(scores), sharded=SHARDED, mixture=MIXTURE)
 
 
 def compute_held_out_coverage(found: Sequence[PeakError]) -> float:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError
 from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
+from costguard.sizing.huggingface import build_architecture_from_config
 from costguard.sizing.memory.footprint import Footprint
 from costguard.sizing.recipe import Lora, Parallelism, Recipe
 
@@ -28,6 +30,9 @@ LIBRARIES = (
 )
 """Words of remarks, then of the source, and the library they name; LOMO's authors ran DeepSpeed. No word: Hugging Face's."""
 
+BUILT_ON = {"hf": (("whitecircle/halo", "halo"),)}
+"""Library -> words of the source of another one that is built on it, as which its rows are remarked."""
+
 MEASURED = {
     "bigscience": "2021-10",
     "hf-docs": "2022-06",
@@ -42,8 +47,13 @@ MEASURED = {
 }
 """When a source's rows were measured, by the history of the file they stand in, where the source's name holds no date."""
 
+ALLOCATED = ("peft-readme",)
+"""Sources that report what was allocated although their rows do not say so: PEFT's example scripts print
+torch.cuda.max_memory_allocated (TorchTracemalloc in examples/lora_dreambooth/train_dreambooth.py, read 2026-11-25)."""
+
 ERAS = {
-    "hf": (("hf-2022", "2023-03"), ("hf-2024", "2024-10")),
+    "hf": (("hf-2022", "2023-04"), ("hf-2024", "2024-10")),
+    "deepspeed": (("deepspeed-2023", "2023-08"),),
     "litgpt": (("litgpt-2023", "2024-01"),),
     "torchtitan": (("torchtitan-2024", "2025-02"),),
     "megatron": (("megatron-2021", "2022-06"),),
@@ -68,17 +78,26 @@ COMPILED = re.compile(r"(?<![\w-])(torch\.)?compiled?\b", re.IGNORECASE)
 EXPERT_PARALLEL = re.compile(r"expert parallel (\d+)", re.IGNORECASE)
 IN_PLACE = re.compile(r"gradient in place|head not fused", re.IGNORECASE)
 LONGEST = re.compile(r"max(?:imum|\.)?(?: seq\w*| length)? (\d{2,6})\b")
+LATENT = 8
+"""Pixels a side of one number of a latent: Stable Diffusion's VAE."""
 TWEET_TOKENS = 70
 """280 characters at four a token."""
 USUAL_SEQ_LEN = 512
 
 OPTIMIZERS = (
-    ("paged", "paged-adamw-8bit"),
-    ("8bit", "adamw-8bit"),
-    ("adafactor", "adafactor"),
-    ("sgd", "sgd"),
-    ("adam", "adamw"),
+    (r"paged.*8bit", "paged-adamw-8bit"),
+    (r"paged.*(adam|32bit)", "paged-adamw"),
+    (r"paged", "paged-adamw-8bit"),
+    (r"lion.*8bit|8bit.*lion", "lion-8bit"),
+    (r"lion", "lion"),
+    (r"8bit", "adamw-8bit"),
+    (r"adafactor", "adafactor"),
+    (r"sgd.*(?<!no )momentum", "sgd-momentum"),
+    (r"sgd", "sgd"),
+    (r"adam", "adamw"),
 )
+"""Patterns of an optimizer's words, the first that fits; bitsandbytes' paged optimizer has 8-bit states unless it says 32."""
+
 DROPS = ("litgpt", "litgpt-2023", "megatron-2021")
 """Whose defaults have dropout: litgpt's lora_dropout 0.05, Megatron's hidden_dropout 0.1; BERT's config has 0.1 too."""
 
@@ -116,9 +135,11 @@ def shape(row: Row) -> Architecture:
     h, heads = int(row["hidden"]), int(row["heads"])
     name = row["model"].lower()
     try:
-        return FACTS.get_architecture(name)
+        found = FACTS.get_architecture(name)
     except CostguardError:
         pass
+    else:
+        return found if found.walk is None else _walk_images(found, row)
     vocab = int(row["vocab"] or 0)
     ffn = int(row["ffn"])
     stated = int(row["params"]) if row["params"] else None
@@ -140,6 +161,24 @@ def shape(row: Row) -> Architecture:
     )
 
 
+def _walk_images(known: Architecture, row: Row) -> Architecture:
+    """A shipped model of convolutions for images of the row's size, with the text encoders trained where the row says so.
+
+    What a pipeline's stated size holds besides is loaded beside the U-Net.
+    """
+    image = re.fullmatch(r"(\d+)x\1", row.get("sample", ""))
+    if row.get("sample") and not image:
+        raise ValueError(f"seq_len: '{row['sample']}' is not square, and such images are not walked")
+    if image:
+        config = FACTS.config(known.name)
+        size = {"sample_size": int(image[1]) // LATENT} if known.kind == "unet" else {"image_size": int(image[1])}
+        known = build_architecture_from_config({**config, **size}, name=known.name)
+    if row["method"] != "full" or "with text encoder" not in row["note"].lower():
+        return known
+    trained = tuple(each for each in known.companions if each[0] == "text encoders")
+    return replace(known, extras=known.extras + trained, companions=tuple(c for c in known.companions if c not in trained))
+
+
 def recipe_of(row: Row, kind: str) -> Recipe:
     """The recipe from the row's columns, of a model of `kind`."""
     note, quant = row["note"].lower(), row["quant"]
@@ -153,12 +192,13 @@ def recipe_of(row: Row, kind: str) -> Recipe:
         precision=precision(row),
         quant=quant.lower().removesuffix("-dq").removeprefix("gguf-").replace("f16", "none"),
         double_quant=quant.endswith("-dq"),
-        optimizer=next((v for k, v in OPTIMIZERS if k in row["optimizer"]), "adamw"),
+        optimizer=next((v for k, v in OPTIMIZERS if re.search(k, row["optimizer"])), "adamw"),
+        optimizer_kernel=next((word for word in ("fused", "foreach") if word in row["optimizer"]), "auto"),
         seq_len=int(row["seq_len"] or length_in(note) or USUAL_SEQ_LEN),
         micro_batch=batch,
         checkpointing=ckpt,
         attention=attention_of(row, framework),
-        lora=Lora(rank=int(row["lora_rank"] or 16), targets=targets_of(row)),
+        lora=Lora(rank=int(row["lora_rank"] or 16), targets=targets_of(row), dora=row.get("adapter") == "dora"),
         framework=framework,
         gradient_accumulation=accumulation,
         dropout=framework in DROPS or kind == "encoder",
@@ -168,6 +208,7 @@ def recipe_of(row: Row, kind: str) -> Recipe:
         compiled=bool(COMPILED.search(note)),
         optimizer_in_backward="step in backward" in row["optimizer"],
         offload_activations=row["offload"] == "activations",
+        decoder_len=int(row["decoder_len"]) if row.get("decoder_len") else None,
     )
 
 
@@ -175,6 +216,7 @@ def framework_of(row: Row) -> str:
     """The library the row's words name, as it was when the row was measured."""
     texts = (row["note"].lower(), row["source_group"].lower(), row["source"].lower())
     library = next((name for text in texts for word, name in LIBRARIES if word in text), "hf")
+    library = next((name for word, name in BUILT_ON.get(library, ()) if word in texts[-1] and library in texts[0]), library)
     date = measured(row)
     if date is None:
         return UNDATED.get(library, library)
@@ -205,9 +247,13 @@ def batch_of(row: Row) -> tuple[int, int]:
     micro-batches" is cut into one a stage.
     """
     batch, stages = int(row["batch"] or 1), int(row["pp"] or 1)
+    if (
+        "prior preservation" in row["note"].lower()
+    ):  # an image of the class goes through with each (train_dreambooth.py, collate_fn)
+        batch *= 2
     if "cut into pipeline micro-batches" in row["note"]:
         return max(1, batch // stages), stages
-    steps = re.search(r"(\d+) accumulation steps", row["note"].lower())
+    steps = re.search(r"(\d+)", row.get("grad_accum") or "") or re.search(r"(\d+) accumulation steps", row["note"].lower())
     library = framework_of(row)
     accumulates = library.startswith("litgpt") or (library == "torchtune" and "lora" in row["method"])
     return batch, int(steps.group(1)) if steps else 1 + accumulates
@@ -225,7 +271,15 @@ def targets_of(row: Row) -> str | tuple[str, ...]:
     first, _, remark = row["lora_targets"].partition(" ")
     if ("gemma all linear" in remark and "gemma" in row["model"].lower()) or not first or first.startswith("all"):
         return "all-linear"
-    return tuple(name if "_" in name else f"{name}_proj" for name in first.split("+"))
+    if first.lower() in {"attention", "attn", "qkvo"}:
+        return "attention"
+    said = first if "most configs" in remark else row["lora_targets"]
+    names = [name for name in re.split(r"[^\w.]+", said) if name not in {"", "and"}]
+    return tuple(f"{name}_proj" if name in SHORT_NAMES else name for name in names)
+
+
+SHORT_NAMES = ("q", "k", "v", "o", "gate", "up", "down")
+"""Llama's matrices without their ending."""
 
 
 def precision(row: Row) -> str:
@@ -244,6 +298,7 @@ def parallel_of(row: Row) -> Parallelism:
         fsdp=zero.startswith("fsdp"),
         tp=int(row["tp"] or 1),
         pp=int(row["pp"] or 1),
-        ep=int(said[1]) if (said := EXPERT_PARALLEL.search(row["note"])) else 1,
+        cp=int(row.get("cp") or 1),
+        ep=int(row.get("ep") or ((said := EXPERT_PARALLEL.search(row["note"])) and said[1]) or 1),
         offload={"optimizer": "optimizer", "params": "all", "DeepSpeed CPU": "all"}.get(offload, "none"),
     )

@@ -6,9 +6,10 @@ One rule for each blank, none for any one row or source:
 - experts, or no shape at all: the shipped model of that name where it has as many parameters as the row states;
 - experts of a model that is not shipped: `total_params` and `active_params` decide how many there are and how wide eight are;
 - gated or plain feed-forward: whichever count of parameters comes nearer to `total_params`;
-- recomputation not stated: none; micro-batch: one sequence; batch: 64 passes a step,
-  or 8 for each stage of a pipeline; ranks, library, fused kernels: those that the technique names; sharding over several GPUs:
-  optimizer states; GPUs: those of a run of 30 days at 40 % of peak, never what the published hours say;
+- recomputation not stated: none, or all of it where the job would need far more memory than the GPU has;
+- micro-batch: one sequence; batch: 64 passes a step, or 8 for each stage of a pipeline; ranks, library, fused kernels: those
+  that the technique names; sharding over several GPUs: optimizer states;
+- GPUs: those of a run of 30 days at 40 % of peak, never what the published hours say;
 - speed stated as TFLOPS only: divided by the FLOPs per token that `tflops_kind` says were counted.
 """
 
@@ -17,15 +18,16 @@ from __future__ import annotations
 import csv
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costguard.data import ShippedFacts
-from costguard.errors import UnknownNameError
+from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
-from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.sizing.memory.footprint import compute_footprint
+from costguard.sizing.recipe import ADAPTER_METHODS, Parallelism, Recipe
 from costguard.sizing.speed.flops import count_flops_per_token
-from costguard.values.gpu import Gpu, read_gpus
+from costguard.values.gpu import GIB, Gpu, read_gpus
 
 USUAL_VOCAB = 32_000
 USUAL_ASPECT = 128
@@ -40,8 +42,13 @@ USUAL_PASS_TOKENS = 16_384
 """Tokens of one pass that published runs with small models state most often (llm-foundry, torchtitan, nanochat: 8k to 32k)."""
 USUAL_SHARE = 0.4
 """Of dense peak, over a whole run: most published runs reach 0.3 to 0.55."""
-PRECISIONS = {"bf16": "bf16", "bf16-pure": "bf16", "mxfp8": "fp8", "nvfp4": "fp4"}
+TOO_LARGE = 1.4
+"""A job for which so many times the GPU's memory is computed was not run so: nine in ten computed figures are at most 40 % off
+where a row states too little (docs/ACCURACY.md, 2026-11)."""
+PRECISIONS = {"bf16-pure": "bf16", "mxfp8": "fp8", "nvfp4": "fp4"}
 """The table's words that are not a recipe's."""
+MIXED = {"bf16": "bf16-amp", "fp16": "fp16-amp"}
+"""What these words mean where weights are trained: a source that keeps no fp32 weights says so ("bf16-pure")."""
 FACTS = ShippedFacts()
 METHODS = {"full-ft": "full"}
 RANKS = re.compile(r"\b(TP|PP|CP|EP) ?=? ?(\d+)\b")
@@ -49,7 +56,7 @@ FASTER_ATTENTION = re.compile(r"FA[34]|flash[- ]?attention[- ]?[34]|cudnn", re.I
 FUSED_LOSS = re.compile(r"liger|chunked|fused (?:loss|cross)", re.IGNORECASE)
 EXPERT_LOOP = re.compile(r"experts? in a loop|expert loop|looped experts", re.IGNORECASE)
 COMPILED = re.compile(r"compile|C/CUDA", re.IGNORECASE)
-FRAMEWORKS = {"megatron": "megatron", "torchtitan": "torchtitan", "unsloth": "unsloth", "deepspeed": "deepspeed"}
+FRAMEWORKS = {name: name for name in ("megatron", "automodel", "torchtitan", "torchtune", "unsloth", "deepspeed")}
 CHECKPOINTINGS = {"y": "full", "n": "none", "": "none", "selective": "selective", "recompute-gelu": "selective"}
 STAGES = {"zero1": 1, "distopt": 1, "zero2": 2, "zero3": 3}
 
@@ -84,6 +91,8 @@ def run(row: dict[str, str], gpu: Gpu) -> Run:
     count = gpus_of(row, gpu)
     row = with_technique(row | {"gpu_count": str(count)})
     architecture, recipe, parallel = architecture_of(row), recipe_of(row), parallel_of(row)
+    if not row["act_ckpt"] and parallel.pp == 1:  # a pipeline's schedule decides what it holds, and no column tells it
+        recipe = with_checkpointing(architecture, recipe, parallel, gpu, count)
     speed = number(row["tokens_per_s_per_gpu"])
     return Run(
         name=row["id"],
@@ -168,7 +177,7 @@ def recipe_of(row: dict[str, str]) -> Recipe:
     method = METHODS.get(row["method"], row["method"])
     return Recipe(
         method=method,
-        precision=PRECISIONS.get(row["precision"], row["precision"]),
+        precision=precision_of(row["precision"], method),
         quant="nf4" if method == "qlora" else "none",
         seq_len=seq_len,
         micro_batch=micro,
@@ -182,6 +191,23 @@ def recipe_of(row: dict[str, str]) -> Recipe:
         compiled=bool(COMPILED.search(row["technique"])),
         experts_implementation="loop" if EXPERT_LOOP.search(row["technique"]) else "auto",
     )
+
+
+def precision_of(word: str, method: str) -> str:
+    """The recipe's word for the table's. Where weights are trained, 16 bits mean mixed precision unless "pure" is said."""
+    mixed = {} if method in ADAPTER_METHODS else MIXED
+    return mixed.get(word) or PRECISIONS.get(word, word)
+
+
+def with_checkpointing(architecture: Architecture, recipe: Recipe, parallel: Parallelism, gpu: Gpu, count: int) -> Recipe:
+    """The recipe, recomputing every layer where it fits only so: it needs TOO_LARGE times the memory without, and fits with."""
+    again = replace(recipe, checkpointing="full")
+    try:
+        without, need = (compute_footprint(architecture, r, parallel, gpus=count).peak for r in (recipe, again))
+    except InputError:  # the row's split is none that the memory model knows
+        return recipe
+    size = gpu.memory_gib * GIB
+    return again if without > TOO_LARGE * size and need <= size else recipe
 
 
 def usual_micro_batch(seq_len: int, batch: float | None, ranks: int, split: Parallelism) -> int:

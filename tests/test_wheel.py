@@ -84,7 +84,7 @@ def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(whe
     assert len(sources["sources"]) == len(list(entry_points(group="costguard.price_sources")))
     quote = ("quote", "--model", "llama-3.1-8b", "--method", "qlora", "--tokens", "50e6", "--json")
     assert json.loads(ran(*python, "-m", "costguard", *quote, cwd=home, **paths))["schema"] == "costguard.quote/1"
-    assert "burns $0.0000 an hour" in ran(*python, "-m", "costguard", "watch", "--once", cwd=home, **paths)
+    assert "burns $0.0000 an hour" in ran(*python, "-m", "costguard", "--offline", "watch", "--once", cwd=home, **paths)
     assert "is consistent" in ran(*python, "-m", "costguard", "db", "check", cwd=home, **paths)
     for name in ("solo", "lab", "company"):
         assert f"the example {name}" in ran(

@@ -78,7 +78,7 @@ def parse_focus_line(row: ExportRow, export: FocusSource) -> tuple[BillLine, Dec
 
     Raises InputError if the row cannot be read.
     """
-    return _parse_line(_fold_columns(row), export)
+    return _parse_line(fold_columns(row), export)
 
 
 def get_focus_provider(row: ExportRow) -> str:
@@ -86,15 +86,15 @@ def get_focus_provider(row: ExportRow) -> str:
 
     FOCUS 1.4 has dropped ProviderName.
     """
-    columns = _fold_columns(row)
+    columns = fold_columns(row)
     return next(filter(None, (columns.get_text(name).strip() for name in _PROVIDER_COLUMNS)), "")
 
 
 def find_missing_columns(names: Iterable[str]) -> tuple[str, ...]:
     """Return the FOCUS columns that every line needs and that `names` lacks."""
-    there = {_fold_column(name) for name in names}
-    missing = [name for name in _NEEDED if _fold_column(name) not in there]
-    costs = {_fold_column(EFFECTIVE_COST), _fold_column(BILLED_COST)}
+    there = {fold_column(name) for name in names}
+    missing = [name for name in _NEEDED if fold_column(name) not in there]
+    costs = {fold_column(EFFECTIVE_COST), fold_column(BILLED_COST)}
     return (*missing, *(() if costs & there else (f"{EFFECTIVE_COST} or {BILLED_COST}",)))
 
 
@@ -116,7 +116,7 @@ def parse_export_instant(value: object) -> datetime | None:
     return parse_instant(value.isoformat() if isinstance(value, date) else value)
 
 
-def _fold_columns(row: ExportRow) -> _FocusColumns:
+def fold_columns(row: ExportRow) -> _FocusColumns:
     """Return `row` by column names that ignore case and underscores: BilledCost, billed_cost."""
     return _FocusColumns(row, _fold_names(tuple(row)))
 
@@ -127,7 +127,7 @@ def _fold_names(names: tuple[str, ...]) -> Mapping[str, str]:
 
     Cached, because every row of a file has the same columns.
     """
-    return {_fold_column(str(name)): name for name in reversed(names)}
+    return {fold_column(str(name)): name for name in reversed(names)}
 
 
 class _FocusColumns:
@@ -138,7 +138,7 @@ class _FocusColumns:
 
     def get(self, name: str) -> object:
         """Return the value of the FOCUS column `name`; None if it is missing or empty."""
-        column = self._columns.get(_fold_column(name))
+        column = self._columns.get(fold_column(name))
         value = None if column is None else self._row.get(column)
         return None if isinstance(value, str) and (not value or value.isspace() or value.upper() == WRITTEN_NULL) else value
 
@@ -152,7 +152,8 @@ _PROVIDER_COLUMNS = ("ServiceProviderName", "ProviderName", "HostProviderName", 
 _NEEDED = ("ChargePeriodStart", "ChargePeriodEnd", "BillingCurrency", "ChargeCategory")
 
 
-def _fold_column(name: str) -> str:
+def fold_column(name: str) -> str:
+    """Return the name of a column without case and underscores."""
     return name.lower().replace("_", "")
 
 

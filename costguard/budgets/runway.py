@@ -53,7 +53,7 @@ def compute_runway(balance: PrepaidBalance, live: Iterable[LiveResource], now: d
     stated = balance.burn is not None and balance.burn.currency == currency
     nano = balance.burn.nano_per_hour if balance.burn and stated else sum(b.stated.nano for b in burns)
     hourly = Money(nano=nano, currency=currency)
-    unpriced = not stated and any(b.unknown for b in burns)
+    unpriced = not stated and any(b.unknown or b.guessed for b in burns)
     why = "some of it burns at estimated prices" if unpriced else ""
     if balance.amount.nano <= 0:
         return Runway(balance=balance, hourly=hourly, left=timedelta(), why="it is spent", loses=loses)

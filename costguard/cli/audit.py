@@ -34,6 +34,7 @@ def command(
         ),
     ] = None,
     since: Annotated[Text, typer.Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
+    rows: Annotated[bool, typer.Option("--rows", help="For show: also the rows that record what polls wrote.")] = False,
     why: Annotated[Text, typer.Option(metavar="TEXT", help="For adopt: why the older ledger should be used.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -47,6 +48,8 @@ def command(
         raise InputError("verify always checks every row", field="--since", hint="costguard audit verify")
     if action != "show" and since is not None:
         raise InputError(f"{action} shows no rows", field="--since", hint=f"costguard audit show --since {since}")
+    if action != "show" and rows:
+        raise InputError(f"{action} shows no rows", field="--rows", hint="costguard audit show --rows")
     if action != "adopt" and why is not None:
         raise InputError(f"{action} changes nothing", field="--why", hint=f"costguard audit {action}")
     from costguard.services import audit
@@ -54,7 +57,7 @@ def command(
     config = ctx.obj.config
     answers = {
         "verify": lambda: audit.verify_audit(anchor or (), config=config),
-        "show": lambda: audit.show_audit(since=since, config=config),
+        "show": lambda: audit.show_audit(since=since, rows=rows, config=config),
         "adopt": lambda: audit.adopt_ledger(why=why, config=config),
     }
     write_answer(answers[action](), ctx)

@@ -16,7 +16,8 @@ EXAMPLES = """Examples:
   costguard doctor --provider runpod
   costguard doctor --json | jq '.providers[].checks[] | select(.outcome == "bad")'
 
-It changes, starts and stops nothing, and shows only the last four characters of a key. It exits 3 if a check fails.
+It changes, starts and stops nothing, and shows only the last four characters of a key. It exits 3 if a check fails, or if
+there is no provider to check.
 """
 
 

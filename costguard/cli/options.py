@@ -28,7 +28,7 @@ Preference = Annotated[
     Text, typer.Option(metavar="NAME", help="dpo | ppo | grpo: preference training, with more models in memory.")
 ]
 Precision = Annotated[Text, typer.Option(metavar="NAME", help="bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4")]
-Quant = Annotated[Text, typer.Option(metavar="NAME", help="none | nf4 | int8 | int4")]
+Quant = Annotated[Text, typer.Option(metavar="NAME", help="none | nf4 | int8 | int4 | mxfp4, or a GGUF type: q4_k_m")]
 Optimizer = Annotated[Text, typer.Option(metavar="NAME", help="adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
 RequestsPerSecond = Annotated[Text, typer.Option(metavar="N", help="Of a server: requests per second, on average.")]
 PromptLen = Annotated[Text, typer.Option(metavar="N", help="Of a server: tokens of a prompt.")]
@@ -37,6 +37,10 @@ SeqLen = Annotated[Text, typer.Option(metavar="N", help="Tokens per sequence.")]
 DecoderLen = Annotated[Text, typer.Option(metavar="N", help="Of an encoder-decoder (T5, Whisper): tokens of its output.")]
 Images = Annotated[Text, typer.Option(metavar="N", help="Instead of tokens, for ViT, CLIP, U-Nets, FLUX: images, all epochs.")]
 AudioSeconds = Annotated[Text, typer.Option(metavar="N", help="Instead of tokens, for Whisper: seconds of sound, all epochs.")]
+DenoisingSteps = Annotated[Text, typer.Option(metavar="N", help="Of a diffusion model that makes images: passes each (50).")]
+KvCache = Annotated[
+    Text, typer.Option("--kv-cache", metavar="NAME", help="auto | fp8: what a server stores keys and values in.")
+]
 Frames = Annotated[Text, typer.Option(metavar="N", help="Instead of tokens, for Wan, CogVideoX: frames of video, all epochs.")]
 MicroBatch = Annotated[Text, typer.Option(metavar="N", help="Sequences per GPU and pass.")]
 GlobalBatch = Annotated[
@@ -74,7 +78,7 @@ MaxPriceAge = Annotated[
     Text, typer.Option("--max-price-age", metavar="TIME", help="Only prices that were seen so lately: 7d, 2w.")
 ]
 Framework = Annotated[
-    Text, typer.Option("--framework", metavar="NAME", help="hf | unsloth | torchtune | megatron ...: the library that runs it.")
+    Text, typer.Option("--framework", metavar="NAME", help="hf | unsloth | torchtune | megatron ...: what trains it.")
 ]
 FusedLoss = Annotated[bool, typer.Option("--fused-loss", help="The loss is computed in chunks (Liger): less memory.")]
 Compile = Annotated[bool, typer.Option("--compile", help="The model is compiled (torch.compile).")]
@@ -108,6 +112,8 @@ FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
     "images": ("images",),
     "audio_seconds": ("audio_seconds",),
     "frames": ("frames",),
+    "denoising_steps": ("denoising_steps",),
+    "kv_cache": ("kv_cache",),
     "decoder_len": ("decoder_len",),
     "seq_len": ("seq_len",),
     "micro_batch": ("micro_batch",),
@@ -147,7 +153,7 @@ FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
 NUMBER_FLAGS = frozenset(
     "tokens seq_len micro_batch global_batch_tokens disk_gb checkpoint_every_hours lora_rank zero "  # noqa: SIM905
     "tp pp cp ep max_hours max_gpus requests_per_second prompt_len output_len images audio_seconds frames "
-    "decoder_len".split()
+    "decoder_len denoising_steps".split()
 )
 SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)

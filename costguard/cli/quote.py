@@ -16,6 +16,8 @@ EXAMPLES = """Examples:
   costguard quote --model llama-3.1-8b --method qlora --tokens 50e6
   costguard quote job.toml --max-usd 200 --provider aws --provider runpod
   costguard quote --model mistral-7b --method full --tokens 1B --on H100:8
+  costguard quote --model llama-3.1-70b --method inference --requests-per-second 5 --prompt-len 1000 --output-len 300
+  costguard quote --model sdxl --method lora --images 10000
   costguard quote --gpu H100 --count 8 --hours 12
   costguard quote --gpu H100 --hours 12 --region eu --tier on-demand --tier secure --exclude vast
   costguard quote --template lora-7b
@@ -35,6 +37,7 @@ def command(
     images: o.Images = None,
     audio_seconds: o.AudioSeconds = None,
     frames: o.Frames = None,
+    denoising_steps: o.DenoisingSteps = None,
     preference: o.Preference = None,
     precision: o.Precision = None,
     quant: o.Quant = None,
@@ -44,6 +47,7 @@ def command(
     requests_per_second: o.RequestsPerSecond = None,
     prompt_len: o.PromptLen = None,
     output_len: o.OutputLen = None,
+    kv_cache: o.KvCache = None,
     micro_batch: o.MicroBatch = None,
     global_batch_tokens: o.GlobalBatch = None,
     checkpointing: o.Checkpointing = None,

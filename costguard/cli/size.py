@@ -32,6 +32,7 @@ def command(
     optimizer: o.Optimizer = None,
     seq_len: o.SeqLen = None,
     decoder_len: o.DecoderLen = None,
+    kv_cache: o.KvCache = None,
     micro_batch: o.MicroBatch = None,
     checkpointing: o.Checkpointing = None,
     attention: o.Attention = None,

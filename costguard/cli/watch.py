@@ -28,6 +28,8 @@ EXAMPLES = """Examples:
   costguard watch --once --interval 5m   # one run, for a timer that starts every five minutes
   costguard --json-log watch       # as a service: config/systemd/costguard.service
 
+--once exits 1 if no provider could be asked at all, or none is configured; with --strict 4 if one of them could not.
+
 On SIGTERM or Ctrl-C it finishes acts in progress, then ends. On SIGHUP it reads the settings again, if they are valid;
 on a terminal SIGHUP, which is sent when the terminal closes, ends it.
 """
@@ -37,6 +39,7 @@ def command(
     ctx: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Run once, then end.")] = False,
     interval: Annotated[Text, typer.Option("--interval", metavar="TIME", help="Time between two runs (60s).")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="With --once: exit 4 if a provider could not be asked.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Never act, even if policies are armed.")] = False,
 ) -> None:
     """Run the watchdog and exit with its exit code."""
@@ -47,6 +50,7 @@ def command(
     with _open_display() as show:
         code = watch.run_watch(
             once=once,
+            strict=strict,
             interval=interval,
             dry_run=dry_run,
             show=show,

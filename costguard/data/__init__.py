@@ -1,9 +1,10 @@
 """Shipped, dated facts, each file read at most once a process.
 
 Facts that hold for all clouds lie beside this file. Facts of one cloud lie in the package of its plug-in: `billing.toml` (what
-bills when), `storage_rates.csv` (prices of disks), `interruptions.csv` (how often spot machines are taken back). The plug-in's
-entry point says where; none of its code is imported. Every file names the source and date of its rows; a value that no source
-gives is empty, never zero.
+bills when), `storage_rates.csv` (prices of disks), `machine_rates.csv` and `region_factors.csv` (public prices of machines
+without a GPU, and of regions), `interruptions.csv` (how often spot machines are taken back). The plug-in's entry point says
+where; none of its code is imported. Every file names the source and date of its rows; a value that no source gives is empty,
+never zero.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from costguard.quoting.storage import StorageRate, read_storage_rates
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.speed.duration import InterruptionRate, read_interruptions
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
-from costguard.values.checks import find_nearest_names, fold_name
+from costguard.values.checks import fold_name
 from costguard.values.gpu import Gpu, read_gpus
 
 if TYPE_CHECKING:  # read only when one is asked for
     from costguard.metering.billing import BillingRule
+    from costguard.quoting.machine_rates import MachineRates, RegionFactors
     from costguard.quoting.template import WorkloadTemplate
 
 FOLDER = Path(__file__).parent
@@ -61,14 +63,21 @@ class ShippedFacts:
     def _find_name(self, name: str) -> str:
         key = name if name in self._models else self._aliases.get(fold_name(name))
         if key is None:
-            raise UnknownNameError(
-                "model",
-                name,
-                field="model",
-                nearest=find_nearest_names(name, self._models),
-                hint="or give a config.json, or an [architecture] table",
-            )
+            raise self._build_unknown_model(name)
         return key
+
+    def _build_unknown_model(self, name: str) -> UnknownNameError:
+        """Return the error for a name that is not shipped, with the nearest shapes that are."""
+        from costguard.sizing.nearest_models import ShippedModel, find_nearest_models
+
+        shipped = {
+            key: ShippedModel(float(cast("int", entry["published_params"])), str(self._get_config(key).get("model_type")))
+            for key, entry in self._models.items()
+        }
+        near = find_nearest_models(name, shipped)
+        best = f"the nearest shipped shape is {near[0]} ({shipped[near[0]].parameters / 1e9:.3g} B); " if near else ""
+        hint = f"{best}or give its config.json, or an [architecture] table"
+        return UnknownNameError("model", name, field="model", nearest=near, hint=hint)
 
     def get_gpus(self) -> Mapping[str, Gpu]:
         """Every known GPU by its canonical name."""
@@ -85,6 +94,10 @@ class ShippedFacts:
     def get_billing_rules(self) -> Mapping[str, BillingRule]:
         """What bills when, by provider; one that is absent gets a careful rule (`metering.billing`)."""
         return self._billing_rules
+
+    def get_machine_rates(self) -> MachineRates:
+        """Public rates of machines without a GPU, with the factors of regions."""
+        return self._machine_rates
 
     def get_interruptions(self) -> Mapping[str, InterruptionRate]:
         """How often spot machines are taken back, by provider; `*` stands for every other."""
@@ -157,8 +170,25 @@ class ShippedFacts:
             if file.is_file():
                 table = tomllib.loads(file.read_text(encoding="utf-8"))
                 _check_speaks_for(name, table, file)
-                rules |= read_billing_rules(table, f"{folder.name}/billing.toml", self._storage_rows[name])
+                rows, regions = self._storage_rows[name], self._region_factors
+                rules |= read_billing_rules(table, f"{folder.name}/billing.toml", rows, regions)
         return rules
+
+    @cached_property
+    def _machine_rates(self) -> MachineRates:
+        from costguard.quoting.machine_rates import read_machine_rates
+
+        return read_machine_rates(self._read_of_providers("machine_rates.csv"), self._region_factors)
+
+    @cached_property
+    def _region_factors(self) -> RegionFactors:
+        from costguard.quoting.machine_rates import read_region_factors
+
+        return read_region_factors(self._read_of_providers("region_factors.csv"))
+
+    def _read_of_providers(self, file: str) -> Iterator[dict[str, str]]:
+        """Yield the rows of `file` in every provider's package that has one."""
+        return chain.from_iterable(_read_provider_rows(name, folder, file) for name, folder in _find_provider_folders())
 
     @cached_property
     def _interruptions(self) -> dict[str, InterruptionRate]:

@@ -17,6 +17,7 @@ from costguard.values.text_format import encode_plain, format_local_time
 
 BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "wished", "lifted", "moved", "hook", "settings"
 ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"
+ROWS = "rows"
 AUDIT_KINDS = {
     BEGAN: "the audit log was created",
     ADOPTED: "the ledger's content when the audit log was created",
@@ -30,6 +31,7 @@ AUDIT_KINDS = {
     REVOKED: "an agent was revoked or replaced",
     REFUSED: "messages with an invalid agent signature were refused",
     TOKEN: "an HTTP reader token was created or revoked",
+    ROWS: "rows that decide who pays were written",
 }
 """Kind of row -> what it tells."""
 
@@ -126,6 +128,14 @@ def _describe_settings(body: Mapping[str, Any]) -> str:
     return f"settings {body.get('mark')} took effect" + (f" after {body['before']}" if body.get("before") else "")
 
 
+def _describe_rows(body: Mapping[str, Any]) -> str:
+    tables = body.get("tables")
+    counts = ", ".join(f"{name} {count}" for name, count in tables.items()) if isinstance(tables, dict) else "unknown tables"
+    return (
+        f"rows from before digests were recorded, as they were: {counts}" if body.get("adopted") else f"rows written: {counts}"
+    )
+
+
 def _format_place(body: Mapping[str, Any]) -> str:
     names = [str(body.get(name) or "") for name in ("provider", "account", "region", "resource")]
     return "/".join(names) if names[-1] else ""
@@ -148,4 +158,5 @@ _DESCRIBERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
         f"{body.get('count')} messages in the name of agent {body.get('id')} of {_format_place(body)} had an invalid signature"
     ),
     TOKEN: lambda body: f"{body.get('who')} {body.get('did')} the token of {body.get('name')} ({body.get('role')})",
+    ROWS: _describe_rows,
 }

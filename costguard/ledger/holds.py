@@ -32,6 +32,7 @@ from costguard.budgets.hold import (
 )
 from costguard.errors import InputError
 from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders, decode_optional_instant, encode_labels
+from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.values.calendar import LONGEST_ROLLING_DAYS
@@ -93,7 +94,7 @@ class HoldStore:
             )
             if admission.admitted:
                 _end_expired_holds(connection, now)
-                _insert_hold(connection, hold, matching)
+                _insert_hold(connection, hold, matching, now)
         return admission
 
     def release(self, hold_id: str, now: datetime) -> Hold:
@@ -104,7 +105,7 @@ class HoldStore:
         with self._writing(self._engine) as connection:
             hold = _load_hold(make_query(connection), hold_id, now)
             require(hold.ended_by != COMMITTED, f"hold {hold.id}", "was committed: its money is spent", "leave it so")
-            return hold if hold.ended_by else _end_hold(connection, replace(hold, ended_at=now, ended_by=RELEASED))
+            return hold if hold.ended_by else _end_hold(connection, replace(hold, ended_at=now, ended_by=RELEASED), now)
 
     def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
         """End the hold of a run whose spending is in the ledger, and return it.
@@ -124,7 +125,7 @@ class HoldStore:
                 )
                 return hold
             ended = hold if hold.ended_by else replace(hold, ended_at=now, ended_by=COMMITTED)
-            return _end_hold(connection, replace(ended, spent=spent))
+            return _end_hold(connection, replace(ended, spent=spent), now)
 
     def open_holds(self, now: datetime) -> list[Hold]:
         """Return the holds that count at `now`, oldest first."""
@@ -250,9 +251,9 @@ def _make_storable(hold: Hold) -> Hold:
     return replace(hold, labels=labels, **texts)
 
 
-def _insert_hold(connection: Connection, hold: Hold, budgets: Sequence[Budget]) -> None:
+def _insert_hold(connection: Connection, hold: Hold, budgets: Sequence[Budget], now: datetime) -> None:
     names = HOLD_COLUMNS.split(", ")
-    values = (
+    values: SqlRow = (
         hold.id,
         hold.money.nano,
         hold.money.currency,
@@ -265,24 +266,44 @@ def _insert_hold(connection: Connection, hold: Hold, budgets: Sequence[Budget]) 
         None,
     )
     _execute_sql(connection, f"INSERT INTO hold ({HOLD_COLUMNS}) VALUES ({', '.join('?' * len(names))})", *values)  # noqa: S608 - our own column names
-    for budget in budgets:
-        _execute_sql(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", hold.id, make_storable(budget.name))
+    limits: list[SqlRow] = [(hold.id, make_storable(budget.name)) for budget in budgets]
+    for limit in limits:
+        _execute_sql(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", *limit)
+    recorder = RowRecorder()
+    recorder.add("hold", HOLD_COLUMNS, [values])
+    recorder.add("hold_budget", "hold_id, budget", limits)
+    _append_digests(connection, recorder, now)
     _count_transaction(connection)
 
 
-def _end_hold(connection: Connection, hold: Hold) -> Hold:
+def _end_hold(connection: Connection, hold: Hold, now: datetime) -> Hold:
     """Write the end of `hold` and return it."""
-    sql = "UPDATE hold SET ended_us = ?, ended_by = ?, spent_nano = ? WHERE id = ?"
     ended_us = None if hold.ended_at is None else to_micros(hold.ended_at)
-    _execute_sql(connection, sql, ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)
+    _write_ends(connection, [(ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)], now)
     _count_transaction(connection)
     return hold
 
 
 def _end_expired_holds(connection: Connection, now: datetime) -> None:
     """Mark the expired holds as ended at their expiry."""
-    sql = "UPDATE hold SET ended_us = expires_us, ended_by = ? WHERE ended_us IS NULL AND expires_us <= ?"
-    _execute_sql(connection, sql, EXPIRED, to_micros(now))
+    sql = "SELECT expires_us, spent_nano, id FROM hold WHERE ended_us IS NULL AND expires_us <= ? ORDER BY id"
+    rows = make_query(connection)(sql, (to_micros(now),))
+    _write_ends(connection, [(expires_us, EXPIRED, spent, hold_id) for expires_us, spent, hold_id in rows], now)
+
+
+def _write_ends(connection: Connection, rows: Sequence[SqlRow], now: datetime) -> None:
+    """Write the ends of holds: rows of when (microseconds), by what, spent (nano-units), and the hold."""
+    for row in rows:
+        _execute_sql(connection, "UPDATE hold SET ended_us = ?, ended_by = ?, spent_nano = ? WHERE id = ?", *row)
+    recorder = RowRecorder()
+    recorder.change("hold", "ended_us, ended_by, spent_nano, id", rows)
+    _append_digests(connection, recorder, now)
+
+
+def _append_digests(connection: Connection, recorder: RowRecorder, now: datetime) -> None:
+    from costguard.ledger.db.connection import open_sql_session
+
+    recorder.append(*open_sql_session(connection), to_micros(now))
 
 
 def _count_transaction(connection: Connection) -> None:

@@ -44,6 +44,7 @@ from costguard.metering.inventory import (
 from costguard.metering.line_accrual import AccrualTerms, PollChanges, record_line_changes
 from costguard.metering.meter import COMPUTE, Line, Meter, PriceRange
 from costguard.metering.observation import Observation, drop_impossible_times
+from costguard.metering.price_ladder import PriceLadder, estimate_missing_prices
 from costguard.metering.scope_state import AccrualResult, KnownResource, ObservationLogEntry, ScopeState, SpanCorrection
 from costguard.metering.span import MAYBE, SEEN, Span
 from costguard.metering.state_transitions import DOWN_STATES, UP_STATES, ObservationWindow, StateTransition
@@ -72,12 +73,19 @@ COUNTED_MB = 1000
 
 
 def accrue_poll(
-    state: ScopeState, poll: Poll, rule: BillingRule, ceilings: Mapping[str, int], gap: timedelta = POLL_GAP
+    state: ScopeState,
+    poll: Poll,
+    rule: BillingRule,
+    ceilings: Mapping[str, int],
+    gap: timedelta = POLL_GAP,
+    *,
+    ladder: PriceLadder | None = None,
 ) -> AccrualResult:
     """Compute the changes that `poll` makes to `state`.
 
     `ceilings`: canonical GPU -> the highest known nano-units per GPU-hour. `gap`: a longer time between two looks counts as
-    unobserved. A poll that is not later than the scope's last one changes nothing (`fresh` is False).
+    unobserved. `ladder`: estimates prices that the listing does not state; None: they are bounded by `ceilings` alone. A poll
+    that is not later than the scope's last one changes nothing (`fresh` is False).
     """
     if state.at is not None and poll.seen_at <= state.at:
         return AccrualResult(state=state, at=state.at, outcome=FAILED, why="not after the last poll", fresh=False)
@@ -86,6 +94,9 @@ def accrue_poll(
         return AccrualResult(
             state=replace(state, at=poll.seen_at), at=poll.seen_at, outcome=FAILED, why=inventory.why, notes=notes
         )
+    if ladder is not None:
+        priced = estimate_missing_prices(inventory.items, state, ladder, poll.seen_at.date())
+        inventory = replace(inventory, items=priced)
     doubted = _count_doubted(state, poll, inventory)
     if doubted:
         why = f"the listing lacks {doubted} that were there, all at once: not believed before each is looked up"
@@ -145,9 +156,7 @@ def _open_resource(terms: AccrualTerms, seen: Observation, changes: PollChanges)
     changes.notes.extend(notes)
     window = terms.make_window(terms.state.complete_at)
     known = KnownResource(observation=seen, first_seen_at=terms.poll.seen_at, logged_at=terms.poll.seen_at)
-    record_line_changes(
-        changes, terms, known, seen, window, found=when.list_first_transitions(seen, window, terms.rule.restarts)
-    )
+    record_line_changes(changes, terms, known, seen, window, found=_list_first(terms, seen, window))
 
 
 def _update_resource(terms: AccrualTerms, known: KnownResource, seen: Observation, changes: PollChanges) -> None:
@@ -212,7 +221,14 @@ def _list_reopening(
     if when.is_same_run(known.observation, seen, terms.rule.restarts) is None and known.settled:
         begin = min(known.settled.values())
         return [StateTransition(earliest=begin, latest=window.at, seen=seen, unseen=True, why="listed again")]
-    return when.list_first_transitions(seen, window, terms.rule.restarts)
+    return _list_first(terms, seen, window)
+
+
+def _list_first(terms: AccrualTerms, seen: Observation, window: ObservationWindow) -> list[StateTransition]:
+    """List the transitions of a resource that was not known before, by its provider's rule."""
+    boot_s = terms.rule.longest_boot_s
+    boot = None if boot_s is None else timedelta(seconds=boot_s)
+    return when.list_first_transitions(seen, window, terms.rule.restarts, boot)
 
 
 def _undo_end(terms: AccrualTerms, known: KnownResource, seen: Observation, changes: PollChanges) -> None:

@@ -4,8 +4,9 @@ There is one rule per provider, as data (`billing.toml` in its package). Example
 disk. RunPod's rule states that computing is free in `stopped` and that this disk costs $0.20 per GB-month of 730 h there. So
 one meter runs: storage, part "volume", 200 GB. Ten days of it are 200 * 0.20 * 240 / 730 = $13.15.
 
-Where it is unknown whether a state bills, the price is a range from 0. Where the price is unknown, it is a range from 0 to the
-highest on the market.
+Where it is unknown whether a state bills, the price is a range from 0. Where nobody states the price, the price ladder
+(`metering.price_ladder`) may have estimated it. Where nothing is known, nothing is expected: the price lies between 0 and the
+highest that such a machine can cost.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from costguard.metering.meter import (
     PriceRange,
 )
 from costguard.metering.observation import HIGHEST_PER_GPU, Disk, Observation, Price, TrafficCounter
+from costguard.quoting.machine_rates import NO_FACTORS, OTHER_REGION_FACTOR, RegionFactors
 from costguard.values.checks import require, require_one_of
 from costguard.values.money import NANO
 from costguard.values.resource import ADDRESS, ENDED, INSTANCE, RUNNING, STATES, VOLUME
@@ -40,13 +42,22 @@ AT_WORK, AT_REST = ("running", "paused"), ("stopped", "suspended")
 CEILING_PER_GPU = int(HIGHEST_PER_GPU) * NANO
 """Nano-units an hour that one GPU costs at most, where the market holds no price of it."""
 
+GB_PER_VCPU_MAX = 32
+"""GB of memory of a vCPU where only the vCPUs are known: x1e and u7in have 30.5 to 36, and no other family more."""
+
+CEILING_PER_GB_MONTH = NANO
+"""Nano-units a GB-month that a disk of a type without a price costs at most: the dearest known is under $1 (HIGHEST_PER_GB)."""
+
+LICENCE_PER_VCPU, CEILING_VCPUS_MIN = 450_000_000, 4
+CEILING_PER_VCPU, CEILING_PER_GB = 350_000_000 + LICENCE_PER_VCPU, 30_000_000
+"""Nano-units an hour of a vCPU and of a GB of memory that a machine without a GPU costs at most, and the least vCPUs counted.
+Twice the dearest machine per vCPU and GB in the price lists at hand (AWS us-east-1 of 2026-01-19: r7iz, d2, u7i; Google
+us-central1: z3, h4d) is $0.35 and $0.03; $0.45 more a vCPU, for four at least, is for a licence of SQL Server Enterprise on
+Windows, the dearest software sold by the hour ($0.40 and $0.05 a vCPU). The licence is an assumption of 2026-11."""
+
 HIGHEST_PER_GB = 10 * NANO
 """Nano-units a GB, or a GB-month. No storage and no traffic on sale costs it (the dearest known is under $1); more is a wrong
 unit and not believed."""
-
-OTHER_REGION_FACTOR = 2
-"""A disk outside the region that its price is stated for costs at most so many times as much: an assumption, 2026-11 (EBS gp3
-is $0.08 in us-east-1, and up to about $0.15 in others)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +101,8 @@ class StorageRule:
 
     The price is `running` while the machine runs and `stopped` in its states `at_rest`; in other states it is one of the two.
     `type` "*" applies to every type that no other rule names. `running`, `stopped`: None where only the provider states the
-    price. `region`: the region that the prices are stated for, "" for all. Only GB from `from_gb` to `to_gb` (None: no upper
-    end) count, so two rules make a price in steps.
+    price. `region`: the region that the prices are stated for, "" for all; `regions`, `provider`: where the factors of other
+    regions are found. Only GB from `from_gb` to `to_gb` (None: no upper end) count, so two rules make a price in steps.
     """
 
     part: str
@@ -102,6 +113,8 @@ class StorageRule:
     unit: str = GB_MONTH_730
     time: TimeRule = ALWAYS_BILLS
     region: str = ""
+    provider: str = ""
+    regions: RegionFactors = NO_FACTORS
     from_gb: int = 0
     to_gb: int | None = None
     source: str = ""
@@ -113,10 +126,12 @@ class StorageRule:
     def find_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
         """Return the price of a GB-month in `state`: as stated with the disk, else by this rule; None if unknown.
 
-        A disk that would cost more than `LARGEST_PRICE` an hour has a wrong price or a wrong size; its price is treated as
-        unknown.
+        A type of disk that nobody prices is bounded by `CEILING_PER_GB_MONTH`. A disk that would cost more than `LARGEST_PRICE`
+        an hour has a wrong price or a wrong size; its price is treated as unknown.
         """
         price = self._find_listed_price(disk, state, region)
+        if price is None and disk.nano_per_gb_month is None and (state not in self.at_rest or self.running is None):
+            price = PriceRange(0, 0, CEILING_PER_GB_MONTH, known=False)
         return price if price and price.fits(self.unit, self.count_gb(disk)) else None
 
     def _find_listed_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
@@ -128,12 +143,47 @@ class StorageRule:
             price = replace(price, low=min(price.low, self.stopped.low), high=max(price.high, self.stopped.high))
         if price is None or not self.region or region.startswith(self.region):
             return price
-        return replace(price, low=0, high=OTHER_REGION_FACTOR * price.high, known=False)
+        return self._move_price(price, region)
+
+    def _move_price(self, price: PriceRange, region: str) -> PriceRange:
+        """Return `price` as it is likely to be in another region: from the cheapest region's to twice as much."""
+        there = self.regions.find_factor(self.provider, self.region).expected
+        low = min(self.regions.find_cheapest(self.provider) / there, 1.0)
+        expected = max(low, self.regions.find_factor(self.provider, region).expected / there)
+        high = max(expected, OTHER_REGION_FACTOR)
+        return replace(
+            price,
+            low=round(price.low * low),
+            expected=round(price.expected * expected),
+            high=min(round(price.high * high), LARGEST_PRICE),
+            known=False,
+        )
 
     def count_gb(self, disk: Disk) -> int:
         """Return the GB of `disk` that this rule counts; 0 if the size of the disk is unknown."""
         gb = disk.gb or 0
         return max(0, (gb if self.to_gb is None else min(gb, self.to_gb)) - self.from_gb)
+
+
+ON_DOUBT, DAILY = "doubt", "daily"
+BILL_OCCASIONS = (ON_DOUBT, DAILY)
+"""When a watchdog asks for a bill: when there are charges that it could settle, or once a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillTerms:
+    """How a provider states its bill: `asked`: when a watchdog asks for it (one of `BILL_OCCASIONS`).
+
+    Its lines are of `step_s` seconds in UTC, and are final `settles_s` seconds after their end.
+    """
+
+    asked: str
+    step_s: int
+    settles_s: int
+
+    def __post_init__(self) -> None:
+        require_one_of(self.asked, BILL_OCCASIONS, "bill.asked")
+        require(self.step_s >= 1 and self.settles_s >= 0, "bill", "has a negative step or time to settle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +196,9 @@ class BillingRule:
     "unstated" (one id runs again, and its start is not stated), "never" (one id is one run). `address`: the price of an hour of
     one address, `traffic`: the price of a GB, where the listing states none; None: unknown. `not_counted`: charges of the
     provider that costguard does not see, in sentences.
+
+    `bill`: how it states its bill; None: a watchdog does not ask for it. `longest_boot_s`: billing of a machine begins at most
+    so many seconds after its creation, and not before it; None: unknown.
     """
 
     provider: str
@@ -158,6 +211,8 @@ class BillingRule:
     address: PriceRange | None = None
     traffic: PriceRange | None = None
     not_counted: tuple[str, ...] = ()
+    bill: BillTerms | None = None
+    longest_boot_s: int | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self.restarts, RESTART_KINDS, "restarts")
@@ -175,6 +230,8 @@ class BillingRule:
 
 
 UNNAMED_DISK = StorageRule(part="", type="*")
+
+UNPRICED_SOURCE = "unpriced: nobody states a price, and the high figure is what such a machine costs at most"
 
 CAREFUL_RULE = BillingRule(
     provider="",
@@ -244,23 +301,36 @@ def _index_by_line(running: Iterable[Meter | None]) -> dict[Line, Meter]:
 def _make_compute_meter(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], price: Price | None) -> Meter | None:
     if _is_prepaid(seen, price):
         return None
-    cost, source = _find_stated_price(seen, price) or (bound_unknown_price(seen, ceilings), "unknown: bounded by the market")
+    cost, source = _find_stated_price(seen, price) or (bound_unknown_price(seen, ceilings), UNPRICED_SOURCE)
     time, applies = rule.compute, rule.compute.apply_price(seen.state, cost)
     return Meter(COMPUTE, applies, quantum_s=time.quantum_s, minimum_s=time.minimum_s, source=source) if applies else None
 
 
 def bound_unknown_price(seen: Observation, ceilings: Mapping[str, int]) -> PriceRange:
-    """Return the range of an unknown price: from 0 to the highest on the market, half of that expected."""
-    most = min(ceilings.get(seen.gpu, CEILING_PER_GPU) * _count_gpus(seen), _bound_machine_price(seen))
-    return PriceRange(0, most // 2, most, known=False)
+    """Return the range of an unknown price: from 0 to the highest on the market, and nothing expected.
+
+    A machine without a GPU is bounded by its vCPUs and memory, where they are stated.
+    """
+    if not seen.gpu and not seen.gpu_count and seen.vcpus > 0:
+        vcpus = max(ceil(seen.vcpus), CEILING_VCPUS_MIN)
+        gb = ceil(seen.ram_gb or vcpus * GB_PER_VCPU_MAX)
+        most = vcpus * CEILING_PER_VCPU + gb * CEILING_PER_GB
+    else:
+        most = ceilings.get(seen.gpu, CEILING_PER_GPU) * _count_gpus(seen)
+    return PriceRange(0, 0, min(most, _bound_machine_price(seen)), known=False)
 
 
 def _find_stated_price(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
     """Return `price`, else the last one observed, with its source; None if unstated or above any machine's price."""
     price = price or (seen.prices[-1] if seen.prices else None)
-    if price is None or price.rate is None or price.rate.nano_per_hour > _bound_machine_price(seen):
+    if price is None:
         return None
-    return PriceRange.exactly(price.rate.nano_per_hour, price.rate.currency), price.source
+    expected, currency = (price.rate.nano_per_hour, price.rate.currency) if price.rate else (0, "USD")
+    if price.estimate is not None:
+        return PriceRange(price.estimate.low, expected, price.estimate.high, currency, known=False), price.source
+    if price.rate is None or expected > _bound_machine_price(seen):
+        return None
+    return PriceRange.exactly(expected, currency), price.source
 
 
 def _is_prepaid(seen: Observation, price: Price | None) -> bool:
@@ -295,8 +365,14 @@ def _list_storage_meters(seen: Observation, rule: BillingRule) -> Iterator[Meter
                     quantum_s=storage.time.quantum_s,
                     minimum_s=storage.time.minimum_s,
                     part=name if nth == 1 else f"{name}#{nth}",
-                    source="listing" if disk.nano_per_gb_month is not None else storage.source or rule.words,
+                    source=_get_storage_source(disk, storage, rule, applies),
                 )
+
+
+def _get_storage_source(disk: Disk, storage: StorageRule, rule: BillingRule, price: PriceRange) -> str:
+    if price.unpriced and not price.expected:
+        return UNPRICED_SOURCE
+    return "listing" if disk.nano_per_gb_month is not None else storage.source or rule.words
 
 
 def _get_disk_state(seen: Observation) -> str:

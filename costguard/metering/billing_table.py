@@ -11,23 +11,38 @@ A complete rule for a cloud that bills by the second and charges for the disk of
     compute = { bills = ["running"], free = ["pending", "starting", "stopped"], minimum_s = 60 }
     storage.ssd = { usd_per_gb_month = "0.10" }
 
-A state that is not listed may bill. A price is a decimal string, or three of them: low, expected and high.
+A state that is not listed may bill. A price is a decimal string, or three of them: low, expected and high. `longest_boot_s`:
+how long after its creation a machine bills at the latest. `bill = { asked = "doubt", step_s = 3600, settles_s = 3600 }`: the
+bill is stated by the hour, each hour is final an hour later, and a watchdog asks for it when it could settle a doubt; "daily":
+every day.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import cast
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.metering.billing import AT_REST, HIGHEST_PER_GB, RESTART_KINDS, BillingRule, StorageRule, TimeRule
+from costguard.metering.billing import (
+    AT_REST,
+    BILL_OCCASIONS,
+    HIGHEST_PER_GB,
+    RESTART_KINDS,
+    BillingRule,
+    BillTerms,
+    StorageRule,
+    TimeRule,
+)
 from costguard.metering.meter import GB_MONTH, GB_MONTH_720, GB_MONTH_730, PriceRange
+from costguard.quoting.machine_rates import NO_FACTORS, RegionFactors
 from costguard.values.checks import find_nearest_names, require, require_known_keys, require_one_of, require_whole_number
 from costguard.values.money import Money
 from costguard.values.resource import ENDED, STATES
 
 REQUIRED = ("source", "observed_on", "lag_s", "restarts", "compute")
-RULE_KEYS = (*REQUIRED, "month", "storage", "address", "traffic", "not_counted")
+RULE_KEYS = (*REQUIRED, "month", "storage", "address", "traffic", "not_counted", "bill", "longest_boot_s")
+BILL_KEYS = ("asked", "step_s", "settles_s")
 TIME_KEYS = ("bills", "free", "probably_free", "step_s", "minimum_s")
 PRICE_KEYS = ("usd_per_gb_month", "usd_per_gb_month_stopped", "region", "source")
 DISK_KEYS = (*TIME_KEYS, *PRICE_KEYS, "at_rest", "row", "type", "from_gb", "to_gb")
@@ -41,18 +56,24 @@ StorageRateRows = Mapping[str, Mapping[str, str]]
 
 
 def read_billing_rules(
-    table: Mapping[str, object], where: str, rows: Iterable[Mapping[str, str]] = ()
+    table: Mapping[str, object], where: str, rows: Iterable[Mapping[str, str]] = (), regions: RegionFactors = NO_FACTORS
 ) -> dict[str, BillingRule]:
     """Return the rule of each provider in `table`.
 
-    `where`: the file name, for errors. `rows`: the rows of `storage_rates.csv`, which a disk may name by `row`.
+    `where`: the file name, for errors. `rows`: the rows of `storage_rates.csv`, which a disk may name by `row`. `regions`: what
+    other regions than that of a row cost relative to it.
     """
     kept = list(rows)
     of = {name: {row["disk"]: row for row in kept if row["provider"] == name} for name in table}
     return {
-        name: _read_rule(name, _read_table(rule, f"{where} {name}"), f"{where} {name}", of[name])
+        name: _add_regions(_read_rule(name, _read_table(rule, f"{where} {name}"), f"{where} {name}", of[name]), regions)
         for name, rule in table.items()
     }
+
+
+def _add_regions(rule: BillingRule, regions: RegionFactors) -> BillingRule:
+    storage = tuple(replace(one, provider=rule.provider, regions=regions) if one.region else one for one in rule.storage)
+    return replace(rule, storage=storage)
 
 
 def _read_rule(provider: str, table: RuleTable, where: str, rows: StorageRateRows) -> BillingRule:
@@ -75,6 +96,21 @@ def _read_rule(provider: str, table: RuleTable, where: str, rows: StorageRateRow
         address=_read_price(table["address"], f"{where}.address") if "address" in table else None,
         traffic=_read_price(table["traffic"], f"{where}.traffic") if "traffic" in table else None,
         not_counted=_read_texts(table.get("not_counted", []), f"{where}.not_counted"),
+        bill=_read_bill(_read_table(table["bill"], f"{where}.bill"), f"{where}.bill") if "bill" in table else None,
+        longest_boot_s=_read_seconds(table["longest_boot_s"], f"{where}.longest_boot_s", least=1)
+        if "longest_boot_s" in table
+        else None,
+    )
+
+
+def _read_bill(table: RuleTable, where: str) -> BillTerms:
+    require_known_keys(table, BILL_KEYS, where)
+    for key in BILL_KEYS:
+        require(key in table, f"{where}.{key}", "is missing", f"it needs {', '.join(BILL_KEYS)}")
+    return BillTerms(
+        asked=require_one_of(table["asked"], BILL_OCCASIONS, f"{where}.asked"),
+        step_s=_read_seconds(table["step_s"], f"{where}.step_s", least=1),
+        settles_s=_read_seconds(table["settles_s"], f"{where}.settles_s", least=0),
     )
 
 

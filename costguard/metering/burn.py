@@ -25,18 +25,24 @@ from costguard.values.resource import Attribution
 class HourlyBurn:
     """Money an hour in one currency.
 
-    `stated`: the expected amount at stated prices. `unstated`: the highest cost of the lines at other prices. `bounds` covers
-    both together.
+    `stated`: the expected amount, at prices that are stated or estimated; `estimated`: the part of it at estimated prices.
+    `unstated`: the highest cost of the unpriced lines, of which nothing is expected. `bounds` covers all of them.
     """
 
     bounds: MoneyInterval
     stated: Money
     unstated: Money
+    estimated: Money
 
     @property
     def unknown(self) -> bool:
-        """Whether a part of it bills at an estimated price."""
+        """Whether a part of it is unpriced."""
         return self.unstated.nano > 0
+
+    @property
+    def guessed(self) -> bool:
+        """Whether a part of it is at an estimated price."""
+        return self.estimated.nano > 0
 
     @property
     def currency(self) -> str:
@@ -46,7 +52,8 @@ class HourlyBurn:
     def add(self, other: HourlyBurn) -> HourlyBurn:
         """Return the sum of both."""
         bounds = self.bounds.add(other.bounds)
-        return HourlyBurn(bounds=bounds, stated=self.stated + other.stated, unstated=self.unstated + other.unstated)
+        stated, unstated = self.stated + other.stated, self.unstated + other.unstated
+        return HourlyBurn(bounds=bounds, stated=stated, unstated=unstated, estimated=self.estimated + other.estimated)
 
 
 def compute_hourly_burn(live: LiveResource, at: datetime) -> tuple[HourlyBurn, ...]:
@@ -102,7 +109,7 @@ def compute_hourly_price(meter: Meter, nano: int, at: datetime) -> int:
 def make_zero_burn(currency: str = "USD") -> HourlyBurn:
     """Return a burn of zero."""
     zero = Money(nano=0, currency=currency)
-    return HourlyBurn(bounds=make_zero_interval(currency), stated=zero, unstated=zero)
+    return HourlyBurn(bounds=make_zero_interval(currency), stated=zero, unstated=zero, estimated=zero)
 
 
 def sum_burns(burns: Iterable[HourlyBurn], currency: str) -> HourlyBurn:
@@ -149,7 +156,12 @@ def _compute_line_burn(span: Span, at: datetime, *, doubtful: bool) -> HourlyBur
     if doubtful:
         low = expected = zero
     bounds = MoneyInterval(low=low, expected=expected, high=high)
-    return HourlyBurn(bounds=bounds, stated=expected if price.known else zero, unstated=zero if price.known else high)
+    return HourlyBurn(
+        bounds=bounds,
+        stated=zero if price.unpriced else expected,
+        unstated=high if price.unpriced else zero,
+        estimated=expected if price.estimated else zero,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

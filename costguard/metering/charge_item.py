@@ -85,6 +85,11 @@ class ChargeItem:
         return GB if self.unit == GB else "Hours" if self.unit == HOUR else "GB-Hours"
 
     @property
+    def unpriced(self) -> bool:
+        """Whether nothing is expected of it, because only an upper bound of its price is known."""
+        return self.price.unpriced and not self.price.expected
+
+    @property
     def computes(self) -> bool:
         """Whether the charge is for computing, and not for a disk, an address or traffic."""
         return self.charge == COMPUTE

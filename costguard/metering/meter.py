@@ -38,7 +38,8 @@ amount of 30 years fits the 64 bits of a database: 34e12 nano x 262,980 h = 8.9e
 class PriceRange:
     """Nano-units of `currency` per pricing unit: low <= expected <= high.
 
-    `known`: whether a source states the price.
+    `known`: whether a source states the price. A price that nobody states is an estimate if it has a low end, and unpriced if
+    it has none: then `high` is what it costs at most, and nothing is expected of it.
     """
 
     low: int
@@ -46,6 +47,19 @@ class PriceRange:
     high: int
     currency: str = "USD"
     known: bool = True
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the price is an estimate: nobody states it, and it costs something at least."""
+        return not self.known and self.low > 0
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether only an upper bound is known, so that nothing is expected.
+
+        Ledgers of before 2026-11-25 hold such prices with half of the bound as expected.
+        """
+        return not self.known and not self.low and self.high > 0
 
     def __post_init__(self) -> None:
         order = 0 <= self.low <= self.expected <= self.high <= LARGEST_PRICE

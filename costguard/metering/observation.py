@@ -7,12 +7,12 @@ in the future, a stop before the start) loses that time, with a note, and keeps 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from costguard.errors import InputError, to_one_line
 from costguard.metering.meter import LARGEST_PRICE
-from costguard.values.checks import describe_value, require
+from costguard.values.checks import describe_value, require, require_one_of
 from costguard.values.instant import EARLIEST
 from costguard.values.money import NANO, Rate
 from costguard.values.resource import (
@@ -40,6 +40,37 @@ LARGEST_GB, LARGEST_MB = 10**7, 10**11
 """10 PB in one disk, 100 PB through one counter: more is a wrong unit, and would not fit 64 bits as money."""
 
 
+LAST_KNOWN, TYPE_STATED, SAME_TYPE, SAME_TYPE_ELSEWHERE, MACHINE_RATE, GPU_MEDIAN, UNPRICED = ESTIMATE_STEPS = (
+    "last-known",
+    "type-stated",
+    "same-type",
+    "same-type-elsewhere",
+    "machine-rate",
+    "gpu-median",
+    "unpriced",
+)
+"""The steps of the price ladder below a stated price, best first: what the resource cost when its price was last stated; what
+others of its type in its region cost; the market's price of its type in its region, and in other regions; the public rates of
+its machine family; the market's median for its GPU; nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How sure a price is that its provider does not state for the resource.
+
+    `low`, `high`: nano-units an hour between which it lies. `step`: one of `ESTIMATE_STEPS`. `observed_on`: the day on which
+    the prices behind it were seen; None: there is none.
+    """
+
+    low: int
+    high: int
+    step: str
+    observed_on: date | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of(self.step, ESTIMATE_STEPS, "estimate.step")
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """The price of computing per hour, for the whole resource.
@@ -47,15 +78,27 @@ class Price:
     `rate` None: unknown. `since`: stated by the provider, or None. `prepaid`: it was paid in advance as a whole (a capacity
     block), so an hour costs nothing more; such a price has no rate, and is not unknown. `source` becomes part of a span, so it
     is stored in a form that a database accepts.
+
+    `estimate`: None where a provider states the price; set by the price ladder (`metering.price_ladder`), never by an adapter.
+    `special`: its terms are not those of a list (a dedicated host, a reservation), so list prices of the type say nothing about
+    it. `surcharged`: it costs more than the plain machine of a list (paid software, dedicated hardware). Both matter only while
+    the ladder is climbed, and are not stored.
     """
 
     rate: Rate | None
     since: datetime | None = None
     source: str = "listing"
     prepaid: bool = False
+    estimate: Estimate | None = None
+    special: bool = field(default=False, compare=False)
+    surcharged: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         require(not (self.prepaid and self.rate), "price", "is paid in advance and has a rate", "leave out one of them")
+        if self.estimate is not None:
+            expected = self.rate.nano_per_hour if self.rate else 0
+            order = 0 <= self.estimate.low <= expected <= self.estimate.high <= LARGEST_PRICE
+            require(order, "price", "lies outside its own bounds", "0 <= low <= rate <= high")
         if not is_storable(self.source):
             object.__setattr__(self, "source", make_storable(self.source))
 
@@ -132,6 +175,9 @@ class Observation:
     ended; in state "ended", when it was gone. `prices`: of computing, oldest first, the last one is the present one; a provider
     that states a history gives several, each with `since`. `labels` are sorted pairs. `why` is the provider's word for the
     state. `handling` matters for actions alone and bills nothing, so it is ignored when two observations are compared.
+
+    `vcpus`, `ram_gb`: of an instance; 0: not stated. They bound an unknown price, and change only with the type, so they are
+    ignored when two observations are compared too.
     """
 
     key: ResourceKey
@@ -152,6 +198,8 @@ class Observation:
     counters: tuple[TrafficCounter, ...] = ()
     why: str = ""
     handling: Handling = field(default=UNKNOWN_HANDLING, compare=False)
+    vcpus: float = field(default=0, compare=False)
+    ram_gb: float = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         if not (self.key.provider and self.key.account and self.key.id):

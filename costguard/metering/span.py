@@ -13,6 +13,10 @@ first half of the minute costs $0.0415 and the rest costs nothing: the minimum i
 - EDGE (0, 1/2, 1): billing began or ended within the period.
 - MAYBE (0, 0, 1): no poll covers the period, and the line billed neither before nor after it.
 
+A part of a span whose amount a settled bill line bounds (`Span.billed`) costs that amount as a whole. The line does not say
+when in it the resource billed, so a part that is cut costs what every possibility allows. Example: $10 billed for a day that
+may have cost $1 an hour. Its first half day cost from $0 (the $10 fit into the second half) to $10, and $5 is expected.
+
 The module also computes how far an open span is known to go (`compute_known_until`). Example: a scope was listed completely at
 12:00 and has not answered since; its provider's listing may lag 30 s. At 13:00 its open spans go on to 11:59:30 at least, and
 to 13:00 as the expected and the highest value, because a provider that does not answer goes on billing.
@@ -31,6 +35,9 @@ from costguard.values.instant import DAY_US, SECOND_US, from_micros, to_micros
 from costguard.values.money import Money, MoneyInterval, divide_half_even
 from costguard.values.resource import Attribution, ResourceKey
 
+NanoAmounts = tuple[int, int, int]
+"""Low, expected and high nano-units."""
+
 NO_PROGRESS = (0, 1)
 """No progress at all: where a span starts."""
 
@@ -46,7 +53,8 @@ class Span:
 
     `anchor`: the start of the run, from which steps and the minimum are counted. It equals `start` where the run began with
     this span, and is earlier otherwise. `why`: the event that opened the span; `ended_by`: the event that ended it. Both are
-    text for people ("first seen", "stopped_at stated").
+    text for people ("first seen", "stopped_at stated"). `billed`: the cost of the whole span according to a settled bill line,
+    in place of the cost that presence and price give; None: no bill line bounds it.
     """
 
     key: ResourceKey
@@ -58,6 +66,7 @@ class Span:
     presence: str = SEEN
     why: str = ""
     ended_by: str = ""
+    billed: NanoAmounts | None = None
 
     def __post_init__(self) -> None:
         start, end = self.start, self.end
@@ -66,7 +75,7 @@ class Span:
         if self.anchor > start:  # asked first: the words of an error cost more than all the rest
             require(truth=False, field="span.anchor", what=f"lies after the span's start ({self.anchor}, {start})")
         if end is None:
-            require(self.meter.unit != GB, "span", "of an amount must be closed")
+            require(self.meter.unit != GB and self.billed is None, "span", "of an amount must be closed")
         elif start > end:
             require(truth=False, field="span", what=f"ends ({end}) before it starts ({start})")
 
@@ -121,6 +130,8 @@ def compute_amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, i
     finish = end_us if last is None else min(last, end_us)
     if finish <= begin:
         return 0, 0, 0
+    if span.billed is not None and last is not None:
+        return _cut_billed(span, span.billed, (first, last), (begin, finish))
     surely, probably, perhaps = _split_price(span)
     to, since = _compute_progress(span, finish), _compute_progress(span, begin) if begin > first else NO_PROGRESS
     quantity = span.meter.quantity
@@ -129,16 +140,44 @@ def compute_amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, i
     return low, expected, expected + _round_cost(perhaps * quantity, to) - _round_cost(perhaps * quantity, since)
 
 
+def _cut_billed(span: Span, billed: NanoAmounts, whole: tuple[int, int], cut: tuple[int, int]) -> NanoAmounts:
+    """Return the cost of a billed span within `cut`: at least what does not fit into the rest, at most what fits into it."""
+    if cut == whole:
+        return billed
+    (first, last), (begin, finish) = whole, cut
+    dearest = 2 * span.meter.price.high * span.meter.quantity
+    until = [_round_cost(dearest, _compute_progress(span, at) if at > first else NO_PROGRESS) for at in (begin, finish, last)]
+    inside = until[1] - until[0]
+    low, high = max(0, billed[0] - (until[2] - inside)), min(billed[2], inside)
+    expected = _spread(billed[1], first, last, finish) - _spread(billed[1], first, last, begin)
+    return low, min(max(expected, low), max(low, high)), max(low, high)
+
+
+def _spread(amount: int, first: int, last: int, at: int) -> int:
+    """Return the share of `amount` until `at`, spread evenly over [first, last)."""
+    return divide_half_even(amount * (at - first), last - first)
+
+
+def _compute_billed_share(span: Span, billed: NanoAmounts) -> tuple[int, int]:
+    """Return (expected nano-units of the bill, those of the whole time at the expected price); the first at most the second."""
+    price = span.meter.price.expected * span.meter.quantity
+    full = _round_cost(2 * price, _compute_progress(span, to_micros(span.end or span.start)))
+    return min(billed[1], full), max(1, full)
+
+
 def count_expected_us(span: Span, start_us: int, end_us: int) -> int:
     """Return the microseconds that `span` probably billed within [start_us, end_us).
 
-    An EDGE counts half, a MAYBE counts nothing.
+    An EDGE counts half, a MAYBE counts nothing, and a billed span counts the share of its time that its bill pays for.
     """
     if span.presence == MAYBE:
         return 0
     first = to_micros(span.start)
     begin = max(first, start_us)
     finish = max(begin, min(to_micros(span.end), end_us) if span.end else end_us)
+    if span.billed is not None:
+        paid, full = _compute_billed_share(span, span.billed)
+        return (finish - first) * paid // full - (begin - first) * paid // full
     part = 2 if span.presence == EDGE else 1
     return (finish - first) // part - (begin - first) // part
 
@@ -154,13 +193,17 @@ def count_priced_pico(span: Span, start_us: int, end_us: int) -> int:
     finish = end_us if last is None else min(last, end_us)
     if span.presence == MAYBE or finish <= begin:
         return 0
+    if span.billed is not None and last is not None:
+        _, paid, _ = _cut_billed(span, span.billed, (first, last), (begin, finish))
+        price = span.meter.price.expected
+        return divide_half_even(paid * PICO, price) if price else 0
     of = span.meter.quantity * PICO, 2 if span.presence == EDGE else 1
     return _count_pico(*of, _compute_progress(span, finish)) - (
         _count_pico(*of, _compute_progress(span, begin)) if begin > first else 0
     )
 
 
-def split_by_day(span: Span) -> list[tuple[int, tuple[int, int, int], int]]:
+def split_by_day(span: Span) -> list[tuple[int, NanoAmounts, int]]:
     """Return (day since 1970 in UTC, its amounts, its expected microseconds) for each day that a closed span touches.
 
     Days with no amount and no microseconds are left out. An open span is refused.

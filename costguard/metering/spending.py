@@ -31,8 +31,9 @@ class BilledResource:
 class Spending:
     """The sum of one kind of charge in a period.
 
-    `us`: microseconds that probably billed, summed over resources. `known` is False for what billed at an estimated price: its
-    low is 0 and its high a bound. `bearer`: the resource, None where resources are not separated.
+    `us`: microseconds that probably billed, summed over resources. `known` is False for what billed at an estimated price, and
+    for what is unpriced: nothing of that is expected, and its high is a bound. `bearer`: the resource, None where resources are
+    not separated.
     """
 
     attribution: Attribution
@@ -41,6 +42,11 @@ class Spending:
     us: int
     known: bool = True
     bearer: BilledResource | None = None
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether only an upper bound of it is known."""
+        return not self.known and not self.money.low.nano and self.money.high.nano > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,11 +81,16 @@ def is_outdated(before: Observation, seen: Observation) -> bool:
     return before.started_at is not None and seen.started_at is not None and seen.started_at < before.started_at
 
 
-def list_first_transitions(seen: Observation, window: ObservationWindow, restarts: str) -> list[StateTransition]:
-    """List the transitions of a resource that was not known before."""
+def list_first_transitions(
+    seen: Observation, window: ObservationWindow, restarts: str, longest_boot: timedelta | None = None
+) -> list[StateTransition]:
+    """List the transitions of a resource that was not known before.
+
+    `longest_boot`: how long after its creation a machine bills at the latest; None: unknown.
+    """
     started, born = seen.started_at, seen.created_at
     if started is None or seen.kind != INSTANCE:
-        return _infer_start(seen, window, restarts)
+        return _infer_start(seen, window, restarts, longest_boot)
     found: list[StateTransition] = []
     if born is not None and born < started:
         found.append(StateTransition.at(born, replace(seen, state=ARRIVING_STATE), "created_at stated"))
@@ -96,10 +101,13 @@ def list_first_transitions(seen: Observation, window: ObservationWindow, restart
     return found + _list_run_transitions(seen, window)
 
 
-def _infer_start(seen: Observation, window: ObservationWindow, restarts: str) -> list[StateTransition]:
+def _infer_start(
+    seen: Observation, window: ObservationWindow, restarts: str, longest_boot: timedelta | None
+) -> list[StateTransition]:
     """Bound an unstated start by the stated creation, if any.
 
-    For volumes, addresses and machines that never started, the creation is the start.
+    For volumes, addresses and machines that never started, the creation is the start. A machine that cannot stop and start
+    again has run since its boot, which ended at most `longest_boot` after its creation.
     """
     born = seen.created_at
     if born is None:
@@ -107,11 +115,10 @@ def _infer_start(seen: Observation, window: ObservationWindow, restarts: str) ->
     hidden = restarts == "unstated" and window.at - born > window.gap
     if seen.kind != INSTANCE or not (seen.state in UP_STATES | DOWN_STATES or hidden):
         return [StateTransition.at(born, seen, "created_at stated")]
-    return [
-        StateTransition(
-            earliest=born, latest=max(born, window.at), seen=seen, unseen=True, why="created_at stated, start is not"
-        )
-    ]
+    latest = max(born, window.at)
+    if longest_boot is not None and restarts == "never" and seen.state in UP_STATES:
+        latest = min(latest, born + longest_boot)
+    return [StateTransition(earliest=born, latest=latest, seen=seen, unseen=True, why="created_at stated, start is not")]
 
 
 def _list_run_transitions(seen: Observation, window: ObservationWindow) -> list[StateTransition]:

@@ -45,6 +45,19 @@ NEWEST_GPUS = re.compile(r"G?[BH]200(-.*)?|G?B300|RTX-PRO-\d+-Blackwell.*|MI3[25
 """GPUs that hyperscalers began to sell since 2025: their list prices are cut within months (AWS cut P5 by 44 % in 2025-06)."""
 
 
+def find_drift_class(provider: str, tier: str, gpu: str, pricing: str = "standard") -> str:
+    """Return the drift class of what `provider` sells in `tier`; `gpu` is canonical, "" for a machine without one."""
+    if provider in MARKETPLACES:
+        return BID if tier == SPOT else ASK
+    if tier in (SPOT, COMMUNITY):
+        return SPOT_PRICE if tier == SPOT else COMMUNITY_PRICE
+    if pricing == "dynamic":
+        return ASK
+    if provider in HYPERSCALERS:
+        return HYPERSCALER_NEW if NEWEST_GPUS.fullmatch(gpu) else HYPERSCALER
+    return LISTED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """One offer. `rate` is for all its GPUs together; None: unknown price, which is never zero and never ranked.
@@ -93,17 +106,7 @@ class Offer:
     @property
     def drift_class(self) -> str:
         """Return the stated drift class, or the one that provider, tier and pricing imply."""
-        if self.drift:
-            return self.drift
-        if self.provider in MARKETPLACES:
-            return BID if self.tier == SPOT else ASK
-        if self.tier in (SPOT, COMMUNITY):
-            return SPOT_PRICE if self.tier == SPOT else COMMUNITY_PRICE
-        if self.pricing == "dynamic":
-            return ASK
-        if self.provider in HYPERSCALERS:
-            return HYPERSCALER_NEW if NEWEST_GPUS.fullmatch(self.gpu) else HYPERSCALER
-        return LISTED
+        return self.drift or find_drift_class(self.provider, self.tier, self.gpu, self.pricing)
 
     def count_age_days(self, today: date) -> int:
         """Return the whole days since the price was observed; negative if it is dated in the future."""

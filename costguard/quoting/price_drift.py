@@ -61,6 +61,25 @@ class PriceDrift:
         return Interval(math.exp(-half), math.exp(trend), math.exp(half))
 
 
+LARGEST_CUT, LARGEST_RISE = 0.45, 0.25
+"""The least shares by which a price that nobody states today may be lower or higher than when it was seen. AWS cut P4 and P5
+by up to 45 % at once in June 2025 (the project's provider notes, aws.md, 2026-11); no list price in the histories at hand rose
+by more than the interval of its class, and a quarter is an assumption (2026-11)."""
+
+BOUND_WIDTHS = 2
+"""The bounds of a ledger are so many times as wide, as logarithms, as the 80 % interval: 99 % of a normal error."""
+
+
+def bound_factor(terms: PriceDrift, age_days: int) -> Interval:
+    """Return what a machine pays over the price seen `age_days` ago as a ledger may rely on it: bounds around 1.
+
+    An 80 % interval is too narrow to act on: a hard cap counts the low end. The trend of the class is left out, because it is
+    of new offers, and a machine that runs pays what was agreed at its start.
+    """
+    factor = terms.estimate_factor(max(age_days, 0))
+    return Interval(min(factor.low**BOUND_WIDTHS, 1 - LARGEST_CUT), 1.0, max(factor.high**BOUND_WIDTHS, 1 + LARGEST_RISE))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgedPrice:
     """The price of an offer as of a day: what it is likely to be then. `low` to `high` is the 80 % interval of the hourly rate.

@@ -95,7 +95,10 @@ class QuoteOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteRefusal:
-    """Hardware that was refused, and why. `offer` names one offer; None: all offers of that GPU and count."""
+    """Hardware that was refused, and why. `offer` names one offer; None: all offers of that GPU and count.
+
+    `needs_gpus`: how many of these GPUs would carry the load of a server; None: their number is not the reason.
+    """
 
     gpu: str
     gpu_count: int
@@ -103,6 +106,7 @@ class QuoteRefusal:
     offer: str | None = None
     needs_gib: float | None = None
     has_gib: float | None = None
+    needs_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +151,8 @@ def build_option(
     """
     place, hours = timed.placement, duration.hours if duration else None
     usd, disk = price_option(price, place.nodes, hours, storage, gb)
+    if usd and timed.serving:
+        usd = _spread_over_machines(usd, timed.serving)
     return QuoteOption(
         gpu=place.gpu,
         gpu_count=place.gpu_count,
@@ -175,6 +181,18 @@ def price_option(
         return machines, None
     disk = _price_each(hours, partial(storage.compute_cost, gb * nodes))
     return machines.add(disk), disk
+
+
+def _spread_over_machines(usd: MoneyInterval, plan: ServingPlan) -> MoneyInterval:
+    """Return the cost of a server with the low end of the machines that would do if the speed is at its high end.
+
+    Machines are whole: one that is needed anyway costs the same at every speed, and the interval is that of its price alone.
+    """
+    fewest, planned = round(plan.machines.low), round(plan.machines.expected)
+    if fewest == planned:
+        return usd
+    alone = Money(nano=usd.expected.nano * fewest // planned, currency=usd.expected.currency)
+    return replace(usd, low=_spread(usd.expected, usd.low, alone))
 
 
 def price_machines(price: AgedPrice, hours: Interval) -> MoneyInterval:

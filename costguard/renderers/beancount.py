@@ -47,6 +47,7 @@ class _PostingSum:
     low: int = 0
     expected: int = 0
     high: int = 0
+    estimated: bool = False
     unpriced: bool = False
     resources: int = 0
     last: ResourceKey | None = None
@@ -79,7 +80,8 @@ def _sum_postings(items: ChargeItems) -> dict[_PostingKey, _PostingSum]:
         found.low += money.low.nano
         found.expected += money.expected.nano
         found.high += money.high.nano
-        found.unpriced |= not item.price.known
+        found.estimated |= not item.price.known
+        found.unpriced |= item.unpriced
         found.resources += found.last != item.key  # items come resource by resource
         found.last = item.key
     return sums
@@ -93,7 +95,8 @@ def _format_transaction(place: _PostingKey, found: _PostingSum) -> str:
     )
     flag = "*" if found.low == found.high else "!"
     count = f"{found.resources} resource{'s' if found.resources != 1 else ''}"
-    told = f"{charge}: {count}{f' of {owner}' if owner.strip() else ''}{', at an estimated price' * found.unpriced}"
+    doubt = ", unpriced" if found.unpriced else ", at an estimated price" if found.estimated else ""
+    told = f"{charge}: {count}{f' of {owner}' if owner.strip() else ''}{doubt}"
     expense, liability = _format_expense_account(place), _format_liability_account(place)
     width = max(len(expense), len(liability)) + 2
     return (

@@ -5,7 +5,8 @@ this month and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310: the mo
 end, for each of low, expected and high.
 
 A resource that complete listings lack has probably ended: it counts only in the forecast's high end. The same holds for
-possible costs since the last listing. An estimated price counts in the forecast by its bounds, and not in the burn.
+possible costs since the last listing. An estimated price counts in the burn and the forecast; what is unpriced counts in the
+high ends alone.
 
 Each resource has annotations: its activity, owner, lease and protection. Each hard budget has its worst possible overshoot.
 """
@@ -104,6 +105,11 @@ class ScopeStatus:
     now: ScopeCoverage
     state: str
     unseen: timedelta | None = None
+
+    @property
+    def unreached(self) -> bool:
+        """Return whether it stands for an account that could never be asked for its scopes."""
+        return not self.now.scope.name
 
     @property
     def never(self) -> bool:

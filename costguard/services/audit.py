@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from costguard.errors import InputError, NoAnswerError
-from costguard.guard.audit import AuditFinding, format_anchor, parse_anchor
+from costguard.guard.audit import ROWS, AuditFinding, format_anchor, parse_anchor
 from costguard.guard.overrides import ACCEPT
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.reader import LedgerReader
@@ -39,13 +39,16 @@ def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None) -> C
     return CommandAnswer(document=document, refusal=refusal)
 
 
-def show_audit(*, since: str | None = None, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard audit show`: the rows of the log, from `since` on."""
+def show_audit(*, since: str | None = None, rows: bool = False, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard audit show`: the rows of the log, from `since` on.
+
+    `rows`: those that record digests of rows as well, of which a poll may write one.
+    """
     since_us = None if since is None else to_micros(_parse_since(since, datetime.now(UTC)))
     with LedgerReader(resolve_ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
-        rows = [parse_entry(entry) for entry in iterate_entries(ask, since_us)]
+        shown = [parse_entry(entry) for entry in iterate_entries(ask, since_us) if rows or entry.kind != ROWS]
         head = read_head_text(ask)
-    return CommandAnswer(document=documents.build_audit_log_document(reader.where.shown, rows, head))
+    return CommandAnswer(document=documents.build_audit_log_document(reader.where.shown, shown, head))
 
 
 def _parse_since(stated: str, now: datetime) -> datetime:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from costguard.bills.bill_files import (
@@ -21,6 +21,7 @@ from costguard.bills.bill_files import (
     BillLinePart,
     FocusSource,
     find_missing_columns,
+    fold_column,
     get_focus_provider,
     parse_focus_line,
 )
@@ -29,13 +30,13 @@ from costguard.files.records import LocatedRecord, list_pieces, read_records
 from costguard.files.table import FileTable, format_cell, open_table, parse_json
 from costguard.providers import plugins
 from costguard.providers.context import BillFilePiece, BillFilePlugin
-from costguard.reporting.focus.columns import get_columns
+from costguard.reporting.focus.columns import CHECKED_VERSIONS, get_all_columns, get_columns
 from costguard.reporting.focus.validator import check_focus_file as held
 from costguard.services import CommandAnswer
 from costguard.services.listing_validation import may_speak_for
 from costguard.settings import expand_path
 from costguard.values.checks import find_nearest_names
-from costguard.views.bills import build_focus_check_document, format_finding_count
+from costguard.views.focus_check import build_focus_check_document, format_error_count
 
 FOCUS_KIND = "FOCUS"
 FOCUS_COLUMN_HINTS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
@@ -105,7 +106,7 @@ def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFile
         raise InputError("has a header and no rows", field=path, hint=hint)
     about = BillFileFacts(account="", as_of=stated_at)
     every = _restore_first(first, places)
-    if FOCUS_COLUMN_HINTS & {name.lower().replace("_", "") for name in first[1]} and not _match_formats(first[1], kinds):
+    if FOCUS_COLUMN_HINTS & set(map(fold_column, first[1])) and not _match_formats(first[1], kinds):
         return OpenedBill(
             kind=FOCUS_KIND, sums=True, parts=_read_focus_parts(path, every, kinds, stated_at), stated_at=stated_at
         )
@@ -236,18 +237,36 @@ def _find_plugin(name: str, called: Mapping[str, str], kinds: BillFileKinds) -> 
     return kinds.only if plugin in ("", kinds.only) else ""
 
 
-def answer_focus_check(file: str, *, version: str | None = None) -> CommandAnswer:
-    """Answer `costguard focus check`; findings are printed and end it with exit code 3."""
+def answer_focus_check(file: str, *, version: str | None = None, errors_only: bool = False) -> CommandAnswer:
+    """Answer `costguard focus check`; errors are printed and end it with exit code 3.
+
+    Warnings and rounding are printed as well, except with `errors_only`, and never change the exit code.
+    """
     if version is not None:
-        get_columns(version)
+        get_columns(version, among=CHECKED_VERSIONS)
     with open_table(expand_path(file), delimiters=",") as found:
         if len(found.header) == 1 and not found.header[0].isidentifier():
             hint = "FOCUS is CSV with commas, CSV packed by gzip, or Parquet"
             raise InputError("has one column only in its first line", field=found.name, hint=hint)
+        _check_focus_header(found.header, found.name)
         checked = held(found.header, _read_row_texts(found), parse_json, version)
-    refusal = NoAnswerError(format_finding_count(checked.count), field=file) if checked.count else None
-    return CommandAnswer(document=build_focus_check_document(file, checked), refusal=refusal)
+    refusal = NoAnswerError(format_error_count(checked), field=file) if checked.errors else None
+    return CommandAnswer(document=build_focus_check_document(file, checked, errors_only=errors_only), refusal=refusal)
+
+
+def _check_focus_header(header: Sequence[str], name: str) -> None:
+    """Raise InputError if no column is one of FOCUS, however it is written: a list of all that is missing would not help."""
+    known = {fold_column(column) for column in get_all_columns()}
+    if not known.intersection(map(fold_column, header)):
+        shown = ", ".join(shorten(to_one_line(column), 24) for column in header[:NAMES_SHOWN_MAX])
+        hint = "is it a Cost and Usage Report, or another table? costguard reconcile --file reads those"
+        raise InputError(f"is no FOCUS file: none of its columns is of FOCUS ({shown})", field=name, hint=hint)
 
 
 def _read_row_texts(found: FileTable) -> Iterator[tuple[int, Sequence[str]]]:
-    return ((number, [format_cell(cell) for cell in cells]) for number, cells in found.rows)
+    """Yield the rows as text. An instant of Parquet was never written as text: it counts as UTC where it states no zone."""
+    return ((number, [format_cell(_add_zone(cell)) for cell in cells]) for number, cells in found.rows)
+
+
+def _add_zone(cell: object) -> object:
+    return cell.replace(tzinfo=UTC) if isinstance(cell, datetime) and cell.tzinfo is None else cell

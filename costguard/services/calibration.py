@@ -98,8 +98,10 @@ def _compare_speed(run: ObservedRun, placed: Placement, facts: ShippedFacts) -> 
     ratios = {}
     if run.tokens_per_s is not None:
         ratios["tokens_per_s"] = math.log(run.tokens_per_s / (run.gpus * speed.tokens_per_s_per_gpu.expected))
-    if run.hours is not None and job.tokens is not None:
-        took = compute_duration(job.tokens, speed, gpus=run.gpus, startup_hours=Interval.exactly(0.0), efficiency=efficiency)
+    if run.hours is not None and job.computed_tokens is not None:
+        took = compute_duration(
+            job.computed_tokens, speed, gpus=run.gpus, startup_hours=Interval.exactly(0.0), efficiency=efficiency
+        )
         ratios["hours"] = math.log(took.hours.expected / run.hours)
     wrong = find_contradiction(ratios)
     ratio = next(iter(ratios.values()))

@@ -112,17 +112,30 @@ def answer_models(wanted: str | None) -> CommandAnswer:
         if wanted is None or any(wanted.lower() in one.lower() for one in (name, *aliases)):
             one = facts.get_architecture(name)
             layers = sum(block.layers for block in one.blocks)
-            records.append({"model": name, "parameters": one.parameters, "layers": layers, "also": list(aliases)})
+            record = {
+                "model": name,
+                "parameters": one.parameters,
+                "layers": layers,
+                "released_precision": one.released_precision,
+            }
+            records.append({**record, "counted_in": one.sample_unit or "tokens", "context": one.context, "also": list(aliases)})
     rows = tuple(
         (
             str(r["model"]),
             f"{float(str(r['parameters'])) / 1e9:.2f}",
             str(r["layers"] or "-"),
+            str(r["released_precision"] or "-"),
+            str(r["counted_in"]).replace("_", " "),
             ", ".join(cast("list[str]", r["also"])),
         )
         for r in records
     )
-    table = TableView(title="", columns=("model", "B parameters>", "layers>", "also called"), rows=rows, fits=MODEL_FITS)
+    table = TableView(
+        title="",
+        columns=("model", "B parameters>", "layers>", "released in", "counted in", "also called"),
+        rows=rows,
+        fits=MODEL_FITS,
+    )
     lead = () if records else (f"No built-in model has '{shorten(wanted or '')}' in its name.",)
     notes = ("Any other model: --model FILE, its config.json.",)
     data = {"schema": MODELS_SCHEMA, "models": records}

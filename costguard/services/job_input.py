@@ -14,6 +14,7 @@ from costguard.settings import expand_path, read_table
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import Job, Table, merge_flags, merge_tables, parse_job, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
+from costguard.sizing.recipe import resolve_framework
 from costguard.values import checks
 from costguard.values.gpu import Gpu, GpuNames
 
@@ -49,6 +50,10 @@ def read_job_input(flags: Table, job_file: str | None, facts: ShippedFacts) -> J
         resolved = [(given, names.resolve(given, field="limits.gpus")) for given in named]
         notes = tuple(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short)
         table = merge_tables(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
+    framework = table.get("framework")
+    if isinstance(framework, str):
+        meant, why = resolve_framework(framework)
+        notes = (*notes, f"framework {framework} was taken as {meant}: {why}") if why else notes
     in_file = path is not None and "model" not in flags
     return JobInput(table=table, folder=path.parent if path and in_file else Path(), notes=notes, template=template)
 

@@ -65,7 +65,7 @@ def answer_status(
     told = looked.told if looked else ()
     return CommandAnswer(
         document=build_status_document(found, told, head, settings.display.find_exchange(found.at)),
-        warnings=(*list_status_warnings(found), *told),
+        warnings=tuple(dict.fromkeys((*list_status_warnings(found), *told))),
         refusal=build_incomplete_status_error(found, looked.refused if looked else ()) if strict else None,
     )
 
@@ -102,6 +102,7 @@ def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult 
             live=sight.live,
             stand=sight.standings,
             balances=looked.balances if looked else None,
+            unreached=looked.unreached if looked else (),
             beside=lambda _: annotate_resources(rules, sight),
             overshoots=lambda *_: forecast_overshoots(rules, sight, latest.handling),
         )

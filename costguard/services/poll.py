@@ -18,9 +18,10 @@ from functools import partial
 from queue import SimpleQueue
 
 from costguard.errors import to_one_line
-from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX, Failed, Partial, Poll
+from costguard.metering.inventory import COMPLETE, FAILED, POLL_AHEAD_MAX, Failed, Partial, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
+from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import IdentitySource, Inspector, InstanceSource, UtilizationSource
 from costguard.services.concurrency import NamedAnswer, QuestionPool, run_all, wait_for_answer
 from costguard.services.listing_validation import check_own_scopes, describe_failure, validate_listing
@@ -30,6 +31,7 @@ from costguard.system.progress import report_progress
 from costguard.values.calendar import Period
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
+from costguard.values.text_format import describe_unreached_scope
 
 __all__ = ["LOOKUPS_MAX", "POLL_CYCLE_LIMIT_S", "PollCycleResult", "poll_sources", "verify_absences"]
 
@@ -64,12 +66,23 @@ class ScopePoll:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreachedAccount:
+    """An account that could not be asked for its scopes, and of which the ledger knows none.
+
+    `coverage`: of a failed scope without a name, which the ledger does not store; one for each provider of `source`.
+    """
+
+    source: InstanceSource
+    coverage: ScopeCoverage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PollCycleResult:
     """Result of one poll cycle, in the order of the sources.
 
     `refused`: what was not recorded, a sentence each; `twins`: those of them about accounts that another source already covers.
     `notes`: what complete listings left out. `seen`: the listed resources, with `handling` and source, which the ledger does
-    not store.
+    not store. `unreached`: accounts whose scopes nobody knows yet.
     """
 
     accrued: tuple[AccrualResult, ...]
@@ -77,6 +90,12 @@ class PollCycleResult:
     twins: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seen: tuple[ScopePoll, ...] = ()
+    unreached: tuple[UnreachedAccount, ...] = ()
+
+    @property
+    def answered(self) -> bool:
+        """Return whether at least one scope was listed, completely or in part."""
+        return any(not isinstance(one.poll.inventory, Failed) for one in self.seen)
 
     @property
     def unseen(self) -> tuple[AccrualResult, ...]:
@@ -120,6 +139,7 @@ class _AccountSlot:
     accrued: tuple[AccrualResult, ...] = ()
     refused: list[str] = field(default_factory=list)
     twins: list[str] = field(default_factory=list)
+    unreached: tuple[UnreachedAccount, ...] = ()
 
     @property
     def answered(self) -> bool:
@@ -180,6 +200,7 @@ class PollCycle:
             twins=tuple(sentence for seat in self._seats for sentence in seat.twins),
             notes=tuple(dict.fromkeys(note for seat in self._seats for note in _list_notes(seat))),
             seen=tuple(ScopePoll(source=seat.source, poll=poll) for seat in self._seats for poll in seat.polls.values()),
+            unreached=tuple(one for seat in self._seats for one in seat.unreached),
         )
 
     def _take_reply(self, question: AccountQuestion, said: AccountReply | BaseException) -> None:
@@ -292,7 +313,8 @@ class PollCycle:
         listed = {scope for other in self._seats if other.said for scope in other.said.scopes}
         left = [scope for scope in known if scope not in listed and scope not in self._claimed]
         if not left:
-            seat.refused.append(f"{', '.join(seat.source.providers)}: {seat.broken}")
+            seat.unreached = tuple(_build_unreached_account(seat, name, self._clock.now()) for name in seat.source.providers)
+            seat.refused += [describe_unreached_scope(one.coverage.scope, seat.broken) for one in seat.unreached]
         for scope in left:
             self._claimed[scope] = seat
             seat.polls[scope] = self._build_failed_poll(scope, seat.broken)
@@ -325,6 +347,13 @@ def _group_kin(seats: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
         members = sorted((one for _, kin in near for one in kin), key=lambda one: one.number)
         groups.append((names.union(*(held for held, _ in near)), [*members, seat]))
     return {seat.number: kin for _, kin in groups for seat in kin}
+
+
+def _build_unreached_account(seat: _AccountSlot, provider: str, at: datetime) -> UnreachedAccount:
+    account = getattr(seat.source, "account", "")
+    scope = ScopeKey(provider, account if isinstance(account, str) else "", "")
+    coverage = ScopeCoverage(scope=scope, outcome=FAILED, at=at, since=at, last_complete_at=None, why=seat.broken)
+    return UnreachedAccount(source=seat.source, coverage=coverage)
 
 
 def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:

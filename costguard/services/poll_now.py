@@ -9,9 +9,10 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling, Observation
+from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.configured_providers import SystemClock, list_sources, open_providers
-from costguard.services.guard_inputs import read_price_ceilings
+from costguard.services.guard_inputs import open_price_ladder, read_price_ceilings
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey
@@ -25,7 +26,8 @@ class PollNowResult:
     """Result of the poll besides the ledger. `refused`: what could not be polled or recorded, a sentence each.
 
     `notes`: what complete listings left out. `handling`: of each listed resource. `members`: resources started by controllers,
-    ended ones too. `balances`: of the prepaid accounts that answered.
+    ended ones too. `balances`: of the prepaid accounts that answered. `unreached`: failed scopes without a name, of which
+    `refused` also tells.
     """
 
     refused: tuple[str, ...]
@@ -33,6 +35,7 @@ class PollNowResult:
     handling: Mapping[ResourceKey, Handling]
     members: tuple[Observation, ...]
     balances: tuple[PrepaidBalance, ...]
+    unreached: tuple[ScopeCoverage, ...] = ()
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -52,8 +55,12 @@ def poll_providers_now(settings: Settings) -> PollNowResult:
         sources = list_sources(clouds)
         if not sources:
             return PollNowResult(refused=(), notes=(), handling={}, members=(), balances=())
+        most = read_price_ceilings(settings)
         with LedgerWriter(
-            resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=read_price_ceilings(settings)
+            resolve_ledger_url(settings),
+            rules=ShippedFacts().get_billing_rules(),
+            ceilings=most,
+            ladder=open_price_ladder(settings, most),
         ) as ledger:
             polled = poll_sources(sources, ledger, SystemClock())
         balances = _fetch_balances(sources)
@@ -68,6 +75,7 @@ def poll_providers_now(settings: Settings) -> PollNowResult:
         handling={item.key: item.handling for item in items},
         members=tuple(item for item in items if item.handling.controller),
         balances=balances,
+        unreached=tuple(one.coverage for one in polled.unreached),
     )
 
 

@@ -200,7 +200,9 @@ def _time_placement(job: Job, placed: Placement, facts: ShippedFacts, boot: Inte
     if job.calibration:
         speed = job.calibration.calibrate_speed(speed, job, placed.gpu, gpus=placed.gpus, nodes=placed.nodes)
     took = (
-        compute_duration(job.tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency) if job.tokens else None
+        compute_duration(job.computed_tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency)
+        if job.computed_tokens
+        else None
     )
     return TimedPlacement(placement=placed, throughput=speed, duration=took, notes=(*placed.notes, *speed.notes))
 
@@ -215,7 +217,7 @@ def _price_offers(
     offers = [one for one in found if not isinstance(one, QuoteRefusal)]
     if not offers and always:
         why = "has a price young enough to count" if found else "has a known price"
-        unsold = (f"no selected offer of this hardware {why}",)
+        unsold = (f"no selected offer of this hardware {why}", *_list_rack_notes(place, facts))
         yield build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
     elif not found:
         yield QuoteRefusal(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
@@ -226,6 +228,17 @@ def _price_offers(
         took = _add_interruptions(timed, offer, job, facts) if redone else timed.duration
         storage = rates.get(offer.provider)
         yield lacking or build_option(timed, offer, price, duration=took, storage=storage, gb=disk, limits=job.limits)
+
+
+def _list_rack_notes(place: Placement, facts: ShippedFacts) -> tuple[str, ...]:
+    """Return how hardware is sold that comes by the rack, with GPUs that have as much memory and arithmetic."""
+    from costguard.sizing.equivalents import USUAL_GPUS, explain_rack, find_equivalents, format_equivalents
+
+    sold = explain_rack(place.gpu)
+    if not sold:
+        return ()
+    same = format_equivalents(find_equivalents(place.gpu, place.gpus, (facts.get_gpus()[name] for name in USUAL_GPUS)))
+    return (f"{sold}; as much memory and arithmetic as {place.gpus}: --on {same}" if same else sold,)
 
 
 def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: ShippedFacts) -> Duration | None:
@@ -302,11 +315,22 @@ def _list_advice(job: Job, facts: ShippedFacts, refused: list[QuoteRefusal], ove
         return _describe_nearest(job, over)
     from costguard.sizing.memory_savings import find_smallest_changes
 
+    loaded = [r for r in refused if r.needs_gpus is not None]
+    if loaded:
+        return _describe_fewest_gpus(loaded)
     gpus = facts.get_gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus and r.gpu_count <= job.limits.max_gpus}
     if refused and not classes:
         return (f"every machine selected has more GPUs than max_gpus = {job.limits.max_gpus}: raise it",)
     return find_smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
+
+
+def _describe_fewest_gpus(refused: list[QuoteRefusal]) -> tuple[str, ...]:
+    """Describe the GPUs that would carry the load of a server with the fewest of them."""
+    least = min(refused, key=lambda r: (r.needs_gpus or 0, r.gpu))
+    machines = -(-(least.needs_gpus or 0) // least.gpu_count)
+    fixed = f"--on {least.gpu}:{least.gpu_count}x{machines}"
+    return (f"{least.needs_gpus} x {least.gpu} would carry the load: write --max-gpus {least.needs_gpus}, or {fixed}",)
 
 
 def _describe_nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
@@ -333,7 +357,20 @@ def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: Shipped
         return ()
     told = _estimate_best_effects(asked, best, facts) if best and asked.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
-    return (*(() if asked.tokens or asked.serving else unknown), *list_assumption_warnings(asked, told))
+    return (
+        *(() if asked.tokens or asked.serving else unknown),
+        *list_assumption_warnings(asked, told),
+        *_list_master_weight_notes(asked, told),
+    )
+
+
+def _list_master_weight_notes(job: Job, told: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a pretraining run in 16 bits alone would save; nothing if the precision was stated."""
+    if job.recipe.method != "pretrain" or "precision" not in told:
+        return ()
+    other, _, effect = told["precision"].partition(": ")
+    why = f"pretraining keeps fp32 master weights ({job.recipe.precision}), because 16 bits lose small updates"
+    return (f'{why}; precision = "{other}" alone would take {effect}',)
 
 
 def _estimate_best_effects(job: Job, best: QuoteOption, facts: ShippedFacts) -> dict[str, str]:
@@ -345,7 +382,8 @@ def estimate_assumption_effects(
     job: Job, placed: Placement | None, speed: Throughput | None, *, facts: ShippedFacts
 ) -> dict[str, str]:
     """Return assumed field -> how another value would change hours and memory of `job` as `placed` at `speed`."""
-    return {} if placed is None else dict(_list_assumption_effects(job, placed, speed, facts))
+    timed = None if job.serving else speed  # a server runs all month, whatever its speed
+    return {} if placed is None else dict(_list_assumption_effects(job, placed, timed, facts))
 
 
 def _list_assumption_effects(

@@ -99,7 +99,11 @@ def answer_quote(
         compared=compared,
         words=advice.words if advice is not None else None,
     )
-    return CommandAnswer(document=document, warnings=answer.warnings, refusal=_explain_no_option(answer, facts))
+    return CommandAnswer(
+        document=document,
+        warnings=answer.warnings,
+        refusal=_explain_no_option(answer, facts, 1 if counts is None else counts[0]),
+    )
 
 
 def answer_templates() -> CommandAnswer:
@@ -260,22 +264,23 @@ def answer_calibrate(
     return CommandAnswer(document=document, warnings=answer.warnings)
 
 
-def _explain_no_option(answer: Quote, facts: ShippedFacts) -> NoAnswerError | None:
-    """Return why there is no option; None if there is one."""
+def _explain_no_option(answer: Quote, facts: ShippedFacts, count: int) -> NoAnswerError | None:
+    """Return why there is no option; None if there is one. `count`: stated number of GPUs of an instance, else 1."""
     if answer.options:
         return None
     over = sum(r.reason.startswith(OVER_CAP) for r in answer.refused)
     if over:
         return NoAnswerError(f"all {over} options that fit are over the cap", hint="; ".join(answer.advice) or None)
     if not answer.refused:
-        return _explain_no_offer(answer.asked.limits.gpus or (), facts)
+        count = answer.asked.gpu_count if isinstance(answer.asked, Rental) else count
+        return _explain_no_offer(answer.asked.limits.gpus or (), facts, count)
     advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
 
 
-def _explain_no_offer(named: tuple[str, ...], facts: ShippedFacts) -> NoAnswerError:
+def _explain_no_offer(named: tuple[str, ...], facts: ShippedFacts, count: int) -> NoAnswerError:
     """Return the error for a market without a matching offer; of a single GPU that was named, with what does the same job."""
-    from costguard.sizing.equivalents import USUAL_GPUS, find_equivalents, format_equivalents
+    from costguard.sizing.equivalents import USUAL_GPUS, explain_rack, find_equivalents, format_equivalents
 
     hint = "remove a filter; costguard offers lists the market"
     if len(named) != 1:
@@ -284,10 +289,11 @@ def _explain_no_offer(named: tuple[str, ...], facts: ShippedFacts) -> NoAnswerEr
     what = "no offer matches"
     if not gpu.runs_pytorch:
         what = f"{gpu.name} is not quoted: its compiler decides memory and speed"
-    elif "NVL72" in gpu.interconnect:
-        what = f"no offer matches: {gpu.name} is sold by the rack of 72 or the tray of 4, and none is in the market data"
-    same = format_equivalents(find_equivalents(gpu, 1, (facts.get_gpus()[name] for name in USUAL_GPUS)))
-    return NoAnswerError(what, hint=f"{hint}; as much memory and arithmetic as one {gpu.name}: --on {same}" if same else hint)
+    elif sold := explain_rack(gpu):
+        what = f"no offer matches: {sold}, and none is in the market data"
+    same = format_equivalents(find_equivalents(gpu, count, (facts.get_gpus()[name] for name in USUAL_GPUS)))
+    asked = f"one {gpu.name}" if count == 1 else f"{count} x {gpu.name}"
+    return NoAnswerError(what, hint=f"as much memory and arithmetic as {asked}: --on {same}" if same else hint)
 
 
 def _compare_with_template(

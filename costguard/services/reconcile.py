@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
-from costguard.bills.bill_line import BillLines
+from costguard.bills.bill_line import BillImport, BillLines
 from costguard.bills.drift import (
     AFTER,
     BEFORE,
@@ -23,6 +25,8 @@ from costguard.bills.drift import (
 )
 from costguard.bills.reconciliation import compare_bills, explain_drift
 from costguard.errors import CostguardError, InputError, to_one_line
+from costguard.ledger.bills.staging import StagedStatement
+from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import COMPUTE
 from costguard.providers.ports import ChargeSource, InstanceSource
@@ -73,14 +77,33 @@ class BillComparison:
     straddling: Mapping[str, int]
 
 
-def ask_for_bills(sources: Sequence[tuple[str, InstanceSource]], period: Period, now: datetime) -> list[BillAnswer]:
+def ask_for_bills(
+    sources: Sequence[tuple[str, InstanceSource]], period: Period, now: datetime, *, limit_s: float = BILLS_LIMIT_S
+) -> list[BillAnswer]:
     """Fetch the bill of each account in parallel; a provider without a billing API is reported as such."""
     reach = Period(start=period.start, end=min(period.end, max(now, period.start)))
     questions = {number: partial(_fetch_bill, source, reach) for number, (_, source) in enumerate(sources)}
-    answers = run_all(questions, limit_s=BILLS_LIMIT_S, doing="fetching bills")
+    answers = run_all(questions, limit_s=limit_s, doing="fetching bills")
     return [
         _to_bill_answer(name, tuple(source.providers), reach, answers[number]) for number, (name, source) in enumerate(sources)
     ]
+
+
+def import_answers(bills: BillStore, asked: Sequence[BillAnswer], *, who: str, now: datetime) -> list[BillImport]:
+    """Take in the bills that accounts answered with, in one transaction."""
+    with ExitStack() as stack:
+        statements = list[GatheredStatement]()
+        for one in asked:
+            if one.billed is None:
+                continue
+            staged = stack.enter_context(StagedStatement())
+            staged.add((line, Decimal(0)) for line in one.billed.lines)
+            place = (one.providers, one.period)
+            stated_at = one.billed.made_at or now
+            statements.append(
+                GatheredStatement(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
+            )
+        return bills.import_statements(statements, who=who, now=now) if statements else []
 
 
 def reconcile_bills(

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-from costguard.bills.bill_files import BillLinePart
 from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import (
     BEYOND,
@@ -29,21 +27,24 @@ from costguard.guard.alerts.dispatch import dispatch_alerts
 from costguard.ledger.bills.reader import BillLedgerReader
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.db.maintenance import describe_ledger_path
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_leader_lease, load_open_overrides
 from costguard.ledger.spans.books import SpendingReader
 from costguard.reporting.statement import parse_month
 from costguard.services import CommandAnswer
-from costguard.services.bill_files import BillFileKinds, list_installed_kinds, open_bill
+from costguard.services.bill_files import BillFileKinds, ListAccounts, list_installed_kinds, open_bill
+from costguard.services.bill_summary import NO_ACCOUNT, summarize_bills
 from costguard.services.configured_providers import SystemClock, list_sources
 from costguard.services.configured_providers import open_providers as opened_clouds
 from costguard.services.guard_inputs import read_price_ceilings
 from costguard.services.listing_validation import may_speak_for
 from costguard.services.overrides import describe_user, get_now, open_guard_store
-from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bills, reconcile_bills
+from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bills, import_answers, reconcile_bills
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
 from costguard.values.calendar import Period
+from costguard.views.bill_summary import build_bill_summary_document, build_uncompared_error, describe_missing_ledger
 from costguard.views.bills import Reconciliation, build_reconciliation_document, build_reconciliation_error
 
 LEFT_OUT_SHOWN_MAX = 5
@@ -69,26 +70,31 @@ def answer_reconcile(
     if period.start > now:
         raise InputError("is in the future: there is no bill yet", field="--month", hint="name a month that has begun")
     allowed = _read_tolerance(tolerance, settings)
-    url = resolve_ledger_url(settings)
-    _check_ledger_exists(url)
-    with BillStore(url) as bills:
+    url, rules = resolve_ledger_url(settings), ShippedFacts().get_billing_rules()
+    if not _has_ledger(url, needed=not files):
+        return _answer_without_ledger(
+            files, _list_kinds(only, account or NO_ACCOUNT, lambda _: ()), url, period, allowed, strict=strict
+        )
+    with BillStore(url, rules=rules) as bills:
         if files:
-            kinds = _list_kinds(url, only, account)
+            kinds = _list_kinds(only, account or "", partial(_list_known_accounts, url))
             imports, asked = _import_files(bills, files, kinds, now, whole=whole), list[BillAnswer]()
             notes = [*_list_left_out_rows(kinds), *_list_lacking_lines(imports)]
         else:
             asked = [] if offline else _ask_accounts(settings, only, period, now)
-            imports, notes = _import_answers(bills, asked, now), _list_foreign_rows(asked)
+            imports, notes = import_answers(bills, asked, who=describe_user(), now=now), _list_foreign_rows(asked)
         known = partial(read_price_ceilings, settings)
         with (
             BillLedgerReader(url) as held,
-            SpendingReader(url, rules=ShippedFacts().get_billing_rules(), ceilings=known) as books,
+            SpendingReader(url, rules=rules, ceilings=known) as books,
         ):
             before = held.load_reconciliations(period)
+            providers = _choose_providers(held.list_billed_providers(period), asked, only)
+            evidence = [bills.apply_evidence(provider, period, now=now) for provider in providers]
             found = reconcile_bills(
                 bills=held,
                 charges=books,
-                providers=_choose_providers(held.list_billed_providers(period), asked, only),
+                providers=providers,
                 period=period,
                 now=now,
                 tolerance=allowed,
@@ -109,12 +115,30 @@ def answer_reconcile(
         not_asked=tuple((one.name, one.why) for one in asked if one.billed is None),
         notes=(*notes, *_list_other_months(imports, period), *_list_notes(found, settings, files, offline=offline)),
         told=len({notice.subject for message in messages for notice in message.notices}),
+        evidence=tuple(one for result in evidence for one in result.summaries),
+        unused=tuple(one for result in evidence for one in result.findings),
     )
     warnings = tuple(f"{name} was not asked: {to_one_line(why)}" for name, why in answer.not_asked)
     return CommandAnswer(
         document=build_reconciliation_document(answer),
         warnings=warnings,
         refusal=build_reconciliation_error(answer, strict=strict),
+    )
+
+
+def _answer_without_ledger(
+    files: Sequence[str], kinds: BillFileKinds, url: str, period: Period, allowed: Tolerance, *, strict: bool
+) -> CommandAnswer:
+    """Answer with what the files hold, where there is nothing to compare them with."""
+    now, place = get_now(), describe_ledger_path(url)
+    bills = summarize_bills(files, kinds, now)
+    notes = _list_left_out_rows(kinds)
+    return CommandAnswer(
+        document=build_bill_summary_document(
+            bills, ledger=place, period=period, at=now, tolerance=allowed.format(), notes=notes
+        ),
+        warnings=(describe_missing_ledger(place),),
+        refusal=build_uncompared_error(place) if strict else None,
     )
 
 
@@ -125,25 +149,33 @@ def _read_tolerance(stated: str | None, settings: Settings) -> Tolerance:
     return DEFAULT_TOLERANCE if kept is None else parse_tolerance(kept, "reconcile.tolerance")
 
 
-def _check_ledger_exists(url: str) -> None:
-    """Raise InputError if there is no ledger yet. An older one is upgraded by the first write."""
+def _has_ledger(url: str, *, needed: bool) -> bool:
+    """Return whether there is a ledger; raise InputError if there is none and it is `needed`.
+
+    An older one is upgraded by the first write.
+    """
     try:
         LedgerReader(url).close()
     except OlderLedgerError:
-        return
+        return True
+    except InputError as none_yet:
+        if needed or "no ledger here yet" not in none_yet.what:
+            raise
+        return False
+    return True
 
 
-def _list_kinds(url: str, only: Sequence[str], account: str | None) -> BillFileKinds:
+def _list_known_accounts(url: str, provider: str) -> list[str]:
+    with BillLedgerReader(url) as books:
+        return books.list_accounts_of(provider)
+
+
+def _list_kinds(only: Sequence[str], account: str, accounts: ListAccounts) -> BillFileKinds:
     if len(only) > 1:
         raise InputError(
             "names the provider of the files: give it once", field="--provider", hint="reconcile one after another"
         )
-
-    def accounts(provider: str) -> list[str]:
-        with BillLedgerReader(url) as books:
-            return books.list_accounts_of(provider)
-
-    kinds = list_installed_kinds(only[0] if only else "", account or "", accounts)
+    kinds = list_installed_kinds(only[0] if only else "", account, accounts)
     if only and only[0] not in kinds.known:
         known = ", ".join(kinds.known)
         raise InputError(f"no provider is called '{to_one_line(only[0])}'", field="--provider", hint=f"installed: {known}")
@@ -197,26 +229,6 @@ def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
                 f"{one.provider}: {to_one_line(one.source)} does not contain, of the same bill in the ledger, {kept}: "
                 "if it is all of that bill, --whole withdraws them"
             )
-
-
-def _import_answers(bills: BillStore, asked: Sequence[BillAnswer], now: datetime) -> list[BillImport]:
-    with ExitStack() as stack:
-        statements = list[GatheredStatement]()
-        for one in asked:
-            if one.billed is None:
-                continue
-            staged = stack.enter_context(StagedStatement())
-            staged.add(_list_parts(one))
-            place = (one.providers, one.period)
-            stated_at = one.billed.made_at or now
-            statements.append(
-                GatheredStatement(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
-            )
-        return bills.import_statements(statements, who=describe_user(), now=now) if statements else []
-
-
-def _list_parts(one: BillAnswer) -> Iterator[BillLinePart]:
-    return ((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
 
 
 def _ask_accounts(settings: Settings, only: Sequence[str], period: Period, now: datetime) -> list[BillAnswer]:

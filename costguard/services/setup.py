@@ -78,6 +78,9 @@ def answer_doctor(
     document = build_doctor_document(findings, own, notes=[*notes, *_list_reach(settings)], all_checks=all_checks)
     bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="see the fixes above") if bad else None
+    if not bad and not findings:
+        hint = "export a provider's key, then costguard init; costguard providers lists what each needs"
+        refusal = NoAnswerError("nothing was checked: no provider is configured, and no credentials were found", hint=hint)
     return CommandAnswer(document=document, warnings=tuple(notes), refusal=refusal)
 
 

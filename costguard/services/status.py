@@ -10,7 +10,7 @@ from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
 from costguard.budgets.hold import Hold, list_unlisted_spending, sum_open_holds
 from costguard.guard.action_intents import Intent
 from costguard.metering.burn import list_burns
-from costguard.metering.spending import LiveResource
+from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.reporting.status import SCOPE_STALE_AFTER, FleetStatus, ResourceAnnotations, build_fleet_status
 from costguard.services.ports import Books
 from costguard.values.calendar import find_month
@@ -32,12 +32,14 @@ def build_status(
     live: Sequence[LiveResource] | None = None,
     balances: Sequence[PrepaidBalance] | None = None,
     stand: Sequence[BudgetStatus] | None = None,
+    unreached: Sequence[ScopeCoverage] = (),
 ) -> FleetStatus:
     """Build the status at `now`, for the month of `zone`.
 
     `holds`: those that may still count. `intents`: open and recent ones. `beside`: the guard's annotations of live resources.
     `overshoots`: by how much each hard budget could be exceeded at worst. `live`, `stand`: live resources and budget statuses,
-    if the caller has them. `balances`: of prepaid accounts; None: not requested.
+    if the caller has them. `balances`: of prepaid accounts; None: not requested. `unreached`: failed scopes of the last poll
+    that the ledger does not know.
     """
     month, live = find_month(now, zone), books.load_live(now) if live is None else live
     stand = load_budget_statuses(books=books, budgets=budgets, holds=holds, live=live, now=now) if stand is None else stand
@@ -47,7 +49,7 @@ def build_status(
         zone=zone,
         spending=books.load_spending(month, now),
         live=live,
-        scopes=books.list_scopes(),
+        scopes=(*books.list_scopes(), *unreached),
         budgets=stand,
         beside=beside(live) if beside else None,
         overshoots=overshoots(live, stand) if overshoots and stand else None,

@@ -8,7 +8,15 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from costguard.errors import ExposedError, InputError, LedgerError
+from costguard.errors import (
+    MOST_HINT_LINES,
+    CostguardError,
+    ExposedError,
+    IncompleteError,
+    InputError,
+    LedgerError,
+    to_one_line,
+)
 from costguard.guard.action_plan import PolicyCase
 from costguard.guard.alerts.rules import SILENT, find_silent_agents, get_agent_state, index_agents
 from costguard.guard.context import GuardConfig
@@ -20,6 +28,7 @@ from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
 from costguard.reporting.schedule import find_next_report
 from costguard.services import CommandAnswer
+from costguard.services.bill_duty import CHECK_EVERY as BILLS_EVERY
 from costguard.services.dispatch import is_led_by_another
 from costguard.services.guard import GuardRunResult
 from costguard.services.guard_inputs import build_guard_config
@@ -51,6 +60,7 @@ if TYPE_CHECKING:
 
 
 ShowWatchView = Callable[[WatchView], None]
+CONFIGURE_HINT = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
 PLAN_HASH_LENGTH_MIN = 8
 """Characters of a plan's hash that are enough to accept it by."""
 OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
@@ -88,6 +98,7 @@ def answer_plan(
 def run_watch(
     *,
     once: bool,
+    strict: bool = False,
     interval: str | None,
     dry_run: bool,
     show: ShowWatchView,
@@ -98,8 +109,11 @@ def run_watch(
 ) -> int:
     """Run `costguard watch`: poll, evaluate, alert and act, once or until a signal; return the exit code.
 
-    `serve`: serves agents and readers in the meantime, if the settings state an address; not in a single run.
+    `strict`: a single run ends with IncompleteError if not every account was listed completely. `serve`: serves agents and
+    readers in the meantime, if the settings state an address; not in a single run.
     """
+    hint = "add --once; a watchdog that goes on alerts about accounts that it cannot read"
+    require(once or not strict, "--strict", "is for a single run", hint)
     settings = read_settings(config)
     every = (
         parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
@@ -113,12 +127,15 @@ def run_watch(
         for why in list_unarmed(made.guard.rules):
             get_log().warning("not_armed", why=why)
         if not made.sources and not offline:
-            hint = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
-            get_log().warning("nothing_watched", why="no provider is configured", hint=hint)
-        _log_polled(made.poll())
+            get_log().warning("nothing_watched", why="no provider is configured", hint=CONFIGURE_HINT)
+        polled = made.poll()
+        _log_polled(polled)
         heartbeat = Heartbeat(partial(send_heartbeat, lambda: made.settings), log=get_log())
         if once:
-            return _run_once(made, show, heartbeat)
+            _run_once(made, show, heartbeat)
+            if not offline:
+                _check_answers(made, polled, strict=strict)
+            return 0
         with serve_while_watching(made, serve):
             code = Watchdog(
                 _build_duties(made, show, every),
@@ -151,7 +168,7 @@ def _beat_after_run(made: WatchdogContext, heartbeat: Heartbeat) -> None:
         heartbeat.beat()
 
 
-def _run_once(made: WatchdogContext, show: ShowWatchView, heartbeat: Heartbeat) -> int:
+def _run_once(made: WatchdogContext, show: ShowWatchView, heartbeat: Heartbeat) -> None:
     guarded = made.run_guard()
     _beat_after_run(made, heartbeat)
     unmade = _queue_reports(made)
@@ -164,7 +181,23 @@ def _run_once(made: WatchdogContext, show: ShowWatchView, heartbeat: Heartbeat) 
     if guarded.broken:
         raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; repair the ledger and run it again")
     show(build_watch_view(guarded, made))
-    return 0
+
+
+def _check_answers(made: WatchdogContext, polled: PollCycleResult, *, strict: bool) -> None:
+    """Raise an error if a single run saw too little, after it did all that it could.
+
+    IncompleteError with `strict` if not every account was listed completely. CostguardError if none was listed at all: a timer
+    must not report success for a run that saw nothing.
+    """
+    why = [*(f"{'/'.join(one.state.scope)}: {one.why}" for one in polled.unseen), *polled.refused]
+    if strict and (why or not made.sources):
+        count = f"{len(why)} accounts" if len(why) > 1 else "an account"
+        what = f"{count} could not be read completely" if made.sources else "no provider is configured"
+        raise IncompleteError(what, hint="\n".join(map(to_one_line, why[:MOST_HINT_LINES])) or CONFIGURE_HINT)
+    if not made.sources:
+        raise CostguardError("nothing was watched: no provider is configured", hint=CONFIGURE_HINT)
+    if not polled.answered:
+        raise CostguardError("nothing was seen: no provider could be asked", hint="\n".join(map(to_one_line, why)) or None)
 
 
 def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) -> Duties:
@@ -181,6 +214,7 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
         others=(
             Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
+            *((Duty(name="bills", run=made.bills.run, every=BILLS_EVERY),) if made.bills else ()),
         ),
     )
 
@@ -343,21 +377,22 @@ def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchVie
     """Build the view at the instant of this run."""
     sight, survey, at = guarded.sight, guarded.survey, guarded.at
     with made.guard.books() as books:
-        now = build_status(books=books, now=at, zone=made.guard.rules.zone, live=sight.live if sight else None)
+        live = sight.live if sight else None
+        now = build_status(books=books, now=at, zone=made.guard.rules.zone, live=live, unreached=made.list_unreached())
     acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
     for one in survey.proposals if survey else ():
         if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming
             acts[one.verdict.life.key].append(one)
     hold = find_freeze(sight.wishes, None, at) if sight else None
     machine = partial(_build_machine_view, guarded=guarded, made=made, acts=acts)
-    live = [one for one in (sight.live if sight else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
+    running = [one for one in live or () if one.observation.kind == INSTANCE and one.absent_at is None]
     return WatchView(
         at=at,
         mode="dry run" if made.guard.dry_run else "acting" if guarded.acting and not (sight and sight.held) else "observing",
         burn=now.usd.burn.bounds.expected,
         month=now.usd.to_date,
         scopes=now.scopes,
-        machines=tuple(sorted(map(machine, live), key=lambda one: (-(one.rate.nano if one.rate else 0), one.key))),
+        machines=tuple(sorted(map(machine, running), key=lambda one: (-(one.rate.nano if one.rate else 0), one.key))),
         budgets=_build_budget_views(guarded),
         acts=tuple(
             WatchedAction(

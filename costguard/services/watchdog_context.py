@@ -33,15 +33,30 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
+from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.act.hooks import record_hook_ends
 from costguard.services.agent_writer import AgentSampleCache
 from costguard.services.audit import find_rollback_marker
+from costguard.services.bill_duty import BillDuty
 from costguard.services.concurrency import run_all
 from costguard.services.configured_providers import SystemClock, list_sources, open_providers, open_transport
-from costguard.services.dispatch import OutboxDispatcher, build_hook_runner, list_routes, open_console, open_dispatcher
+from costguard.services.dispatch import (
+    OutboxDispatcher,
+    build_hook_runner,
+    is_led_by_another,
+    list_routes,
+    open_console,
+    open_dispatcher,
+)
 from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
+from costguard.services.guard_inputs import (
+    PollResults,
+    build_guard_config,
+    open_price_ladder,
+    read_measurement_lags,
+    read_price_ceilings,
+)
 from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.services.price_refresh import DailyPriceRefresh
 from costguard.settings import Settings, resolve_ledger_url
@@ -92,7 +107,7 @@ class WatchdogContext:
 
     `lags`: how late each provider's measurements arrive. `recorded`: the last run is in the ledger. `heard`: cache of agents'
     samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time of the last run of this
-    process that is in the ledger. `prices`: refreshes the prices once a day; None: never.
+    process that is in the ledger. `prices`: refreshes the prices once a day; None: never. `bills`: asks for bills; None: never.
     """
 
     settings: Settings
@@ -109,11 +124,13 @@ class WatchdogContext:
     after_run: Callable[[GuardRunResult], None] | None = None
     audit_head: Callable[[], str] = field(default=str)
     prices: DailyPriceRefresh | None = None
+    bills: BillDuty | None = None
     committed_at: datetime | None = None
     recorded: bool = False
     _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
     _by_key: dict[ResourceKey, Observation] = field(default_factory=dict)
     _balances: dict[int, PrepaidBalance] = field(default_factory=dict)
+    _unreached: dict[int, tuple[ScopeCoverage, ...]] = field(default_factory=dict)
     _sources: dict[ScopeKey, InstanceSource] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _broken_since: datetime | None = None
@@ -124,15 +141,18 @@ class WatchdogContext:
 
         Raises InputError for duplicate accounts.
         """
+        asked = self.sources if sources is None else sources
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
-        polled = poll_sources(self.sources if sources is None else sources, self.ledger, self.clock, limit_s=limit)
+        polled = poll_sources(asked, self.ledger, self.clock, limit_s=limit)
         if polled.twins:
             hint = "remove one of the two from the settings: its costs would be counted twice"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
         with self._lock:
             for one in polled.seen:
                 self._remember_listing(one)
-        self._ask_balances(self.sources if sources is None else sources)
+            for source in asked:
+                self._unreached[id(source)] = tuple(one.coverage for one in polled.unreached if one.source is source)
+        self._ask_balances(asked)
         measure_activity(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
         return polled
 
@@ -159,6 +179,11 @@ class WatchdogContext:
             measures=(self.heard,),
             agents=self.agents(),
         )
+
+    def list_unreached(self) -> tuple[ScopeCoverage, ...]:
+        """Return the failed scopes of accounts that could not be asked for theirs when last polled."""
+        with self._lock:
+            return tuple(one for scopes in self._unreached.values() for one in scopes)
 
     def find_listed(self, key: ResourceKey) -> Observation | None:
         """Return one resource as in the last listings; None if they lack it."""
@@ -242,7 +267,7 @@ def open_watchdog_context(
     holder = f"{socket.gethostname()}:{os.getpid()}"
     with (
         open_providers(settings, only=() if offline else None) as clouds,
-        LedgerWriter(url, rules=billing, ceilings=most) as ledger,
+        LedgerWriter(url, rules=billing, ceilings=most, ladder=open_price_ladder(settings, most)) as ledger,
         GuardStore(url, rails=rules.rails, rules=billing) as book,
         ReportStore(url) as reports,
     ):
@@ -274,6 +299,16 @@ def open_watchdog_context(
             clock=clock,
             lags=read_measurement_lags(),
             prices=None if offline or dry_run else DailyPriceRefresh(lambda: made.settings, log=get_log()),
+            bills=None
+            if offline or dry_run
+            else BillDuty(
+                url,
+                rules=billing,
+                sources=lambda: made.collect_poll_results().sources,
+                leads=lambda: not is_led_by_another(book, holder, clock.now()),
+                clock=clock,
+                log=get_log(),
+            ),
         )
         try:
             yield made

@@ -254,6 +254,7 @@ def _render_status(room: WatchdogContext, guarded: GuardRunResult) -> bytes:
             zone=rules.zone,
             intents=[one for one in guarded.intents if one.state in OPEN_STATES],
             balances=sight.balances,
+            unreached=room.list_unreached(),
             live=sight.live,
             beside=lambda _: annotate_resources(rules, sight, survey.works),
             overshoots=lambda *_: {one.standing.budget.name: one.overshoot for one in survey.foresights},

@@ -36,6 +36,9 @@ LINEAR_CHUNK = 64
 kernels)."""
 
 KEY_VALUES = ("own", "shared", "earlier")
+RELEASED_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "mxfp4": 0.56}
+"""gpt-oss-120b: 65.2 GB of 116.8 billion weights, of which its experts alone are in 4 bits (safetensors index, 2026-11)."""
+DENOISERS = ("dit", "unet")
 SAMPLE_UNITS = ("images", "audio_seconds", "frames")
 """What people count instead of tokens, where a model is not fed words."""
 
@@ -287,11 +290,14 @@ class Architecture:
     """The shape of a model.
 
     - `extras`: (name, parameters) of tensors outside the layers and the vocabulary matrices: positions, norms, heads.
+    - `companions`: (name, parameters) of frozen models that training holds beside this one: a VAE, text encoders. They are not
+        counted in `parameters`.
     - `stated_params`: replaces the computed parameter count where the shape is not fully known.
     - `sample_tokens`: the fixed number of tokens of a sample (an image's patches). None: the job states it.
     - `sample_unit`: what a sample is counted in (`SAMPLE_UNITS`), and `units_per_sample`: how many of them it has. None: a
         sample is words.
     - `positions`: the longest sequence that learned positions allow. None: no limit.
+    - `context`: the longest sequence that the config says the model reads. None: it does not say.
     - `vocab_width`: width of the vocabulary matrices. None: `hidden`. It differs where a text tower is narrower than
         the vision tower.
     - `notes`: remarks about the count for the user: a tower that was left out, a number that was assumed.
@@ -317,6 +323,8 @@ class Architecture:
     released_precision: str | None = None
     sample_unit: str | None = None
     units_per_sample: float = 1.0
+    context: int | None = None
+    companions: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         require_one_of(self.kind, KINDS, "kind")
@@ -332,6 +340,21 @@ class Architecture:
         require_whole_number(self.vocab, "vocab", least=0)
         if self.stated_params is not None:
             require_whole_number(self.stated_params, "params")
+
+    @property
+    def released_bytes(self) -> float:
+        """Return the bytes that a released weight takes on disk, on average; two where the precision is not known."""
+        return RELEASED_BYTES.get(self.released_precision or "", 2.0)
+
+    @property
+    def writes(self) -> bool:
+        """Return whether words are generated one after another; an encoder, an embedding model or an image tower does not."""
+        return self.has_head and any(block.causal for block in self.blocks)
+
+    @property
+    def denoises(self) -> bool:
+        """Return whether the model is the network of a diffusion model, which passes one image many times."""
+        return self.kind in DENOISERS
 
     @property
     def main(self) -> LayerBlock:

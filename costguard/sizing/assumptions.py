@@ -93,6 +93,7 @@ ALTERNATIVES: dict[str, Callable[[Job], Alternative]] = {
     "micro_batch": lambda job: _change_recipe(job, "micro_batch", 4),
     "precision": _change_precision,
     "checkpointing": lambda job: _change_recipe(job, "checkpointing", "none"),
+    "fused_loss": lambda job: ("false", replace(job, recipe=replace(job.recipe, fused_loss=False))),
     "optimizer": lambda job: None if job.recipe.adapters else _change_recipe(job, "optimizer", "adamw-8bit"),
     "preference.reference": _drop_companion("reference"),
     "preference.reward_model": _drop_companion("reward"),

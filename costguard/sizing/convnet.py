@@ -30,7 +30,8 @@ class ConvnetLayer:
 
     `kept`: numbers stored for its backward pass. `largest`: numbers of its largest tensor. `weighs`: what it keeps is needed
     for the gradient of its weights only. `matrix`: the name by which an adapter finds it; "": none does. `read`: numbers of
-    its input that an adapter keeps, 0 if another layer keeps them anyway; `sides`: its inputs + outputs; `places`: how often it runs. `shares`: it reads what the layer before it reads.
+    its input that an adapter keeps, 0 if another layer keeps them anyway; `sides`: its inputs + outputs; `places`: how often it
+    runs. `shares`: it reads what the layer before it reads. `scores`: numbers of the scores that eager attention makes.
     """
 
     parameters: int
@@ -43,6 +44,7 @@ class ConvnetLayer:
     sides: int = 0
     places: int = 0
     shares: bool = False
+    scores: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class CheckpointUnit:
     def kept(self) -> int:
         """Return the numbers that all its layers keep if all weights are trained."""
         return sum(layer.kept for layer in self.layers)
+
+    @property
+    def scores(self) -> int:
+        """Return the numbers of all scores, which eager attention keeps once: the softmax's result."""
+        return sum(layer.scores for layer in self.layers)
 
     def count_kept(self, adapted: frozenset[str], rank: int) -> int:
         """Return the numbers that its layers keep if only adapters on the matrices `adapted` are trained."""
@@ -172,12 +179,13 @@ def build_linear(
     )
 
 
-def build_attention(width: int, places: int, others: int) -> ConvnetLayer:
-    """Return the attention of `places` queries over `others` keys by a flash kernel.
+def build_attention(width: int, places: int, others: int, heads: int) -> ConvnetLayer:
+    """Return the attention of `places` queries over `others` keys by a flash kernel, and its `scores` without one.
 
     It keeps queries, keys, values and the result.
     """
-    return ConvnetLayer(0, 2 * width * places * others, 2 * width * places + 2 * width * others, width * places)
+    kept = 2 * width * places + 2 * width * others
+    return ConvnetLayer(0, 2 * width * places * others, kept, width * places, scores=heads * places * others)
 
 
 def build_gated_product(channels: int, places: int) -> ConvnetLayer:

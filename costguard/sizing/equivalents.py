@@ -15,6 +15,7 @@ from costguard.values.gpu import Gpu
 USUAL_GPUS = ("H100-SXM", "A100-80GB-SXM", "B200-SXM", "L40S")
 """The GPUs that most clouds sell, in the order in which they are named."""
 MOST_NAMED = 3
+LARGEST_MACHINE = 8
 TOO_MANY = 1024
 """GPUs above which a kind is not named: nobody rents so many of a small card in place of one rack."""
 
@@ -35,6 +36,15 @@ def find_equivalents(gpu: Gpu, count: int, candidates: Iterable[Gpu]) -> tuple[t
     return tuple(found)
 
 
+def explain_rack(gpu: Gpu) -> str:
+    """Return how a GPU is sold that comes in racks of 72 joined by NVLink; "" for others."""
+    return f"{gpu.name} is sold by the rack of 72 or the tray of 4" if "NVL72" in gpu.interconnect else ""
+
+
 def format_equivalents(found: Iterable[tuple[Gpu, int]]) -> str:
-    """Return the equivalents as `--on` takes them: `H100-SXM:2, A100-80GB-SXM:6`; "" of none."""
-    return ", ".join(f"{gpu.name}:{count}" for gpu, count in tuple(found)[:MOST_NAMED])
+    """Return the equivalents as `--on` takes them, above 8 in machines of 8: `H100-SXM:2, A100-80GB-SXM:8x73`; "" of none."""
+    return ", ".join(_format_machines(gpu, count) for gpu, count in tuple(found)[:MOST_NAMED])
+
+
+def _format_machines(gpu: Gpu, count: int) -> str:
+    return f"{gpu.name}:{count}" if count <= LARGEST_MACHINE else f"{gpu.name}:{LARGEST_MACHINE}x{-(-count // LARGEST_MACHINE)}"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from costguard.errors import InputError
 from costguard.sizing.architecture import SAMPLE_UNITS, Architecture
 from costguard.sizing.memory.adapters import resolve_targets
-from costguard.sizing.recipe import USUAL_NETWORK, Lora, NetworkSpeeds, Parallelism, Recipe
+from costguard.sizing.recipe import USUAL_NETWORK, Lora, NetworkSpeeds, Parallelism, Recipe, resolve_framework
+from costguard.sizing.serving_load import SERVING_KEYS, ServingLoad, read_serving_load, require_positive
 from costguard.values import checks
 from costguard.values.checks import describe_value, require, require_known_keys
 from costguard.values.money import Money
@@ -26,6 +27,10 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
     from costguard.sizing.preference import PreferenceTraining
 
 DEFAULT_SEQ_LEN = 2048
+LONG_CONTEXT = 32_768
+"""Tokens a sequence from which a fused loss is assumed. Whole fp32 logits of 32,768 tokens and 128,256 words are 50 GB with
+their gradients, and recipes of such lengths fuse or chunk the loss: ArcticTraining's ALST (arXiv 2506.13996, 2025),
+torchtune, Halo."""
 DEFAULT_MAX_GPUS = 64
 MOST_GPUS = 1_000_000
 MOST_DISK_GB = 10_000_000
@@ -40,10 +45,20 @@ LIMIT_KEYS = (
     *("max_usd", "max_hours", "providers", "exclude", "regions", "tiers", "gpus", "max_gpus", "max_price_age"),
     "secure_only",
 )
-SERVING_KEYS = ("requests_per_second", "prompt_len", "output_len")
+DENOISING_STEPS = 50
+"""Passes of the network for one image where none are stated: the default of diffusers' pipelines for SD and SDXL (0.42,
+2026-11). Classifier-free guidance doubles them."""
 AMOUNT_KEYS = ("tokens", "dataset", *SAMPLE_UNITS)
 """Keys that say how much is processed; a job has one of them."""
-RUN_KEYS = ("tokens", *SAMPLE_UNITS, "global_batch_tokens", "disk_gb", "checkpoint_every_hours", *SERVING_KEYS)
+RUN_KEYS = (
+    "tokens",
+    *SAMPLE_UNITS,
+    "denoising_steps",
+    "global_batch_tokens",
+    "disk_gb",
+    "checkpoint_every_hours",
+    *SERVING_KEYS,
+)
 TABLE_KEYS = ("dataset", "lora", "parallel", "network", "limits", "preference")
 KEYS = (*SHAPE_KEYS, *RECIPE_KEYS, *RUN_KEYS, *TABLE_KEYS)
 
@@ -71,26 +86,12 @@ class JobLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServingLoad:
-    """What is asked of a server: requests per second, and the tokens of one prompt and of one answer."""
-
-    requests_per_second: float
-    prompt_len: int
-    output_len: int
-
-    def __post_init__(self) -> None:
-        rate = checks.require_number(self.requests_per_second, "requests_per_second", least=0, most=1e6)
-        require(rate > 0, "requests_per_second", "must be above 0", "write the average, such as 0.5 or 5")
-        checks.require_whole_number(self.prompt_len, "prompt_len", most=100_000_000)
-        checks.require_whole_number(self.output_len, "output_len", most=100_000_000)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A model to train or serve.
 
     - `parallel`: None chooses the lightest sharding that fits for each kind of GPU.
     - `tokens`: None means that the amount is not stated, so no hours are computed. For inference: generated tokens.
+    - `denoising_steps`: passes of a diffusion model's network for each image or clip that it makes; 1 where it is trained.
     - `serving`: the load that a server must carry; None: no load is stated.
     - `beside`: the other models of preference training; None if there are none.
     - `assumed`: (field, value) of everything that affects the answer and was not stated.
@@ -103,6 +104,7 @@ class Job:
     parallel: Parallelism | None = None
     network: NetworkSpeeds = USUAL_NETWORK
     tokens: int | None = None
+    denoising_steps: int = 1
     serving: ServingLoad | None = None
     global_batch_tokens: int | None = None
     disk_gb: int | None = None
@@ -115,6 +117,11 @@ class Job:
     def example_sequences(self) -> int:
         """Return the sequences of one example that are in the same pass: 2 if a pair is compared, else 1."""
         return self.beside.sequences if self.beside else 1
+
+    @property
+    def computed_tokens(self) -> int | None:
+        """Return the tokens that pass the model: those of the job, as often as a diffusion model's network is run."""
+        return None if self.tokens is None else self.tokens * self.denoising_steps
 
     @property
     def units(self) -> float | None:
@@ -132,7 +139,7 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
     """
     require_known_keys(table, KEYS, "")
     assumed: list[tuple[str, str]] = []
-    serving = _read_serving(table)
+    serving = read_serving_load(table, architecture)
     recipe = _read_recipe(table, architecture, assumed)
     beside = _read_preference_table(table, architecture, recipe, assumed, find)
     return Job(
@@ -142,6 +149,7 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
         parallel=_read_parallel(table),
         network=_read_network(table),
         serving=serving,
+        denoising_steps=_read_denoising_steps(table, architecture, recipe, assumed),
         tokens=_read_units(table, architecture)
         or _read_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
         global_batch_tokens=_read_global_batch(table, recipe),
@@ -238,7 +246,7 @@ def read_subtable(table: Table, key: str) -> Table:
 
 
 def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, str]]) -> Recipe:
-    stated = {k: table[k] for k in RECIPE_KEYS if k in table}
+    stated = _list_stated_keys(table)
     method = str(stated.get("method", "full"))
     if "method" not in stated:
         assumed.append(("method", method))
@@ -253,8 +261,9 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
     _check_decoder_len(stated, architecture)
+    _assume_fused_loss(table, stated, architecture, assumed)
     lora = read_subtable(table, "lora")
-    require_known_keys(lora, ("rank", "targets"), "lora")
+    require_known_keys(lora, tuple(f.name for f in fields(Lora)), "lora")
     if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
         precision = "bf16-amp"
     usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
@@ -266,6 +275,26 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
         stated.setdefault("precision", precision)
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
     return Recipe(**stated, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
+
+
+def _list_stated_keys(table: Table) -> dict[str, object]:
+    """Return the keys of the recipe that `table` states, its framework by the name it has here."""
+    stated = {k: table[k] for k in RECIPE_KEYS if k in table}
+    if isinstance(stated.get("framework"), str):
+        stated["framework"] = resolve_framework(str(stated["framework"]))[0]
+    return stated
+
+
+def _assume_fused_loss(
+    table: Table, stated: dict[str, object], architecture: Architecture, assumed: list[tuple[str, str]]
+) -> None:
+    """Set the fused loss of long sequences in `stated` where no loss is stated: see LONG_CONTEXT."""
+    if stated.get("method") == "inference" or "preference" in table:
+        return
+    length, words = stated.get("seq_len"), architecture.vocab * architecture.has_head
+    if words and "fused_loss" not in stated and "loss" not in stated and isinstance(length, int) and length >= LONG_CONTEXT:
+        stated["fused_loss"] = True
+        assumed.append(("fused_loss", "true"))
 
 
 def _check_decoder_len(stated: Table, architecture: Architecture) -> None:
@@ -347,25 +376,15 @@ def _read_parallel(table: Table) -> Parallelism | None:
     return Parallelism(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
 
 
-def _read_serving(table: Table) -> ServingLoad | None:
-    """Return the load that a server must carry; None if none is stated."""
-    stated = {key: table[key] for key in SERVING_KEYS if key in table}
-    if not stated:
-        return None
-    method = str(table.get("method", "full"))
-    field = next(iter(stated))
-    require(method == "inference", field, f"is of a server, not of method '{method}'", "write method = 'inference'")
-    for key in SERVING_KEYS:
-        require(
-            key in stated, key, "is missing", f"write {key} = {EXAMPLE_LOAD[key]}: the load is all of {', '.join(SERVING_KEYS)}"
-        )
-    for key in ("tokens", "dataset", "seq_len"):
-        why = "is given together with requests_per_second, prompt_len and output_len"
-        require(key not in table, key, why, f"leave out {key}: the load says it")
-    return ServingLoad(**stated)  # type: ignore[arg-type]  # ServingLoad checks each value at birth
-
-
-EXAMPLE_LOAD = {"requests_per_second": 5, "prompt_len": 1000, "output_len": 300}
+def _read_denoising_steps(table: Table, architecture: Architecture, recipe: Recipe, assumed: list[tuple[str, str]]) -> int:
+    """Return the passes of a diffusion model's network for each image; 1 for other jobs."""
+    makes = architecture.denoises and not recipe.trains
+    stated = _read_optional_whole(table, "denoising_steps", most=100_000)
+    what = f"is of a diffusion model that makes images, not of method '{recipe.method}' on {architecture.name}"
+    require(makes or stated is None, "denoising_steps", what, "leave it out")
+    if makes and stated is None:
+        assumed.append(("denoising_steps", str(DENOISING_STEPS)))
+    return (stated or DENOISING_STEPS) if makes else 1
 
 
 def _read_network(table: Table) -> NetworkSpeeds:
@@ -381,12 +400,16 @@ def _read_units(table: Table, architecture: Architecture) -> int | None:
     if counted is None:
         return None
     others = [key for key in stated if key != counted]
-    require(not others, counted, f"is given together with {others[0] if others else ''}", "keep one of them")
+    require(
+        not others,
+        counted,
+        f"is given together with {others[0] if others else ''}",
+        f"keep {architecture.sample_unit or 'tokens'}",
+    )
     unit = architecture.sample_unit
     what = f"is not what {architecture.name} is counted in: it reads {'text' if unit is None else unit.replace('_', ' ')}"
-    require(unit == counted, counted, what, f"write {unit or 'tokens'} = ...")
-    number = checks.require_number(table[counted], counted, least=0, most=checks.LARGEST_COUNT)
-    require(number > 0, counted, "must be above 0", f"write {counted} = 1000000")
+    require(unit == counted, counted, what, f"write {unit or 'tokens'} = 1000000")
+    number = require_positive(table[counted], counted, checks.LARGEST_COUNT, f"write {counted} = 1000000")
     tokens = number / architecture.units_per_sample * (architecture.sample_tokens or 1)
     return checks.require_whole_number(max(1, round(tokens)), counted)
 

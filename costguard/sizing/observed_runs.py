@@ -25,6 +25,7 @@ from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.calibration import MEMORY_SPREAD, Calibration, RunFamily, compute_usual_variance, estimate_family
 from costguard.sizing.job import KEYS, Job, Table
 from costguard.sizing.recipe import Parallelism
+from costguard.sizing.serving_load import SERVING_KEYS
 from costguard.values import checks
 from costguard.values.checks import find_nearest_names, require
 from costguard.values.gpu import GIB, Gpu, GpuNames
@@ -48,7 +49,7 @@ SPEED_KEYS = ("tokens_per_s", "tokens_per_s_per_gpu", "hours")
 MEMORY_KEYS = ("peak_gib", "peak_gb", "reserved_gib", "reserved_gb")
 REMARK_KEYS = ("name", "note", "source", "at")
 OBSERVED_KEYS = (*HARDWARE_KEYS, *SPEED_KEYS, *MEMORY_KEYS, *REMARK_KEYS)
-JOB_KEYS = tuple(k for k in KEYS if k not in ("limits", "disk_gb", "checkpoint_every_hours"))
+JOB_KEYS = tuple(k for k in KEYS if k not in ("limits", "disk_gb", "checkpoint_every_hours", *SERVING_KEYS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

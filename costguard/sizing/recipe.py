@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.errors import InputError
-from costguard.values.checks import describe_value, require, require_number, require_one_of, require_whole_number
+from costguard.errors import InputError, UnknownNameError
+from costguard.values.checks import (
+    describe_value,
+    find_nearest_names,
+    fold_name,
+    require,
+    require_number,
+    require_one_of,
+    require_whole_number,
+)
 
 METHODS = ("pretrain", "full", "lora", "qlora", "inference")
 PRECISIONS = ("bf16", "bf16-amp", "fp16", "fp16-amp", "fp32", "fp8", "fp4")
@@ -35,6 +43,9 @@ GGUF_BITS = {
 }
 """Bits a weight of llama.cpp's file types, every tensor counted: tools/quantize/README.md, table for Llama-3.1-8B, 2026-11."""
 
+SERVED_BYTES = {"fp8": 1.0, "fp4": 0.5625}
+"""Bytes of a weight in the matrices of a served model; NVFP4 has an 8-bit scale for each 16 of its 4-bit numbers."""
+
 QUANTS = ("none", "nf4", "int8", "int4", "mxfp4", *GGUF_BITS)
 OPTIMIZERS = (
     "adamw",
@@ -52,18 +63,47 @@ EXPERTS_IMPLEMENTATIONS = ("auto", "grouped", "loop")
 LOSSES = ("auto", "whole", "chunked", "in-place", "fused")
 OPTIMIZER_KERNELS = ("auto", "fused", "foreach")
 MOMENTS = ("auto", "fp32", "bf16")
+KV_CACHES = ("auto", "fp8")
 ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = (
     *("hf", "hf-2024", "hf-2022", "torchtune", "litgpt", "litgpt-2023", "torchtitan", "torchtitan-2024"),
-    *("megatron", "megatron-2021", "deepspeed", "unsloth"),
+    *("megatron", "megatron-2021", "automodel", "deepspeed", "deepspeed-2023", "unsloth", "halo"),
 )
 """Whose modules and optimizers run the job, where that changes the bytes: `sizing/memory/frameworks.py` says what each keeps.
 A year means: as it was up to then; without one: as it is today."""
 
+_TRANSFORMERS, _MEGATRON_CORE = "it trains transformers' modules with its Trainer", "it trains Megatron-Core's modules"
+FRAMEWORK_ALIASES = {
+    "transformers": ("hf", "another name of it"),
+    "huggingface": ("hf", "another name of it"),
+    "trl": ("hf", _TRANSFORMERS),
+    "peft": ("hf", _TRANSFORMERS),
+    "accelerate": ("hf", _TRANSFORMERS),
+    "axolotl": ("hf", _TRANSFORMERS),
+    "llamafactory": ("hf", _TRANSFORMERS),
+    "msswift": ("hf", _TRANSFORMERS),
+    "swift": ("hf", _TRANSFORMERS),
+    "diffusers": ("hf", "its scripts train eager modules in the same way"),
+    "megatronlm": ("megatron", "another name of it"),
+    "megatroncore": ("megatron", "another name of it"),
+    "megatronbridge": ("megatron", _MEGATRON_CORE),
+    "nemo": ("megatron", _MEGATRON_CORE),
+    "megatrondeepspeed": ("deepspeed", "another name of it"),
+}
+"""Folded names that people write, the framework that keeps the same bytes, and why. What such a library switches on by its own
+settings (Liger, Unsloth's kernels, sample packing) is not implied: fused_loss, compiled and micro_batch state it."""
+SERVER_NAMES = ("vllm", "sglang", "tensorrtllm", "trtllm", "tgi")
+
 ADAPTER_METHODS = ("lora", "qlora")
 SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "offload_activations", "dropout")
 LORA_GROUPS = ("attention", "all-linear")
+
+
+def require_bool(value: object, field: str) -> None:
+    """Raise InputError unless `value` is true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +111,15 @@ class Lora:
     """Low-rank adapters of a job.
 
     `rank`: the adapter rank. `targets`: the linear layers that get an adapter, as a group name or a tuple of Hugging Face
-    names.
+    names. `dora`: each adapter also learns the magnitude of its matrix (DoRA, arXiv 2402.09353).
     """
 
     rank: int = 16
     targets: str | tuple[str, ...] = "all-linear"
+    dora: bool = False
 
     def __post_init__(self) -> None:
+        require_bool(self.dora, "lora.dora")
         require_whole_number(self.rank, "lora.rank", most=65_536)
         if isinstance(self.targets, str):
             require_one_of(self.targets, LORA_GROUPS, "lora.targets")
@@ -109,6 +151,7 @@ class Recipe:
         (of Whisper, the most it writes). `seq_len` is the encoder's.
     - `prefill_chunk`: prompt tokens processed at once when serving, over all sequences. None: the usual server default
         (`overheads.PREFILL_TOKENS`).
+    - `kv_cache`: what a server stores keys and values in. "auto": 16 bits, as vLLM and SGLang do; "fp8": half of it.
     """
 
     method: str = "full"
@@ -134,6 +177,7 @@ class Recipe:
     optimizer_kernel: str = "auto"
     moments: str = "auto"
     decoder_len: int | None = None
+    kv_cache: str = "auto"
 
     def __post_init__(self) -> None:
         require_one_of(self.method, METHODS, "method")
@@ -142,11 +186,18 @@ class Recipe:
         require_one_of(self.optimizer, OPTIMIZERS, "optimizer")
         require_one_of(self.checkpointing, CHECKPOINTINGS, "checkpointing")
         require_one_of(self.attention, ATTENTIONS, "attention")
-        require_one_of(self.framework, FRAMEWORKS, "framework")
+        _check_framework(self.framework)
         require_one_of(self.experts_implementation, EXPERTS_IMPLEMENTATIONS, "experts_implementation")
         require_one_of(self.loss, LOSSES, "loss")
         require_one_of(self.optimizer_kernel, OPTIMIZER_KERNELS, "optimizer_kernel")
         require_one_of(self.moments, MOMENTS, "moments")
+        require_one_of(self.kv_cache, KV_CACHES, "kv_cache")
+        require(
+            self.kv_cache == "auto" or self.method == "inference",
+            "kv_cache",
+            f"is of a server, not of method '{self.method}'",
+            "leave it out, or write method = 'inference'",
+        )
         require(
             not self.fused_loss or self.loss != "whole",
             "loss",
@@ -195,6 +246,11 @@ class Recipe:
     def amp(self) -> bool:
         """Return whether weights are stored in fp32 and computed in lower precision under autocast."""
         return self.precision.endswith("-amp")
+
+    @property
+    def cache_share(self) -> float:
+        """Return the bytes of a cached key or value over those of a 16-bit one."""
+        return 0.5 if self.kv_cache == "fp8" else 1.0
 
     @property
     def micro_tokens(self) -> int:
@@ -274,7 +330,20 @@ USUAL_NETWORK = NetworkSpeeds()
 """Nothing is stated: each link is the usual one."""
 
 
-def require_bool(value: object, field: str) -> None:
-    """Raise InputError unless `value` is true or false."""
-    if not isinstance(value, bool):
-        raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")
+def resolve_framework(name: str) -> tuple[str, str]:
+    """Return the framework that `name` means, and why if it is another word; an unknown name is returned as it is."""
+    if name in FRAMEWORKS:
+        return name, ""
+    return FRAMEWORK_ALIASES.get(fold_name(name), (name, ""))
+
+
+def _check_framework(name: object) -> None:
+    """Raise an error that names the nearest framework unless `name` is one."""
+    if isinstance(name, str) and name in FRAMEWORKS:
+        return
+    if isinstance(name, str) and fold_name(name) in SERVER_NAMES:
+        what = f"'{name}' is a server, and every server is sized alike"
+        raise InputError(what, field="framework", hint="leave it out: method = 'inference' says enough")
+    near = find_nearest_names(str(name), (*FRAMEWORKS, *FRAMEWORK_ALIASES))
+    hint = f"write one of: {', '.join(FRAMEWORKS)}"
+    raise UnknownNameError("framework", str(name), field="framework", nearest=near, hint=hint)

@@ -98,8 +98,13 @@ def format_length(length: timedelta) -> str:
 
 
 def format_scope(scope: ScopeKey) -> str:
-    """Format a scope: `aws/123/us-east-1`."""
-    return "/".join(to_one_line(part) for part in scope)
+    """Format a scope: `aws/123/us-east-1`; `aws` for an account that could never be asked for its scopes."""
+    return "/".join(to_one_line(part) for part in scope if part)
+
+
+def describe_unreached_scope(scope: ScopeKey, why: str) -> str:
+    """Describe an account that could never be asked for its scopes. The reason is whole: it ends with what to do."""
+    return f"{format_scope(scope)}: {why}"
 
 
 def describe_misdated_scope(scope: ScopeKey, at: datetime) -> str:

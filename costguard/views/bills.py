@@ -1,7 +1,6 @@
 """Bills compared with charges as a document: `costguard.reconcile/1`, one record per resource and kind of charge.
 
-Also the comparison as shown in a report, and the findings about a FOCUS file as a document: `costguard.focus_check/1`, one
-record per finding.
+Also the comparison as shown in a report.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ from costguard.bills.drift import (
     ReconciliationRecord,
     Tolerance,
 )
+from costguard.bills.evidence import REASON_SENTENCES, EvidenceFinding, EvidenceSummary
 from costguard.errors import IncompleteError, NoAnswerError, shorten, to_one_line
-from costguard.reporting.focus.cells import FocusFinding
-from costguard.reporting.focus.validator import FocusCheckResult
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, from_micros
 from costguard.values.money import Money, MoneyInterval
@@ -52,6 +50,7 @@ class Reconciliation:
 
     - `imports`: the bills that were imported. `not_asked`: (provider, reason) of bills that were not requested.
     - `notes`: a sentence for each other omission. `told`: number of notices written.
+    - `evidence`: the doubt about charges that settled lines removed. `unused`: lines that removed none, though they might have.
     """
 
     period: Period
@@ -63,6 +62,8 @@ class Reconciliation:
     not_asked: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     told: int = 0
+    evidence: tuple[EvidenceSummary, ...] = ()
+    unused: tuple[EvidenceFinding, ...] = ()
 
 
 def build_reconciliation_document(found: Reconciliation) -> Document:
@@ -81,6 +82,8 @@ def build_reconciliation_document(found: Reconciliation) -> Document:
         "accounts": [build_record(RESULT_COLUMNS, one) for one in found.results],
         "notes": list(found.notes),
         "told": found.told,
+        "evidence": [_build_evidence_data(one) for one in found.evidence],
+        "not_evidence": [_build_unused_data(one) for one in found.unused],
     }
     return Document(
         data=data,
@@ -124,6 +127,8 @@ def _list_notes(found: Reconciliation) -> Iterator[str]:
         yield _format_import(one)
     yield from (f"Not asked: {name}: {to_one_line(why)}." for name, why in found.not_asked)
     yield from (f"{note.rstrip('.')}." for note in found.notes)
+    yield from (_format_evidence(one) for one in found.evidence)
+    yield from (_format_unused(one) for one in found.unused)
     yield from (f"{one.provider}/{to_one_line(one.account)}: {one.why}." for one in found.results if one.why)
     if found.told:
         yield f"{found.told} notices were written for the routes of the settings."
@@ -137,6 +142,50 @@ def _format_import(one: BillImport) -> str:
     parts += [f"{one.estimated} estimated"] if one.estimated else []
     left_out = f" Not whole: {shorten(to_one_line(one.why), 200)}." if one.why else ""
     return f"Bill of {one.provider} from {shorten(to_one_line(one.source), 60)}: {', '.join(parts)}.{left_out}"
+
+
+def _format_evidence(one: EvidenceSummary) -> str:
+    sign, whose = get_currency_sign(one.currency), f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
+    before, after = (f"{sign}{_to_money(nano, one.currency).format()}" for nano in (one.doubt, one.left))
+    lines = "1 settled bill line" if one.lines == 1 else f"{one.lines} settled bill lines"
+    of = "one resource" if one.resources == 1 else f"{one.resources} resources"
+    return f"{whose}: {lines} bound the charges of {of}: the doubt about them falls from {before} to {after}."
+
+
+def _format_unused(one: EvidenceFinding) -> str:
+    named = ", ".join(shorten(to_one_line(id_), LONGEST_NAME) for id_ in one.resources if id_)
+    lines = f"1 {one.charge} line" if one.lines == 1 else f"{one.lines} {one.charge} lines"
+    amount = f"{get_currency_sign(one.currency)}{_to_money(one.nano, one.currency).format()}"
+    lead = "CONTRADICTION: " if one.contradicts else ""
+    of, whose = f" of {named}" if named else "", f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
+    return f"{lead}{whose}: {lines}{of} ({amount}) narrow nothing: {REASON_SENTENCES[one.reason]}."
+
+
+def _build_evidence_data(one: EvidenceSummary) -> dict[str, object]:
+    return {
+        "provider": one.provider,
+        "account": one.account,
+        "currency": one.currency,
+        "lines": one.lines,
+        "resources": one.resources,
+        "doubt": format_exact(_to_money(one.doubt, one.currency)),
+        "left": format_exact(_to_money(one.left, one.currency)),
+    }
+
+
+def _build_unused_data(one: EvidenceFinding) -> dict[str, object]:
+    return {
+        "provider": one.provider,
+        "account": one.account,
+        "currency": one.currency,
+        "charge": one.charge,
+        "reason": one.reason,
+        "why": REASON_SENTENCES[one.reason],
+        "contradicts": one.contradicts,
+        "lines": one.lines,
+        "amount": format_exact(_to_money(one.nano, one.currency)),
+        "some": list(one.resources),
+    }
 
 
 def _list_tables(found: Reconciliation) -> Iterator[TableView]:
@@ -353,48 +402,3 @@ def _format_signed_amount(nano: int, currency: str) -> str:
     """Return `+$1.68`, `-$0.40` or `$0.00`."""
     plus = "+" if nano > 0 else "-" if nano < 0 else ""
     return f"{plus}{get_currency_sign(currency)}{_to_money(abs(nano), currency).format()}"
-
-
-FOCUS_CHECK_SCHEMA = "costguard.focus_check/1"
-
-
-def build_focus_check_document(file: str, checked: FocusCheckResult) -> Document:
-    """Return the findings that are shown, in the order of the file."""
-    records = [_build_finding_record(finding) for finding in checked.findings]
-    data = {
-        "schema": FOCUS_CHECK_SCHEMA,
-        "file": file,
-        "focus_version": checked.version,
-        "rows": checked.rows,
-        "count": checked.count,
-        "findings": records,
-    }
-    rows = tuple(tuple(str(cell) for cell in record.values()) for record in records)
-    more = checked.count - len(records)
-    return Document(
-        data=data,
-        records=tuple(records),
-        lead=(f"{file}: {checked.rows:,} rows checked against FOCUS {checked.version}, {_format_count(checked.count)}.",),
-        tables=(TableView(title="", columns=("line>", "column", "rule", "what", "instead"), rows=rows),),
-        notes=(f"{more:,} more of the same kinds are not shown.",) if more else (),
-    )
-
-
-def format_finding_count(count: int) -> str:
-    """Return the text of the error about a non-conforming file."""
-    return f"{_format_count(count)}; a conforming file has none"
-
-
-def _format_count(count: int) -> str:
-    return "no finding" if not count else f"{count:,} finding{'s' if count > 1 else ''}"
-
-
-def _build_finding_record(finding: FocusFinding) -> dict[str, object]:
-    fault = finding.fault
-    return {
-        "line": finding.line,
-        "column": finding.column,
-        "rule": fault.rule,
-        "what": fault.what,
-        "instead": fault.instead,
-    }

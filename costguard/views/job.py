@@ -30,6 +30,8 @@ def build_job_data(job: Job) -> dict[str, object]:
         "optimizer": r.optimizer if r.trains else None,
         "tokens": job.tokens,
         **({a.sample_unit: job.units} if a.sample_unit and job.units is not None else {}),
+        **({"denoising_steps": job.denoising_steps} if job.denoising_steps > 1 else {}),
+        **({"kv_cache": r.kv_cache} if r.kv_cache != "auto" else {}),
         "seq_len": r.seq_len,
         **({"decoder_len": r.decoder_len} if r.decoder_len is not None else {}),
         "micro_batch": r.micro_batch,
@@ -46,7 +48,8 @@ def build_job_data(job: Job) -> dict[str, object]:
 def format_amount(job: Job) -> str:
     """Return how much the job processes, in what people count: "50,000,000 tokens", "1,281,167 images"."""
     if job.units is not None:
-        return f"{job.units:,.0f} {str(job.architecture.sample_unit).replace('_', ' ')}"
+        passes = f" of {job.denoising_steps} passes" if job.denoising_steps > 1 else ""
+        return f"{job.units:,.0f} {str(job.architecture.sample_unit).replace('_', ' ')}{passes}"
     return f"{job.tokens:,} tokens"
 
 
@@ -122,6 +125,16 @@ def round_digits(value: float, digits: int) -> float:
 def to_gib(size: float) -> float:
     """Bytes as GiB with three decimals."""
     return round(size / GIB, 3)
+
+
+def format_speed(rate: float) -> str:
+    """Return a rate with three digits where it is small: `1,756`, `90.4`, `2.31`."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"  # noqa: PLR2004 - from here on three digits are whole
+
+
+def format_share(share: float) -> str:
+    """Return a share in percent, small ones with a digit that counts: `47%`, `0.08%`."""
+    return f"{share:.0%}" if share >= 0.01 else f"{share * 100:.1g}%"  # noqa: PLR2004 - one percent
 
 
 def format_hours(hours: float) -> str:

@@ -37,6 +37,8 @@ from costguard.views.job import (
     format_amount,
     format_hours,
     format_hours_range,
+    format_share,
+    format_speed,
     format_split,
     round_digits,
 )
@@ -335,6 +337,7 @@ def _build_option_data(o: QuoteOption) -> dict[str, object]:
         "fits": place.fits if place else None,
         "parallel": build_parallel_data(place.parallel) if place else None,
         "tokens_per_s_per_gpu": build_interval_data(o.throughput.tokens_per_s_per_gpu) if o.throughput else None,
+        **_build_unit_speed(o),
         "hours": build_interval_data(o.hours),
         "usd": o.usd.format_ends() if o.usd else None,
         "storage_usd": o.storage_usd.format_ends(4) if o.storage_usd else None,
@@ -342,6 +345,13 @@ def _build_option_data(o: QuoteOption) -> dict[str, object]:
         "marks": list(o.marks),
         "notes": list(o.notes),
     } | _build_serving_part(o)
+
+
+def _build_unit_speed(o: QuoteOption) -> dict[str, object]:
+    """Return the speed in images, seconds of sound or frames; nothing where tokens are counted."""
+    if o.throughput is None or o.throughput.unit == "tokens":
+        return {}
+    return {f"{o.throughput.unit}_per_s_per_gpu": build_interval_data(o.throughput.units_per_s_per_gpu)}
 
 
 def _build_serving_part(o: QuoteOption) -> dict[str, object]:
@@ -446,6 +456,10 @@ def list_footprint_tables(footprint: Footprint) -> tuple[TableView, ...]:
 def list_option_tables(option: QuoteOption) -> tuple[TableView, ...]:
     """Return the tables of memory, speed, hours and cost of one option."""
     memory = list_footprint_tables(option.footprint) if option.footprint else ()
+    if option.serving:
+        from costguard.views.serving import list_serving_tables
+
+        return (*memory, *list_serving_tables(option.serving), *_list_money_tables(option))
     return (*memory, *_list_speed_tables(option), *_list_hours_tables(option), *_list_money_tables(option))
 
 
@@ -455,10 +469,9 @@ def _list_speed_tables(option: QuoteOption) -> tuple[TableView, ...]:
     speed = option.throughput
     rows = [("arithmetic", "", line) for line in speed.explain]
     rows += [("factor", f"{factor:.3f}", describe_component(name)) for name, factor in speed.reasons]
-    t = speed.tokens_per_s_per_gpu
-    rows.append(
-        ("result", f"{t.expected:,.0f}", f"tokens/s per GPU, {t.low:,.0f} to {t.high:,.0f}; {speed.efficiency:.0%} of peak")
-    )
+    t, unit = speed.units_per_s_per_gpu, speed.unit.replace("_", " ")
+    ends = f"{format_speed(t.low)} to {format_speed(t.high)}"
+    rows.append(("result", format_speed(t.expected), f"{unit}/s per GPU, {ends}; {format_share(speed.efficiency)} of peak"))
     return (TableView(title=f"Speed on {option.gpu.name}", columns=("kind", "value>", "what"), rows=tuple(rows)),)
 
 

@@ -14,11 +14,13 @@ from costguard.budgets.budget_status import BudgetStatus
 from costguard.errors import IncompleteError
 from costguard.metering.inventory import CoverageGap, UncoveredScope
 from costguard.reporting.statement import CostGroup, CurrencySums, Statement
+from costguard.reporting.statement.sections import PriceSourceCost
 from costguard.reporting.statement.waste import Waste
 from costguard.values.instant import HOUR_US
 from costguard.values.money import ExchangeRate, Money, MoneyInterval
 from costguard.values.text_format import (
     describe_misdated_scope,
+    format_exact,
     format_instant,
     format_interval,
     format_interval_exact,
@@ -64,6 +66,16 @@ def build_report_document(statement: Statement, exchange: ExchangeRate | None = 
         "other_currencies": [_build_currency_json(other, of) for other, of in zip(statement.others, told[1:], strict=True)],
         **build_section_data(statement),
         "not_counted": list(left_out),
+        "unpriced": [
+            {
+                "resources": one.resources,
+                "currency": one.money.high.currency,
+                "at_most": format_exact(one.money.high),
+                "why": one.source,
+            }
+            for one in statement.prices
+            if one.unpriced
+        ],
         "saved": build_savings_data(statement),
         "reconciliation": build_bill_comparison_data(statement.held, statement.spent_at),
     }
@@ -92,6 +104,7 @@ def add_budgets(document: Document, standings: Sequence[BudgetStatus], at: datet
 
 def list_not_counted(statement: Statement) -> Iterator[str]:
     """Yield a sentence for each cost that the sums leave out, or for which they have only bounds."""
+    yield from (_format_unpriced(one) for one in statement.prices if one.unpriced)
     for sums in (statement.usd, *statement.others):
         for group in sums.groups:
             if group.unknown is not None:
@@ -157,6 +170,11 @@ def _format_holes(holes: Sequence[CoverageGap]) -> str:
 
 def _format_hole_reason(hole: CoverageGap) -> str:
     return format_scope_reason(hole.why or "not polled")
+
+
+def _format_unpriced(one: PriceSourceCost) -> str:
+    sign = get_currency_sign(one.money.high.currency)
+    return f"{one.resources} unpriced, at most {sign}{one.money.high.format()}: nobody states a price, so nothing is expected"
 
 
 def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:
@@ -284,7 +302,7 @@ def _build_group_table(statement: Statement, sums: CurrencySums, exchange: Excha
 
 def _build_group_row(group: CostGroup, exchange: ExchangeRate | None, *, judged: bool, compared: bool) -> tuple[str, ...]:
     low, expected, high = group.money.format_ends().values()
-    shown = expected if group.unknown is None else "unknown" if group.unknown == group.money else f"{expected}*"
+    shown = expected if group.unknown is None else "unknown" if group.unpriced == group.money else f"{expected}*"
     times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
     idle = "-" if not group.computing else "unknown" if group.waste is None else _format_idle_money(group.waste)
     before = "-" if group.before is None else group.before.format()
@@ -299,5 +317,5 @@ def _format_idle_money(waste: Waste) -> str:
 
 def _list_footnotes(sums: tuple[CurrencySums, ...]) -> tuple[str, ...]:
     groups = [group for one in sums for group in one.groups if group.unknown is not None]
-    partly = any(group.unknown != group.money for group in groups)
+    partly = any(group.unpriced != group.money for group in groups)
     return ("* Part of it is billed at an estimated price: see below.",) if partly else ()

@@ -230,6 +230,8 @@ def _build_price_data(one: PriceSourceCost, statement: Statement) -> dict[str, o
         "currency": one.money.low.currency,
         "amount": format_interval_exact(one.money),
         "known": one.known,
+        "unpriced": one.unpriced,
+        "resources": one.resources,
         "as_of": one.as_of.isoformat() if one.as_of else None,
         "old": one.is_old(statement.period.end),
     }

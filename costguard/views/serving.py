@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costguard.quoting.quote import QuoteOption
-from costguard.sizing.job import ServingLoad
+from costguard.sizing.serving_load import ServingLoad
 from costguard.sizing.speed.serving import ServingPlan
-from costguard.values.money import Rate
+from costguard.values.money import MoneyInterval
 from costguard.views.columns import WORDS, ColumnFit
 from costguard.views.document import DOUBTFUL, PLAIN, TableView
 from costguard.views.job import build_interval_data, format_split, round_digits
 
-SECONDS_PER_HOUR = 3600
+SECONDS_PER_HOUR, HOURS_PER_MONTH = 3600, 730
 MILLION = 1e6
 SERVING_FITS: Mapping[str, ColumnFit] = {
     "#": ColumnFit(rank=9),
@@ -54,10 +54,16 @@ def build_serving_data(o: QuoteOption) -> dict[str, object] | None:
         "first_token_s": build_interval_data(plan.first_token_s),
         "token_s": build_interval_data(plan.token_s),
         "request_s": build_interval_data(plan.request_s),
-        "usd_per_million_output_tokens": _format_per_million(o.rate, plan.output_tokens_per_s),
-        "usd_per_million_tokens": _format_per_million(o.rate, plan.tokens_per_s),
+        "machines": build_interval_data(plan.machines),
+        "usd_per_million_output_tokens": _format_per_million(o.usd, plan.output_tokens_per_s),
+        "usd_per_million_tokens": _format_per_million(o.usd, plan.tokens_per_s),
         "usd_per_month": o.usd.format_ends() if o.usd else None,
     }
+
+
+def list_serving_tables(plan: ServingPlan) -> tuple[TableView, ...]:
+    """Return the table of the figures behind the plan of one option."""
+    return (TableView(title="Serving, one copy", columns=("figure", "value>", "how"), rows=plan.explain),)
 
 
 def build_serving_table(options: tuple[QuoteOption, ...], ranks: Mapping[int, int], told: Mapping[int, str]) -> TableView:
@@ -92,21 +98,30 @@ def list_serving_notes(first: QuoteOption | None) -> list[str]:
     if first is None or plan is None:
         return []
     gpus = f"{first.gpu_count * first.nodes} x {first.gpu.name}"
-    total = _format_per_million(first.rate, plan.tokens_per_s)
+    total = _format_per_million(first.usd, plan.tokens_per_s)
     each = f", ${total} a million tokens with the prompts" if total else ""
     copies = "1 copy" if plan.copies == 1 else f"{plan.copies} copies"
     capacity, answer = plan.capacity, plan.request_s
     carried = f"{capacity.expected:.3g} requests/s ({capacity.low:.3g} to {capacity.high:.3g})"
     took = f"{answer.expected:.1f} s ({answer.low:.1f} to {answer.high:.1f})"
+    held = "GPU" if plan.gpus_per_copy == 1 else "GPUs"
     return [
-        f"First option: {gpus} hold {copies} on {plan.gpus_per_copy} each, carry {carried} and answer in {took}{each}.",
-        "Machines are counted so that the low end of their speed carries the load; the money is that of 730 hours.",
+        f"First option: {gpus} hold {copies} of {plan.gpus_per_copy} {held}, carry {carried} and answer in {took}{each}.",
+        "Machines are counted so that the low end of their speed carries the load; the money is that of 730 hours of them.",
+        *_list_fewer(plan),
     ]
+
+
+def _list_fewer(plan: ServingPlan) -> list[str]:
+    """Return what the low end of the money stands for, if fewer machines may do."""
+    low, count = round(plan.machines.low), round(plan.machines.expected)
+    return (
+        [f"If the high end proves right, {low} in place of {count} would do: the low end of the money."] if low < count else []
+    )
 
 
 def _build_row(o: QuoteOption, plan: ServingPlan, rank: int) -> tuple[str, ...]:
     gpus = f"{o.gpu.name} x{o.gpu_count}" + (f" x{o.nodes} nodes" if o.nodes > 1 else "")
-    month = o.usd.format_ends() if o.usd else None
     return (
         str(rank),
         o.offer.provider if o.offer else "-",
@@ -118,13 +133,21 @@ def _build_row(o: QuoteOption, plan: ServingPlan, rank: int) -> tuple[str, ...]:
         f"{plan.utilisation:.0%}",
         f"{plan.first_token_s.expected:.2f}",
         f"{plan.token_s.expected * 1000:.0f}",
-        f"{month['expected']} ({month['low']} - {month['high']})" if month else "unknown",
-        _format_per_million(o.rate, plan.output_tokens_per_s) or "unknown",
+        _format_month(o.usd),
+        _format_per_million(o.usd, plan.output_tokens_per_s) or "unknown",
     )
 
 
-def _format_per_million(rate: Rate | None, tokens_per_s: float) -> str | None:
-    """Return the dollars of a million tokens at this load; None if the price is unknown."""
-    if rate is None:
+def _format_month(usd: MoneyInterval | None) -> str:
+    """Return the money of a month with its interval; one amount where neither price nor number of machines is in doubt."""
+    if usd is None:
+        return "unknown"
+    ends = usd.format_ends()
+    return ends["expected"] if usd.low == usd.high else f"{ends['expected']} ({ends['low']} - {ends['high']})"
+
+
+def _format_per_million(usd: MoneyInterval | None, tokens_per_s: float) -> str | None:
+    """Return the dollars of a million tokens at this load, from those of a month; None if they are unknown."""
+    if usd is None:
         return None
-    return f"{float(rate.format()) * MILLION / (tokens_per_s * SECONDS_PER_HOUR):.3f}"
+    return f"{float(usd.expected.format(4)) * MILLION / (tokens_per_s * SECONDS_PER_HOUR * HOURS_PER_MONTH):.3f}"

@@ -110,7 +110,7 @@ def build_doctor_document(
     counted = Counter(check.outcome for one in every for check in one.checks)
     data = {
         "schema": DOCTOR_SCHEMA,
-        "good": not counted[CHECK_BAD],
+        "good": bool(findings) and not counted[CHECK_BAD],
         "counts": dict(sorted(counted.items())),
         "providers": [_build_account_data(one) for one in findings],
         "ledger": {"path": own.account, "checks": [_build_check_data(check) for check in own.checks]},
@@ -126,7 +126,9 @@ def build_doctor_document(
     else:
         table, told = _build_brief_table(every), tuple(_list_findings(every))
     more = "" if all_checks else " --all shows every check."
-    following = "next: costguard status" if not counted[CHECK_BAD] else "next: mend what is BAD, then costguard doctor again"
+    following = "next: costguard status" if findings else "next: costguard init, where the key of a provider is exported"
+    if counted[CHECK_BAD]:
+        following = "next: mend what is BAD, then costguard doctor again"
     counts = (_format_check_counts(counted) + more, following)
     return Document(data=data, records=records, tables=(table,), notes=(*told, *notes, *counts))
 

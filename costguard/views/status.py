@@ -25,6 +25,7 @@ from costguard.values.resource import INSTANCE, RUNNING
 from costguard.values.text_format import (
     RATE_PLACES,
     describe_misdated_scope,
+    describe_unreached_scope,
     format_bounds,
     format_exact,
     format_instant,
@@ -41,6 +42,13 @@ from costguard.values.text_format import (
 from costguard.views.budget_status import build_budget_data, build_budget_table
 from costguard.views.columns import ELLIPSIS
 from costguard.views.document import DIM, DOUBTFUL, PLAIN, Document, TableView
+from costguard.views.status_rates import (
+    build_price_data,
+    build_rate_interval,
+    build_unpriced_data,
+    format_rate_bound,
+    format_stated_rate,
+)
 
 SCHEMA = "costguard.status/1"
 ID_TAIL = 6
@@ -71,7 +79,7 @@ def build_status_document(
 
     `audit`: the head of the ledger's audit log; "": none. `exchange`: a rate at which dollars are also shown to people.
     """
-    warnings = (*list_status_warnings(status), *told)
+    warnings = tuple(dict.fromkeys((*list_status_warnings(status), *told)))
     resources = [_build_resource_data(one, status.at) for one in status.resources]
     data = {
         "schema": SCHEMA,
@@ -83,6 +91,7 @@ def build_status_document(
             "label": status.label,
         },
         "burn_usd_per_hour": format_exact(status.usd.burn.stated, RATE_PLACES),
+        "unpriced": build_unpriced_data(status),
         "month_to_date": format_interval_exact(status.usd.to_date),
         "forecast_month": format_interval_exact(status.usd.forecast),
         "other_currencies": [_build_currency_data(other) for other in status.others],
@@ -108,14 +117,7 @@ def build_status_document(
 def list_status_warnings(status: FleetStatus) -> Iterator[str]:
     """Yield a sentence for each reason why the figures are uncertain: scopes not read completely, unknown prices."""
     for scope in status.scopes:
-        if scope.ahead:
-            yield describe_misdated_scope(scope.now.scope, scope.now.at)
-        elif scope.unseen is not None:
-            yield _format_unseen_scope(scope, status)
-        elif scope.state == FAILED:
-            yield f"{format_scope(scope.now.scope)} could not be asked{format_scope_reason(scope.now.why)}"
-        elif scope.state == PARTIAL:
-            yield f"{format_scope(scope.now.scope)} was not read completely{format_scope_reason(scope.now.why)}"
+        yield from _list_scope_warnings(scope, status)
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
             yield _format_unpriced(outlook, status)
@@ -125,18 +127,32 @@ def list_status_warnings(status: FleetStatus) -> Iterator[str]:
             yield f"{key.provider} {_shorten_name(key.id)} is not counted in full: {sentence}"
 
 
+def _list_scope_warnings(scope: ScopeStatus, status: FleetStatus) -> Iterator[str]:
+    if scope.unreached:
+        yield describe_unreached_scope(scope.now.scope, scope.now.why)
+    elif scope.ahead:
+        yield describe_misdated_scope(scope.now.scope, scope.now.at)
+    elif scope.unseen is not None:
+        yield _format_unseen_scope(scope, status)
+    elif scope.state == FAILED:
+        yield f"{format_scope(scope.now.scope)} could not be asked{format_scope_reason(scope.now.why)}"
+    elif scope.state == PARTIAL:
+        yield f"{format_scope(scope.now.scope)} was not read completely{format_scope_reason(scope.now.why)}"
+
+
 def build_incomplete_status_error(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError | None:
     """Return the error with which `--strict` refuses the status; None if it is complete.
 
     It is incomplete if a scope was not read completely lately, or if there are further warnings `told`.
     """
-    doubtful = [format_scope(scope.now.scope) for scope in status.scopes if scope.state != COMPLETE]
+    doubtful = [scope for scope in status.scopes if scope.state != COMPLETE]
     if not doubtful and not told and status.scopes:
         return None
     missing = (
         f"{len(doubtful)} of {len(status.scopes)} scopes were not read completely" if doubtful else "not all could be asked"
     )
-    return IncompleteError(missing, hint="; ".join(limit_lines((*doubtful, *told), "of them")) or "costguard doctor says why")
+    names = (format_scope(scope.now.scope) for scope in doubtful if not scope.unreached)  # of the others `told` tells
+    return IncompleteError(missing, hint="; ".join(limit_lines((*names, *told), "of them")) or "costguard doctor says why")
 
 
 def _format_unseen_scope(scope: ScopeStatus, status: FleetStatus) -> str:
@@ -151,15 +167,15 @@ def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
     burns = [one.get_burn(outlook.currency) for one in status.resources]
     count = sum(burn.unknown for burn in burns)
     most = f"{get_currency_sign(outlook.currency)}{outlook.burn.unstated.format(RATE_PLACES)}"
-    what = "1 resource bills" if count == 1 else f"{count} resources bill"
-    return f"{what} at an estimated price: not in the burn, at most {most} an hour"
+    return f"{count} unpriced, at most {most} an hour: nobody states a price, so nothing of it is expected"
 
 
 def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     """Return the data of a resource.
 
-    `usd_per_hour`: None if unknown; `usd_per_hour_bounds` then has its bounds. `spent`: None if it is in another currency; see
-    `other_currency`.
+    `usd_per_hour`: what is expected; None if nothing is. `usd_per_hour_bounds`: between what it lies; `usd_per_hour_interval`:
+    all three, None if nothing is expected. `price`: how the price of computing is known: "stated" or a step of the price
+    ladder; None if it bills none. `spent`: None if it is in another currency; see `other_currency`.
     """
     seen, key, live = one.live.observation, one.live.observation.key, one.live
     dollars = live.spent.low.currency == "USD"
@@ -177,8 +193,10 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
         "tier": seen.tier,
         "state": one.state,
         "started_at": format_instant(seen.started_at) if seen.started_at else None,
-        "usd_per_hour": _format_stated_rate(one),
-        "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": _format_rate_bound(one)},
+        "usd_per_hour": format_stated_rate(one),
+        "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": format_rate_bound(one)},
+        "usd_per_hour_interval": build_rate_interval(one),
+        "price": build_price_data(one),
         "spent": format_interval_exact(live.spent) if dollars else None,
         "other_currency": None
         if dollars and not others
@@ -199,28 +217,12 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     }
 
 
-def _format_stated_rate(one: ResourceBurn) -> str | None:
-    """Return dollars per hour as text.
-
-    None: the price is unknown or in another currency, or it is unknown whether the resource still exists.
-    """
-    burn = one.get_burn()
-    elsewhere = any(other.currency != "USD" for other in one.burns) and not burn.bounds.high.nano
-    doubtful = burn.unknown or elsewhere or one.unpriced or (one.absent and burn.bounds.high.nano)
-    return None if doubtful else format_exact(burn.stated, RATE_PLACES)
-
-
-def _format_rate_bound(one: ResourceBurn) -> str | None:
-    """Return the upper bound of dollars per hour; None: there is no bound."""
-    return None if one.live.not_counted else format_exact(one.get_burn().bounds.high, RATE_PLACES)
-
-
 def _build_record(one: ResourceBurn, at: datetime) -> Mapping[str, object]:
     """Return the resource as one flat row."""
     row = _build_resource_data(one, at)
     bounds = {
         "usd_per_hour_low": format_exact(one.get_burn().bounds.low, RATE_PLACES),
-        "usd_per_hour_high": _format_rate_bound(one),
+        "usd_per_hour_high": format_rate_bound(one),
     }
     spent = {f"spent_{end}": text for end, text in format_interval_exact(one.live.spent).items()}
     currency = {"currency": one.live.spent.low.currency}
@@ -233,7 +235,9 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None) -> Iter
         yield "Nothing has been polled yet: the ledger has no account."
     seen = sum(scope.seen for scope in status.scopes)
     read = f"; {seen} of {len(status.scopes)} accounts read" if status.scopes else ""
-    yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{read}."
+    count = sum(one.get_burn().unknown for one in status.resources)
+    unpriced = f"; {count} unpriced, at most ${usd.burn.unstated.format(RATE_PLACES)} an hour" if count else ""
+    yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{unpriced}{read}."
     month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
     yield f"{month}: ${format_interval(usd.to_date)}; forecast ${format_interval(usd.forecast)}."
     if exchange is not None:
@@ -324,7 +328,10 @@ def _format_gpu(seen: Observation) -> str:
 
 
 def _format_rate(one: ResourceBurn) -> str:
-    """Return `2.4900`, `unknown (0 to 16.0000)`, or `unknown` if there is no bound; other currencies have their code."""
+    """Return `2.4900`, `~2.4900` for an estimate, or `unknown (0 to 16.0000)`; other currencies have their code.
+
+    `unknown` alone: there is no bound.
+    """
     if one.unpriced:
         return "unknown"
     burns = one.burns or (one.get_burn(),)
@@ -338,7 +345,8 @@ def _format_currency_rate(burn: HourlyBurn, *, absent: bool) -> str:
     bounds = format_bounds(burn.bounds.low, burn.bounds.high, RATE_PLACES)
     if burn.unknown:
         return f"unknown ({code}{bounds})"
-    return f"{code}{bounds}" if absent and burn.bounds.high.nano else f"{code}{burn.stated.format(RATE_PLACES)}"
+    mark = "~" if burn.guessed else ""
+    return f"{code}{bounds}" if absent and burn.bounds.high.nano else f"{mark}{code}{burn.stated.format(RATE_PLACES)}"
 
 
 def _list_notes(status: FleetStatus) -> Iterator[str]:
@@ -346,6 +354,8 @@ def _list_notes(status: FleetStatus) -> Iterator[str]:
     absent = sum(one.absent for one in status.resources)
     if absent:
         yield f"{absent} absent: complete listings do not contain them, and their end is not confirmed; the burn excludes them."
+    if any(burn.guessed for one in status.resources for burn in one.burns):
+        yield "~: an estimate, from the last known price or from public prices. costguard status --json names source and day."
     if status.usd.guessed is not None:
         yield f"${format_interval(status.usd.guessed)} of this month is at estimated prices."
     for standing in status.budgets:

@@ -160,12 +160,13 @@ def _build_top_row(one: ResourceBurn, status: FleetStatus, samples: Sequence[Sam
 
 
 def _format_rate(one: ResourceBurn) -> str:
-    """Return `$2.4900`, or `unknown` with bounds; several currencies are joined."""
+    """Return `$2.4900`, `~$2.4900` for an estimate, or `unknown` with bounds; several currencies are joined."""
     parts = []
     for burn in one.burns or (one.get_burn(),):
         code = get_currency_sign(burn.currency)
         bounds = f"{code}{format_bounds(burn.bounds.low, burn.bounds.high, RATE_PLACES)}"
-        parts.append(f"unknown ({bounds})" if burn.unknown else f"{code}{burn.stated.format(RATE_PLACES)}")
+        mark = "~" if burn.guessed else ""
+        parts.append(f"unknown ({bounds})" if burn.unknown else f"{mark}{code}{burn.stated.format(RATE_PLACES)}")
     return " + ".join(parts)
 
 

@@ -100,7 +100,7 @@ class SpotHistory:
         """
         known = self._known.get(market)
         if known is None or not known.prices:
-            return (Price(None, None, SOURCE),)
+            return (Price(None, None, SOURCE, surcharged=not market.product.startswith(LINUX)),)
         first = bisect_right(known.times, start) - 1 if start is not None else -1
         return known.prices[max(first, 0) :] if start is not None else known.prices[-1:]
 

@@ -22,7 +22,7 @@ from costguard.values.instant import parse_instant
 from costguard.values.resource import ADDRESS, RUNNING, VOLUME, ResourceKey
 from costguard_aws.ec2_xml import list_tags, read_flag, read_text, read_whole_number
 from costguard_aws.instance_types import GpuInstanceType
-from costguard_aws.price_list import PriceKey
+from costguard_aws.price_list import PLAIN, PriceKey
 
 AWS = "aws"
 
@@ -105,6 +105,8 @@ def observe_instance(item: Element, place: ListingScope, known: TypeAndPriceLook
         prices=_list_prices(fields, type_name, place.region, tier, known),
         why="" if state == word else word[:80],
         handling=_make_handling(fields, labels, word, tier, kind),
+        vcpus=kind.vcpus if kind else 0,
+        ram_gb=kind.ram_gb if kind else 0,
     )
 
 
@@ -121,11 +123,15 @@ def _list_prices(
 ) -> tuple[Price, ...]:
     """Return today's list price; spot prices are learned separately, and those of reserved capacity are not in EC2."""
     if tier == "reserved":
-        return (Price(None, None, BLOCK, prepaid=read_text(fields.get("instanceLifecycle")) == "capacity-block"),)
+        return (Price(None, None, BLOCK, prepaid=read_text(fields.get("instanceLifecycle")) == "capacity-block", special=True),)
     if tier == "spot":
         return ()
     key = make_price_key(fields, type_name, region)
-    return (Price(None, None, HOST) if key.tenancy == "host" else known.price(key),)
+    if key.tenancy == "host":
+        return (Price(None, None, HOST, special=True),)
+    price = known.price(key)
+    plain = key.operation == PLAIN and key.tenancy == "default"
+    return (price if plain else replace(price, surcharged=True),)
 
 
 _LEFT = re.compile(r"\((\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)? ?(?:GMT|UTC|Z)?\)")

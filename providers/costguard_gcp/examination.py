@@ -159,7 +159,8 @@ def _check_prices(account: GcpAccount) -> HealthCheck:
     listed = account.catalogue.read_current(Deadline(account.stated.timeout_s))
     if listed.why:
         fix = "gcloud services enable cloudbilling.googleapis.com"
-        return HealthCheck(subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_BAD, told=listed.why, fix=fix)
+        told = f"{listed.why}; machines are priced from last known and public prices, as estimates"
+        return HealthCheck(subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_BAD, told=told, fix=fix)
     return HealthCheck(
         subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_GOOD, told=f"{len(listed.prices)} prices in the Billing Catalog"
     )

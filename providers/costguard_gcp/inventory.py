@@ -27,7 +27,7 @@ from costguard.system.clock import Clock
 from costguard.values.resource import ADDRESS, INSTANCE, VOLUME
 from costguard_gcp.api import DISABLED, PAGE, RESOURCES, SPEAKS_OF, UNBILLED, ComputeSdk, GoogleApi
 from costguard_gcp.machine_types import ShapeCatalogue
-from costguard_gcp.price_list import PriceCatalogue, PriceList, compute_rate
+from costguard_gcp.price_list import PriceCatalogue, PriceList, compute_rate, find_disk_price
 from costguard_gcp.translation import (
     ListingContext,
     PriceQuestion,
@@ -58,6 +58,9 @@ CLIENTS = {
     "addresses": ("AddressesClient", "AggregatedListAddressesRequest"),
 }
 SOURCE = "Cloud Billing Catalog"
+FALL_BACK = (
+    "machines are priced from last known and public prices; exact ones need: gcloud services enable cloudbilling.googleapis.com"
+)
 
 
 class ProjectLister:
@@ -119,7 +122,7 @@ class ProjectLister:
         self._shapes.learn(project, machines, deadline)
         listed = self._catalogue.read_current(deadline) if machines else None
         if listed is not None and listed.why:
-            notes.append(listed.why)
+            notes.append(f"{listed.why}; {FALL_BACK}")
         return ListingContext(
             project=project,
             gpus=self._around.gpus,
@@ -143,7 +146,15 @@ class ProjectLister:
             why.append(f"disks: {format_reason(broken)}")
             return
         why += disks.why
-        _take_items(disks, items, why, notes, lambda one, where: observe_disk(one, where, project))
+        listed = self._catalogue.peek_current()
+        prices = listed.prices if listed is not None and not listed.why else {}
+        _take_items(
+            disks,
+            items,
+            why,
+            notes,
+            lambda one, where: observe_disk(one, where, project, lambda kind, region: find_disk_price(kind, region, prices)),
+        )
         items += _observe_named(disks, project, VOLUME, why)
 
     def _add_addresses(

@@ -50,8 +50,8 @@ def find_shape(name: str) -> MachineShape | None:
     if custom := _CUSTOM.fullmatch(name):
         return _parse_custom(name, custom["family"] or "n1", int(custom["cpus"]), int(custom["mb"]))
     if shaped := _SHAPED.fullmatch(name):
-        cpus = int(shaped["cpus"])
-        return MachineShape(name=name, vcpus=cpus, ram_gib=cpus * _RAM_GIB[shaped["family"]][shaped["shape"]])
+        cpus, each = int(shaped["cpus"]), _RAM_GIB.get(shaped["family"], {}).get(shaped["shape"])
+        return None if each is None else MachineShape(name=name, vcpus=cpus, ram_gib=cpus * each)
     return None
 
 
@@ -80,11 +80,18 @@ def _parse_custom(name: str, family: str, vcpus: int, mb: int) -> MachineShape |
 
 
 _CUSTOM = re.compile(r"(?:(?P<family>n1|n2|n2d|g2)-)?custom-(?P<cpus>\d{1,3})-(?P<mb>\d{3,7})", re.ASCII)
-_SHAPED = re.compile(r"(?P<family>n1|n2|n2d)-(?P<shape>standard|highmem|highcpu)-(?P<cpus>[1-9]\d{0,2})", re.ASCII)
+_SHAPED = re.compile(r"(?P<family>[nce]\dd?|t2d)-(?P<shape>standard|highmem|highcpu)-(?P<cpus>[1-9]\d{0,2})", re.ASCII)
 _RAM_GIB = {
     "n1": {"standard": 3.75, "highmem": 6.5, "highcpu": 0.9},
     "n2": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
     "n2d": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
+    "n4": {"standard": 4.0, "highmem": 8.0, "highcpu": 2.0},
+    "e2": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
+    "c2": {"standard": 4.0},
+    "c2d": {"standard": 4.0, "highmem": 8.0, "highcpu": 2.0},
+    "c3": {"standard": 4.0, "highmem": 8.0, "highcpu": 2.0},
+    "c3d": {"standard": 4.0, "highmem": 8.0, "highcpu": 2.0},
+    "t2d": {"standard": 4.0},
 }
 """GiB for each vCPU of predefined types: long-standing documentation of Compute Engine, 2026-11."""
 

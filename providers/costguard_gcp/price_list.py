@@ -46,7 +46,7 @@ Prices = Mapping[str, int]
 
 
 def collect_prices(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]) -> int:
-    """Add the price of every SKU of a machine to `prices`, and return how many SKUs could not be read."""
+    """Add the price of every SKU of a machine or a disk to `prices`, and return how many SKUs could not be read."""
     unread = 0
     for raw in skus:
         try:
@@ -54,7 +54,7 @@ def collect_prices(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]
         except (msgspec.DecodeError, RecursionError):
             unread += 1
             continue
-        named = classify_sku(sku)
+        named = classify_sku(sku) or classify_disk_sku(sku)
         nano = _parse_nano(sku, named[0]) if named else None
         if named is None or nano is None:
             continue
@@ -74,6 +74,13 @@ def classify_sku(sku: Sku) -> tuple[str, str] | None:
     head = _HEAD.match(_TIER_WORDS.sub("", text))
     part = _classify_words(re.sub(r"\s+", " ", head[1]).strip()) if head else None
     return None if part is None else (part, tier)
+
+
+def classify_disk_sku(sku: Sku) -> tuple[str, str] | None:
+    """Return the (part, tier) of the capacity of a zonal disk; None for other SKUs."""
+    usage = (sku.category.usage_type if sku.category else None) or "OnDemand"
+    disk = DISKS.get((sku.description or "").lower().partition(" in ")[0].strip())
+    return (f"disk:{disk}", ON_DEMAND) if disk and usage == "OnDemand" else None
 
 
 _LEFT_OUT = (
@@ -128,6 +135,20 @@ GPUS = {
 section 3, and descriptions quoted in public price readers, 2026-11. A3 Mega's has "Mega" and, in the Americas, "Plus"."""
 
 
+DISKS = {
+    "storage pd capacity": "pd-standard",
+    "balanced pd capacity": "pd-balanced",
+    "ssd backed pd capacity": "pd-ssd",
+    "extreme pd capacity": "pd-extreme",
+    "hyperdisk balanced capacity": "hyperdisk-balanced",
+    "hyperdisk extreme capacity": "hyperdisk-extreme",
+    "hyperdisk throughput capacity": "hyperdisk-throughput",
+    "hyperdisk ml capacity": "hyperdisk-ml",
+}
+"""What descriptions call the capacity of a zonal disk, and the API's name of its type: descriptions quoted in public price
+readers, 2026-11; unverified. Regional disks, snapshots, IOPS and throughput have other descriptions."""
+
+
 def _classify_words(words: str) -> str | None:
     if words == "ssd backed local storage":
         return "ssd"
@@ -142,7 +163,7 @@ def _classify_words(words: str) -> str | None:
     return f"gpu:{GPUS[gpu['gpu']]}" if gpu and gpu["gpu"] in GPUS else None
 
 
-_UNITS = {"core": "h", "ram": "GiBy.h", "gpu": "h", "slice": "h", "ssd": "GiBy.mo"}
+_UNITS = {"core": "h", "ram": "GiBy.h", "gpu": "h", "slice": "h", "ssd": "GiBy.mo", "disk": "GiBy.mo"}
 
 
 def _parse_nano(sku: Sku, part: str) -> int | None:
@@ -212,11 +233,16 @@ def _list_machine_parts(machine: MachineShape, gpus: Mapping[str, Decimal]) -> l
     return [*parts, ("ssd", Decimal(machine.ssd_gib) / HOURS_A_MONTH)] if machine.ssd_gib else parts
 
 
+def find_disk_price(disk_type: str, region: str, prices: Prices) -> int | None:
+    """Return nano-USD a GiB-month of a zonal disk; None if the list has no single price of it."""
+    return prices.get(f"disk:{disk_type}|{ON_DEMAND}|{region}", TORN) or None
+
+
 KEEP = timedelta(hours=24)
 """Spot prices change at most once a day, list prices a few times a year (gcp.md, section 3)."""
 AGAIN = timedelta(minutes=10)
 """After a failure nothing is asked for so long: the pages are large."""
-CACHED_AS = "gcp-prices-1"
+CACHED_AS = "gcp-prices-2"
 MOST_PAGES = 100
 
 
@@ -260,6 +286,11 @@ class PriceCatalogue:
                 kept = self._fetch(now, deadline)
             self._now = kept
             return kept
+
+    def peek_current(self) -> PriceList | None:
+        """Return the list as it was last read, without a request; None if nobody asked for it yet."""
+        with self._lock:
+            return self._now
 
     def _read_cache(self, now: datetime) -> PriceList | None:
         data = self._cache.get(CACHED_AS, now - self.keep)

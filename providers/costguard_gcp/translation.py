@@ -8,8 +8,9 @@ Also the effects of acting on a machine: what would start it again, what it woul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -39,6 +40,12 @@ STATES = {
 }
 """gcp.md, section 2, 2026-11. PENDING_STOP is still billed in full; that STOPPING and SUSPENDING are is not documented, and
 `stopping` says so. DEPROVISIONING is the teardown of a machine, which costs nothing."""
+
+LICENCE = "-vws"
+"""How the name of a GPU ends that is billed with a workstation licence."""
+
+PLAIN_TIERS = (ON_DEMAND, SPOT)
+"""The price list's tiers that public prices are of; Flex-start and reservations cost something else."""
 
 AT_REST = ("stopped", "suspended")
 """In every other state the last stop may be that of an earlier run: a later start does not clear it."""
@@ -98,7 +105,11 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
     asked = PriceQuestion(machine=shape, accelerators=attached, sku_tier=find_sku_tier(instance), region=parse_region(where))
     price, why = reading.price(asked) if type_name else (Price(None), "machine type is missing")
     if not (shape and shape.gpus) and _has_uncounted_gpus(instance):
-        price, why = Price(None), "price unknown: how many GPUs it has cannot be read"
+        price, why = Price(None, special=True), "price unknown: how many GPUs it has cannot be read"
+    if asked.sku_tier not in PLAIN_TIERS:
+        price = replace(price, special=True)
+    elif any(kind.endswith(LICENCE) for kind, _ in attached):
+        price = replace(price, surcharged=True)
     if why and state == "running":
         notes.append(why)
     stopped = parse_instant(instance.last_suspended_timestamp if state == "suspended" else instance.last_stop_timestamp)
@@ -119,6 +130,8 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         disks=_list_local_ssds(instance, shape),
         why=make_storable(shorten(instance.status or "")),
         handling=make_handling(instance, shape, started),
+        vcpus=shape.vcpus if shape else _parse_vcpus(type_name),
+        ram_gb=shape.ram_gib if shape else 0,
     )
     return seen, tuple(f"{name or instance.id}: {note}" for note in notes)
 
@@ -188,7 +201,7 @@ def _find_gpu(
 
 def strip_licence_suffix(accelerator: str) -> str:
     """Return the accelerator's name without the suffix of a workstation licence: it is the same GPU."""
-    return accelerator.removesuffix("-vws")
+    return accelerator.removesuffix(LICENCE)
 
 
 def find_tier(instance: Instance) -> str:
@@ -211,6 +224,15 @@ def find_sku_tier(instance: Instance) -> str:
     model = instance.scheduling.provisioning_model if instance.scheduling else None
     known = {None: ON_DEMAND, "": ON_DEMAND, "STANDARD": ON_DEMAND, "FLEX_START": FLEX}
     return known.get(model, "reservation" if model == "RESERVATION_BOUND" else "unknown")
+
+
+def _parse_vcpus(type_name: str) -> int:
+    """Return the vCPUs that the name of a machine type states (c9-standard-8: 8); 0 if it states none."""
+    found = _VCPUS.fullmatch(type_name)
+    return int(found[1]) if found else 0
+
+
+_VCPUS = re.compile(r"[a-z]\w{0,6}-[a-z]+-([1-9]\d{0,3})", re.ASCII)
 
 
 def _list_local_ssds(instance: Instance, shape: MachineShape | None) -> tuple[Disk, ...]:
@@ -244,12 +266,22 @@ DISK_STATES = {
 ADDRESS_STATES = {"RESERVING": "running", "RESERVED": "running", "IN_USE": "running"}
 
 
-def observe_disk(disk: PersistentDisk, where: str, project: str) -> tuple[Observation, tuple[str, ...]]:
-    """Return a persistent disk or Hyperdisk, boot disks included: a listed machine has no price for its disks."""
+DiskPricing = Callable[[str, str], int | None]
+"""Nano-USD a GB-month of a disk type in a region; None: unknown, so that the billing rule's price applies."""
+
+
+def observe_disk(
+    disk: PersistentDisk, where: str, project: str, price: DiskPricing = lambda _type, _region: None
+) -> tuple[Observation, tuple[str, ...]]:
+    """Return a persistent disk or Hyperdisk, boot disks included: a listed machine has no price for its disks.
+
+    `price`: of the price list; it is asked for zonal disks alone, because a regional disk has another.
+    """
     size = parse_whole_number(disk.size_gb)
     notes = [] if size is not None else ["size is missing or cannot be read"]
+    kind, zone = take_last_part(disk.type), take_last_part(disk.zone)
     try:
-        disks = (Disk(size, take_last_part(disk.type)),)
+        disks = (Disk(size, kind, price(kind, parse_region(zone)) if zone else None),)
     except InputError:
         disks, notes = (Disk(None, take_last_part(disk.type)),), [f"size {size} GB is more than any disk has"]
     seen = Observation(

@@ -133,14 +133,17 @@ def _states_amount(record: BillRecord, kind: str) -> bool:
 
 
 def _split_record(record: BillRecord, whose: str, start: datetime, end: datetime, about: BillStatement) -> list[BillLine]:
-    """Return a line for each part that is not zero, and one for the rest of the total, if it is stated."""
+    """Return a line for each part that is not zero, and one for the rest of the total, if it is stated.
+
+    A pod's computing also has a line if the record states it as zero: so the pod did not run in that bucket.
+    """
     parts = [(word, charge, _sum_amounts(record, names)) for word, charge, names in PARTS[about.kind]]
     total = record.total_amount
     if about.kind == VOLUMES and total is not None:
         parts = [("storage", STORAGE, _parse_amount(total))]
     elif about.kind == PODS and total is not None:
         parts.append(("rest", OTHER, _parse_amount(total) - sum(amount for _, _, amount in parts)))
-    kind = about.kind or "totals"
+    kind, idle = about.kind or "totals", about.kind == PODS and _states_no_computing(record, parts)
     return [
         BillLine(
             id=f"{kind}:{whose}:{start.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}:{word}",
@@ -157,8 +160,14 @@ def _split_record(record: BillRecord, whose: str, start: datetime, end: datetime
             description=f"{kind} {word}" if about.kind else word,
         )
         for word, charge, amount in parts
-        if amount
+        if amount or (idle and charge == COMPUTE)
     ]
+
+
+def _states_no_computing(record: BillRecord, parts: list[tuple[str, str, Decimal]]) -> bool:
+    """Return whether a pod's record states zero for computing, and a total that the other amounts explain."""
+    stated = record.gpu_amount is not None or record.cpu_amount is not None
+    return stated and record.total_amount is not None and not any(amount for word, _, amount in parts if word == "rest")
 
 
 def _sum_amounts(record: BillRecord, names: tuple[str, ...]) -> Decimal:

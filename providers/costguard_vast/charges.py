@@ -48,6 +48,8 @@ SETTLES = DAY
 """A day's charges may change until so long after its end: an assumption, 2026-11."""
 DAY_S = 2.0
 """Seconds that one day may take, beside the time of one question."""
+ROUNDED = Decimal("0.0005")
+"""USD by which the sum of a contract is rounded: it has three decimals."""
 DIFFERS = Decimal("0.01")
 """USD by which the items of a contract may differ from its sum, which is rounded to three decimals."""
 
@@ -93,7 +95,7 @@ def parse_charges(
             continue
         found = list(split_charge(charge, account, day, now, counted))
         unreadable += len(_list_parts(charge)) - len(found)
-        lines += found
+        lines += [*found, *_list_idle_lines(charge, found)]
         whole = parse_finite(charge.amount)
         sum_nano = sum(line.amount.nano for line in found)
         if whole is not None and abs(sum_nano - to_nano(whole)) > to_nano(DIFFERS):
@@ -101,6 +103,27 @@ def parse_charges(
     if unreadable:
         whys.setdefault(f"{day:%Y-%m-%d}: {unreadable} charges cannot be read")
     return lines
+
+
+def _list_idle_lines(charge: Charge, found: Sequence[BillLine]) -> Iterator[BillLine]:
+    """Yield a line of zero for the computing of a contract whose items have none and add up: its GPU did not bill that day."""
+    whole, stated = parse_finite(charge.amount), len(charge.items or ())
+    if charge.type != "instance" or whole is None or not found or len(found) != stated:
+        return
+    rest = abs(sum(line.amount.nano for line in found) - to_nano(whole))
+    if rest <= to_nano(ROUNDED) and all(line.charge != kinds.COMPUTE for line in found):
+        first = found[0]
+        name = f"{first.id.rsplit('/', 2)[0]}/gpu/1"
+        start = _find_day(first.start)
+        yield replace(
+            first,
+            id=name,
+            start=start,
+            end=start + DAY,
+            amount=Money(nano=0),
+            charge=kinds.COMPUTE,
+            description="no gpu item",
+        )
 
 
 def _list_parts(charge: Charge) -> Sequence[ChargePart]:

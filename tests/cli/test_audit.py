@@ -6,10 +6,13 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from costguard.ledger.agents.store import AgentStore
+from costguard.values.agent import WebToken
 from tests.conftest import Command
 
 
@@ -72,6 +75,14 @@ def test_show_tells_what_happened_in_words(costguard: Command, ledger: Path) -> 
     assert data["rows"][1]["body"]["what"] == "freeze"
     assert "a migration" not in json.dumps(data)
     assert len(costguard("audit", "show", "--since", "1h", "--json").data["rows"]) == 3
+    with AgentStore(f"sqlite:///{ledger}") as agents:
+        now = datetime(2026, 11, 21, tzinfo=UTC)
+        agents.add_token(
+            WebToken(hash="h", name="grafana", role="viewer", who="ada", at=now, expires_at=now + timedelta(days=1))
+        )
+    assert [row["kind"] for row in costguard("audit", "show", "--json").data["rows"]][3:] == ["token"]
+    assert "rows written: web_token 1" in costguard("audit", "show", "--rows").out
+    assert costguard("audit", "verify", "--rows").code == 2
     assert costguard("audit", "show", "--since", "2100-01-01").out.startswith(f"No row of the audit of {ledger}")
 
 

@@ -56,6 +56,18 @@ def test_quotes_change_say_so_and_come_back(costguard: Command, runs: Path, tmp_
     assert option(costguard) == before
 
 
+def test_one_run_far_outside_the_interval_moves_quotes_towards_it_and_widens_them(costguard: Command, tmp_path: Path) -> None:
+    before = option(costguard)["tokens_per_s_per_gpu"]
+    observed = before["expected"] / 3
+    assert observed < before["low"]
+    rows = f"model,method,seq_len,micro_batch,gpu,tokens_per_s\nllama-3.1-8b,lora,2048,1,H100,{observed:.0f}\n"
+    (tmp_path / "far.csv").write_text(rows, encoding="utf-8")
+    assert costguard("calibrate", str(tmp_path / "far.csv")).code == 0
+    after = option(costguard)["tokens_per_s_per_gpu"]
+    assert observed < after["expected"] < before["expected"]
+    assert after["high"] / after["low"] > before["high"] / before["low"]
+
+
 def test_the_table_and_explain_name_the_runs(costguard: Command, runs: Path) -> None:
     costguard("calibrate", str(runs))
     assert "calibrated on 4 runs" in costguard("quote", *JOB, "--on", "H100:1").out

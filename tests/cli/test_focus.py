@@ -49,6 +49,49 @@ def test_findings_end_with_three_and_the_json_is_the_sample(
     assert ran.out == GOLDEN.read_text()
 
 
+def test_warnings_and_rounding_are_shown_and_do_not_fail_a_file(costguard: Command, export: Path) -> None:
+    text = export.read_text().replace(",Hours,", ",hours,", 1).replace("295.44,98.48", "295.4400000001,98.48", 1)
+    export.write_text(text)
+    ran = costguard("focus", "check", "export.csv", "--json")
+    assert (ran.code, ran.data["conforms"]) == (0, True), ran.data
+    assert ran.data["counts"] == {"error": 0, "warning": 1, "rounding": 1}
+    assert {(one["grade"], one["rule"], one["count"]) for one in ran.data["findings"]} == {
+        ("warning", "format", 1),
+        ("rounding", "rounded", 1),
+    }
+    assert [one["largest_difference"] for one in ran.data["findings"] if one["grade"] == "rounding"] == ["0.0000000001"]
+    assert "1 warning, 1 rounded value." in costguard("focus", "check", "export.csv").out
+
+
+def test_errors_only_shows_errors_and_counts_the_others(costguard: Command, export: Path) -> None:
+    text = export.read_text().replace(",Hours,", ",hours,", 1)
+    export.write_text(text)
+    ran = costguard("focus", "check", "export.csv", "--errors-only", "--json")
+    assert (ran.code, ran.data["findings"], ran.data["counts"]["warning"]) == (0, [], 1)
+    export.write_text(text.replace("295.44,123456789012", "$295.44,123456789012", 1))
+    ran = costguard("focus", "check", "export.csv", "--errors-only", "--json")
+    assert (ran.code, [one["grade"] for one in ran.data["findings"]]) == (3, ["error"])
+    assert "1 error among 2 findings" in ran.err
+
+
+def test_an_instant_of_parquet_has_no_text_form_that_could_be_wrong(costguard: Command, export: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
+    from pyarrow import parquet
+
+    rows = list(csv.DictReader(export.read_text().splitlines()))
+    times = [name for name in rows[0] if name.endswith(("PeriodStart", "PeriodEnd"))]
+    read = [
+        {
+            name: (datetime.fromisoformat(text).replace(tzinfo=None) if name in times else text or None)
+            for name, text in row.items()
+        }
+        for row in rows
+    ]
+    parquet.write_table(pa.Table.from_pylist(read), export.parent / "export.parquet")
+    ran = costguard("focus", "check", "export.parquet", "--json")
+    assert (ran.code, ran.data["findings"]) == (0, [])
+
+
 def test_a_file_may_be_packed_and_may_begin_with_a_mark(costguard: Command, export: Path) -> None:
     (export.parent / "packed.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + export.read_bytes()))
     assert costguard("focus", "check", "packed.csv.gz").code == 0
@@ -70,6 +113,8 @@ def test_a_file_is_held_against_the_version_that_is_stated(costguard: Command, e
         (b"BilledCost\n" + b"1" * 2_000_000, ("is not valid CSV", "field larger")),
         (b"\x1f\x8b\x08\x00broken", ("is cut short",)),
         (b"BilledCost;ListCost\n1;2\n", ("has one column only", "CSV with commas")),
+        (b"hello\n", ("is no FOCUS file", "hello")),
+        (b"lineItem/UsageAmount,lineItem/UnblendedCost\n1,2\n", ("is no FOCUS file", "Cost and Usage Report")),
         (b"PK\x03\x04 a zip\n", ("is a zip archive", "unpack it")),
         (b'{"BilledCost": 1,\n "ListCost": 2}', ("is JSON", "CSV or Parquet")),
         (b"BilledCost,ListCost\n".ljust(9000, b"1") + b"\xff", ("is not UTF-8", "after line 1", "0xff", "iconv")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -231,13 +232,22 @@ def test_a_key_that_the_provider_does_not_know_is_a_slip(costguard: Command, set
     costguard("status").says("providers.one", "base_ulr", "base_url")
 
 
-def test_a_price_that_nobody_states_is_bounded_by_the_market(costguard: Command, setup: Setup) -> None:
-    from dataclasses import replace
-
+def test_a_price_that_nobody_states_is_expected_and_bounded_by_the_market(costguard: Command, setup: Setup) -> None:
     setup(Acme("one", [Account("one", says=Complete((replace(machine("one"), prices=()),)))]))
     (found,) = costguard("status", "--json").data["resources"]
-    assert found["usd_per_hour"] is None
+    assert found["price"]["step"] == "gpu-median"
+    assert 1 < float(found["usd_per_hour"]) < 20
     assert 2 < float(found["usd_per_hour_bounds"]["high"]) < 100
+
+
+def test_what_no_market_knows_is_unpriced_and_expected_nowhere(costguard: Command, setup: Setup) -> None:
+    odd = replace(machine("one"), prices=(), gpu="Z9000", instance_type="z9")
+    setup(Acme("one", [Account("one", says=Complete((odd,)))]))
+    ran = costguard("status", "--json")
+    (found,) = ran.data["resources"]
+    assert (found["usd_per_hour"], found["usd_per_hour_interval"], found["price"]["step"]) == (None, None, "unpriced")
+    assert (ran.data["burn_usd_per_hour"], ran.data["unpriced"]["usd_per_hour_at_most"]) == ("0.0000", "1000.0000")
+    assert ran.data["month_to_date"]["expected"] == "0.00"
 
 
 def test_the_simulated_clouds_are_there_to_try_it_on(costguard: Command, tmp_path: Path) -> None:

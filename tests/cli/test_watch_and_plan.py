@@ -55,6 +55,7 @@ def test_a_watch_is_asked_for_and_shown_as_lines_in_a_pipe(costguard: Command, a
     assert callable(said.pop("serve"))
     assert said == {
         "once": True,
+        "strict": False,
         "interval": "30s",
         "dry_run": True,
         "config": None,

@@ -29,7 +29,7 @@ def test_a_run_gives_its_turn_back_so_that_the_next_one_acts_however_soon_it_com
     costguard: Command, book: GuardStore
 ) -> None:
     for number, outcome in enumerate(("held", "acting", "acting"), start=1):
-        ran = costguard("watch", "--once")
+        ran = costguard("--offline", "watch", "--once")
         assert ran.code == 0, ran.err
         assert ("acting" in ran.out) == (outcome == "acting")
         assert book.load_last_runs(1)[0].outcome == outcome
@@ -49,7 +49,7 @@ def test_that_no_provider_is_configured_is_said_and_no_silence_over_a_fleet(cost
 
 def test_it_takes_nobody_elses_turn_and_leaves_it_where_it_is(costguard: Command, book: GuardStore) -> None:
     book.acquire_leader_lease(ANOTHER, datetime.now(UTC), 10 * MINUTE)
-    ran = costguard("watch", "--once")
+    ran = costguard("--offline", "watch", "--once")
     assert ran.code == 0, ran.err
     assert "observing" in ran.out
     turn = book.load_leader_lease()

@@ -286,3 +286,13 @@ def test_a_refused_run_is_recorded_and_told_with_who_asked() -> None:
     assert "8.97" in notice.what
     assert dict(notice.facts)["who asked"] == "bot"
     assert build_denial(hold, replace(no, admitted=True), NOTICED, "w1") is None
+
+
+def test_an_address_with_token_in_it_that_cannot_be_reached_is_no_refused_key() -> None:
+    """Google's keys are exchanged at an address that ends in /token."""
+    scope = ScopeKey("gcp", "acme-lab", "project")
+    why = "POST https://oauth2.googleapis.com/token: no connection (ConnectError)"
+    alert = fleet.build_provider_down_alert("gcp", scopes=[scope], why=why, since=NOTICED, rate=None, at=DUE)
+    assert alert.what == "gcp cannot be asked (1 scope)"
+    told = fleet.build_provider_down_alert("gcp", scopes=[scope], why=f"{why}; 401", since=NOTICED, rate=None, at=DUE)
+    assert told.what == "gcp refuses the credentials (1 scope)"

@@ -11,7 +11,18 @@ from sqlalchemy import Connection, insert
 from costguard.guard.action_intents import PLANNED, READY, Intent
 from costguard.guard.overrides import LEASE, Override
 from costguard.guard.policy import Rails
-from costguard.ledger.db.tables import AGENT, AGENT_CODE, GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WEB_TOKEN, WISH
+from costguard.ledger.db.tables import (
+    AGENT,
+    AGENT_CODE,
+    GUARD_RUN,
+    HOOK_RUN,
+    INTENT,
+    INTENT_EVENT,
+    ROW_DIGEST,
+    TURN,
+    WEB_TOKEN,
+    WISH,
+)
 from costguard.ledger.guard.store import GuardStore
 from costguard.values.resource import Incarnation, ResourceKey
 
@@ -80,3 +91,4 @@ def write_all(connection: Connection) -> None:
     connection.execute(insert(AGENT_CODE), [of | {"hash": "h", "who": "ada", "at_us": 1, "expires_us": 2}])
     token = {"hash": "h", "name": "n", "role": "viewer", "who": "ada", "made_us": 1, "expires_us": 2}
     connection.execute(insert(WEB_TOKEN), [token])
+    connection.execute(insert(ROW_DIGEST), [{"seq": 1, "table_name": "scope", "lines": 1, "digests": "- 1"}])

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, insert, text
 
 from costguard.ledger.db.codecs import encode_attribution, encode_span
-from costguard.ledger.db.connection import begin_write
+from costguard.ledger.db.connection import begin_write, open_sql_session
+from costguard.ledger.db.row_digests import adopt_rows
 from costguard.ledger.spans.posting import is_machine_time
 from costguard.ledger.spans.tables import ATTRIBUTION, COVERAGE, DAILY, OBSERVATION, RESOURCE, SCOPE, SPAN
 from costguard.metering.meter import Meter, PriceRange
@@ -97,6 +98,12 @@ def roll_up(connection: Connection, *spans: Span) -> None:
             for (day, charge), money in sums.items()
         ],
     )
+
+
+def adopt(engine: Engine) -> None:
+    """Record the rows that are there as a migration does: they were written past the ledger's own writers."""
+    with begin_write(engine) as connection:
+        adopt_rows(*open_sql_session(connection), T0_US)
 
 
 def scalar(engine: Engine, query: str) -> Any:  # noqa: ANN401 - whatever it is

@@ -110,9 +110,14 @@ def test_a_focus_export_of_any_history_has_no_finding_and_bills_what_the_ledger_
         document = Document(data={}, items=charges(list(books.items(period, as_of))))
         spent = sum(one.money.expected.nano for one in books.load_spending(period, as_of))
     header, *lines = csv.reader(io.StringIO("".join(focus.render(document, focus_version=version))))
-    found = check_focus_file(header, enumerate(lines, 2), parse_json, version)
-    assert (found.findings, found.rows) == ((), len(lines))
-    assert sum(Decimal(line[header.index("BilledCost")]) for line in lines) == Decimal(spent).scaleb(-9)
+    cost = header.index("BilledCost")
+    priced, unpriced = ([line for line in lines if bool(line[cost]) is known] for known in (True, False))
+    found = check_focus_file(header, enumerate(priced, 2), parse_json, version)
+    assert (found.findings, found.rows) == ((), len(priced))
+    faults = check_focus_file(header, enumerate(unpriced, 2), parse_json, version).findings
+    assert all(one.column.endswith(("Cost", "UnitPrice")) for one in faults), "FOCUS wants amounts, and nobody knows these"
+    assert all(line[header.index("x_PriceSource")] for line in unpriced), "which the row explains"
+    assert sum(Decimal(line[cost]) for line in priced) == Decimal(spent).scaleb(-9)
 
 
 def test_a_run_over_the_end_of_a_month_is_an_item_of_each_day(url: str) -> None:

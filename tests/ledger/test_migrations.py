@@ -25,7 +25,7 @@ from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS, generate_vi
 from costguard.ledger.spans.tables import METADATA
 from tests.ledger.entries import begin, scalar
 
-HEAD, NEXT = REVISIONS[-1], "9999"
+HEAD, NEXT = REVISIONS[-1], f"{int(REVISIONS[-1]) + 1:04}"
 SECOND = f'''"""A column more."""
 
 from alembic import op
@@ -38,7 +38,7 @@ def upgrade() -> None:
     op.execute("ALTER TABLE scope ADD COLUMN note TEXT NOT NULL DEFAULT ''")
     op.execute("UPDATE scope SET note = 'from ' || provider")
     op.execute("CREATE TABLE extra (id BIGINT PRIMARY KEY)")
-'''  # noqa: S608 - our own words
+'''  # noqa: S608 - our own revisions
 
 
 @pytest.fixture

@@ -128,9 +128,9 @@ def test_a_busy_writer_is_waited_for_and_then_named(url: str) -> None:
 
 def test_a_ledger_of_a_newer_version_is_refused_and_kept(url: str) -> None:
     with opened(url) as engine, begin_write(engine) as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '0007'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '9007'"))
     error = refusal(url)
-    assert "newer costguard (its schema is 0007" in str(error)
+    assert "newer costguard (its schema is 9007" in str(error)
     assert "upgrade" in str(error)
     with pytest.raises(LedgerError, match="newer costguard"):
         upgrade_schema(url)

@@ -49,6 +49,8 @@ def correct(connection: Connection) -> None:
     add(connection, 1, span())
     said = {"id": 1, "span_id": 1, "at_us": 0, "presence": "edge", "reason": "seen again", "low": 0, "expected": 1, "high": 2}
     connection.execute(insert(CORRECTION), [said])
+    part = {"correction_id": 1, "start_us": 0, "end_us": 1, "presence": "seen", "price_known": 1, "low": 0, "expected": 1}
+    connection.execute(insert(METADATA.tables["correction_part"]), [part | {"high": 2, "us": 1}])
     bill(connection)
 
 

@@ -383,7 +383,7 @@ def test_an_unknown_price_is_bounded_and_never_nothing() -> None:
     story = Story(ceilings={"H100-SXM": 12 * 10**9})
     story.listed(0, machine(prices=()))
     story.listed(60, machine(prices=()))
-    assert story.cost(60) == (0, 6, 12)
+    assert story.cost(60) == (0, 0, 12)
     assert not story.spans[0].meter.price.known
 
 

@@ -417,11 +417,11 @@ def test_a_disk_of_no_gb_is_no_disk() -> None:
     assert list_unpriced_parts(seen("aws", Disk(0, "nobody")), RULES["aws"]) == ()
 
 
-def test_a_disk_type_without_a_price_is_listed_as_not_counted_and_one_in_the_machines_price_is_not() -> None:
+def test_a_disk_type_without_a_price_is_bounded_and_one_in_the_machines_price_costs_nothing_more() -> None:
     item = seen("runpod", Disk(100, "network-high-performance"), Disk(20, "container"), state="stopped")
-    assert list_unpriced_parts(item, RULES["runpod"]) == (
-        "100 GB of disk 'network-high-performance' while stopped: no price of it is known",
-    )
+    assert list_unpriced_parts(item, RULES["runpod"]) == ()
+    bound = list_meters(item, RULES["runpod"], {})["storage", "network-high-performance"].price
+    assert (bound.unpriced, bound.low, bound.expected, bound.high) == (True, 0, 0, NANO)
     assert list_unpriced_parts(seen("aws", Disk(900, "instance-store"), Disk(8, "gp3")), RULES["aws"]) == ()
     assert list_unpriced_parts(seen("lambda", Disk(900, "local-ssd")), RULES["lambda"]) == ()
 
@@ -435,13 +435,26 @@ def test_an_address_and_traffic_without_a_price_are_listed_and_what_is_gone_is_n
     assert list_unpriced_parts(replace(busy, state="ended"), RULES["aws"]) == ()
 
 
-def test_a_price_of_one_region_is_a_bound_in_another() -> None:
-    """gp3 is $0.08 in us-east-1 and up to about $0.15 elsewhere."""
-    there = ResourceKey("aws", "team", "sa-east-1", "i-1")
-    found = list_meters(replace(seen("aws", Disk(100, "gp3")), key=there), RULES["aws"], {})["storage", "gp3"]
-    assert cell(found) == "0/0.08/0.16"
-    assert not found.price.known
-    assert "EBS gp3" in found.source
+@pytest.mark.parametrize(
+    ("provider", "region", "disk", "prices"),
+    [
+        ("aws", "us-east-1", "gp3", "0.08"),
+        ("aws", "sa-east-1", "gp3", "0.08/0.12752/0.16"),
+        ("aws", "eu-west-1", "gp2", "0.1/0.1115/0.2"),
+        ("aws", "new-region-1", "gp3", "0.08/0.09336/0.16"),
+        ("gcp", "europe-west3-b", "pd-ssd", "0.17/0.21896/0.34"),
+        ("gcp", "us-west1-a", "pd-balanced", "0.1/0.1/0.2"),
+    ],
+)
+def test_a_disk_in_another_region_costs_what_the_cheapest_region_does_at_least(
+    provider: str, region: str, disk: str, prices: str
+) -> None:
+    """EBS gp3 is $0.08 in us-east-1 and up to about $0.15 elsewhere."""
+    there = ResourceKey(provider, "team", region, "i-1")
+    found = list_meters(replace(seen(provider, Disk(100, disk)), key=there), RULES[provider], {})["storage", disk]
+    assert cell(found) == prices
+    assert found.price.known == (region == "us-east-1")
+    assert found.price.estimated != found.price.known
 
 
 # Prices nobody knows.
@@ -453,13 +466,14 @@ def test_a_price_of_one_region_is_a_bound_in_another() -> None:
 )
 def test_an_unknown_price_lies_between_nothing_and_the_dearest_on_the_market(gpu: str, count: float, most: int) -> None:
     found = billed("aws", usd=None, gpu=gpu, gpu_count=count)["compute", ""]
-    assert found.price == PriceRange(0, most * NANO // 2, most * NANO, known=False)
-    assert "unknown" in found.source
+    assert found.price == PriceRange(0, 0, most * NANO, known=False)
+    assert found.price.unpriced
+    assert found.source.startswith("unpriced")
 
 
 def test_a_billion_an_hour_is_no_price() -> None:
     found = billed("aws", usd="1000000000")["compute", ""]
-    assert found.price == PriceRange(0, 15 * NANO // 2, 15 * NANO, known=False)
+    assert found.price == PriceRange(0, 0, 15 * NANO, known=False)
 
 
 def test_a_ceiling_that_cannot_be_is_no_ceiling_and_the_largest_machine_has_one() -> None:
@@ -489,7 +503,7 @@ def test_the_last_price_observed_counts_unless_another_is_given() -> None:
     assert (cell(found), found.source) == ("3", "list")
     assert cell(list_meters(item, RULES["aws"], {}, price=old)["compute", ""]) == "1"
     unknown = list_meters(item, RULES["aws"], {"H100-SXM": NANO}, price=Price(None))["compute", ""]
-    assert unknown.price == PriceRange(0, NANO // 2, NANO, known=False)
+    assert unknown.price == PriceRange(0, 0, NANO, known=False)
 
 
 def test_the_currency_of_computing_is_that_of_its_price() -> None:
@@ -523,9 +537,8 @@ def test_the_careful_rule_names_its_provider_and_says_what_it_leaves_out() -> No
     assert (rule.provider, rule.lag_s, rule.restarts) == ("acme", 60, "unstated")
     assert rule.not_counted == CAREFUL_RULE.not_counted
     assert get_billing_rule(RULES, "aws") is RULES["aws"]
-    assert list_unpriced_parts(seen("acme", Disk(9, "ssd")), rule) == (
-        "9 GB of disk 'ssd' while running: no price of it is known",
-    )
+    assert list_unpriced_parts(seen("acme", Disk(None, "ssd")), rule) == ("disk 'ssd' while running: its size is not known",)
+    assert list_meters(seen("acme", Disk(9, "ssd")), rule, {})["storage", "ssd"].price.unpriced
 
 
 # Traffic.

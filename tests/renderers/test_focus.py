@@ -21,6 +21,7 @@ from costguard.reporting.focus.columns import VERSIONS
 from costguard.reporting.focus.validator import check_focus_file
 from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
+from tests.books import money
 from tests.charges import ADA, START, charges, disk, item
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -111,6 +112,16 @@ def test_what_is_unsure_is_in_columns_of_our_own_after_those_of_focus() -> None:
         "0.69",
         "false",
     )
+
+
+def test_what_is_unpriced_has_no_amount_and_says_why() -> None:
+    why = "unpriced: nobody states a price"
+    nothing = PriceRange(0, 0, 690_000_000, known=False)
+    (found,) = rows(replace(ITEMS[5], price=nothing, money=money("0", "0", "0.69"), source=why))
+    empty = [name for name in found if name.endswith(("Cost", "UnitPrice"))]
+    assert {found[name] for name in empty} == {""}
+    assert {"BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "ListUnitPrice"} <= set(empty)
+    assert (found["x_PriceSource"], found["x_CostHigh"], found["x_PriceKnown"]) == (why, "0.69", "false")
 
 
 def test_a_tag_without_value_is_true_and_details_have_their_own_types() -> None:

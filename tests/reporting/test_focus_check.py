@@ -49,7 +49,8 @@ def sample(version: str = NEWEST_VERSION) -> Rows:
     tax = dict.fromkeys(("SkuId", "SkuPriceId", "SkuMeter", "SkuPriceDetails", "PricingQuantity", "PricingUnit"), "")
     tax |= dict.fromkeys(("ListUnitPrice", "ContractedUnitPrice", "PricingCategory", "ConsumedQuantity", "ConsumedUnit"), "")
     tax |= {f"PricingCurrency{name}UnitPrice": "" for name in ("List", "Contracted")}
-    credit = {**rows[0], **tax, "ChargeCategory": "Credit", "BilledCost": "-5", "EffectiveCost": "-5"}
+    costs = dict.fromkeys(("BilledCost", "EffectiveCost", "ListCost", "ContractedCost"), "-5")
+    credit = {**rows[0], **tax, "ChargeCategory": "Credit", **costs}
     bought = {"ChargeCategory": "Purchase", "ChargeFrequency": "Recurring", "ConsumedQuantity": "", "ConsumedUnit": ""}
     committed = {
         "CommitmentDiscountId": "sp-1",

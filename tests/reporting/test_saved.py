@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.metering.meter import COMPUTE, GB_MONTH_730, STORAGE, Meter, PriceRange
-from costguard.metering.span import EDGE, Span
+from costguard.metering.span import EDGE, SEEN, Span
 from costguard.reporting.statement.savings import ConfirmedAction, Savings, compute_savings, order_actions
 from costguard.values.calendar import Period
 from costguard.values.resource import Incarnation, ResourceKey
@@ -23,8 +23,8 @@ FRIDAY, MONDAY = at(6, 19, 5), at(9, 9)
 NOVEMBER = Period(start=at(1), end=at(1, month=12))
 
 
-def span(of: Meter, start: datetime, end: datetime | None, **stated: str) -> Span:
-    return Span(key=KEY, attribution=attribution(), meter=of, start=start, anchor=start, end=end, **stated)
+def span(of: Meter, start: datetime, end: datetime | None, presence: str = SEEN) -> Span:
+    return Span(key=KEY, attribution=attribution(), meter=of, start=start, anchor=start, end=end, presence=presence)
 
 
 def act(*spans: Span, kind: str = "stop", sent: datetime = FRIDAY, after: int = 2) -> ConfirmedAction:

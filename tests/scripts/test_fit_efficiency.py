@@ -13,7 +13,8 @@ from scripts import efficiency_priors, efficiency_report, fit_efficiency, publis
 
 ROOT = Path(__file__).parents[2]
 SIZING = ROOT.parent / "shared" / "data" / "sizing"
-RUNS = [SIZING / "runs_dev.csv", SIZING / "runs2_dev.csv"]
+GIVEN = [SIZING / "runs_dev.csv", SIZING / "runs2_dev.csv"]
+RUNS = [*GIVEN, ROOT / "bench" / "public_runs.csv"]
 SHIPPED = files("costguard") / "data" / "efficiency.json"
 GPUS = ROOT / "costguard" / "data" / "gpus.csv"
 
@@ -68,14 +69,33 @@ def test_ranks_are_read_from_the_technique_where_no_column_states_them(technique
     assert published_runs.with_technique(blank) == blank | ranks
 
 
+def test_a_job_too_large_without_recomputation_is_read_as_recomputing(runs: list[published_runs.Run]) -> None:
+    """LoRA on 70B, two sequences of 4096 on eight H100: 2.7 times their memory without. On 8B nothing is assumed."""
+    found = {run.architecture.name: run.recipe for run in runs if run.source == "nemo-automodel" and run.gpus <= 8}
+    assert found["Llama-3-70B"].checkpointing == "full"
+    assert found["Llama-3-8B"].checkpointing == "none"
+
+
+@pytest.mark.parametrize(
+    ("word", "method", "precision"),
+    [("bf16", "pretrain", "bf16-amp"), ("bf16-pure", "pretrain", "bf16"), ("bf16", "lora", "bf16")],
+)
+def test_16_bits_mean_mixed_precision_unless_pure_is_said(word: str, method: str, precision: str) -> None:
+    assert published_runs.precision_of(word, method) == precision
+
+
 @pytest.mark.proof
-def test_unseen_sources_are_predicted_far_better_than_by_rule_of_thumb(
-    samples: list[fit_efficiency.Sample], held_out: list[fit_efficiency.Error]
-) -> None:
-    rule = [fit_efficiency.Error(s, efficiency_report.rule_of_thumb(s), ()) for s in samples]
-    ours, theirs = fit_efficiency.accuracy(held_out), fit_efficiency.accuracy(rule)
-    assert ours["median"] <= 0.10  # each source alike; goals and what falls short: docs/ACCURACY.md
-    assert ours["p90"] <= 0.45
+def test_unseen_sources_are_predicted_far_better_than_by_rule_of_thumb() -> None:
+    """Leaving one source out of the given files; the goals are those of the older one, what falls short: docs/ACCURACY.md."""
+    gpus = published_runs.gpus(GPUS)
+    older, newer = ([r for r in published_runs.runs(path, gpus) if r.tokens_per_s_per_gpu] for path in GIVEN)
+    names = {run.name for run in older}
+    held_out = fit_efficiency.leave_one_source_out([fit_efficiency.sample(r) for r in (*older, *newer)])
+    found = [e for e in held_out if e.sample.run.name in names]
+    ours = fit_efficiency.accuracy(found)
+    theirs = fit_efficiency.accuracy([replace(e, log=efficiency_report.rule_of_thumb(e.sample)) for e in found])
+    assert ours["median"] <= 0.10
+    assert ours["p90"] <= 0.40
     assert ours["median"] < 0.6 * theirs["median"]
 
 

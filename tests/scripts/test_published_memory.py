@@ -21,6 +21,8 @@ BLANK = dict.fromkeys(("note", "source", "source_group", "batch", "pp", "method"
         ({"source": "some notes on Megatron-LM"}, "megatron"),
         ({"source": "unslothai/unsloth README", "note": "HF + FA2: the largest that fits"}, "hf-2024"),
         ({"source": "unslothai/unsloth README", "note": "Unsloth: offloaded checkpoints"}, "unsloth"),
+        ({"source": "github.com/whitecircle/halo agent-docs (2026)", "note": "HF; norm kernels"}, "halo"),
+        ({"source": "LOMO, arXiv 2306.09782"}, "deepspeed-2023"),
         ({"source": "somebody's blog, 2025-03"}, "hf"),
         ({"source": "somebody's benchmarks_03_2024.md"}, "hf-2024"),
         ({"source": "somebody's blog"}, "hf-2024"),

@@ -75,7 +75,7 @@ def test_more_updates_longer_answers_and_smaller_batches_of_writing_are_slower()
 
 def test_the_reasons_still_multiply_to_the_rate() -> None:
     found = speed(job(PPO))
-    ideal = next(float(x.split(": ")[1].split()[0]) for x in found.explain if "nothing else" in x)
+    ideal = next(float(x.split(": ")[1].split()[0].replace(",", "")) for x in found.explain if "nothing else" in x)
     for _, factor in found.reasons:
         ideal *= factor
     assert ideal == pytest.approx(found.tokens_per_s_per_gpu.expected, rel=0.001)

@@ -12,7 +12,7 @@ from costguard.errors import InputError
 from costguard.sizing.job import parse_job
 from costguard.sizing.recipe import NetworkSpeeds, Parallelism, Recipe
 from costguard.sizing.speed.flops import count_work, find_peak_rate
-from costguard.sizing.speed.step_time import COMPONENTS, StepCosts, StepSetting, compute_costs
+from costguard.sizing.speed.step_time import COMPONENTS, StepCosts, StepSetting, compute_costs, compute_links
 from costguard.sizing.speed.throughput import Throughput, compute_throughput, list_factors
 
 FACTS = ShippedFacts()
@@ -113,10 +113,36 @@ def test_a_card_with_little_arithmetic_reaches_nearly_all_of_it() -> None:
     assert speed(small, "qwen2.5-14b").efficiency > 1.3 * speed(large, "qwen2.5-14b").efficiency
 
 
-def test_amd_cards_nobody_measured_take_the_worst_measured_share() -> None:
-    shares = {name: costs(setting("llama-3.1-8b", name)).shares["achieved"] for name in ("MI300X", "MI325X", "MI350X")}
-    assert shares["MI350X"] == pytest.approx(shares["MI300X"], abs=0.01)
-    assert shares["MI350X"] < shares["MI325X"]
+def test_amd_card_nobody_measured_is_its_generation_s_measured_one_at_its_own_power() -> None:
+    shares = {name: costs(setting("llama-3.1-8b", name)).shares["achieved"] for name in ("MI300X", "MI350X", "MI355X")}
+    assert shares["MI300X"] < shares["MI350X"] < shares["MI355X"]
+
+
+def test_amd_generation_nobody_measured_takes_the_vendor_s_worst_share() -> None:
+    shares = {name: costs(setting("llama-3.1-8b", name)).shares["achieved"] for name in ("MI250X", "MI300X")}
+    assert shares["MI250X"] == pytest.approx(shares["MI300X"], abs=0.01)
+
+
+def test_tensors_that_fsdp_divides_are_updated_once_a_step() -> None:
+    one = setting("llama-3.1-8b", "H100-SXM")
+    eight = replace(one, recipe=replace(one.recipe, gradient_accumulation=8))
+    assert costs(one).seconds["step"] == pytest.approx(8 * costs(eight).seconds["step"])
+    assert costs(setting("llama-3.1-8b", "H100-SXM", parallel=Parallelism(zero=3))).seconds["step"] == 0
+    assert costs(setting("llama-3.1-8b", "H100-SXM", gpus=1)).seconds["step"] == 0
+
+
+def test_updating_pure_16_bit_states_moves_fewer_bytes() -> None:
+    pure = setting("llama-3.1-8b", "H100-SXM", replace(FULL, precision="bf16"))
+    mixed = setting("llama-3.1-8b", "H100-SXM", replace(FULL, precision="bf16-amp"))
+    assert costs(pure).seconds["memory"] < costs(mixed).seconds["memory"]
+
+
+def test_superchips_have_a_network_card_each() -> None:
+    alone = replace(setting("llama-3.1-8b", "GH200-96GB"), nodes=8)
+    beside = replace(setting("llama-3.1-8b", "GH200-96GB", gpus=4), nodes=1)
+    apart = compute_links(alone, EFFICIENCY.physics)
+    assert apart.collective == pytest.approx(25)  # GB/s: 200 Gbit/s, as on Alps
+    assert compute_links(beside, EFFICIENCY.physics).inside > 10 * apart.collective
 
 
 def test_stated_network_replaces_the_assumed_one() -> None:

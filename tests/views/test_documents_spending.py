@@ -128,7 +128,9 @@ def test_an_unknown_price_is_null_and_bounded_and_said() -> None:
     assert unknown["usd_per_hour"] is None
     assert unknown["usd_per_hour_bounds"] == {"low": "0.0000", "high": "16.0000"}
     assert data["burn_usd_per_hour"] == "1.0000"
-    assert data["warnings"] == ["1 resource bills at an estimated price: not in the burn, at most $16.0000 an hour"]
+    assert data["warnings"] == ["1 unpriced, at most $16.0000 an hour: nobody states a price, so nothing of it is expected"]
+    assert data["unpriced"] == {"resources": 1, "usd_per_hour_at_most": "16.0000"}
+    assert "$1.0000 an hour; 1 unpriced, at most $16.0000 an hour;" in people(books)
     assert "unknown (0 to 16.0000)" in people(books)
 
 

@@ -145,7 +145,7 @@ def test_a_watch_that_wrote_its_run_is_heard_and_a_dry_one_is_not(
         (tmp_path / "costguard.toml").write_text(
             f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n[watch]\nheartbeat_url = "http://127.0.0.1:{there.url.split(":")[2].split("/")[0]}/ping"\n'
         )
-        ran = costguard("watch", "--once", *flags)
+        ran = costguard("--offline", "watch", "--once", *flags)
         assert ran.code == 0, ran.err
     assert len(there.asked) == times
     with LedgerReader(f"sqlite:///{tmp_path}/ledger.db") as reader, reader.snapshot() as ask:

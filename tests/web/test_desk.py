@@ -260,7 +260,8 @@ def test_what_happened_to_agents_stands_in_the_audit_and_a_changed_key_is_found(
     desk.send(envelope(agent, 1, NOON, beat()))
     desk.book.revoke(agent, who="ada@desk", now=NOON)
     with LedgerReader(desk.url) as reader, reader.snapshot() as ask:
-        assert [row.kind for row in iterate_entries(ask)] == ["began", "enrolled", "joined", "refused", "revoked"]
+        kinds = [row.kind for row in iterate_entries(ask) if row.kind != "rows"]
+        assert kinds == ["began", "enrolled", "joined", "refused", "revoked"]
         assert check_audit(ask)[1] == []
 
 

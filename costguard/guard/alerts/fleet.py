@@ -16,6 +16,7 @@ from costguard.budgets.hold import Hold
 from costguard.budgets.runway import compute_runway
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
+from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.cap_forecast import CapCandidate, CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import GuardEvaluation
@@ -31,6 +32,8 @@ from costguard.values.resource import ENDED, INSTANCE, RUNNING, ScopeKey
 from costguard.values.text_format import format_length, format_local_time, format_scope
 
 PROVIDER_DOWN_AFTER = timedelta(minutes=15)
+URL_PATTERN = re.compile(r"https?://\S+")
+"""An address may have "token" in its path, as Google's has: that it cannot be reached says nothing about a key."""
 CREDENTIALS_PATTERN = re.compile(r"\b401\b|\bkey\b|credential|\btoken\b", re.IGNORECASE)
 """How adapters word a `CredentialsError`: no outage, so nobody waits for it to end by itself."""
 NEW_MACHINE_POLLS, NEW_MACHINE_TOLD_FOR = 2, timedelta(hours=1)
@@ -172,7 +175,7 @@ def _list_new_machine_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig
             )
             facts = (
                 ("since", format_local_time(known.at, rules.zone)),
-                ("per hour", format_alert_rate(matter.rate)),
+                ("per hour", describe_hourly_cost(live, sight.now)),
                 ("why", "it appeared while its account was watched, and nothing tells whose it is"),
                 ("next", "nothing: label it with its owner, or claim its account in [watch] claims"),
             )
@@ -453,7 +456,7 @@ def build_provider_down_alert(
         ("next", "no machine there is stopped before it is seen again"),
     )
     what = f"{provider} cannot be asked ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
-    if CREDENTIALS_PATTERN.search(why):
+    if CREDENTIALS_PATTERN.search(URL_PATTERN.sub("", why)):
         facts = (*facts, ("to fix it", "costguard doctor shows which key is refused, and where it is read from"))
         what = f"{provider} refuses the credentials ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
     return Alert(topic="provider", subject=provider, owner="", severity=WARNING, what=what, at=at, facts=facts)

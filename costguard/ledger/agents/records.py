@@ -24,6 +24,7 @@ from costguard.ledger.db.codecs import (
     encode_life,
     encode_list,
 )
+from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.guard import audit_log
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
@@ -77,10 +78,12 @@ def add_code(ask: Query, tell: Execute, code: EnrollmentCode) -> None:
         to_micros(code.at),
         to_micros(code.expires_at),
     )
-    columns = f"hash, {KEY_COLUMNS}, life, who, at_us, expires_us"
+    columns, recorder = f"hash, {KEY_COLUMNS}, life, who, at_us, expires_us", RowRecorder()
     tell(f"INSERT INTO agent_code ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own columns  # noqa: S608 - our own names
     body = {**_describe_place(code.key, code.life), "who": make_storable(code.who), "expires_us": to_micros(code.expires_at)}
     append_entry(ask, tell, ENROLLED, to_micros(code.at), body)
+    recorder.add("agent_code", columns, [row])
+    recorder.append(ask, tell, to_micros(code.at))
 
 
 def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent | str:
@@ -113,8 +116,12 @@ def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent 
     )
     names = f"id, {KEY_COLUMNS}, life, public_key, joined_us, seq, record_ms, version, troubles"
     tell(f"INSERT INTO agent ({names}) VALUES ({', '.join('?' * len(row))})", [row])  # noqa: S608 - our own names
-    tell("UPDATE agent_code SET used_us = ?, used_by = ? WHERE hash = ?", [(to_micros(now), made.id, code_hash)])
+    used: SqlRow = (to_micros(now), made.id, code_hash)
+    tell("UPDATE agent_code SET used_us = ?, used_by = ? WHERE hash = ?", [used])
     audit_log.audit_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
+    recorder = RowRecorder()
+    recorder.change("agent_code", "used_us, used_by, hash", [used])
+    recorder.append(ask, tell, to_micros(now))
     return load_agent(ask, made.id) or BAD_CODE
 
 
@@ -155,10 +162,13 @@ def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
         if expires_us > to_micros(token.at):
             hint = f"costguard web revoke {token.name} revokes it first, or choose another name"
             raise InputError("already has a token", field=f"NAME {token.name}", hint=hint)
-        tell(_REVOKE_TOKEN, [(to_micros(token.at), "its end", code_hash)])
+        _revoke_token(ask, tell, (to_micros(token.at), "its end", code_hash))
     row = (token.hash, token.name, token.role, make_storable(token.who), to_micros(token.at), to_micros(token.expires_at))
-    tell("INSERT INTO web_token (hash, name, role, who, made_us, expires_us) VALUES (?, ?, ?, ?, ?, ?)", [row])
+    columns, recorder = "hash, name, role, who, made_us, expires_us", RowRecorder()
+    tell(f"INSERT INTO web_token ({columns}) VALUES (?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own names
     _audit_token(ask, tell, token, did="made", who=make_storable(token.who), at=token.at)
+    recorder.add("web_token", columns, [row])
+    recorder.append(ask, tell, to_micros(token.at))
 
 
 def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetime) -> WebToken:
@@ -169,7 +179,7 @@ def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetim
     found = next((one for one in load_tokens(ask) if one.name == name and one.revoked_at is None), None)
     if found is None:
         raise InputError("has no token", field=f"NAME {name}", hint="costguard web tokens lists them")
-    tell(_REVOKE_TOKEN, [(to_micros(now), make_storable(who), found.hash)])
+    _revoke_token(ask, tell, (to_micros(now), make_storable(who), found.hash))
     _audit_token(ask, tell, found, did="revoked", who=make_storable(who), at=now)
     return found
 
@@ -191,7 +201,14 @@ _RECORD_MESSAGE = """
 UPDATE agent SET seq = ?, record_ms = CASE WHEN record_ms > ? THEN record_ms ELSE ? END, beat_us = ?, version = ?, troubles = ?
 WHERE id = ? AND seq < ? AND revoked_us IS NULL
 """
-_REVOKE_TOKEN = "UPDATE web_token SET revoked_us = ?, revoked_by = ? WHERE hash = ?"  # noqa: S105 - a statement
+
+
+def _revoke_token(ask: Query, tell: Execute, row: SqlRow) -> None:
+    """Write the end of a token: time in microseconds, who revoked it, and its hash."""
+    tell("UPDATE web_token SET revoked_us = ?, revoked_by = ? WHERE hash = ?", [row])
+    recorder = RowRecorder()
+    recorder.change("web_token", "revoked_us, revoked_by, hash", [row])
+    recorder.append(ask, tell, row[0])
 
 
 def _audit_token(ask: Query, tell: Execute, token: WebToken, *, did: str, who: str, at: datetime) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
+from costguard.bills.bill_schedule import ASKED_BACK_MAX, DoubtfulCharge
 from costguard.bills.drift import BilledLines, ProviderBill, ReconciliationRecord
 from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.db.reader import LedgerReader
@@ -27,6 +28,11 @@ STATED = f"(replaced_us IS NULL OR replaced_by IN ({UNFINISHED})) AND import_id 
 
 ROW_STEPS = (10_000_000, 1_000_000, 100_000)
 """Nano-units: a cent, a tenth and a hundredth of one."""
+
+
+def count_own_import(ask: Query) -> Query:
+    """Return `ask` as the ledger will answer once the present import counts. For whoever holds the lock of imports."""
+    return lambda sql, values: ask(sql.replace(UNFINISHED, f"{UNFINISHED} WHERE undone = 1"), values)
 
 
 class BillLedgerReader:
@@ -50,25 +56,8 @@ class BillLedgerReader:
 
     def load_statements(self, provider: str, period: Period) -> tuple[dict[str, ProviderBill], list[ProviderBill]]:
         """Return the statement that counts for each account, and the list of those set aside."""
-        values = (provider, to_micros(period.start), to_micros(period.end), to_micros(period.end))
-        found = defaultdict[str, list[ProviderBill]](list)
-        for account, name, lines, resources, days, start_us, end_us, newest in self._query(_STATEMENTS, values):
-            found[account].append(
-                ProviderBill(
-                    account=account,
-                    name=name,
-                    lines=int(lines),
-                    resources=int(resources),
-                    days=days,
-                    start_us=start_us,
-                    end_us=end_us,
-                    newest=newest,
-                )
-            )
-        best = {
-            account: max(every, key=lambda one: (one.resources > 0, one.days, one.newest)) for account, every in found.items()
-        }
-        return best, [one for every in found.values() for one in every if one is not best[one.account]]
+        with self._reader.snapshot() as ask:
+            return load_statements(ask, provider, period)
 
     def load_billed_lines(self, provider: str, one: ProviderBill, period: Period, fine_us: int) -> list[BilledLines]:
         """Return the lines of a statement that lie entirely in `period`, summed by resource, kind of charge and cell.
@@ -109,6 +98,16 @@ class BillLedgerReader:
         ((count,),) = self._query(_STRADDLING, (provider, one.account, one.name, end_us, start_us, start_us, end_us))
         return int(count)
 
+    def load_last_import_time(self, provider: str) -> datetime | None:
+        """Return when a bill of `provider` was last taken in; None: never."""
+        ((at_us,),) = self._query(_LAST_IMPORT, (provider,))
+        return None if at_us is None else from_micros(at_us)
+
+    def load_doubtful_charges(self, provider: str, account: str, now: datetime) -> list[DoubtfulCharge]:
+        """Return the closed spans of an account that a bill may still bound, and that ended not too long before `now`."""
+        values = (provider, account, to_micros(now - ASKED_BACK_MAX))
+        return [DoubtfulCharge(*row) for row in self._query(_DOUBTFUL, values)]
+
     def load_known_resources(self, provider: str) -> dict[tuple[str, str], int]:
         """Return (account, id) of every resource ever seen -> the hour since 1970 in which it was first seen.
 
@@ -128,6 +127,27 @@ class BillLedgerReader:
         """Return the last reconciliations of `period`: see the function `load_reconciliations`."""
         with self._reader.snapshot() as ask:
             return load_reconciliations(ask, period)
+
+
+def load_statements(ask: Query, provider: str, period: Period) -> tuple[dict[str, ProviderBill], list[ProviderBill]]:
+    """Return the statement that counts for each account in `period`, and the list of those set aside."""
+    values = (provider, to_micros(period.start), to_micros(period.end), to_micros(period.end))
+    found = defaultdict[str, list[ProviderBill]](list)
+    for account, name, lines, resources, days, start_us, end_us, newest in ask(_STATEMENTS, values):
+        found[account].append(
+            ProviderBill(
+                account=account,
+                name=name,
+                lines=int(lines),
+                resources=int(resources),
+                days=days,
+                start_us=start_us,
+                end_us=end_us,
+                newest=newest,
+            )
+        )
+    best = {account: max(every, key=lambda one: (one.resources > 0, one.days, one.newest)) for account, every in found.items()}
+    return best, [one for every in found.values() for one in every if one is not best[one.account]]
 
 
 def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecord]:
@@ -208,6 +228,15 @@ SELECT count(*) FROM bill_line WHERE {_WHERE_STATEMENT} AND start_us < ? AND end
 _PROVIDERS = f"""
 SELECT DISTINCT provider FROM bill_line WHERE {STATED} AND start_us >= ? AND start_us < ? ORDER BY provider
 """  # noqa: S608 - our own names
+
+_LAST_IMPORT = f"SELECT max(at_us) FROM bill_import WHERE provider = ? AND id NOT IN ({UNFINISHED})"  # noqa: S608 - our own names
+
+_DOUBTFUL = """
+SELECT s.id, s.start_us, s.end_us FROM span AS s JOIN resource AS r ON r.id = s.resource_id
+LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)
+WHERE r.provider = ? AND r.account = ? AND s.end_us > ? AND s.charge <> 'traffic'
+    AND coalesce(c.low, s.low) < coalesce(c.high, s.high)
+"""
 
 _ACCOUNTS = "SELECT DISTINCT account FROM scope WHERE provider = ? ORDER BY account"
 

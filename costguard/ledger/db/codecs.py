@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from datetime import datetime
+from dataclasses import astuple, fields, is_dataclass
+from datetime import date, datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from costguard.metering.meter import Line, Meter, PriceRange
-from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
+from costguard.metering.observation import Disk, Estimate, Observation, Price, TrafficCounter
 from costguard.metering.span import Span
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Rate
@@ -41,13 +41,15 @@ METER_COLUMNS = (
 )
 PERIOD_COLUMNS = "presence, anchor_us, start_us, why, end_us, ended_by"
 SPAN_COLUMNS = ", ".join(f"s.{column}" for column in f"{METER_COLUMNS}, {PERIOD_COLUMNS}".split(", "))
-"""The columns of a span `s`, in the order that `span_of` reads."""
+"""The columns of a span `s`, in the order that `decode_span` reads."""
+BILLED_COLUMNS = 18
+"""So many columns a span has before those of a bill's amounts, which not every row has."""
 
 CACHED_RESOURCES = 10_000
 """So many rows are remembered as what they were last read as: a watchdog reads the same ones in each run."""
 
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
-_PLAIN_FIELDS = ("state", "kind", "tier", "name", "instance_type", "gpu", "gpu_count", "owner", "why")
+_PLAIN_FIELDS = ("state", "kind", "tier", "name", "instance_type", "gpu", "gpu_count", "owner", "why", "vcpus", "ram_gb")
 _TIME_FIELDS = ("created_at", "started_at", "stopped_at")
 _get_plain_fields, _get_time_fields = attrgetter(*_PLAIN_FIELDS), attrgetter(*_TIME_FIELDS)
 
@@ -157,9 +159,10 @@ def encode_span(span: Span, resource_id: int, attribution_id: int, amounts: Nano
 
 
 def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) -> Span:
-    """Return the span of `key` in the columns of `SPAN_COLUMNS`."""
+    """Return the span of `key` in the columns of `SPAN_COLUMNS`, or of those and a bill's three amounts (None: no bill)."""
     presence, anchor_us, start_us, why, end_us, ended_by = row[12:18]
     start = from_micros(start_us)
+    billed = tuple(row[BILLED_COLUMNS:]) if len(row) > BILLED_COLUMNS and row[BILLED_COLUMNS] is not None else None
     return Span(
         key=key,
         attribution=attribution,
@@ -170,6 +173,7 @@ def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) 
         presence=presence,
         why=why,
         ended_by=ended_by or "",
+        billed=billed,
     )
 
 
@@ -207,15 +211,30 @@ def decode_optional_instant(us: int | None) -> datetime | None:
 
 def _encode_price(price: Price) -> SqlRow:
     rate, since = price.rate, price.since
-    if rate is None:
-        row = (None, "", None if since is None else to_micros(since), price.source)
+    stated = (None, "") if rate is None else (rate.nano_per_hour, rate.currency)
+    row = (*stated, None if since is None else to_micros(since), price.source)
+    if price.estimate is None:
         return (*row, 1) if price.prepaid else row
-    return (rate.nano_per_hour, rate.currency, None if since is None else to_micros(since), price.source)
+    low, high, step, on = astuple(price.estimate)
+    return (*row, int(price.prepaid), low, high, step, on.isoformat() if on else None)
 
 
-def _decode_price(nano: int | None, currency: str, since_us: int | None, source: str, prepaid: int = 0) -> Price:
+def _decode_price(  # noqa: PLR0917 - the fields of a row, in their order
+    nano: int | None,
+    currency: str,
+    since_us: int | None,
+    source: str,
+    prepaid: int = 0,
+    low: int | None = None,
+    high: int | None = None,
+    step: str = "",
+    observed_on: str | None = None,
+) -> Price:
     rate = None if nano is None else Rate(nano_per_hour=nano, currency=currency)
-    return Price(rate=rate, since=decode_optional_instant(since_us), source=source, prepaid=bool(prepaid))
+    estimate = None
+    if low is not None and high is not None:
+        estimate = Estimate(low, high, step, date.fromisoformat(observed_on) if observed_on else None)
+    return Price(rate=rate, since=decode_optional_instant(since_us), source=source, prepaid=bool(prepaid), estimate=estimate)
 
 
 Query = Callable[[str, Sequence[Any]], Sequence[SqlRow]]
@@ -333,8 +352,13 @@ class TableShape(NamedTuple):
     columns: tuple[str, ...]
 
 
-def replace_rows(ask: Query, tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]) -> None:
-    """Replace the content of the table by `rows` (key -> the others), writing only those that changed."""
+def replace_rows(
+    ask: Query, tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]
+) -> tuple[dict[SqlRow, SqlRow], list[SqlRow]]:
+    """Replace the content of the table by `rows` (key -> the others), writing only those that changed.
+
+    Returns the rows that were written, and the keys of those that were removed.
+    """
     width = len(shape.keys)
     sql = f"SELECT {', '.join((*shape.keys, *shape.columns))} FROM {shape.table}"  # noqa: S608 - our own names
     there = {row[:width]: row[width:] for row in ask(sql, ())}
@@ -342,7 +366,9 @@ def replace_rows(ask: Query, tell: Execute, shape: TableShape, rows: Mapping[Sql
     if gone:
         where = " AND ".join(f"{key} = ?" for key in shape.keys)
         tell(f"DELETE FROM {shape.table} WHERE {where}", gone)  # noqa: S608 - our own names
-    upsert_rows(tell, shape, {key: row for key, row in rows.items() if there.get(key) != row})
+    changed = {key: row for key, row in rows.items() if there.get(key) != row}
+    upsert_rows(tell, shape, changed)
+    return changed, gone
 
 
 def upsert_rows(tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]) -> None:

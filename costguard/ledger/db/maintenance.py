@@ -1,29 +1,33 @@
 """`costguard db`: path, backup, check and upgrade of a ledger.
 
 The check recomputes all derived values in Python: amounts from the spans' own prices and times, and daily sums from the spans;
-monthly sums are compared with both.
+monthly sums are compared with both. It compares the audit log with its hashes, and every row that decides who pays with its
+recorded digest (`row_check`).
 `has_wal_fix` detects SQLite versions with a fault that can damage a file with a write-ahead log.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.db import triggers
 from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
-from costguard.ledger.db.codecs import SPAN_COLUMNS, Query, SqlRow, decode_span
+from costguard.ledger.db.codecs import ATTRIBUTION_COLUMNS, SPAN_COLUMNS, Query, SqlRow, decode_attribution, decode_span
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.row_check import check_rows
 from costguard.ledger.guard.audit_log import check_audit
+from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, decode_parts, encode_parts
 from costguard.ledger.spans.monthly import check_months
 from costguard.ledger.spans.posting import is_machine_time
-from costguard.ledger.spans.scope_state import load_attributions
 from costguard.metering.span import Span, compute_amounts, split_by_day
-from costguard.values.instant import from_micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import Attribution, ResourceKey
 
 if TYPE_CHECKING:  # a type and no more: asking for the path imports no SQLAlchemy
@@ -82,14 +86,15 @@ def check_ledger(url: str) -> list[str]:
         damage = [] if server else list(_check_file(ask))
         if damage:
             return _limit_findings(damage)
-        guarded = _check_triggers(ask, "postgresql" if server else "sqlite")
         kinds = (
-            guarded,
+            () if server else _check_references(ask),
+            _check_triggers(ask, "postgresql" if server else "sqlite"),
             _check_overlaps(ask),
             _check_coverage(ask),
             _check_amounts(ask),
             check_months(ask),
             (found.what for found in check_audit(ask)[1]),
+            check_rows(ask),
         )
         return [said for kind in kinds for said in _limit_findings(list(kind))]
 
@@ -106,8 +111,10 @@ def _check_file(ask: Query) -> Iterator[str]:
     except sqlite3.DatabaseError as broken:  # so damaged that it cannot be gone through
         said = [str(broken)]
     yield from (f"the file is damaged: {text}" for text in said)
-    if said:
-        return
+
+
+def _check_references(ask: Query) -> Iterator[str]:
+    """Yield the rows that name a row that is missing; a server checks that itself."""
     for table, row, parent, _ in ask("PRAGMA foreign_key_check", ()):
         yield f"row {row} of {table} names a row of {parent} that does not exist"
 
@@ -133,8 +140,11 @@ def _check_coverage(ask: Query) -> Iterator[str]:
 def _check_amounts(ask: Query) -> Iterator[str]:
     """Yield closed spans, corrections and days whose money differs from the amount computed from times and prices."""
     days: dict[DailyKey, list[int]] = {}
-    attributions = load_attributions(ask)
+    (attributions, unreadable), parts = _load_attributions(ask), _load_parts_by_correction(ask)
+    yield from (f"attribution {number} cannot be read: a value in it is not one that costguard writes" for number in unreadable)
     for row in _page_closed_spans(ask):
+        if row[1] not in attributions:  # it was reported above, or its row is missing
+            continue
         try:
             number, attribution_id, span, stated, corrected = _decode_closed_span(row, attributions)
         except CostguardError as broken:
@@ -143,20 +153,69 @@ def _check_amounts(ask: Query) -> Iterator[str]:
         came_to = _compute_amounts(span)
         if came_to != stated:
             yield f"span {number} says {_format_amounts(stated)} and comes to {_format_amounts(came_to)} nano-units"
+        counted = [span]
         if corrected is not None:
             correction, presence, money = corrected
             span = replace(span, presence=presence)
-            if _compute_amounts(span) != money:
+            rows = parts.pop(correction, [])
+            try:
+                found = decode_parts(span, rows)
+            except CostguardError as broken:
+                yield f"a part of correction {correction} cannot be: {broken.field} {broken.what}"
+                continue
+            yield from _check_parts(correction, span, rows, found)
+            counted = [part.span for part in found] or [span]
+            came_to = _sum_amounts(counted)
+            if came_to != money:
                 yield (
-                    f"correction {correction} says {_format_amounts(money)} and comes to "
-                    f"{_format_amounts(_compute_amounts(span))} nano-units"
+                    f"correction {correction} says {_format_amounts(money)} and comes to {_format_amounts(came_to)} nano-units"
                 )
+        _add_days(days, attribution_id, counted)
+    yield from _check_days(ask, days)
+
+
+def _load_parts_by_correction(ask: Query) -> dict[int, list[SqlRow]]:
+    """Return the parts of the last correction of each span."""
+    found = defaultdict[int, list[SqlRow]](list)
+    for row in ask(_PARTS, ()):
+        found[row[0]].append(row)
+    return found
+
+
+def _check_parts(correction: int, span: Span, rows: Sequence[SqlRow], parts: Sequence[CorrectionPart]) -> Iterator[str]:
+    """Yield the parts whose amounts differ from those computed, and parts that do not cover their span."""
+    edges = [(to_micros(span.start),), *((row[1], row[2]) for row in rows), (to_micros(span.end or span.start),)]
+    if rows and any(before[-1] != after[0] for before, after in pairwise(edges)):
+        yield f"the parts of correction {correction} do not cover its span"
+    for said, computed in zip(rows, encode_parts(correction, parts), strict=True):
+        if tuple(said) != computed:
+            came_to = _format_amounts(computed[6:])
+            yield f"a part of correction {correction} says {_format_amounts(said[6:])} and comes to {came_to}"
+
+
+def _sum_amounts(spans: Sequence[Span]) -> SpanAmounts:
+    amounts = [_compute_amounts(span) for span in spans]
+    return sum(one[0] for one in amounts), sum(one[1] for one in amounts), sum(one[2] for one in amounts)
+
+
+def _add_days(days: dict[DailyKey, list[int]], attribution_id: int, spans: Sequence[Span]) -> None:
+    for span in spans:
         price, known = span.meter.price, int(span.meter.price.known)
         for day, money, us in split_by_day(span):
             sums = days.setdefault((day, attribution_id, span.meter.charge, price.currency, known), [0, 0, 0, 0])
             for place, value in enumerate((*money, us if is_machine_time(span) else 0)):
                 sums[place] += value
-    yield from _check_days(ask, days)
+
+
+def _load_attributions(ask: Query) -> tuple[dict[int, Attribution], list[int]]:
+    """Return the attributions by id, and the ids of those that cannot be read."""
+    found, unreadable = dict[int, Attribution](), list[int]()
+    for number, *columns in ask(f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution ORDER BY id", ()):  # noqa: S608 - our own names
+        try:
+            found[number] = decode_attribution(tuple(columns))
+        except (ValueError, TypeError, CostguardError):
+            unreadable.append(number)
+    return found, unreadable
 
 
 def _check_days(ask: Query, days: dict[DailyKey, list[int]]) -> Iterator[str]:
@@ -224,6 +283,12 @@ SELECT s.id, s.attribution_id, r.provider, r.account, r.region, r.external_id, {
 FROM span AS s JOIN resource AS r ON r.id = s.resource_id
 LEFT JOIN correction AS c ON c.id = (SELECT max(l.id) FROM correction AS l WHERE l.span_id = s.id)
 WHERE s.id > ? AND s.end_us IS NOT NULL ORDER BY s.id LIMIT ?
+"""  # noqa: S608 - our own names
+
+_PARTS = f"""
+SELECT {", ".join(f"p.{name}" for name in PART_COLUMNS.split(", "))} FROM correction_part AS p
+JOIN correction AS c ON c.id = p.correction_id WHERE c.id = (SELECT max(l.id) FROM correction AS l WHERE l.span_id = c.span_id)
+ORDER BY p.correction_id, p.start_us
 """  # noqa: S608 - our own names
 
 _DAILY = "SELECT day, attribution_id, charge, currency, known, low, expected, high, us FROM daily"

@@ -272,6 +272,26 @@ AUDIT = Table(
 )
 """What people wished and what was done, chained: see `chain`. `previous`: the hash of the row before."""
 
+ROW_DIGEST = Table(
+    "row_digest",
+    LedgerTable.metadata,
+    Column("seq", BIG_INTEGER, primary_key=True, autoincrement=False),
+    *_make_key_columns("table_name"),
+    *_make_number_columns("lines"),
+    *_make_text_columns("digests"),
+    **STRICT,
+)
+"""The digests of the rows of one table that one transaction wrote, a line each: see `row_digests`. `seq`: its audit row."""
+
+ROW_SEAL = Table(
+    "row_seal",
+    LedgerTable.metadata,
+    *_make_key_columns("table_name", "row_key"),
+    *_make_text_columns("seal"),
+    **WITHOUT_ROWID,
+)
+"""The digest of a row that changes too often for the audit log: see `deciding_tables`."""
+
 GUARD_RUN = Table(
     "guard_run",
     LedgerTable.metadata,

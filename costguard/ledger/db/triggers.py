@@ -27,6 +27,7 @@ KEPT_TABLES = (
     "bill_line",
     "coverage",
     "correction",
+    "correction_part",
     "hook_run",
     "intent",
     "intent_event",
@@ -34,6 +35,7 @@ KEPT_TABLES = (
     "observation",
     "reconciliation",
     "resource",
+    "row_digest",
     "scope",
     "span",
     "turn",
@@ -63,6 +65,7 @@ EDITABLE_COLUMNS = {
         "estimated, stated_us, source, description"
     ),
     "correction": "",
+    "correction_part": "",
     "guard_run": "",
     "hook_run": "id, provider, account, region, external_id, life, policy, rule, number, hook, began_us, until_us, epoch",
     "intent": "id, provider, account, region, external_id, life, act, policy, rule, created_us",
@@ -70,7 +73,8 @@ EDITABLE_COLUMNS = {
     "coverage": "id, scope_id, outcome, why, start_us",
     "observation": "",
     "reconciliation": "",
-    "resource": "id, provider, account, region, external_id",
+    "resource": "",
+    "row_digest": "",
     "scope": "",
     "span": (
         "id, resource_id, attribution_id, charge, part, unit, quantity, quantum_s, minimum_s, price_low, price_expected, "

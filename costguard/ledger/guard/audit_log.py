@@ -96,10 +96,20 @@ def read_head_text(ask: Query) -> str:
 
 def append_entry(ask: Query, tell: Execute, kind: str, at_us: int, body: Mapping[str, object]) -> None:
     """Append one row in the write transaction of `ask` and `tell`, which also writes the change that it records."""
-    last, text = load_head(ask), encode_canonical_json(body)
-    seq, previous = (last.seq + 1, last.hash) if last else (1, FIRST_HASH)
-    row = (seq, at_us, kind, text, previous, hash_entry(previous, seq, at_us, kind, text))
-    tell(f"INSERT INTO audit ({ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own column names
+    append_entries(ask, tell, [(kind, at_us, body)])
+
+
+def append_entries(ask: Query, tell: Execute, entries: Sequence[tuple[str, int, Mapping[str, object]]]) -> int:
+    """Append rows like `append_entry`, given as (kind, time in microseconds, body); return the number of the first one."""
+    last = load_head(ask)
+    seq, previous = (last.seq, last.hash) if last else (0, FIRST_HASH)
+    rows = list[AuditEntry]()
+    for number, (kind, at_us, body) in enumerate(entries, seq + 1):
+        text = encode_canonical_json(body)
+        rows.append(AuditEntry(number, at_us, kind, text, previous, hash_entry(previous, number, at_us, kind, text)))
+        previous = rows[-1].hash
+    tell(f"INSERT INTO audit ({ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", [tuple(row) for row in rows])  # noqa: S608 - our own column names
+    return seq + 1
 
 
 def iterate_entries(ask: Query, since_us: int | None = None) -> Iterator[AuditEntry]:
@@ -166,6 +176,7 @@ def _require_plain(value: Any) -> None:  # noqa: ANN401 - whatever somebody hand
         require(plain, "audit", f"cannot hold {value!r}", "write texts and whole numbers")
 
 
+_MOVE_COLUMNS = ("created_us", "moved_us", "epoch", "lose", "irreversible", "sends", "sent_us", "expires_us", "outcome")
 _LIFE_COLUMNS = ("provider", "account", "region", "external_id", "life")
 
 
@@ -185,23 +196,7 @@ AUDITED_TABLES = {
         ("what", "who", "subject", "value", "until_us", "lifted_by"),
     ),
     "intent": AuditedTable(
-        (
-            *(
-                "id",
-                *_LIFE_COLUMNS,
-                "act",
-                "policy",
-                "rule",
-                "why",
-                "evidence",
-                "state",
-                "created_us",
-                "moved_us",
-                "epoch",
-                "lose",
-            ),
-            *("irreversible", "sends", "sent_us", "expires_us", "outcome"),
-        ),
+        ("id", *_LIFE_COLUMNS, "act", "policy", "rule", "why", "evidence", "state", *_MOVE_COLUMNS),
         ("act", "policy", "rule", "epoch", "sends"),
     ),
     "hook_run": AuditedTable(

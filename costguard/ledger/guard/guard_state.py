@@ -33,6 +33,7 @@ from costguard.ledger.db.codecs import (
     replace_rows,
     upsert_rows,
 )
+from costguard.ledger.db.row_digests import remove_seals, seal_rows
 from costguard.ledger.guard import audit_log
 from costguard.values.checks import require
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
@@ -162,7 +163,9 @@ def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationSta
         )
         for one in found
     }
-    replace_rows(ask, tell, _ESCALATION_TABLE, rows)
+    changed, gone = replace_rows(ask, tell, _ESCALATION_TABLE, rows)
+    seal_rows(tell, "climb", _ESCALATION_COLUMNS, [(*key, *row) for key, row in changed.items()])
+    remove_seals(tell, "climb", gone)
 
 
 def load_protections(ask: Query) -> dict[ResourceKey, ProtectionSighting]:
@@ -186,6 +189,7 @@ def record_protections(ask: Query, tell: Execute, seen: Iterable[ProtectionSight
         if one.key not in there or there[one.key].at < one.at
     }
     upsert_rows(tell, _PROTECTION_TABLE, rows)
+    seal_rows(tell, "protection_seen", f"{KEY_COLUMNS}, at_us, how", [(*key, *row) for key, row in rows.items()])
 
 
 def load_last_run(ask: Query) -> GuardRun | None:
@@ -227,9 +231,15 @@ def record_guard_run(ask: Query, tell: Execute, run: GuardRun) -> None:
         encode_list([(make_storable(name), make_storable(value)) for name, value in run.facts]),
     )
     audit_log.audit_settings(ask, tell, dict(run.facts).get("settings", ""), to_micros(run.at))
-    tell(f"INSERT INTO guard_run ({_RUN_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING", [row])  # noqa: S608 - our own column names
+    sql = f"INSERT INTO guard_run ({_RUN_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    added = tell(sql, [row]) == 1
     ((newest,),) = ask("SELECT max(id) FROM guard_run", ())
-    tell("DELETE FROM guard_run WHERE id <= ?", [(newest - RUNS_KEPT,)])
+    if added:
+        seal_rows(tell, "guard_run", f"id, {_RUN_COLUMNS}", [(newest, *row)])
+    gone = ask("SELECT id FROM guard_run WHERE id <= ?", (newest - RUNS_KEPT,))
+    if gone:
+        tell("DELETE FROM guard_run WHERE id = ?", list(gone))
+        remove_seals(tell, "guard_run", gone)
 
 
 LEASE_MAX = timedelta(hours=6)
@@ -276,18 +286,27 @@ def acquire_leader_lease(ask: Query, tell: Execute, holder: str, now: datetime, 
     holder = make_storable(holder)
     if turn is None:
         tell("INSERT INTO turn (id, epoch, rounds, holder, until_us) VALUES (1, 1, 1, ?, ?)", [(holder, until_us)])
+        _seal_turn(ask, tell)
         return 1
     own = turn.holder == holder
     if turn.is_held(now) and not own:
         return None
     epoch = turn.epoch if own else turn.epoch + 1
     tell("UPDATE turn SET epoch = ?, rounds = rounds + 1, holder = ?, until_us = ? WHERE id = 1", [(epoch, holder, until_us)])
+    _seal_turn(ask, tell)
     return epoch
 
 
-def release_leader_lease(tell: Execute, epoch: int) -> None:
+def release_leader_lease(ask: Query, tell: Execute, epoch: int) -> None:
     """Release the lease of `epoch`.
 
     Nothing changes if another epoch holds it by now.
     """
-    tell("UPDATE turn SET holder = '', until_us = 0 WHERE id = 1 AND epoch = ?", [(epoch,)])
+    if tell("UPDATE turn SET holder = '', until_us = 0 WHERE id = 1 AND epoch = ?", [(epoch,)]) == 1:
+        _seal_turn(ask, tell)
+
+
+def _seal_turn(ask: Query, tell: Execute) -> None:
+    """Seal the row of the lease, which was just written."""
+    columns = "id, epoch, rounds, holder, until_us"
+    seal_rows(tell, "turn", columns, ask(f"SELECT {columns} FROM turn", ()))  # noqa: S608 - our own column names

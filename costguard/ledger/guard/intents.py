@@ -27,12 +27,14 @@ from costguard.ledger.db.codecs import (
     encode_optional_instant,
     format_placeholders,
 )
+from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.guard import audit_log
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
 
 FIXED_COLUMNS = f"id, {KEY_COLUMNS}, life, act, policy, rule, created_us"
 MOVING_COLUMNS = "why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome"
+EVENT_COLUMNS = "intent_id, at_us, moved_from, moved_to, why, epoch, run"
 INTENT_COLUMNS = f"{FIXED_COLUMNS}, {MOVING_COLUMNS}"
 
 
@@ -72,7 +74,7 @@ def load_sends_since(ask: Query, at: datetime) -> list[Intent]:
 
 def load_intent_history(ask: Query, intent_id: str) -> list[IntentMove]:
     """Return every move of an intent, in order."""
-    sql = "SELECT intent_id, at_us, moved_from, moved_to, why, epoch, run FROM intent_event WHERE intent_id = ? ORDER BY id"
+    sql = f"SELECT {EVENT_COLUMNS} FROM intent_event WHERE intent_id = ? ORDER BY id"  # noqa: S608 - our own column names
     return [
         IntentMove(intent_id=name, at=from_micros(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
         for name, at_us, old, new, why, epoch, run in ask(sql, (intent_id,))
@@ -122,10 +124,15 @@ def is_current(ask: Query, intent: Intent) -> bool:
 
 
 def _log_move(ask: Query, tell: Execute, intent: Intent, *, old: str, run: str) -> None:
-    sql = "INSERT INTO intent_event (intent_id, at_us, moved_from, moved_to, why, epoch, run) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    sql = f"INSERT INTO intent_event ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own column names
     why = make_storable(intent.outcome or intent.why)
-    tell(sql, [(intent.id, to_micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
+    row = (intent.id, to_micros(intent.moved_at), old, intent.state, why, intent.epoch, run)
+    tell(sql, [row])
     audit_log.audit_row(ask, tell, ("intent", intent.id), MOVED, to_micros(intent.moved_at))
+    ((number,),) = ask("SELECT max(id) FROM intent_event", ())
+    recorder = RowRecorder()
+    recorder.add("intent_event", f"id, {EVENT_COLUMNS}", [(number, *row)])
+    recorder.append(ask, tell, to_micros(intent.moved_at))
 
 
 def _encode_fixed(intent: Intent) -> SqlRow:

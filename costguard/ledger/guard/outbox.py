@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, NoticeDelivery, Notification
 from costguard.ledger.db.codecs import Execute, Query, TableShape, decode_fields, encode_fields, replace_rows, upsert_rows
+from costguard.ledger.db.row_digests import remove_seals, seal_rows
 from costguard.ledger.guard import audit_log
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
@@ -34,6 +35,7 @@ POLICY_TOPIC = "policy:"
 NO_ROUTE = ""
 """A route has a name; this is kept of what goes past them all."""
 
+_DELIVERY_COLUMNS = "message_id, channel, topic, subject, notice_us, delivered_us"
 _STATE_KEY = ("route", "topic", "subject", "owner")
 _STATE_TABLE = TableShape("notice_state", _STATE_KEY, ("told",))
 
@@ -117,9 +119,9 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
         )
         for one in about
     ]
-    sql = "INSERT INTO notice_delivery (message_id, channel, topic, subject, notice_us, delivered_us) VALUES (?, ?, ?, ?, ?, ?)"
-    if rows:
-        tell(f"{sql} ON CONFLICT DO NOTHING", list(dict.fromkeys(rows)))
+    sql = f"INSERT INTO notice_delivery ({_DELIVERY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    new = [row for row in dict.fromkeys(rows) if tell(sql, [row]) == 1]
+    seal_rows(tell, "notice_delivery", _DELIVERY_COLUMNS, new)
 
 
 def compute_tries_max(message: Notification) -> int:
@@ -139,11 +141,16 @@ def load_undelivered(ask: Query, since: datetime) -> list[tuple[Notification, st
     return [(_decode_message(payload), why) for payload, why in ask(sql, (to_micros(since),))]
 
 
-def delete_settled(tell: Execute, now: datetime) -> None:
+def delete_settled(ask: Query, tell: Execute, now: datetime) -> None:
     """Delete messages settled more than `RETENTION` ago, and delivery records older than `DELIVERIES_KEPT`."""
     until_us = to_micros(now - RETENTION)
     tell("DELETE FROM outbox WHERE sent_us < ? OR gave_up_us < ?", [(until_us, until_us)])
-    tell("DELETE FROM notice_delivery WHERE delivered_us < ?", [(to_micros(now - DELIVERIES_KEPT),)])
+    sql = "SELECT message_id, channel, topic, subject FROM notice_delivery WHERE delivered_us < ?"
+    gone = ask(sql, (to_micros(now - DELIVERIES_KEPT),))
+    if gone:
+        where = "message_id = ? AND channel = ? AND topic = ? AND subject = ?"
+        tell(f"DELETE FROM notice_delivery WHERE {where}", list(gone))  # noqa: S608 - our own column names
+        remove_seals(tell, "notice_delivery", gone)
 
 
 def load_alert_states(ask: Query) -> list[AlertState]:

@@ -196,8 +196,8 @@ class GuardStore:
 
         Nothing changes if another epoch holds it by now.
         """
-        with self._begin_write() as (_, tell):
-            guard_state.release_leader_lease(tell, epoch)
+        with self._begin_write() as (ask, tell):
+            guard_state.release_leader_lease(ask, tell, epoch)
 
     def load_leader_lease(self) -> guard_state.LeaderLease | None:
         """Return the leader lease; None before the first one."""
@@ -229,7 +229,7 @@ class GuardStore:
             kept.record_protections(ask, tell, protections)
             kept.record_guard_run(ask, tell, run)
             outbox.enqueue_messages(ask, tell, messages)
-            outbox.delete_settled(tell, run.at)
+            outbox.delete_settled(ask, tell, run.at)
         return True
 
     def load_last_run(self) -> GuardRun | None:

@@ -350,8 +350,8 @@ def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[
     for place, moment in ((0, _BEGUN), (2, _ENDED)):
         edge = start if moment is _BEGUN else end
         sql = drop_unused_corrections(ask, _RATES.format(moment=moment, scan=scan))
-        within = (edge, edge, start, end, end, DEFAULT_CURRENCY)
-        for hour, rate, at in ask(sql, (*within, edge, edge, end, end, DEFAULT_CURRENCY)):
+        soon_over = (edge, edge, start, end, end, DEFAULT_CURRENCY, start, end)
+        for hour, rate, at in ask(sql, (*soon_over, edge, edge, end, end, DEFAULT_CURRENCY, start, end)):
             found[hour][place : place + 2] = [rate, at]
     for _, _, span, far in iterate_open_spans(ask, load_attributions(ask), end, reach):
         begun, until = to_micros(span.start), to_micros(far.expected)
@@ -368,20 +368,24 @@ def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[
 _LONG_US = 8 * DAY_US
 """As in `sums._ACROSS`: the index `span_long` holds the spans that are longer."""
 
-_BEGUN = "CASE WHEN s.start_us > ? THEN s.start_us ELSE ? END"
-_ENDED = "CASE WHEN s.end_us < ? THEN s.end_us ELSE ? END"
+_FROM, _UNTIL = format_corrected_column("start_us"), format_corrected_column("end_us")
+"""When a span, or a part of a corrected one, begins and ends."""
 
-_RATE_OF = f"CAST({format_corrected_column('expected')} AS DOUBLE PRECISION) / (s.end_us - s.start_us)"
+_BEGUN = f"CASE WHEN {_FROM} > ? THEN {_FROM} ELSE ? END"
+_ENDED = f"CASE WHEN {_UNTIL} < ? THEN {_UNTIL} ELSE ? END"
+
+_RATE_OF = f"CAST({format_corrected_column('expected')} AS DOUBLE PRECISION) / ({_UNTIL} - {_FROM})"
 
 _RATES = f"""
 SELECT at_us / {HOUR_US}, sum(rate), sum(rate * (at_us - at_us / {HOUR_US} * {HOUR_US}))
 FROM (
     SELECT {{moment}} AS at_us, {_RATE_OF} AS rate FROM span AS s {JOIN_CORRECTION}
     WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? + {_LONG_US} AND {{scan}}s.start_us < ?
-        AND s.currency = ? AND s.end_us > s.start_us
+        AND s.currency = ? AND s.end_us > s.start_us AND {_UNTIL} > ? AND {_FROM} < ?
     UNION ALL
     SELECT {{moment}}, {_RATE_OF} FROM span AS s {JOIN_CORRECTION}
     WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ? AND s.currency = ?
+        AND {_UNTIL} > ? AND {_FROM} < ?
 ) AS changes
 GROUP BY at_us / {HOUR_US}
 """  # noqa: S608 - our own column names

@@ -415,7 +415,7 @@ _ITEM_SPANS = f"""
 SELECT s.resource_id, s.attribution_id, CASE WHEN c.id IS NULL THEN 0 ELSE 1 END, {CORRECTED_SPAN_COLUMNS} FROM span AS s
 {JOIN_CORRECTION}
 WHERE s.resource_id IN ({{ids}}) AND (s.end_us IS NULL OR s.end_us > ?) AND s.start_us < ?
-ORDER BY s.resource_id, s.start_us, s.id
+ORDER BY s.resource_id, s.start_us, s.id, p.start_us
 """  # noqa: S608 - our own column names
 
 _RESOURCES_SQL = f"""

@@ -4,6 +4,8 @@ Example: a machine at $2 an hour from October 31, 23:30 to November 1, 01:00 add
 resource adds up a month's rows, and takes what lies between the month's edge and its own from spans (`sums.PeriodSums`): July
 in Berlin is July in UTC, with the last two hours of June, and without the last two of July.
 
+A correction with parts adds each part, by the price that it has.
+
 `check_months` compares them with their sources: by month with the daily sums, by resource with the spans.
 """
 

@@ -27,7 +27,6 @@ from costguard.guard.replay.history import (
 from costguard.guard.signals import SampleColumns
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
-    SPAN_COLUMNS,
     Query,
     SqlRow,
     decode_observation,
@@ -36,7 +35,7 @@ from costguard.ledger.db.codecs import (
 )
 from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.ledger.spans.scope_state import load_attributions
-from costguard.ledger.spans.sums import JOIN_CORRECTION, format_corrected_column
+from costguard.ledger.spans.sums import CORRECTED_SPAN_COLUMNS, JOIN_CORRECTION
 from costguard.metering.accrual import GONE_REASON
 from costguard.metering.span import Span
 from costguard.metering.spending import PollStretch
@@ -342,8 +341,8 @@ JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.
 _OBSERVATIONS = "SELECT at_us, state, detail FROM observation WHERE resource_id = ? AND at_us < ? ORDER BY id"
 
 _SPANS = f"""
-SELECT s.attribution_id, {SPAN_COLUMNS.replace("s.presence", format_corrected_column("presence"))}
-FROM span AS s {JOIN_CORRECTION} WHERE s.resource_id = ? AND s.start_us < ? ORDER BY s.start_us, s.id
+SELECT s.attribution_id, {CORRECTED_SPAN_COLUMNS}
+FROM span AS s {JOIN_CORRECTION} WHERE s.resource_id = ? AND s.start_us < ? ORDER BY s.start_us, s.id, p.start_us
 """  # noqa: S608 - our own column names
 
 _HOURS = """

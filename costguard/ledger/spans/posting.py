@@ -3,6 +3,9 @@
 A poll without changes costs one tuple here, and one UPDATE of its scope's coverage when the transaction ends. Daily sums change
 in the transaction that closes a span. Example: a machine at $2 an hour from 23:30 to 01:00 adds $1 and half an hour to one day,
 and $2 and an hour to the next.
+
+Each poll that changed anything adds one row to the audit log, with the digests of the rows that it wrote. The last coverage row
+of a scope is sealed instead until the next one begins, because it changes with each poll.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import lru_cache
 
 from costguard.errors import LedgerError, shorten
 from costguard.ledger.db.codecs import (
@@ -19,6 +23,7 @@ from costguard.ledger.db.codecs import (
     PERIOD_COLUMNS,
     Execute,
     NanoAmounts,
+    Query,
     SqlRow,
     decode_attribution,
     encode_attribution,
@@ -26,6 +31,8 @@ from costguard.ledger.db.codecs import (
     encode_span,
     format_placeholders,
 )
+from costguard.ledger.db.row_digests import RowRecorder, append_recorded, seal_rows
+from costguard.ledger.spans.correction_parts import load_parts
 from costguard.ledger.spans.monthly import MonthlyRollup
 from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
 from costguard.metering.meter import COMPUTE
@@ -45,13 +52,14 @@ NUMBERED_TABLES = ("scope", "coverage", "resource", "attribution", "observation"
 class WriterState:
     """The writer's state between transactions, all of it read from the ledger.
 
-    `last_ids`: the highest id of each table.
+    `last_ids`: the highest id of each table. `open_spans`: the id of the open span of each line: resource, charge and part.
     """
 
     revision: int
     last_ids: dict[str, int]
     books: dict[ScopeKey, ScopeRecord]
     attributions: dict[Attribution, int]
+    open_spans: dict[tuple[int, str, str], int]
 
     def make_id(self, table: str) -> int:
         """Return a new id of `table`."""
@@ -62,20 +70,22 @@ class WriterState:
 class PollTransaction:
     """The rows of one transaction.
 
-    `tell` writes ordered rows at once; `finish` writes coverage and sums. `gap`: a longer pause between two polls starts a new
-    coverage row.
+    `ask` reads the parts of corrected spans. `tell` writes ordered rows at once; `finish` writes coverage, sums and digests.
+    `gap`: a longer pause between two polls starts a new coverage row.
     """
 
-    def __init__(self, tell: Execute, memory: WriterState, gap: timedelta) -> None:
-        self._tell, self._memory, self._gap_us = tell, memory, gap // MICROSECOND
+    def __init__(self, ask: Query, tell: Execute, memory: WriterState, gap: timedelta) -> None:
+        self._ask, self._tell, self._memory, self._gap_us = ask, tell, memory, gap // MICROSECOND
         self._daily = DailyRollup()
+        self._recorder = RowRecorder()
+        self._recorded: list[tuple[int, RowRecorder]] = []
         self._begun: dict[int, tuple[int, CoverageState]] = {}
         self._moved: dict[int, CoverageState] = {}
 
     def open_book(self, scope: ScopeKey) -> ScopeRecord:
         """Create and return the record of a scope that was never polled before."""
         book = ScopeRecord(id=self._memory.make_id("scope"), state=ScopeState(scope=scope))
-        self._write("INSERT INTO scope (id, provider, account, name) VALUES (?, ?, ?, ?)", [(book.id, *scope)])
+        self._insert("scope", _SCOPE_COLUMNS, [(book.id, *scope)])
         self._memory.books[scope] = book
         return book
 
@@ -91,14 +101,19 @@ class PollTransaction:
             self._write_corrections(book.ids, accrued.corrected)
         self._extend_coverage(book, accrued)
         book.state = accrued.state
+        if self._recorder:  # one row of the audit a poll, however polls are grouped in transactions
+            self._recorded.append((to_micros(accrued.at), self._recorder))
+            self._recorder = RowRecorder()
 
     def finish(self) -> None:
-        """Write coverage, daily sums, and the new revision of the ledger."""
-        self._write(_EXTEND_COVERAGE, [(row.end_us, row.polls, row.id) for row in self._moved.values()])
-        self._write(
-            _INSERT_COVERAGE,
-            [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()],
-        )
+        """Write coverage, daily sums, digests, and the new revision of the ledger."""
+        moved = [(row.end_us, row.polls, row.id) for row in self._moved.values()]
+        begun = [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()]
+        self._write(_EXTEND_COVERAGE, moved)
+        self._write(_INSERT_COVERAGE, begun)
+        seal_rows(self._tell, "coverage", _MOVED_COVERAGE_COLUMNS, moved)
+        seal_rows(self._tell, "coverage", _COVERAGE_COLUMNS, begun)
+        append_recorded(self._ask, self._tell, self._recorded)
         self._daily.write(self._write)
         self._memory.revision += 1
         self._write("UPDATE ledger_state SET revision = ? WHERE id = 1", [(self._memory.revision,)])
@@ -106,8 +121,8 @@ class PollTransaction:
     def _write_observations(self, book: ScopeRecord, accrued: AccrualResult) -> None:
         resources: list[SqlRow] = []
         rows = [self._encode_observation_row(book, accrued, row, resources) for row in accrued.logged]
-        self._write(_INSERT_RESOURCE, resources)
-        self._write(_INSERT_OBSERVATION, rows)
+        self._insert("resource", _RESOURCE_COLUMNS, resources)
+        self._insert("observation", _OBSERVATION_COLUMNS, rows)
 
     def _encode_observation_row(
         self, book: ScopeRecord, accrued: AccrualResult, logged: ObservationLogEntry, resources: list[SqlRow]
@@ -141,27 +156,34 @@ class PollTransaction:
         for span in spans:
             assert span.end is not None  # noqa: S101 - for the type checker: a closed span has its end
             found = self._daily.add(span, self._find_attribution(span.attribution))
-            rows.append((to_micros(span.end), span.ended_by, *found, ids[span.key], span.meter.charge, span.meter.part))
+            number = self._memory.open_spans.pop((ids[span.key], span.meter.charge, span.meter.part), None)
+            rows.append((to_micros(span.end), span.ended_by, *found, number))
         self._write(_CLOSE_SPAN, rows)
+        self._recorder.change("span", _CLOSED_SPAN_COLUMNS, rows)
 
     def _open_spans(self, ids: Mapping[ResourceKey, int], spans: Iterable[Span]) -> None:
         rows = []
         for span in spans:
             attribution_id = self._find_attribution(span.attribution)
             found = self._daily.add(span, attribution_id) if span.end else None
-            rows.append((self._memory.make_id("span"), *encode_span(span, ids[span.key], attribution_id, found)))
-        self._write(_INSERT_SPAN, rows)
+            number = self._memory.make_id("span")
+            rows.append((number, *encode_span(span, ids[span.key], attribution_id, found)))
+            if found is None:
+                self._memory.open_spans[ids[span.key], span.meter.charge, span.meter.part] = number
+        self._insert("span", _SPAN_COLUMNS, rows)
 
     def _write_corrections(self, ids: Mapping[ResourceKey, int], corrections: Iterable[SpanCorrection]) -> None:
         rows = []
         for row in corrections:
             span = row.span
             assert span.end is not None  # noqa: S101 - for the type checker: only closed spans are corrected
-            found = self._daily.replace(span, replace(span, presence=row.presence), self._find_attribution(span.attribution))
             place = (ids[span.key], *span.line, to_micros(span.start), to_micros(span.end))
-            said = (to_micros(row.at), row.presence, row.reason, *found)
-            rows.append((self._memory.make_id("correction"), *place, *said))
-        self._write(_INSERT_CORRECTION, rows)
+            ((span_id,),) = self._ask(_FIND_SPAN, place)
+            counted = [part.span for part in load_parts(self._ask, span, span_id)] or [span]
+            attribution_id = self._find_attribution(span.attribution)
+            found = self._daily.replace(counted, [replace(span, presence=row.presence)], attribution_id)
+            rows.append((self._memory.make_id("correction"), span_id, to_micros(row.at), row.presence, row.reason, *found))
+        self._insert("correction", CORRECTION_COLUMNS, rows)
 
     def _extend_coverage(self, book: ScopeRecord, accrued: AccrualResult) -> None:
         """Extend the last coverage row if outcome and reason are the same and the pause is at most `gap`; else begin a row."""
@@ -174,6 +196,9 @@ class PollTransaction:
         row = CoverageState(self._memory.make_id("coverage"), accrued.outcome, why, at_us, at_us, 1)
         book.coverage = row
         self._begun[row.id] = (book.id, row)
+        self._recorder.add("coverage", _COVERAGE_COLUMNS, [(row.id, book.id, row.outcome, why, at_us, at_us, 1)])
+        if last is not None:
+            self._recorder.change("coverage", _MOVED_COVERAGE_COLUMNS, [(last.end_us, last.polls, last.id)])
 
     def _find_attribution(self, attribution: Attribution) -> int:
         """Return the id of `attribution`, which is written if it is new."""
@@ -184,9 +209,14 @@ class PollTransaction:
             found = known.get(decode_attribution(row))
             if found is None:
                 found = self._memory.make_id("attribution")
-                self._write(_INSERT_ATTRIBUTION, [(found, *row)])
+                self._insert("attribution", f"id, {ATTRIBUTION_COLUMNS}", [(found, *row)])
             known[attribution] = known[decode_attribution(row)] = found
         return found
+
+    def _insert(self, table: str, columns: str, rows: list[SqlRow]) -> None:
+        """Insert `rows`, and record their digests."""
+        self._write(_format_insert(table, columns), rows)
+        self._recorder.add(table, columns, rows)
 
     def _write(self, sql: str, rows: list[SqlRow]) -> None:
         """Execute `sql` for each of `rows`.
@@ -200,28 +230,22 @@ class PollTransaction:
             )
 
 
+@lru_cache(maxsize=16)
 def _format_insert(table: str, columns: str) -> str:
     return f"INSERT INTO {table} ({columns}) VALUES ({format_placeholders(columns.split(','))})"  # noqa: S608 - our own names
 
 
-_INSERT_RESOURCE = _format_insert("resource", "id, scope_id, provider, account, region, external_id, kind, first_seen_us")
-_INSERT_ATTRIBUTION = _format_insert("attribution", f"id, {ATTRIBUTION_COLUMNS}")
-_INSERT_OBSERVATION = _format_insert(
-    "observation", "id, resource_id, at_us, seen_us, state, name, instance_type, owner, started_us, stopped_us, detail"
-)
-_INSERT_SPAN = _format_insert(
-    "span", f"id, resource_id, attribution_id, {METER_COLUMNS}, {PERIOD_COLUMNS}, low, expected, high"
-)
-_CLOSE_SPAN = """
-UPDATE span SET end_us = ?, ended_by = ?, low = ?, expected = ?, high = ?
-WHERE resource_id = ? AND charge = ? AND part = ? AND end_us IS NULL
-"""
-_INSERT_CORRECTION = """
-INSERT INTO correction (id, span_id, at_us, presence, reason, low, expected, high)
-VALUES (?, (SELECT max(id) FROM span WHERE resource_id = ? AND charge = ? AND part = ? AND start_us = ? AND end_us = ?),
-    ?, ?, ?, ?, ?, ?)
-"""
-_INSERT_COVERAGE = _format_insert("coverage", "id, scope_id, outcome, why, start_us, end_us, polls")
+_SCOPE_COLUMNS = "id, provider, account, name"
+_RESOURCE_COLUMNS = "id, scope_id, provider, account, region, external_id, kind, first_seen_us"
+_OBSERVATION_COLUMNS = "id, resource_id, at_us, seen_us, state, name, instance_type, owner, started_us, stopped_us, detail"
+_SPAN_COLUMNS = f"id, resource_id, attribution_id, {METER_COLUMNS}, {PERIOD_COLUMNS}, low, expected, high"
+_CLOSE_SPAN = "UPDATE span SET end_us = ?, ended_by = ?, low = ?, expected = ?, high = ? WHERE id = ? AND end_us IS NULL"
+_CLOSED_SPAN_COLUMNS = "end_us, ended_by, low, expected, high, id"
+CORRECTION_COLUMNS = "id, span_id, at_us, presence, reason, low, expected, high"
+_FIND_SPAN = "SELECT max(id) FROM span WHERE resource_id = ? AND charge = ? AND part = ? AND start_us = ? AND end_us = ?"
+_COVERAGE_COLUMNS = "id, scope_id, outcome, why, start_us, end_us, polls"
+_INSERT_COVERAGE = _format_insert("coverage", _COVERAGE_COLUMNS)
+_MOVED_COVERAGE_COLUMNS = "end_us, polls, id"
 _EXTEND_COVERAGE = "UPDATE coverage SET end_us = ?, polls = ? WHERE id = ?"
 _INSERT_DAILY = (
     _format_insert("daily", "day, attribution_id, charge, currency, known, low, expected, high, us")
@@ -251,10 +275,15 @@ class DailyRollup:
         """Add a closed span, and return its amounts, which are the exact sum of its days."""
         return self._add_signed(span, attribution_id, 1)
 
-    def replace(self, before: Span, after: Span, attribution_id: int) -> NanoAmounts:
-        """Subtract `before` and add `after`; return the amounts of `after`."""
-        self._add_signed(before, attribution_id, -1)
-        return self._add_signed(after, attribution_id, 1)
+    def replace(self, before: Iterable[Span], after: Iterable[Span], attribution_id: int) -> NanoAmounts:
+        """Subtract the spans `before` and add those `after`; return the amounts of `after`."""
+        for span in before:
+            self._add_signed(span, attribution_id, -1)
+        low = expected = high = 0
+        for span in after:
+            amounts = self._add_signed(span, attribution_id, 1)
+            low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
+        return low, expected, high
 
     def write(self, write: Callable[[str, list[SqlRow]], object]) -> None:
         """Write the sums by `write`, which takes a statement and its rows."""

@@ -5,7 +5,8 @@ October 31 comes from the spans that touch it, 29 days from the roll-ups, 23 hou
 sums the spans that lie entirely in such an edge; a span that extends beyond it is cut here.
 
 Sums per resource come from the monthly roll-ups (`monthly`), with what lies between the nearest edges of months and the
-period's own: July in Berlin is July in UTC, with two hours of June and without the last two of July.
+period's own: July in Berlin is July in UTC, with two hours of June and without the last two of July, which are the whole day
+of July 31 subtracted and its first 22 hours added.
 
 `compute_spend_to_date` returns what each living resource surely cost since an instant: of its day, its month or its present
 run.
@@ -104,16 +105,26 @@ class PeriodSums:
             self._add_span(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
 
     def _add_months(self, start: int, end: int) -> None:
-        """Add the cost of closed spans in [start, end): the months with the nearest edges, and the time between these."""
+        """Add the cost of closed spans in [start, end): the months with the nearest edges, and the time between these.
+
+        What lies outside is subtracted by whole days: a bill's line does not say how it is spread over its day, so that low and
+        high of the day's two parts do not add up to the day's.
+        """
         first, last = _find_nearest_month(start), _find_nearest_month(end)
         if first >= last:
             self.add_edge(start, end)
             return
         self._add(self._ask(_ONE_MONTH if last == first + 1 else _MONTHS, (first, last)))
         begun, reached = to_micros(find_month_start(first)), to_micros(find_month_start(last))
-        for inside, outside in (((start, begun), (begun, start)), ((reached, end), (end, reached))):
-            self.add_edge(*inside)
-            self.add_edge(*outside, sign=-1)
+        self.add_edge(start, begun)
+        self.add_edge(reached, end)
+        first_day, last_day = -(-start // DAY_US) * DAY_US, end // DAY_US * DAY_US
+        if begun < start:
+            self.add_edge(begun, first_day, sign=-1)
+            self.add_edge(start, first_day)
+        if end < reached:
+            self.add_edge(last_day, reached, sign=-1)
+            self.add_edge(last_day, end)
 
     def add_edge(self, start: int, end: int, *, sign: int = 1) -> None:
         """Add the cost of closed spans in [start, end), in microseconds, without the roll-ups; subtract it if `sign` is -1."""
@@ -217,7 +228,8 @@ def drop_unused_corrections(ask: Query, sql: str) -> str:
     """
     if ask("SELECT 1 FROM correction LIMIT 1", ()):
         return sql
-    for column in ("presence", "low", "expected", "high"):
+    sql = sql.replace(_PART_US, "(").replace(f", {BILLED_AMOUNTS}", "")
+    for column in ("presence", "price_known", "low", "expected", "high", "start_us", "end_us"):
         sql = sql.replace(format_corrected_column(column), f"s.{column}")
     return sql.replace(JOIN_CORRECTION, "")
 
@@ -234,12 +246,20 @@ def _format_split_sum(amount: str) -> str:
 
 
 def format_corrected_column(column: str) -> str:
-    """Return SQL for a column of span `s`, or of its last correction `c` if there is one."""
-    return f"coalesce(c.{column}, s.{column})"
+    """Return SQL for a column of span `s`, or of its last correction `c` or of the part `p` of that if there is one."""
+    if column in ("start_us", "end_us", "price_known"):
+        return f"coalesce(p.{column}, s.{column})"
+    return f"coalesce(p.{column}, c.{column}, s.{column})"
 
 
-JOIN_CORRECTION = "LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)"
-"""The last correction `c` of each span `s`."""
+JOIN_CORRECTION = """LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)
+LEFT JOIN correction_part AS p ON p.correction_id = c.id"""
+"""The last correction `c` of each span `s`, and its parts `p`: one row for each part, which together are the span."""
+
+BILLED_AMOUNTS = ", ".join(f"CASE WHEN p.bill_line_id IS NOT NULL THEN p.{name} END" for name in ("low", "expected", "high"))
+"""The amounts that a bill line gives a part; NULL: none does."""
+
+_PART_US = "coalesce(p.us, "
 
 _DAYS = f"""
 SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_format_split_sum("expected")},
@@ -254,9 +274,10 @@ FROM monthly WHERE month >= ? AND month < ? GROUP BY {_MONTH_PLACE}
 """  # noqa: S608 - our own column names
 _ONE_MONTH = f"SELECT {_MONTH_PLACE}, low, 0, expected, 0, high, us FROM monthly WHERE month >= ? AND month < ?"  # noqa: S608 - our own column names
 
-EXPECTED_US_SQL = f"""(s.end_us - s.start_us) / CASE {format_corrected_column("presence")} WHEN 'edge' THEN 2 ELSE 1 END
-        * CASE {format_corrected_column("presence")} WHEN 'maybe' THEN 0 ELSE 1 END"""
-"""The microseconds that a closed span `s` probably billed, as `count_expected_us` has them."""
+_PRESENCE = format_corrected_column("presence")
+EXPECTED_US_SQL = f"""{_PART_US}(s.end_us - s.start_us) / CASE {_PRESENCE} WHEN 'edge' THEN 2 ELSE 1 END
+        * CASE {_PRESENCE} WHEN 'maybe' THEN 0 ELSE 1 END)"""
+"""The microseconds that a closed span `s`, or a part of it, probably billed, as `count_expected_us` has them."""
 
 _SUMMED = f"""
     sum({format_corrected_column("low")}), {_format_split_sum(format_corrected_column("expected"))},
@@ -267,17 +288,19 @@ WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? AND {{scan}}s.start_us >= ?
 """
 
 _WITHIN = f"""
-SELECT 0, s.attribution_id, s.charge, s.currency, s.price_known, '', {_SUMMED}
-GROUP BY s.attribution_id, s.charge, s.currency, s.price_known
+SELECT 0, s.attribution_id, s.charge, s.currency, {format_corrected_column("price_known")}, '', {_SUMMED}
+GROUP BY 2, 3, 4, 5
 """
 
 _WITHIN_EACH = f"""
-SELECT {{scan}}s.resource_id, s.attribution_id, s.charge, s.currency, s.price_known, s.price_source, {_SUMMED}
+SELECT {{scan}}s.resource_id, s.attribution_id, s.charge, s.currency, {format_corrected_column("price_known")}, s.price_source,
+{_SUMMED}
 GROUP BY 1, 2, 3, 4, 5, 6
 """
 
-CORRECTED_SPAN_COLUMNS = SPAN_COLUMNS.replace("s.presence", format_corrected_column("presence"))
-"""The columns of a span `s` as its last correction `c` has them."""
+_CORRECTED = {f"s.{name}": format_corrected_column(name) for name in ("presence", "price_known", "start_us", "end_us")}
+CORRECTED_SPAN_COLUMNS = ", ".join([*(_CORRECTED.get(name, name) for name in SPAN_COLUMNS.split(", ")), BILLED_AMOUNTS])
+"""The columns of a span `s`, or of a part of it, as its last correction has them, and the amounts that a bill gives it."""
 
 _LONG_US = 8 * DAY_US
 """The index `span_long` holds the spans that are longer (`tables.LONG`; a test holds the two together)."""
@@ -380,7 +403,7 @@ _PRICED = f"""
 FROM resource AS r
 JOIN observation AS o ON o.id = {_LAST_LISTED}
 JOIN span AS s ON s.resource_id = r.id {JOIN_CORRECTION}
-WHERE o.state <> '{ENDED}' AND s.end_us IS NOT NULL AND s.price_known = 1
+WHERE o.state <> '{ENDED}' AND s.end_us IS NOT NULL AND {format_corrected_column("price_known")} = 1
 """
 
 _PRICED_AFTER = f"""
@@ -389,10 +412,10 @@ GROUP BY r.id, s.currency
 """
 
 _PRICED_ACROSS = f"""
-SELECT r.id, {{start}}, s.attribution_id, {SPAN_COLUMNS.replace("s.presence", format_corrected_column("presence"))}
+SELECT r.id, {{start}}, s.attribution_id, {CORRECTED_SPAN_COLUMNS}
 {_PRICED} AND s.end_us > {{start}} AND s.start_us < {{start}}
 """
-"""At most one a line: its spans do not overlap."""
+"""At most one a line, with its parts: spans of a line do not overlap."""
 
 _OPEN_RUNS = f"""
 SELECT r.id, r.scope_id, s.attribution_id, {_RUN_START}, l.at_us, l.seen_us, CASE l.state WHEN '{ABSENT_STATE}' THEN

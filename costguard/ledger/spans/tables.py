@@ -267,6 +267,34 @@ class CorrectionRow(LedgerTable, table=True):
     high: int = make_number_field()
 
 
+class CorrectionPartRow(LedgerTable, table=True):
+    """A part of a corrected span; the parts of a correction cover its span. A correction without parts is one of all of it.
+
+    `bill_line_id`: the settled line of a bill that bounds the part's amounts; None: they follow from `presence` and price.
+    `us`: microseconds that probably billed.
+    """
+
+    __tablename__ = "correction_part"
+    __table_args__ = (
+        CheckConstraint("presence IN ('seen', 'gap', 'edge', 'maybe')", name="correction_part_presence"),
+        CheckConstraint("price_known IN (0, 1)", name="correction_part_price_known"),
+        CheckConstraint("start_us < end_us AND us >= 0", name="correction_part_in_order"),
+        CheckConstraint("0 <= low AND low <= expected AND expected <= high", name="correction_part_amounts"),
+        Index("correction_part_by_line", "bill_line_id"),
+        WITHOUT_ROWID,
+    )
+    correction_id: int = make_reference_field("correction", primary_key=True)
+    start_us: int = Field(primary_key=True, sa_type=BIG_INTEGER, sa_column_kwargs={"autoincrement": False})
+    end_us: int = make_number_field()
+    presence: str = make_text_field()
+    price_known: int = make_number_field()
+    bill_line_id: int | None = Field(default=None, foreign_key="bill_line.id", sa_type=BIG_INTEGER, nullable=True)
+    low: int = make_number_field()
+    expected: int = make_number_field()
+    high: int = make_number_field()
+    us: int = make_number_field()
+
+
 class HoldRow(LedgerTable, table=True):
     """Money set aside for an admitted run.
 

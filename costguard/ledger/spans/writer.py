@@ -34,6 +34,7 @@ from costguard.ledger.spans.scope_state import (
 from costguard.metering.accrual import POLL_GAP, accrue_poll, find_suspect_absences
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import Complete, Failed, Partial, Poll, remove_duplicates
+from costguard.metering.price_ladder import PriceLadder
 from costguard.metering.scope_state import AccrualResult
 from costguard.system.process import pause_gc
 from costguard.values.instant import HOUR_US, to_micros
@@ -46,14 +47,21 @@ class LedgerWriter:
 
     Use it in a `with` statement. `rules`: how each provider bills. `ceilings`: canonical GPU -> the highest known nano-units an
     hour. `gap`: if two looks are further apart and the provider states no start, a machine may have restarted unobserved.
+    `ladder`: estimates prices that listings do not state; None: they are bounded by `ceilings` alone.
     """
 
     def __init__(
-        self, url: str, *, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int], gap: timedelta = POLL_GAP
+        self,
+        url: str,
+        *,
+        rules: Mapping[str, BillingRule],
+        ceilings: Mapping[str, int],
+        gap: timedelta = POLL_GAP,
+        ladder: PriceLadder | None = None,
     ) -> None:
         self._engine = open_engine(url)
         self._pen = WriteConnection(self._engine)
-        self._rules, self._ceilings, self._gap = rules, ceilings, gap
+        self._rules, self._ceilings, self._gap, self._ladder = rules, ceilings, gap, ladder
         self._memory: WriterState | None = None
 
     def __enter__(self) -> Self:
@@ -92,7 +100,7 @@ class LedgerWriter:
         memory, self._memory = self._memory, None  # whatever goes wrong below, what we remember is read anew
         with pause_gc(), self._pen.begin_transaction() as (ask, tell):
             memory = _refresh_state(ask, memory)
-            posting = PollTransaction(tell, memory, self._gap)
+            posting = PollTransaction(ask, tell, memory, self._gap)
             accrued = tuple(self._write_poll(ask, posting, memory, poll) for poll in polls)
             if any(found.fresh for found in accrued):
                 posting.finish()
@@ -141,7 +149,8 @@ class LedgerWriter:
     def _compute_changes(self, memory: WriterState, book: ScopeRecord, poll: Poll) -> AccrualResult:
         """Compute the changes of `poll`, without resources that another scope also lists and saw first."""
         poll, notes = _drop_foreign_resources(poll, book.elsewhere, memory.books)
-        accrued = accrue_poll(book.state, poll, get_billing_rule(self._rules, poll.scope.provider), self._ceilings, self._gap)
+        rule = get_billing_rule(self._rules, poll.scope.provider)
+        accrued = accrue_poll(book.state, poll, rule, self._ceilings, self._gap, ladder=self._ladder)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
 
 
@@ -204,7 +213,11 @@ def _refresh_state(ask: Query, memory: WriterState | None) -> WriterState:
         last_ids={table: ask(f"SELECT coalesce(max(id), 0) FROM {table}", ())[0][0] for table in NUMBERED_TABLES},  # noqa: S608 - our own names
         books=load_scopes(ask),
         attributions={attribution: number for number, attribution in load_attributions(ask).items()},
+        open_spans={(resource_id, charge, part): number for number, resource_id, charge, part in ask(_OPEN_SPANS, ())},
     )
+
+
+_OPEN_SPANS = "SELECT id, resource_id, charge, part FROM span WHERE end_us IS NULL"
 
 
 def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:

@@ -5,6 +5,8 @@ Example: 1.5 Hours of i-0abc at $2.49 have PricingQuantity 1.5, ListUnitPrice 2.
 ListCost and ContractedCost are price times quantity in exact decimals, unrounded. BilledCost and EffectiveCost are the expected
 amounts of the ledger, to the nano-unit, and add up to it; they differ from the product only by its rounding (decision 0029).
 
+A charge that is unpriced has no amount and no unit price: `x_PriceSource` says why, and `x_CostHigh` what it costs at most.
+
 A FOCUS service has one category, so disks are a service of their own.
 """
 
@@ -78,7 +80,7 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
     of = item.attribution
     service, month = get_focus_service(seller, item.charge), calendar.find_month(item.start, UTC)
     sku, price_details = _build_sku(item)
-    cost, amount = EXACT.multiply(item.unit_price, item.quantity), item.money.expected.to_decimal()
+    price, cost, amount = _find_amounts(item)
     resource = _get_resource_type(item)
     return {
         "BilledCost": amount,
@@ -97,19 +99,19 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
         "ConsumedQuantity": item.used,
         "ConsumedUnit": item.used_unit,
         "ContractedCost": cost,
-        "ContractedUnitPrice": item.unit_price,
+        "ContractedUnitPrice": price,
         "EffectiveCost": amount,
         "HostProviderName": seller.name,
         "InvoiceDetailId": None,
         "InvoiceId": None,
         "InvoiceIssuerName": seller.name,
         "ListCost": cost,
-        "ListUnitPrice": item.unit_price,
+        "ListUnitPrice": price,
         "PricingCategory": _get_pricing_category(item),
         "PricingCurrency": item.money.low.currency,
-        "PricingCurrencyContractedUnitPrice": item.unit_price,
+        "PricingCurrencyContractedUnitPrice": price,
         "PricingCurrencyEffectiveCost": amount,
-        "PricingCurrencyListUnitPrice": item.unit_price,
+        "PricingCurrencyListUnitPrice": price,
         "PricingQuantity": item.quantity,
         "PricingUnit": "GB-Months" if item.unit in _MONTH_UNITS else item.unit,
         "ProviderName": seller.name,
@@ -133,6 +135,13 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
         "Tags": {name: value or True for name, value in item.tags},
         **_build_custom_columns(item),
     }
+
+
+def _find_amounts(item: ChargeItem) -> tuple[Decimal | None, Decimal | None, Decimal | None]:
+    """Return unit price, price times quantity and the amount of the ledger; None for what is unpriced."""
+    if item.unpriced:
+        return None, None, None
+    return item.unit_price, EXACT.multiply(item.unit_price, item.quantity), item.money.expected.to_decimal()
 
 
 _MONTH_UNITS = {GB_MONTH, *(unit for unit in FIXED_UNITS if unit != HOUR)}

@@ -72,9 +72,10 @@ class CostGroup:
     """The cost of one group. `by`: its keys with their values, "" for a missing value.
 
     `us`: microseconds that instances probably ran, summed over instances; `gpu_milli_us`: the same, each times a thousand times
-    its GPUs. Disks, addresses and traffic have money here and no time. `unknown`: the part of `money` at estimated prices, None
-    if there is none. `computing`: the expected compute cost. `waste`: the judged and the wasted part of it; None: nothing could
-    be judged. `before`: the expected cost of the same group in the period before; None: not requested.
+    its GPUs. Disks, addresses and traffic have money here and no time. `unknown`: the part of `money` whose price nobody
+    states, None if there is none; `unpriced`: the part of that of which only an upper bound is known. `computing`: the expected
+    compute cost. `waste`: the judged and the wasted part of it; None: nothing could be judged. `before`: the expected cost of
+    the same group in the period before; None: not requested.
     """
 
     by: Mapping[str, str]
@@ -82,6 +83,7 @@ class CostGroup:
     us: int
     gpu_milli_us: int
     unknown: MoneyInterval | None = None
+    unpriced: MoneyInterval | None = None
     computing: int = 0
     waste: Waste | None = None
     before: Money | None = None
@@ -198,12 +200,14 @@ def _group_currency(parts: Sequence[Spending], by: Sequence[str], currency: str,
 def _build_group(by: Mapping[str, str], parts: Sequence[Spending], currency: str, wastes: Sequence[Waste]) -> CostGroup:
     computing = [part for part in parts if part.charge == COMPUTE]
     guessed = [part.money for part in parts if not part.known]
+    unpriced = [part.money for part in parts if part.unpriced]
     return CostGroup(
         by=by,
         money=sum_intervals((part.money for part in parts), currency),
         us=sum(part.us for part in computing),
         gpu_milli_us=sum(part.us * round(part.attribution.gpu_count * 1000) for part in computing),
         unknown=sum_intervals(guessed, currency) if guessed else None,
+        unpriced=sum_intervals(unpriced, currency) if unpriced else None,
         computing=sum(part.money.expected.nano for part in computing if part.attribution.kind == INSTANCE),
         waste=_sum_wastes(wastes) if wastes else None,
     )

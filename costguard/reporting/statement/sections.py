@@ -130,12 +130,21 @@ class QuotedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSourceCost:
-    """The cost at prices of one source. `as_of`: the day that it names; None: the prices come with each listing."""
+    """The cost at prices of one source. `as_of`: the day that it names; None: the prices come with each listing.
+
+    `resources`: how many were billed at them.
+    """
 
     source: str
     money: MoneyInterval
     known: bool
     as_of: date | None = None
+    resources: int = 0
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether nobody states a price, so that only an upper bound of the cost is known."""
+        return not self.known and not self.money.low.nano and self.money.high.nano > 0
 
     def is_old(self, at: datetime) -> bool:
         """Return whether the source is older than PRICE_OLD_AFTER at `at`."""
@@ -225,13 +234,21 @@ def list_quoted_runs(holds: Iterable[Hold], period: Period) -> tuple[QuotedRun, 
 def sum_by_price_source(outlays: Iterable[ResourceCost]) -> tuple[PriceSourceCost, ...]:
     """Sum the cost by price source, the highest first, dollars before other currencies."""
     sums: dict[tuple[str, str, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
+    billed: dict[tuple[str, str, bool], set[int]] = defaultdict(set)
     for one in outlays:
+        billed[one.source, one.currency, one.known].add(one.number)
         of = sums[one.source, one.currency, one.known]
         of[0] += one.low
         of[1] += one.expected
         of[2] += one.high
     found = [
-        PriceSourceCost(source=source, money=_build_interval(nanos, currency), known=known, as_of=_parse_source_date(source))
+        PriceSourceCost(
+            source=source,
+            money=_build_interval(nanos, currency),
+            known=known,
+            as_of=_parse_source_date(source),
+            resources=len(billed[source, currency, known]),
+        )
         for (source, currency, known), nanos in sums.items()
     ]
     return tuple(sorted(found, key=lambda p: (p.money.low.currency != "USD", -p.money.expected.nano, p.source, p.known)))

@@ -78,11 +78,15 @@ def _read_config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a Pretr
 
 
 def _instantiate_model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedConfig, a PreTrainedModel
-    """Instantiate the class that the config names, else the causal model of its type."""
+    """Instantiate the class that the config names, else the causal model of its type.
+
+    A class that only has eager attention (DeBERTa) runs with that.
+    """
     named = (config.architectures or [""])[0]
-    maker = getattr(transformers, named, None) if "For" in named or "LMHead" in named else None
-    maker = maker if maker and maker.config_class is type(config) else transformers.AutoModelForCausalLM
-    options = {"attn_implementation": IMPLEMENTATIONS[recipe.attention], "dtype": DTYPES[recipe.precision]}
+    maker: Any = getattr(transformers, named, None) if named else None
+    maker = maker if getattr(maker, "config_class", None) is type(config) else transformers.AutoModelForCausalLM
+    attention = IMPLEMENTATIONS[recipe.attention] if getattr(maker, "_supports_sdpa", True) else "eager"
+    options = {"attn_implementation": attention, "dtype": DTYPES[recipe.precision]}
     make = getattr(maker, "_from_config", None) or maker.from_config
     try:
         return make(config, **options)

@@ -73,9 +73,7 @@ def _run_step(
     forward, before = 0, 0
     for _ in range(count_passes(recipe)):
         with torch.autocast("cpu", dtype=torch.bfloat16) if recipe.amp else nullcontext():
-            loss = model(**batch).loss
-        if loss is None:
-            raise InputError(f"{type(model).__name__} computes no loss", field="architectures", hint="name a class with a head")
+            loss = _compute_loss(model(**batch))
         forward, end = storages.take_peak(), storages.now
         loss.backward()
         del loss
@@ -83,6 +81,17 @@ def _run_step(
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return {"forward": forward, "forward_end": end, "forward_backward": before, "step": storages.take_peak()}
+
+
+def _compute_loss(output: Any) -> Any:  # noqa: ANN401 - a ModelOutput, a tensor
+    """Return the loss that the model computed; of an encoder without a head, a sum that keeps no tensor of its own."""
+    if "loss" in output and output.loss is not None:
+        return output.loss
+    hidden = getattr(output, "last_hidden_state", None)
+    if hidden is None:
+        what = f"{type(output).__name__} has neither a loss nor hidden states"
+        raise InputError(what, field="architectures", hint="name a class with a head")
+    return hidden.sum()
 
 
 def _build_batch(config: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - a PretrainedConfig
@@ -93,7 +102,10 @@ def _build_batch(config: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - a P
         pixels = torch.empty(count, getattr(config, "num_channels", 3), side, side)
         return {"pixel_values": pixels, "labels": torch.zeros(count, dtype=torch.long)}
     ids = torch.zeros(count, length, dtype=torch.long)
-    return {"input_ids": ids, "labels": ids.clone()}
+    if not job.architecture.has_head:
+        return {"input_ids": ids}
+    written = job.recipe.decoder_len if config.is_encoder_decoder and job.recipe.decoder_len else length
+    return {"input_ids": ids, "labels": torch.zeros(count, written, dtype=torch.long)}
 
 
 def _build_optimizer(recipe: Recipe, parameters: list[Any]) -> Any:  # noqa: ANN401 - a torch.optim.Optimizer

@@ -10,25 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.huggingface import decoders, encoders, experts, vision
+from costguard.sizing.huggingface import convolutions, decoders, diffusion, encoders, experts, hybrids, vision
 from costguard.sizing.huggingface.config import ModelConfig
 from costguard.values.checks import describe_value, find_nearest_names
 
 ShapeReader = Callable[[ModelConfig, str], Architecture]
-
-
-def _defer(module: str, reader: str) -> ShapeReader:
-    """Return a reader that imports its module when it is first used: most quotes are of a decoder."""
-
-    def read(config: ModelConfig, name: str) -> Architecture:
-        found: ShapeReader = getattr(import_module(f"costguard.sizing.huggingface.{module}"), reader)
-        return found(config, name)
-
-    return read
 
 
 READERS: dict[str, ShapeReader] = {
@@ -37,25 +26,25 @@ READERS: dict[str, ShapeReader] = {
     "bloom": decoders.read_bloom,
     "camembert": encoders.read_roberta,
     "clip": vision.read_clip,
-    "CogVideoXTransformer3DModel": _defer("diffusion", "read_cogvideox"),
+    "CogVideoXTransformer3DModel": diffusion.read_cogvideox,
     "cohere": decoders.read_cohere,
     "cohere2": decoders.read_cohere2,
     "deberta-v2": encoders.read_deberta,
     "deepseek_v2": experts.read_deepseek,
     "deepseek_v3": experts.read_deepseek,
     "distilbert": encoders.read_distilbert,
-    "dit": _defer("diffusion", "read_dit"),
+    "dit": diffusion.read_dit,
     "exaone": decoders.read_exaone,
     "exaone4": decoders.read_exaone4,
     "falcon": decoders.read_falcon,
-    "Flux2Transformer2DModel": _defer("diffusion", "read_flux2"),
-    "FluxTransformer2DModel": _defer("diffusion", "read_flux"),
+    "Flux2Transformer2DModel": diffusion.read_flux2,
+    "FluxTransformer2DModel": diffusion.read_flux,
     "gemma": decoders.read_gemma,
     "gemma2": decoders.read_gemma2,
     "gemma3": vision.read_gemma3_multimodal,
     "gemma3_text": decoders.read_gemma3,
-    "gemma4": _defer("hybrids", "read_gemma4_multimodal"),
-    "gemma4_text": _defer("hybrids", "read_gemma4"),
+    "gemma4": hybrids.read_gemma4_multimodal,
+    "gemma4_text": hybrids.read_gemma4,
     "glm": decoders.read_glm,
     "glm4": decoders.read_glm4,
     "glm4_moe": experts.read_glm4_moe,
@@ -82,7 +71,7 @@ READERS: dict[str, ShapeReader] = {
     "mpt": decoders.read_mpt,
     "mt5": encoders.read_t5,
     "nemotron": decoders.read_nemotron,
-    "nemotron_h": _defer("hybrids", "read_nemotron_h"),
+    "nemotron_h": hybrids.read_nemotron_h,
     "olmo": decoders.read_olmo,
     "olmo2": decoders.read_olmo2,
     "olmo3": decoders.read_olmo3,
@@ -96,29 +85,29 @@ READERS: dict[str, ShapeReader] = {
     "qwen2_moe": experts.read_qwen2_moe,
     "qwen2_vl_text": decoders.read_qwen2,
     "qwen3": decoders.read_qwen3,
-    "qwen3_5": _defer("hybrids", "read_qwen3_5_multimodal"),
-    "qwen3_5_moe": _defer("hybrids", "read_qwen3_5_multimodal"),
-    "qwen3_5_moe_text": _defer("hybrids", "read_qwen3_next"),
-    "qwen3_5_text": _defer("hybrids", "read_qwen3_next"),
+    "qwen3_5": hybrids.read_qwen3_5_multimodal,
+    "qwen3_5_moe": hybrids.read_qwen3_5_multimodal,
+    "qwen3_5_moe_text": hybrids.read_qwen3_next,
+    "qwen3_5_text": hybrids.read_qwen3_next,
     "qwen3_moe": experts.read_qwen3_moe,
-    "qwen3_next": _defer("hybrids", "read_qwen3_next"),
+    "qwen3_next": hybrids.read_qwen3_next,
     "qwen3_vl_moe_text": experts.read_qwen3_moe,
     "qwen3_vl_text": decoders.read_qwen3,
-    "QwenImageTransformer2DModel": _defer("diffusion", "read_qwen_image"),
+    "QwenImageTransformer2DModel": diffusion.read_qwen_image,
     "RefinedWeb": decoders.read_falcon,
     "RefinedWebModel": decoders.read_falcon,
-    "resnet": _defer("convolutions", "read_resnet"),
+    "resnet": convolutions.read_resnet,
     "roberta": encoders.read_roberta,
-    "SD3Transformer2DModel": _defer("diffusion", "read_sd3"),
+    "SD3Transformer2DModel": diffusion.read_sd3,
     "seed_oss": decoders.read_seed_oss,
     "smollm3": decoders.read_smollm3,
     "stablelm": decoders.read_stablelm,
     "starcoder2": decoders.read_starcoder2,
     "t5": encoders.read_t5,
     "umt5": encoders.read_umt5,
-    "UNet2DConditionModel": _defer("convolutions", "read_unet"),
+    "UNet2DConditionModel": convolutions.read_unet,
     "vit": vision.read_vit,
-    "WanTransformer3DModel": _defer("diffusion", "read_wan"),
+    "WanTransformer3DModel": diffusion.read_wan,
     "whisper": encoders.read_whisper,
     "xlm-roberta": encoders.read_roberta,
 }
@@ -131,7 +120,27 @@ def build_architecture_from_config(config: Mapping[str, object], *, name: str) -
             f"must be an object, not {describe_value(config)}", field="config.json", hint='write {"model_type": ...}'
         )
     found = _read_shape(ModelConfig(config), config, name)
-    return replace(found, released_precision=_read_released_precision(config))
+    return replace(found, released_precision=_read_released_precision(config), context=_read_context(config))
+
+
+def _read_context(config: Mapping[str, object]) -> int | None:
+    """Return the tokens that the config says the model reads, with the factor of YaRN; None if it does not say."""
+    text = config.get("text_config")
+    inner: Mapping[str, object] = text if isinstance(text, Mapping) else config
+    stated = inner.get("max_position_embeddings", config.get("max_position_embeddings"))
+    scaling = inner.get("rope_scaling") or inner.get("rope_parameters")
+    scaled = 0.0
+    if isinstance(scaling, Mapping):
+        first, factor = scaling.get("original_max_position_embeddings"), scaling.get("factor")
+        if isinstance(first, int) and isinstance(factor, int | float) and 0 < first * factor < LARGEST_CONTEXT:
+            scaled = first * factor
+    if isinstance(stated, bool) or not isinstance(stated, int) or not 0 < stated < LARGEST_CONTEXT:
+        return round(scaled) or None
+    return max(stated, round(scaled))
+
+
+LARGEST_CONTEXT = 10**9
+"""More is how some configs write "no limit"."""
 
 
 def _read_released_precision(config: Mapping[str, object]) -> str | None:

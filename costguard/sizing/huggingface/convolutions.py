@@ -7,6 +7,7 @@ A sample counts as one token, so the `tokens` of such a job are images x epochs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.convnet import (
@@ -29,6 +30,13 @@ SHRINKS = 4
 """A bottleneck works on a quarter of its width."""
 TEXT_TOKENS = 77
 """Tokens of CLIP's text encoder, which a U-Net attends to."""
+CLIP_WIDTH, SMALL_HEADS, HEAD_WIDTH = 768, 8, 64
+"""Stable Diffusion 1 reads text 768 wide (CLIP) and has 8 heads at every width; 2 and XL have heads 64 wide (attention_head_dim
+in the unet/config.json of each)."""
+VAE = ("VAE", 83_653_863)
+TEXT_ENCODERS = {768: 123_060_480, 1024: 340_387_840, 2048: 123_060_480 + 694_659_840}
+"""Width of the text that a U-Net reads -> parameters of the text encoders of its pipeline: CLIP ViT-L, OpenCLIP ViT-H, and for
+XL CLIP ViT-L and OpenCLIP ViT-bigG (model.safetensors of stable-diffusion-v1-5, -2-1 and -xl-base-1.0, 2026-11)."""
 TIME_WIDTHS = 4
 """The time embedding is this many times as wide as the first block."""
 
@@ -51,7 +59,9 @@ def read_unet(config: ModelConfig, name: str) -> Architecture:
     c = config
     unread = [key for key in ("class_embed_type", "encoder_hid_dim") if c.values.get(key) is not None]
     require(not unread, unread[0] if unread else "", "is set, and such a U-Net is not read", "state another model")
-    return _build_architecture(name, "unet", sum_units(_list_unet_units(c)))
+    unet = _build_architecture(name, "unet", sum_units(_list_unet_units(c)))
+    text = TEXT_ENCODERS.get(c.read_size("cross_attention_dim"))
+    return replace(unet, companions=(VAE, *((("text encoders", text),) if text else ())))
 
 
 def _build_architecture(name: str, kind: str, walk: LayerWalk) -> Architecture:
@@ -194,19 +204,19 @@ def _build_transformer(width: int, places: int, text: int, depth: int) -> Checkp
 
     Each has self-attention, attention to the text and a gated feed-forward of four times the width.
     """
-    wide, numbers = 4 * width, width * places
+    wide, numbers, heads = 4 * width, width * places, SMALL_HEADS if text == CLIP_WIDTH else width // HEAD_WIDTH
     layer = (
         build_norm(width, places),
         *(
             build_linear(width, width, places, bias=False, kept=0 if n else numbers, matrix=name, shares=n > 0)
             for n, name in enumerate(("q_proj", "k_proj", "v_proj"))
         ),
-        build_attention(width, places, places),
+        build_attention(width, places, places, heads),
         build_linear(width, width, places, matrix="o_proj"),
         build_norm(width, places),
         build_linear(width, width, places, bias=False, kept=numbers, matrix="q_proj"),
         *(build_linear(text, width, TEXT_TOKENS, bias=False, matrix=name) for name in ("k_proj", "v_proj")),
-        build_attention(width, places, TEXT_TOKENS),
+        build_attention(width, places, TEXT_TOKENS, heads),
         build_linear(width, width, places, matrix="o_proj"),
         build_norm(width, places),
         build_linear(width, 2 * wide, places, kept=numbers, matrix="up_proj"),

@@ -21,6 +21,7 @@ keeps a copy of 16,384.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costguard.sizing.architecture import LINEAR_CHUNK, Attention, FeedForward, LayerBlock
@@ -72,7 +73,7 @@ def compute_layer_activations(block: LayerBlock, style: LayerStyle) -> LayerActi
         style, block.hidden, _list_attention_inputs(block), fused=block.attention.fused
     )
     dropped = block.hidden if style.dropout else 0
-    attention = read + core + dropped
+    attention = read + core + dropped + _compute_magnitudes(block.attention.list_matrices(block.hidden), style)
     if block.cross_attention:
         attention += _compute_attention_kept(block, style, cross=True)[0]
     feed, feed_work = _compute_feed_forward(block, style)
@@ -151,6 +152,7 @@ def _compute_feed_forward(block: LayerBlock, style: LayerStyle) -> tuple[float, 
     """Return (bytes per token kept by the feed-forward half, bytes per token that its backward pass adds)."""
     f = block.feed_forward
     kept, work = _compute_expert(block, style, f.ffn)
+    kept += _compute_magnitudes(f.list_matrices(block.hidden), style)
     if not f.experts:
         return kept + _compute_feed_inputs(block, style), work
     gathered = 2 * style.numerics.compute * block.hidden
@@ -272,11 +274,11 @@ def _compute_scores(style: LayerStyle, *, added: bool) -> tuple[int, int]:
 
     Most models compute the softmax in fp32 and keep a cast copy for the product. BERT and GPT-2 do not; but under autocast the
     mask or bias that is `added` is fp32, and so is the sum. (CUDA's autocast computes every softmax in fp32, the CPU's does
-    not; this follows the CPU.) A cap keeps the tanh's result. Dropout keeps its input and a mask.
+    not; this follows the CPU.) A cap keeps the tanh's result, a clamp its input. Dropout keeps its input and a mask.
     """
     compute = style.numerics.compute
     softmax = FP32 if style.wide_softmax or (style.numerics.autocast and added) else compute
-    kept = softmax + (compute if softmax != compute else 0) + compute * style.written.capped
+    kept = softmax + (compute if softmax != compute else 0) + compute * (style.written.capped + style.clamped)
     dropped = compute + 1 if style.dropout else 0
     return kept + dropped, 3 * softmax - kept
 
@@ -351,6 +353,18 @@ def _compute_inputs_kept(
     if style.quantised_input > number or not copies:
         kept += width * style.quantised_input
     return kept
+
+
+def _compute_magnitudes(matrices: Mapping[str, tuple[int, int]], style: LayerStyle) -> float:
+    """Return the bytes per token that DoRA keeps: of each matrix the base's and the adapter's result, which are scaled.
+
+    Source: PEFT, tuners/lora/dora.py, DoraLinearLayer.forward (0.18, 2025).
+    """
+    if not style.dora:
+        return 0.0
+    n = style.numerics
+    number = n.compute if n.autocast or style.casts_adapters else n.weight
+    return float(sum((n.compute + number) * out for name, (_, out) in matrices.items() if name in style.targets))
 
 
 def _list_first_matrices(f: FeedForward) -> tuple[str, ...]:

@@ -35,6 +35,10 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
     )
     compute, casts = numbers.compute, numbers.compute * numbers.autocast
     kept = [unit.count_kept(adapted, recipe.lora.rank) if recipe.adapters else unit.kept for unit in walk.units]
+    largest = walk.largest
+    if recipe.attention == "eager":
+        kept = [numbers_kept + unit.scores for numbers_kept, unit in zip(kept, walk.units, strict=True)]
+        largest = max(largest, *(layer.scores for unit in walk.units for layer in unit.layers))
     has = {
         "numbers": numbers,
         "matrices": walk.parameters,
@@ -44,7 +48,8 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
         "largest_matrix": walk.largest_parameters,
         "tokens": recipe.micro_batch,
         "waiting": float(compute * (sum(kept) if recipe.checkpointing == "none" else walk.entries)),
-        "layer": _measure_widest_unit(walk, numbers, max(kept)),
+        "layer": _measure_widest_unit(walk, numbers, max(kept), largest),
+        "beside": sum(parameters for _, parameters in architecture.companions),
         "adapters": walk.count_adapter_parameters(adapted, recipe.lora.rank) if recipe.adapters else 0,
         "casts": casts * walk.parameters,
         "cast_layer": casts * walk.largest_parameters,
@@ -56,14 +61,17 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
     return ModelMeasure(**_fill_with_zeros(ModelMeasure, has))  # type: ignore[arg-type]  # each value stands beside its name above
 
 
-def _measure_widest_unit(walk: LayerWalk, numbers: Numerics, widest: int) -> LayerActivations:
-    """Return the activations of the widest unit, which keeps `widest` numbers, all counted as feed-forward."""
+def _measure_widest_unit(walk: LayerWalk, numbers: Numerics, widest: int, largest: int) -> LayerActivations:
+    """Return the activations of the widest unit, which keeps `widest` numbers, all counted as feed-forward.
+
+    `largest`: numbers of the largest tensor of any unit.
+    """
     compute = numbers.compute
     has = {
         "feed_forward": float(compute * widest),
         "whole": float(compute * widest),
-        "feed_forward_work": float(IN_WORK * compute * walk.largest),
-        "passing": float(IN_WORK * compute * walk.largest),
+        "feed_forward_work": float(IN_WORK * compute * largest),
+        "passing": float(IN_WORK * compute * largest),
         "selective": float(compute * walk.entries),
         "casts": compute * numbers.autocast * walk.largest_parameters,
     }

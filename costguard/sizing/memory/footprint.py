@@ -97,7 +97,7 @@ class Footprint:
     @property
     def fragments(self) -> int:
         """Return the estimated bytes that the allocator holds but cannot hand out; `nvidia-smi` shows them as used."""
-        return int(self.basis.compute_moving_bytes(self.worst) * self.basis.slack_share)
+        return int(self.basis.compute_moving_bytes(self.worst) * self.basis.slack_share + self.basis.buffers.pool)
 
     @property
     def slack(self) -> int:
@@ -173,11 +173,9 @@ class FootprintBasis:
 
     @property
     def slack_share(self) -> float:
-        """Return the fragmentation as a share of the temporary bytes; it is larger where weights are gathered and freed."""
+        """Return the fragmentation as a share of the temporary bytes; it is larger where FSDP gathers weights."""
         known = get_framework(self.recipe)
-        if not self.buffers.gathered:
-            return known.slack
-        return known.slack_gathered if self.stage.parallel.fsdp else overheads.SLACK_SHARE_GATHERED
+        return known.slack_gathered if self.buffers.gathered and self.stage.parallel.fsdp else known.slack
 
     def compute_moving_bytes(self, worst: MemoryPhase) -> int:
         """Return the temporary bytes in the worst phase.
@@ -233,7 +231,8 @@ def _format_weights(basis: FootprintBasis) -> str:
     matrix, other = choose_weight_bytes(m, r)
     rest = m.small + m.embedding + m.head
     base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _format_divisors(basis, 3)
-    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "")
+    beside = f" + {m.beside:,} of VAE and text encoders x {m.numbers.compute} B" if m.beside else ""
+    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "") + beside
 
 
 def _count_trained(basis: FootprintBasis) -> int:
@@ -266,14 +265,15 @@ def _format_optimizer(basis: FootprintBasis) -> str:
 
 def _format_activations(basis: FootprintBasis, worst: MemoryPhase) -> str:
     m, s, p = basis.measure, basis.stage, basis.stage.parallel
-    tokens = m.tokens / (p.tp * p.cp)
+    tokens, what = m.tokens / (p.tp * p.cp), "image" if m.hidden == 1 else "token"  # of a walk of convolutions
     if not basis.recipe.trains:
         return f"tokens in flight x {m.layer.passing:,.0f} B at '{worst.name}'"
     share = f" x {s.share:.3g} of the layers x {s.in_flight} in flight" if p.pp > 1 else ""
     waiting = (
-        f"{tokens:,.0f} tokens x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
+        f"{tokens:,.0f} {what}s x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
     )
-    return f"{waiting}; a layer at work {m.layer.whole:,.0f} B a token, outside the layers {m.outside:,.0f}; at '{worst.name}'"
+    work = f"a layer at work {m.layer.whole:,.0f} B a{'n' * (m.hidden == 1)} {what}, outside the layers {m.outside:,.0f}"
+    return f"{waiting}; {work}; at '{worst.name}'"
 
 
 def _format_logits(basis: FootprintBasis, worst: MemoryPhase) -> str:
@@ -308,7 +308,7 @@ def _format_buffers(basis: FootprintBasis) -> str:
         + b.head,
         "gradient buckets": b.bucket,
         "embeddings, head and norms in fp32": b.upcast,
-        "one matrix dequantised": b.dequantised,
+        "one matrix dequantised, or copied for DoRA": b.dequantised,
         "fp8 copies of the weights": b.copies,
         "autocast's copies of the weights": b.casts + b.cast_head,
         "keys and values": 0.0 if basis.recipe.trains else compute_kv_cache_bytes(m, basis.stage),

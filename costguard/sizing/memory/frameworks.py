@@ -39,6 +39,7 @@ class FrameworkTraits:
         loss; `loss_copies_split`: the same where tensor parallelism divides them.
     - `loss_compiled`: torch.compile includes the loss, so full fp32 logits never exist.
     - `softmax_fp32`: eager attention's softmax is fp32, and its result is a cast copy.
+    - `clamps_scores`: Llama's eager attention keeps the scores from before they are clamped.
     - `logits_whole`: the chunks of the loss are cut from full logits. `quantises_head`: the head is quantised too.
     - `quantised_input`: bytes per number of the input that a frozen quantised matrix keeps, and of its dequantised
         copy.
@@ -57,7 +58,12 @@ class FrameworkTraits:
         scores alone (Korthikanti et al. 2022), which flash attention never keeps.
     - `loops_experts`: a mixture's experts are modules that run one after the other: "never", "hooked" (where ZeRO-3's
         hooks fetch each module) or "always". `reduces_fp32`: gradients are summed over ranks in fp32.
-    - `gathered`: layers whose full weights FSDP holds at once.
+    - `gathered`: layers whose full weights FSDP holds at once. `keeps_gathered`: a layer's full weights stay from its forward
+        to its backward pass (`reshard_after_forward=False`).
+    - `copies_reduced`: gradients are copied into the buffer that is summed over ranks (FSDP2's reduce-scatter input), in fp32
+        if it `reduces_fp32`; and what is gathered arrives in a buffer of its own stream, whose memory no other stream gets.
+    - `fuses_head`: its fused cross-entropy makes the logits chunk by chunk; else it fuses the loss's kernels over whole logits.
+    - `narrows_quantised`: adapters on quantised weights are 16-bit although others are fp32.
     - `context`: bytes of the CUDA context.
     - `slack`, `slack_gathered`: share of the temporary bytes that the allocator holds and cannot hand out, normally and
         where weights are gathered and freed.
@@ -76,6 +82,7 @@ class FrameworkTraits:
     loss_copies_split: int = 3
     loss_compiled: bool = False
     softmax_fp32: bool = True
+    clamps_scores: bool = False
     logits_whole: bool = False
     quantises_head: bool = False
     quantised_input: int = 0
@@ -96,6 +103,10 @@ class FrameworkTraits:
     loops_experts: str = "never"
     reduces_fp32: bool = False
     gathered: int = overheads.GATHERED_LAYERS
+    keeps_gathered: bool = False
+    copies_reduced: bool = False
+    fuses_head: bool = True
+    narrows_quantised: bool = False
     context: int = overheads.CONTEXT_BYTES
     slack: float = overheads.SLACK_SHARE
     slack_gathered: float = overheads.SLACK_SHARE_GATHERED
@@ -112,10 +123,13 @@ HF = FrameworkTraits(
     slack_gathered=overheads.SLACK_SHARE_FSDP1,
 )
 # transformers before 4.45 (October 2024): modeling_llama.py returns whole fp32 logits, which a training loop holds through
-# the backward pass beside the log-softmax and two gradients.
-HF_2024 = replace(HF, loops_experts="always", loss_copies=4, loss_copies_split=4)
-# torch 1.x: all of CUDA's kernels are loaded at start, and the allocator holds more than it hands out.
-HF_2022 = replace(HF_2024, loss_copies=3, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1)
+# the backward pass beside the log-softmax and two gradients. AdamW runs over all weights at once: torch's default since 2.0
+# (March 2023), and Hugging Face's until torch 2.8 (August 2025), from which training_args.py takes the fused one.
+HF_2024 = replace(HF, loops_experts="always", loss_copies=4, loss_copies_split=4, foreach=True)
+# torch 1.x (until March 2023): all of CUDA's kernels are loaded at start, and the allocator holds more than it hands out.
+HF_2022 = replace(
+    HF_2024, loss_copies=3, foreach=False, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1
+)
 # litgpt 0.5, run on fake tensors 2026-11: lora.py packs q, k, v; utils.chunked_cross_entropy stays in bf16; its GPT ties
 # nothing; finetune/lora.py accumulates under no_backward_sync (FSDP1, pytorch issue 91165). bitsandbytes < 0.43 (which it
 # pins) kept MatMul4Bit's input; its config hub's six QLoRA rows hold that input and the dequantised matrix at 4 bytes.
@@ -137,8 +151,17 @@ LITGPT = FrameworkTraits(
 )
 # torchtitan, models/llama/model.py: repeat_kv, nn.RMSNorm, logits.float() in the loss, which is compiled since 2025.
 # torch/distributed/tensor/parallel/loss.py: log-softmax, its exponential, a gradient and their sum at once.
+# distributed/fsdp (torch 2.5, _fsdp_collectives.py): foreach_reduce copies a unit's gradients into an fp32 buffer,
+# foreach_all_gather gathers in a stream of its own.
 TORCHTITAN = FrameworkTraits(
-    reduces_fp32=True, pads=False, upcasts=False, shards_root=True, kernels=True, loss_compiled=True, loss_copies_split=4
+    reduces_fp32=True,
+    pads=False,
+    upcasts=False,
+    shards_root=True,
+    kernels=True,
+    loss_compiled=True,
+    loss_copies_split=4,
+    copies_reduced=True,
 )
 # Megatron-LM with Transformer Engine: fused norms and SwiGLU, grouped keys in the attention kernel, a vocabulary-parallel
 # loss whose softmax and gradient are the fp32 logits themselves (core/tensor_parallel/cross_entropy.py).
@@ -155,6 +178,7 @@ MEGATRON = FrameworkTraits(
     gradients_fp32=True,
     reduces_fp32=True,
     keeps_matmuls=False,
+    fuses_head=False,  # core/fusions/fused_cross_entropy.py works on the vocabulary-parallel logits
     holds_gradients=True,  # core/distributed/param_and_grad_buffer.py: allocated once, zeroed after each step
     offloads_gradients=False,
 )
@@ -165,6 +189,20 @@ FRAMEWORK_TRAITS = {
     "hf-2022": HF_2022,
     # The same modules under DeepSpeed's engine, which keeps fp32 masters.
     "deepspeed": replace(HF, masters=True),
+    # Before transformers 4.31 (July 2023) modeling_llama.py clamped scores with torch.max, which keeps its input.
+    "deepspeed-2023": replace(HF_2024, foreach=False, loss_copies=3, loss_copies_split=3, masters=True, clamps_scores=True),
+    # Halo (github.com/whitecircle/halo, agent-docs/parallelism/data-parallelism.md, 2026): Hugging Face's modules under FSDP2
+    # without resharding after the forward pass; expert parallelism takes experts out of FSDP. Its QLoRA is TRL's: since 0.26
+    # (2025-12) trl/trainer/sft_trainer.py makes adapters bf16 and leaves out PEFT's preparation of quantised models.
+    "halo": replace(
+        HF,
+        gathered=overheads.GATHERED_LAYERS,
+        slack_gathered=overheads.SLACK_SHARE_GATHERED,
+        upcasts=False,
+        keeps_gathered=True,
+        copies_reduced=True,
+        narrows_quantised=True,
+    ),
     # torchtune 0.6: modules/attention.py expands k and v; modules/peft/lora.py follows the model's dtype;
     # modules/loss/ce_chunked_output_loss.py cuts whole logits into 8 chunks; torchao's NF4Tensor has int8 scales.
     "torchtune": FrameworkTraits(
@@ -175,12 +213,15 @@ FRAMEWORK_TRAITS = {
         upcasts=False,
         double_quant=True,
         shards_root=True,
+        copies_reduced=True,
     ),
     "litgpt": LITGPT,
     # Its resource tables, measured with bitsandbytes 0.41: the input is kept as it is.
     "litgpt-2023": replace(LITGPT, quantised_input=2),
     "torchtitan": TORCHTITAN,
-    "torchtitan-2024": replace(TORCHTITAN, loss_compiled=False),
+    # Until February 2025 parallelisms/parallelize_llama.py sharded embedding, norm and head as one unit with the root, which
+    # FSDP2 gathers once a step and whose gradients are all summed at the end.
+    "torchtitan-2024": replace(TORCHTITAN, loss_compiled=False, shards_root=False),
     "megatron": MEGATRON,
     # Before sequence parallelism (Korthikanti et al., arXiv 2205.05198, May 2022: 10 of 34 sbh stay whole on every rank);
     # its fused softmax kernel works in 16 bits. Under DeepSpeed (Megatron-DeepSpeed), as most ran it, with ZeRO's buckets.
@@ -192,6 +233,9 @@ FRAMEWORK_TRAITS = {
         context=overheads.CONTEXT_BYTES_EAGER,
         slack=overheads.SLACK_SHARE_TORCH1,
     ),
+    # NeMo AutoModel 26.04 (NVIDIA-NeMo/Automodel, docs/performance-summary.md): FSDP2 as torchtitan uses it, with Transformer
+    # Engine's fused norms and linears, grouped experts and DeepEP. Nothing was measured of its memory: taken as torchtitan's.
+    "automodel": replace(TORCHTITAN, fuses=True),
     # Unsloth: Triton norms, rotary and SwiGLU, native grouped keys; base weights outside the layers stay 16-bit;
     # kernels/fast_lora.py multiplies adapters in the input's own precision.
     "unsloth": FrameworkTraits(repeats_kv=False, pads=False, fuses=True, kernels=True, upcasts=False, casts_adapters=True),
@@ -218,8 +262,9 @@ def choose_loss(recipe: Recipe) -> str:
     """Return how the loss is computed: as stated, else as the library does. One of `LOSSES` without "auto"."""
     if recipe.loss != "auto":
         return recipe.loss
-    if recipe.fused_loss:
-        return "chunked" if get_framework(recipe).logits_whole else "fused"
+    known = get_framework(recipe)
+    if recipe.fused_loss and (known.logits_whole or known.fuses_head):
+        return "chunked" if known.logits_whole else "fused"
     return "whole"
 
 
@@ -278,7 +323,8 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
     master = recipe.amp and (known.masters or (sharded and not parallel.fsdp))
     fp32_weights = wide or (recipe.amp and not master)
     autocast = recipe.amp and not master and not parallel.fsdp and recipe.trains
-    trained = FP32 if fp32_weights or (recipe.adapters and known.adapters_fp32) else HALF
+    wide_adapters = recipe.adapters and known.adapters_fp32 and not (known.narrows_quantised and recipe.quant != "none")
+    trained = FP32 if fp32_weights or wide_adapters else HALF
     return Numerics(
         weight=trained,
         frozen=FP32 if fp32_weights and recipe.trains else compute,
@@ -288,7 +334,7 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
         compute=compute,
         residual=FP32 if wide or autocast else HALF,
         operand=1 if recipe.precision in ("fp8", "fp4") else compute,
-        accumulator=FP32 if master and recipe.framework == "deepspeed" and recipe.gradient_accumulation > 1 else 0,
+        accumulator=FP32 if master and recipe.framework.startswith("deepspeed") and recipe.gradient_accumulation > 1 else 0,
         copies=FP8_COPIES if recipe.precision in ("fp8", "fp4") and recipe.trains else 0,
         autocast=autocast,
     )
@@ -308,12 +354,13 @@ LONGEST_PADDED = 16_384
 class LayerStyle:
     """The properties of a layer's modules that decide which tensors it keeps.
 
-    - `trained`: the base weights need gradients. `targets`, `rank`: those of the adapters.
+    - `trained`: the base weights need gradients. `targets`, `rank`, `dora`: those of the adapters.
     - `seq`: tokens that a query can attend to; `cross_seq`: those of the encoder that a decoder's cross-attention reads.
         `batch`: number of sequences.
     - `flash`: full scores never exist. `masked`: each layer keeps a mask with one number per score, shared by all
         heads.
-    - `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then
+    - `clamped`: see `FrameworkTraits.clamps_scores`. `biased`: attention adds a learned bias to scores (T5).
+        `wide_softmax`: eager attention's softmax is fp32 and then
         cast.
     - `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `FrameworkTraits`. `fused`: norms and activations are
         one kernel.
@@ -325,6 +372,7 @@ class LayerStyle:
     trained: bool
     targets: frozenset[str]
     rank: int
+    dora: bool
     flash: bool
     masked: bool
     repeats_kv: bool
@@ -334,6 +382,7 @@ class LayerStyle:
     casts_adapters: bool
     fused: bool
     wide_softmax: bool
+    clamped: bool
     biased: bool
     dropout: bool
     seq: int
@@ -360,15 +409,19 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
         trained=not recipe.adapters,
         targets=targets,
         rank=recipe.lora.rank,
+        dora=recipe.adapters and recipe.lora.dora,
         flash=recipe.attention != "eager",
         masked=_is_masked(recipe, seq),
-        repeats_kv=known.repeats_kv and not fused,
+        # torch.compile keeps repeated keys: the attention kernel reads them in both passes (_functorch/partitioners.py,
+        # ban_if_materialized_backward, torch 2.5).
+        repeats_kv=known.repeats_kv and (recipe.compiled or not fused),
         packs_qkv=known.packs_qkv,
         quantised_input=known.quantised_input if recipe.quant != "none" else 0,
         kernels=known.kernels,
         casts_adapters=known.casts_adapters,
         fused=fused,
         wide_softmax=known.softmax_fp32 and written.wide_softmax,
+        clamped=known.clamps_scores and block.written == LIKE_LLAMA,
         biased=block.written.biased,
         dropout=recipe.dropout,
         seq=seq,

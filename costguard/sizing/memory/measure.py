@@ -45,6 +45,7 @@ class ModelMeasure:
 
     Others:
 
+    - `beside`: parameters of frozen models that are held beside this one.
     - `capped`: logits pass through a tanh, whose result is kept.
     - `cached`: numbers of keys and values per token. `cache_splits`: ranks over which tensor parallelism can divide
         them (a latent cannot be divided and is on every rank). `states`: numbers that linear attention stores instead,
@@ -85,9 +86,10 @@ class ModelMeasure:
     hidden: int
     loss_number: int
     capped: bool
-    cached: int
+    cached: float
     states: int
     cache_splits: int
+    beside: int = 0
 
 
 @lru_cache(maxsize=256)
@@ -150,7 +152,7 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
         hidden=main.hidden,
         loss_number=_choose_loss_bytes(architecture, recipe, numbers),
         capped=style.written.capped_logits,
-        cached=sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
+        cached=recipe.cache_share * sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
         states=recipe.micro_batch * sum(b.layers * b.attention.state_numbers for b in blocks),
         cache_splits=min(1 if b.attention.latent else b.attention.kv_heads for b in blocks),
     )

@@ -42,6 +42,9 @@ SLACK_SHARE_TORCH1 = 0.3
 BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's default reduce_bucket_size and allgather_bucket_size (docs, ZeRO section, 2026-11)."""
 
+SUB_GROUP_ELEMENTS = 1_000_000_000
+"""DeepSpeed's default sub_group_size: parameters that ZeRO-3's step updates at a time (docs, ZeRO section, 2026-11)."""
+
 GATHERED_LAYERS = 2
 """Layers whose whole weights a rank holds at once: the one at work, the one fetched ahead (FSDP2, DeepSpeed)."""
 

@@ -154,7 +154,7 @@ def _list_loss_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     Autocast's copies are kept for the backward pass unless the layer is recomputed. Copies of trained weights stay in
     autocast's own cache until the forward pass ends in either case.
     """
-    b, head = s.buffers, s.buffers.head + s.buffers.cast_head
+    b, head = s.buffers, s.buffers.head + s.buffers.cast_head + s.buffers.kept
     saved = 0.0 if s.checkpointed else b.casts
     inside, loss, back = _compute_logits(s)
     made = b.casts if s.m.casts_cached else max(saved, b.cast_layer)
@@ -202,7 +202,7 @@ def _list_last_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     """
     activations = s.alive + (s.layer if s.checkpointed else 0.0)
     casts = s.buffers.cast_layer if s.checkpointed else s.buffers.casts
-    return _list_half_phases(s, "last", s.held.head_gradient * s.held.gradients_stay, activations, casts)
+    return _list_half_phases(s, "last", s.held.head_waiting, activations, casts + s.buffers.kept)
 
 
 def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
@@ -212,19 +212,23 @@ def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     first, the second and their sum exist at once.
     """
     h = s.held
-    before = h.whole_gradients - h.layer_gradient - (0.0 if s.m.tied else h.embedding_gradient)
-    layers = (h.whole_gradients - h.embedding_gradient) * h.gradients_stay
+    done = h.whole_gradients - (h.head_gradient + h.layer_gradient + (0.0 if s.m.tied else h.embedding_gradient)) / h.transit
+    rest = h.whole_gradients - h.root_gradient / h.transit
     return (
-        *_list_half_phases(s, "first", before * h.gradients_stay, s.left + s.layer, s.buffers.cast_layer),
-        s.build_phase_at("backward, embedding", layers + h.embedding_gradient * (3 if s.m.tied else 1), s.left + s.entry),
+        *_list_half_phases(s, "first", done * h.gradients_stay + h.head_waiting, s.left + s.layer, s.buffers.cast_layer),
+        s.build_phase_at(
+            "backward, embedding",
+            rest * h.gradients_stay + h.root_gradient + 2 * h.embedding_gradient * s.m.tied,
+            s.left + s.entry,
+        ),
     )
 
 
 def _list_half_phases(s: TrainingStep, which: str, done: float, activations: float, casts: float) -> tuple[MemoryPhase, ...]:
     """Return the backward phases of both halves of a layer.
 
-    `done`: bytes of gradients that exist already. Autocast's copy of a matrix is freed after its use, so in attention's
-    backward pass those of the feed-forward are gone.
+    `done`: bytes of gradients that exist already. `casts`: of copies of weights. Autocast's copy of a matrix is freed after its
+    use, so in attention's backward pass those of the feed-forward are gone.
     """
     h, b, m = s.held, s.buffers, s.m
     left = casts - b.cast_layer * (1 - m.attention_parameters / m.layer_parameters)

@@ -19,9 +19,9 @@ from math import ceil
 
 from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.frameworks import FP32, get_framework
+from costguard.sizing.memory.frameworks import FP32, Numerics, get_framework
 from costguard.sizing.memory.measure import ModelMeasure
-from costguard.sizing.recipe import GGUF_BITS, Parallelism, Recipe
+from costguard.sizing.recipe import GGUF_BITS, SERVED_BYTES, Parallelism, Recipe
 from costguard.values.checks import require
 
 
@@ -148,7 +148,10 @@ class ModelStates:
     - `host`: bytes stored in host memory instead. `trained`: number of parameters whose gradients this GPU computes.
     - `whole_weights`: bytes of the weights without sharding. `whole_gradients`: bytes of all gradients if all stayed.
     - `gradients_stay`: the share of each gradient that stays after its layer's backward pass: all, one shard, or none.
-    - The other gradient fields are the gradients of one part before they are sharded.
+    - The other gradient fields are the gradients of one part while it is summed over ranks, before they are sharded.
+        `transit`: how many times as many bytes those are as the gradients alone, because FSDP2 copies them.
+    - `head_waiting`: gradient of the head once it is made. `root_gradient`: those that are summed at the end of the backward
+        pass, of the embedding and all that shares its unit.
     """
 
     weights: float
@@ -164,6 +167,9 @@ class ModelStates:
     layer_gradient: float
     attention_gradient: float
     down_gradient: float
+    transit: float
+    head_waiting: float
+    root_gradient: float
 
 
 def count_gpu_parameters(m: ModelMeasure, stage: PipelineStage) -> GpuParameters:
@@ -190,22 +196,28 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
     weights = whole_weights = stored + of_experts
     if zero >= WEIGHT_STAGE:
         weights = stored / stage.shards + of_experts / expert_shards
+    weights, whole_weights = (each + n.compute * m.beside for each in (weights, whole_weights))
     dense, experts = _count_trained(recipe, parts)
     trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
-    unit = 0.0 if recipe.adapters else n.gradient
+    known = get_framework(recipe)
+    transit = _compute_transit(n, recipe, stage)
+    unit = 0.0 if recipe.adapters else n.gradient * transit
     layer_ranks = count_expert_tensor_ranks(parallel, stage.shards) * parallel.ep if m.experts else parallel.tp
     whole_gradients = n.gradient * trained
-    late = parallel.fsdp and (parallel.pp > 1 or (get_framework(recipe).syncs_late and recipe.gradient_accumulation > 1))
+    late = parallel.fsdp and (parallel.pp > 1 or (known.syncs_late and recipe.gradient_accumulation > 1))
     stay = shard / trained if zero >= GRADIENT_STAGE and trained and not late else 1.0
-    beside = n.frozen * (parts.dense + parts.experts) * recipe.adapters * (parallel.fsdp and get_framework(recipe).flattens)
+    beside = n.frozen * (parts.dense + parts.experts) * recipe.adapters * (parallel.fsdp and known.flattens)
     if beside:
         whole_gradients += beside
     optimizer = (n.moment + n.master) * (shard if zero >= OPTIMIZER_STAGE else trained)
     weights_away = offload == "all"
-    gradients_away = offload != "none" and zero >= OPTIMIZER_STAGE and get_framework(recipe).offloads_gradients
+    gradients_away = offload != "none" and zero >= OPTIMIZER_STAGE and known.offloads_gradients
     optimizer_away = offload != "none" or recipe.optimizer.startswith("paged")
     # A gradient of what is frozen beside adapters is made (FSDP1's flat parameter), but never used by the optimizer.
     gradients_stay = 0.0 if gradients_away or recipe.optimizer_in_backward else stay
+    head = parts.embedding if m.tied else parts.head
+    head_gradient, embedding_gradient = unit * head * stage.last, unit * parts.embedding * stage.first
+    one_root = parallel.fsdp and not known.shards_root and not m.tied
     return ModelStates(
         weights=weights * (not weights_away),
         gradients=whole_gradients * gradients_stay,
@@ -215,12 +227,28 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
         whole_weights=whole_weights,
         whole_gradients=whole_gradients,
         gradients_stay=gradients_stay,
-        head_gradient=unit * (parts.embedding if m.tied else parts.head) * stage.last,
-        embedding_gradient=unit * parts.embedding * stage.first,
+        head_gradient=head_gradient,
+        embedding_gradient=embedding_gradient,
         layer_gradient=unit * m.layer_parameters / layer_ranks,
         attention_gradient=unit * m.attention_parameters / parallel.tp,
         down_gradient=unit * m.down_parameters / layer_ranks,
+        transit=transit,
+        head_waiting=n.compute * head * stage.last * (not recipe.adapters)
+        if one_root
+        else head_gradient / transit * gradients_stay,
+        root_gradient=embedding_gradient + head_gradient * one_root,
     )
+
+
+def _compute_transit(numbers: Numerics, recipe: Recipe, stage: PipelineStage) -> float:
+    """Return the bytes of a unit's gradients while they are summed over ranks, as a multiple of the gradients that are kept.
+
+    FSDP2 holds them as they were computed, and their copy in the buffer that is summed (_fsdp_collectives.foreach_reduce).
+    """
+    known = get_framework(recipe)
+    if not (stage.parallel.fsdp and known.copies_reduced and stage.shards > 1):
+        return 1.0
+    return (numbers.compute + (FP32 if known.reduces_fp32 else numbers.compute)) / numbers.gradient
 
 
 def count_expert_shards(recipe: Recipe, stage: PipelineStage) -> int:
@@ -252,7 +280,7 @@ def choose_weight_bytes(m: ModelMeasure, recipe: Recipe) -> tuple[float, float]:
     n = m.numbers
     stored = n.weight if recipe.trains and not recipe.adapters else n.frozen
     if recipe.quant == "none":
-        return (1 if recipe.precision == "fp8" and not recipe.trains else stored), stored
+        return (stored if recipe.trains else SERVED_BYTES.get(recipe.precision, stored)), stored
     if recipe.quant in GGUF_BITS:
         return GGUF_BITS[recipe.quant] / 8, GGUF_BITS[recipe.quant] / 8
     double = recipe.quant == "nf4" and (recipe.double_quant or get_framework(recipe).double_quant)
@@ -286,12 +314,16 @@ class MemoryBuffers:
 
     Only while needed:
 
+    - `kept`: full weights that stay from the forward to the backward pass of their layer, at the most. `pool`: what the stream
+        that gathers holds for itself; it is cached, not handed out.
     - `head`: full weights of the head if it is a separate unit. `load`: while quantising. `step`: during the optimizer
         step.
     - `casts`: autocast's copies of all layers, `cast_layer` of one layer, `cast_head` of the head.
     """
 
     gathered: float
+    kept: float
+    pool: float
     head: float
     bucket: float
     upcast: float
@@ -319,6 +351,8 @@ def compute_buffers(
     gathered, head = _compute_gathered(m, recipe, parallel, parts, held)
     return MemoryBuffers(
         gathered=gathered,
+        kept=_compute_kept(recipe, stage, max(held.whole_weights - held.weights, 0.0), gathered),
+        pool=_compute_pool(m, recipe, parallel, parts, gathered),
         head=head,
         bucket=_compute_bucket(m, recipe, stage, held) + _compute_accumulated(m, stage, held),
         upcast=(FP32 - m.numbers.frozen) * parts.rest / own
@@ -330,8 +364,48 @@ def compute_buffers(
         cast_layer=m.cast_layer / tp,
         cast_head=m.cast_head * stage.last / tp,
         load=overheads.LOAD_COPIES * dequantised * (1 if not recipe.trains else 0.5),
-        step=m.numbers.weight * held.trained / own if _runs_foreach(recipe) else 0.0,
+        step=(m.numbers.weight * held.trained / own if _runs_foreach(recipe) else 0.0)
+        + _compute_step_gradients(m, stage, held),
     )
+
+
+def _compute_kept(recipe: Recipe, stage: PipelineStage, away: float, gathered: float) -> float:
+    """Return the bytes of full weights that stay until their backward pass; their shards exist beside them.
+
+    `away`: what sharding saves. `gathered`: the part of the full weights that is counted already.
+    """
+    if not (stage.parallel.fsdp and get_framework(recipe).keeps_gathered and stage.shards > 1):
+        return 0.0
+    return max(away * stage.shards / (stage.shards - 1) - gathered, 0.0)
+
+
+def _compute_pool(m: ModelMeasure, recipe: Recipe, parallel: Parallelism, parts: GpuParameters, gathered: float) -> float:
+    """Return the bytes that are cached because weights are gathered in a stream of its own.
+
+    FSDP2 caches the largest unit in that stream. DeepSpeed frees what it gathered with record_stream (partition_parameters.py,
+    free_param), so the next weights are gathered before the memory of the last is free: twice as much at the most.
+    """
+    known = get_framework(recipe)
+    if not gathered or (parallel.fsdp and not known.copies_reduced):
+        return 0.0
+    if not parallel.fsdp:
+        return gathered
+    each = choose_weight_bytes(m, recipe)[0] if recipe.quant != "none" else m.numbers.compute
+    root = max(parts.embedding, parts.head) if known.shards_root else parts.embedding + parts.head
+    return max(each * _count_gathered_parameters(m, recipe, parallel) / parallel.tp, m.numbers.compute * root)
+
+
+def _compute_step_gradients(m: ModelMeasure, stage: PipelineStage, held: ModelStates) -> float:
+    """Return the bytes of the fp32 gradients that DeepSpeed's step makes of its 16-bit shard.
+
+    ZeRO-1 and 2 convert the whole shard (runtime/zero/stage_1_and_2.py, step), ZeRO-3 one sub-group (stage3.py,
+    _prepare_fp32_grad_for_sub_group). Read in DeepSpeed 0.17, 2025.
+    """
+    n, parallel = m.numbers, stage.parallel
+    if parallel.fsdp or not parallel.zero or not n.master or n.gradient == FP32 or not held.optimizer:
+        return 0.0
+    shard = held.trained / stage.shards
+    return FP32 * (min(shard, overheads.SUB_GROUP_ELEMENTS) if parallel.stage >= WEIGHT_STAGE else shard)
 
 
 def _runs_foreach(recipe: Recipe) -> bool:
@@ -394,10 +468,16 @@ def _compute_accumulated(m: ModelMeasure, stage: PipelineStage, held: ModelState
 
 
 def _compute_dequantised(m: ModelMeasure, recipe: Recipe) -> float:
-    """Return the bytes of the largest matrix in full width.
+    """Return the bytes of the largest matrix in full width, or of the copies that DoRA makes of it.
 
     bitsandbytes dequantises a matrix before it multiplies; llama.cpp's kernels read packed weights and need no copy.
     """
     width = get_framework(recipe).quantised_input if recipe.trains else 0
     packed = recipe.quant in GGUF_BITS or (recipe.quant == EXPERTS_ONLY and not recipe.trains)
-    return 0.0 if recipe.quant == "none" or packed else max(m.numbers.compute, width) * m.largest_matrix
+    merged = MERGED_COPIES * m.numbers.weight * m.largest_matrix if recipe.adapters and recipe.lora.dora else 0.0
+    return merged + (0.0 if recipe.quant == "none" or packed else max(m.numbers.compute, width) * m.largest_matrix)
+
+
+MERGED_COPIES = 4
+"""DoRA's norm of a merged matrix: the matrix in the adapter's precision, the adapter's product, that scaled, and the sum
+(PEFT, tuners/lora/dora.py, get_weight_norm; 0.18, 2025)."""

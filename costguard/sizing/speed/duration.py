@@ -39,7 +39,6 @@ BOOT_HOURS = Interval(0.03, 0.1, 0.4)
 """From the order to the first command: 2 minutes for a container, half an hour for a large VM with drivers. Assumed."""
 FETCH_GB_S = Interval(0.1, 0.4, 1.5)
 """Weights from a model hub or a bucket, and into the GPUs. Assumed."""
-FETCHED_BYTES_PER_WEIGHT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,7 @@ class Duration:
 
 def compute_startup(*architectures: Architecture, boot: Interval = BOOT_HOURS) -> Interval:
     """Return the hours from the order to the first step: boot, then download of the weights of each model."""
-    gigabytes = FETCHED_BYTES_PER_WEIGHT * sum(a.parameters for a in architectures) / 1e9
+    gigabytes = sum(a.released_bytes * a.parameters for a in architectures) / 1e9
     return boot.add(FETCH_GB_S.invert().scale(gigabytes / SECONDS_PER_HOUR))
 
 

@@ -39,6 +39,7 @@ class StepConstants:
     attention_per_fp32_blackwell: float
     attention_per_fp32_amd: float
     launch_s: float
+    step_s: float
     routing_s: float
     expert_launch_s: float
     expert_fetch_s: float
@@ -71,11 +72,23 @@ UNKNOWN_FAMILY = GpuFamily(prefix="unknown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingEfficiency:
-    """Shares of bandwidth and peak arithmetic that decoding and prefill reach, and the 80 % factor around the speed."""
+    """How near a server comes to its GPU's peaks, fitted to published servers (`bench/serving.py`).
+
+    - `bandwidth_share`, `compute_share`: of the bandwidth and of the peak arithmetic. `mixture_compute_share`: of a mixture.
+    - `layer_s`: seconds a layer takes in a step besides, to launch its kernels.
+    - `factor`, `mixture_factor`: the 80 % interval around the speed, as a factor.
+    """
 
     bandwidth_share: float
     compute_share: float
+    mixture_compute_share: float
+    layer_s: float
     factor: float
+    mixture_factor: float
+
+    def get_factor(self, *, mixture: bool) -> float:
+        """Return the factor by which the speed may be off either way."""
+        return self.mixture_factor if mixture else self.factor
 
 
 class SpeedSpread(NamedTuple):

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from costguard.sizing.architecture import LINEAR_CHUNK, Architecture, Attention, FeedForward, LayerBlock
-from costguard.sizing.recipe import LORA_GROUPS, Lora, Recipe
+from costguard.sizing.recipe import GGUF_BITS, LORA_GROUPS, SERVED_BYTES, Lora, Recipe
 from costguard.values.gpu import Gpu
 
 GIGA = 1e9
@@ -85,7 +85,9 @@ def count_flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
         backward=backward,
         recompute=recompute,
         attention=scores / forward,
-        explain=_explain_flops({"layers": layers, "head": head, "adapters": adapters}, scores, backward, recompute, recipe),
+        explain=_explain_flops(
+            {"layers": layers, "head": head, "adapters": adapters}, scores, backward, recompute, (architecture, recipe)
+        ),
     )
 
 
@@ -182,19 +184,33 @@ def _count_recompute(layers_forward: float, scores: float, recipe: Recipe) -> fl
 
 
 def _explain_flops(
-    weights: dict[str, float], scores: float, backward: float, recompute: float, recipe: Recipe
+    weights: dict[str, float], scores: float, backward: float, recompute: float, job: tuple[Architecture, Recipe]
 ) -> tuple[str, ...]:
-    """Return the formula with its numbers, in GFLOP per token."""
+    """Return the formula with its numbers, in GFLOP per token, or per image or clip where those are counted."""
+    architecture, recipe = job
+    noun, share = describe_sample(architecture)
+    giga = GIGA * share
     total = sum(weights.values())
-    parts = " + ".join(f"{name} {n / GIGA:.3f}" for name, n in weights.items())
-    forward = f"2 x {total / GIGA:.3f} + attention {scores / GIGA:.3f} = {(2 * total + scores) / GIGA:.3f} GFLOP a token"
-    lines = [f"weights a token meets = {parts} = {total / GIGA:.3f} G", f"forward at {recipe.seq_len} tokens = {forward}"]
+    parts = " + ".join(f"{name} {n / giga:.3f}" for name, n in weights.items() if n or name == "layers")
+    attended = f" + attention {scores / giga:.3f}" if scores else ""
+    forward = f"2 x {total / giga:.3f}{attended} = {(2 * total + scores) / giga:.3f} GFLOP {noun}"
+    length = f" at {recipe.seq_len} tokens" if architecture.sample_unit is None else ""
+    lines = [f"multiply-adds of {noun} = {parts} = {total / giga:.3f} G", f"forward{length} = {forward}"]
     if recipe.trains:
         kind = "of inputs only: the base is frozen" if recipe.adapters else "of inputs and weights"
-        lines.append(f"backward, gradients {kind} = {backward / GIGA:.3f} GFLOP a token")
+        lines.append(f"backward, gradients {kind} = {backward / giga:.3f} GFLOP {noun}")
     if recompute:
-        lines.append(f"recompute, {recipe.checkpointing} checkpointing = {recompute / GIGA:.3f} GFLOP a token")
+        lines.append(f"recompute, {recipe.checkpointing} checkpointing = {recompute / giga:.3f} GFLOP {noun}")
     return tuple(lines)
+
+
+def describe_sample(architecture: Architecture) -> tuple[str, float]:
+    """Return what is counted ("a token", "an image", "a clip of 30 seconds"), and a token's share of it."""
+    unit, each = architecture.sample_unit, architecture.units_per_sample
+    if unit is None:
+        return "a token", 1.0
+    noun = "an image" if unit == "images" else f"a clip of {each:g} {unit.rpartition('_')[2]}"
+    return noun, 1 / (architecture.sample_tokens or 1)
 
 
 CONVOLUTION_WIDTH = 512
@@ -204,7 +220,7 @@ REDUCED_PRECISIONS = ("fp4", "fp8")
 """Precisions below 16 bits, narrowest first."""
 FLASH_BACKWARD = 2.5
 """Flash attention computes the scores again in its backward pass: 2.5 forwards, not 2 (Dao 2023)."""
-QUANTISED_BYTES = {"int8": 1.0, "nf4": 0.53, "int4": 0.53, "mxfp4": 0.53}
+QUANTISED_BYTES = {"int8": 1.0, "nf4": 0.53, "int4": 0.53, "mxfp4": 0.53} | {name: b / 8 for name, b in GGUF_BITS.items()}
 """Bytes a quantised weight travels in, with the scales of its blocks."""
 
 
@@ -214,7 +230,8 @@ class TokenWork:
 
     `hidden_layers`, `ffn_layers`, `routed_hidden`: width x layers of all layers, of feed-forwards, of mixtures. `words`: size
     of the vocabulary, times the share of tokens that is predicted. `walked`: the layers are convolutions. `layers`,
-    `mixture_layers`: their number, and that of those with experts. `experts`: experts of one such layer.
+    `mixture_layers`: their number, and that of those with experts. `experts`: experts of one such layer. `unit`: what the
+    model's input is counted in (tokens, images, frames), and `units_per_token`: how many of them a token is.
     """
 
     flops: Flops
@@ -235,6 +252,8 @@ class TokenWork:
     layers: int
     mixture_layers: int
     experts: int
+    unit: str = "tokens"
+    units_per_token: float = 1.0
 
     @property
     def mixture(self) -> bool:
@@ -272,17 +291,19 @@ def count_work(architecture: Architecture, recipe: Recipe) -> TokenWork:
         layers=sum(b.layers for b in architecture.blocks),
         mixture_layers=sum(b.layers for b in architecture.blocks if b.feed_forward.experts),
         experts=max((b.feed_forward.experts for b in architecture.blocks), default=0),
+        unit=architecture.sample_unit or "tokens",
+        units_per_token=architecture.units_per_sample / (architecture.sample_tokens or 1) if architecture.sample_unit else 1.0,
     )
 
 
 def _choose_weight_bytes(recipe: Recipe) -> float:
     """Return the bytes in which a weight is read or sent.
 
-    They depend on the quantisation; otherwise 1 if served in fp8, 4 in plain fp32, else 2.
+    They depend on the quantisation; otherwise on the precision a model is served in; 4 in plain fp32, else 2.
     """
     if recipe.quant != "none":
         return QUANTISED_BYTES[recipe.quant]
-    served = {"fp8": 1.0} if not recipe.trains else {}
+    served = {} if recipe.trains else SERVED_BYTES
     return ({"fp32": 4.0} | served).get(recipe.precision, 2.0)
 
 

@@ -1,22 +1,25 @@
 """How many copies of a model serve a stated load of requests, and how long a request takes.
 
-A server with continuous batching does two things in turn: it reads the prompts of new requests (prefill, bound by arithmetic)
-and gives every running sequence one more token (a decode step, bound by memory bandwidth). With `l` requests per second on one
-copy, prompts of `P` tokens and answers of `N`, prompts take the share l P / R of the time, at R prompt tokens per second. What
-is left must give l N tokens per second:
+A server with continuous batching gives every running sequence one more token in each step, and reads a part of the prompts of
+new requests in the same step (`decoding.py`). With `l` requests per second on one copy, prompts of `P` tokens and answers of
+`N`, a step of `B` sequences reads B P / N tokens of prompts, takes t(B) seconds, and must give l N tokens per second:
 
-    l N = (1 - l P / R) B / t(B)        B: sequences in a step of t(B) seconds
+    l N = B / t(B)
 
-B is solved for; it is limited by the keys and values that fit beside the weights, which gives the capacity
+B is solved for. It is limited by the keys and values that fit beside the weights and by the sequences a server runs at a time,
+which gives the capacity B_max / (N t(B_max)). A sequence holds P + N / 2 tokens of the cache on average, because servers
+allocate it page by page.
 
-    l_max = 1 / (P / R + N t(B_max) / B_max)
-
-Example: Llama-3.1-8B in bf16 on one H100-SXM, prompts of 1,000 tokens and answers of 300. R is 31,000 tokens per second and
-B_max 256 sequences: l_max = 1 / (0.032 + 0.030) = 16 requests per second. At 5 requests per second prompts take 16 % of the
-time, and a token takes 10 ms.
+Example: Llama-3.1-8B in bf16 on one H100-SXM, prompts of 1,000 tokens and answers of 300. 448,000 tokens fit beside the
+weights: 389 sequences of 1,150. Their step computes 1,686 tokens in 47 ms, while the 15 GB of weights are read, then reads 59
+GB of caches in 21 ms: 71 ms with the launches, 5,500 tokens or 18 requests per second. At 5 requests per second 14 sequences
+run, and a step takes 9 ms.
 
 The low end of the speed's interval must carry the load with MOST_UTILISATION to spare, so that the plan holds where the
 estimate is too fast. Waiting for the first token grows as 1 / (1 - utilisation).
+
+Money: machines are whole, and a plan of so many machines costs what they cost. What is uncertain is how many the load needs:
+the plan's count is that of the speed's low end, and the high end would need fewer (`ServingPlan.machines`).
 """
 
 from __future__ import annotations
@@ -26,20 +29,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.job import ServingLoad
 from costguard.sizing.memory.footprint import compute_cache_capacity
 from costguard.sizing.placement import SizedSplit
+from costguard.sizing.serving_load import ServingLoad
+from costguard.sizing.speed.decoding import DecodeStep, compute_decode_step, compute_prefill_rate
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_work, find_peak_rate
 from costguard.sizing.speed.step_time import StepSetting, compute_links
-from costguard.sizing.speed.throughput import compute_decode_step, compute_prefill_rate, is_generative
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
 
 MOST_UTILISATION = 0.9
 """Share of the capacity at the low end of its interval that a plan uses: requests do not come evenly. Assumed."""
-MOST_SEQUENCES = 256
-"""Sequences in one step: vLLM's default max_num_seqs for online serving (V1 engine, 2026-11)."""
+MOST_SEQUENCES, MOST_SEQUENCES_LARGE = 256, 1024
+"""Sequences in one step: vLLM's defaults of max_num_seqs for online serving (engine/arg_utils.py, get_batch_defaults, 2026-11).
+The larger one is of cards of 70 GiB or more that are no A100."""
+LARGE_CARD_GIB = 70
 HALVINGS = 60
 
 
@@ -48,20 +53,31 @@ class ServingPlan:
     """Copies of a model that carry a load.
 
     - `copies`, `gpus_per_copy`: copies of the model and the GPUs that hold one. `batch`: sequences that one copy runs at a
-        time under the load.
+        time under the load. `most`: sequences that one copy can run at a time.
+    - `machines`: machines, or groups of them that hold a copy together. The low figure would do at the high end of the speed;
+        the others are those of the plan.
     - `capacity`: requests per second that all copies can carry. `utilisation`: the load over the expected capacity, 0..1.
     - `first_token_s`: seconds to the first token. `token_s`: seconds for each further one. `request_s`: for the whole answer.
+    - `explain`: (name, value, how) of each figure.
     """
 
     load: ServingLoad
     copies: int
     gpus_per_copy: int
     batch: int
+    most: int
+    machines: Interval
     capacity: Interval
     utilisation: float
     first_token_s: Interval
     token_s: Interval
     request_s: Interval
+    explain: tuple[tuple[str, str, str], ...] = ()
+
+    def count_machines(self, requests_per_s: float) -> int:
+        """Return the machines, at the speed's low end, that carry `requests_per_s`."""
+        each = self.capacity.low / self.machines.expected
+        return max(1, math.ceil(requests_per_s / each / MOST_UTILISATION))
 
     @property
     def output_tokens_per_s(self) -> float:
@@ -78,35 +94,31 @@ class ServingPlan:
 class CopySpeed:
     """One copy of the model on its GPUs.
 
-    `prompt_s`: seconds to read one prompt. `step_s`: seconds of a decode step by the sequences in it. `most`: sequences whose
-    keys and values fit.
+    `prompt_s`: seconds to read one prompt with nothing else to do. `step`: a step of so many sequences, with the prompts that
+    are read in it under a full load. `most`: sequences that run at a time. `room`: tokens that the cache holds.
     """
 
     prompt_s: float
-    step_s: Callable[[int], float]
+    step: Callable[[int], DecodeStep]
     most: int
+    room: int
 
     def compute_capacity(self, load: ServingLoad) -> float:
         """Return the requests per second that the copy can carry."""
-        return 1 / (self.prompt_s + load.output_len * self.step_s(self.most) / self.most)
+        return self.most / self.step(self.most).seconds / load.output_len
 
     def find_batch(self, load: ServingLoad, requests_per_s: float) -> int:
         """Return the fewest sequences per step that keep up with `requests_per_s`; `most` if none does."""
-        left = 1 - requests_per_s * self.prompt_s
         low, high = 1, self.most
         for _ in range(HALVINGS):
             if low >= high:
                 break
             middle = (low + high) // 2
-            if left > 0 and left * middle / self.step_s(middle) >= requests_per_s * load.output_len:
+            if middle / self.step(middle).seconds >= requests_per_s * load.output_len:
                 high = middle
             else:
                 low = middle + 1
         return low
-
-    def compute_token_seconds(self, requests_per_s: float, batch: int) -> float:
-        """Return the seconds of each further token: its step, and the prompts that are read in between."""
-        return self.step_s(batch) / max(1 - requests_per_s * self.prompt_s, 1 - MOST_UTILISATION)
 
 
 def measure_copy(
@@ -119,24 +131,34 @@ def measure_copy(
     recipe, parallel = way.recipe, way.parallel
     top, ranks = find_peak_rate(recipe, gpu), parallel.model_ranks
     room = compute_cache_capacity(way.footprint, gpu, parallel, gpus=ranks)
-    if top is None or room is None or not is_generative(architecture):
+    if top is None or room is None or not architecture.writes or room < load.prompt_len + load.output_len:
         return None
-    most = min(MOST_SEQUENCES, room // (load.prompt_len + load.output_len))
-    if most < 1:
-        return None
+    held = load.prompt_len + max(1, load.output_len // 2)
 
-    def compute_step(batch: int) -> float:
-        # The average sequence has its prompt and half of its answer behind it.
-        filled = replace(recipe, micro_batch=batch, seq_len=load.prompt_len + max(1, load.output_len // 2))
+    def compute_step(batch: int) -> DecodeStep:
+        filled = replace(recipe, micro_batch=batch, seq_len=held)
         setting = StepSetting(
             work=count_work(architecture, filled), recipe=filled, parallel=parallel, gpu=gpu, gpus=ranks, nodes=1, top=top
         )
-        links = compute_links(setting, efficiency.physics)
-        return compute_decode_step(architecture, setting, links=links, serving=efficiency.serving).seconds
+        return compute_decode_step(
+            architecture,
+            setting,
+            links=compute_links(setting, efficiency.physics),
+            serving=efficiency.serving,
+            prompts=batch * load.prompt_len / load.output_len,
+            prompt_len=load.prompt_len,
+        )
 
-    prompt = replace(recipe, seq_len=load.prompt_len)
-    rate = compute_prefill_rate(count_work(architecture, prompt), top, efficiency.serving) * ranks
-    return CopySpeed(prompt_s=load.prompt_len / rate, step_s=compute_step, most=most)
+    prompt = count_work(architecture, replace(recipe, seq_len=load.prompt_len))
+    rate = compute_prefill_rate(prompt, top, efficiency.serving) * ranks
+    most = min(count_most_sequences(gpu), room // held)
+    return CopySpeed(prompt_s=load.prompt_len / rate, step=compute_step, most=most, room=room)
+
+
+def count_most_sequences(gpu: Gpu) -> int:
+    """Return the sequences that a server runs at a time on `gpu` unless it is told otherwise."""
+    large = gpu.memory_gib >= LARGE_CARD_GIB and not gpu.name.startswith("A100")
+    return MOST_SEQUENCES_LARGE if large else MOST_SEQUENCES
 
 
 def plan_serving(
@@ -147,34 +169,66 @@ def plan_serving(
     copies_per_machine: int,
     factor: float,
     machines: int | None = None,
-) -> tuple[ServingPlan, int]:
-    """Return the plan and its number of machines.
+) -> ServingPlan:
+    """Return the plan of a load.
 
     `factor`: half-width of the speed's 80 % interval. `machines`: stated; None: the fewest whose low end carries the load.
     """
     each = copy.compute_capacity(load)
-    needed = math.ceil(load.requests_per_second * factor / each / MOST_UTILISATION / copies_per_machine)
-    count = machines or max(1, needed)
+
+    def count_machines(speed: float) -> int:
+        return max(1, math.ceil(load.requests_per_second / (each * speed) / MOST_UTILISATION / copies_per_machine))
+
+    count = machines or count_machines(1 / factor)
     copies = count * copies_per_machine
-    share = load.requests_per_second / copies
-    batch = copy.find_batch(load, share)
+    batch = copy.find_batch(load, load.requests_per_second / copies)
     capacity = Interval.around(each * copies, factor)
     used = load.requests_per_second / capacity.expected
     first = Interval(*(_compute_first_token(copy, speed, used / speed) for speed in (factor, 1.0, 1 / factor)))
-    token = Interval.around(copy.compute_token_seconds(share, batch), factor)
+    token = Interval.around(copy.step(batch).seconds, factor)
+    fewest = machines or min(count, count_machines(factor))
     return ServingPlan(
         load=load,
         copies=copies,
         gpus_per_copy=gpus_per_copy,
         batch=batch,
+        most=copy.most,
+        machines=Interval(fewest, count, count),
         capacity=capacity,
         utilisation=used,
         first_token_s=first,
         token_s=token,
         request_s=first.add(token.scale(load.output_len)),
-    ), count
+        explain=_explain_plan(copy, load, batch, each, factor),
+    )
 
 
 def _compute_first_token(copy: CopySpeed, speed: float, used: float) -> float:
     """Return the seconds to the first token at `speed` times the expected one: one step, the prompt, and waiting."""
-    return (copy.prompt_s + copy.step_s(1)) / speed / max(1 - used, 1 - MOST_UTILISATION)
+    return (copy.prompt_s + copy.step(1).seconds) / speed / max(1 - used, 1 - MOST_UTILISATION)
+
+
+def _explain_plan(
+    copy: CopySpeed, load: ServingLoad, batch: int, each: float, factor: float
+) -> tuple[tuple[str, str, str], ...]:
+    """Return (name, value, how) of the figures of one copy."""
+    held, full, now = load.prompt_len + load.output_len // 2, copy.step(copy.most), copy.step(batch)
+    return (
+        ("cache", f"{copy.room:,}", "tokens whose keys and values fit beside the weights of one copy"),
+        ("sequences at most", f"{copy.most:,}", f"{held:,} cached tokens each on average, and at most as many as vLLM runs"),
+        ("prompt", f"{copy.prompt_s * 1000:,.0f} ms", f"{load.prompt_len:,} tokens read with nothing else to do"),
+        ("full step", f"{full.seconds * 1000:,.1f} ms", _explain_step(full, copy.most, load)),
+        ("capacity", f"{each:,.3g} requests/s", f"of one copy; {each / factor:,.3g} to {each * factor:,.3g}"),
+        ("step at this load", f"{now.seconds * 1000:,.1f} ms", _explain_step(now, batch, load)),
+    )
+
+
+def _explain_step(step: DecodeStep, batch: int, load: ServingLoad) -> str:
+    parts = {
+        "reading weights" if step.weights > step.computing else "computing": max(step.weights, step.computing),
+        "reading caches": step.caches,
+        "sums between GPUs": step.summing,
+        "launches": step.launching,
+    }
+    told = ", ".join(f"{name} {seconds * 1000:,.1f}" for name, seconds in parts.items() if seconds)
+    return f"{batch:,} sequences and {batch * load.prompt_len / load.output_len:,.0f} tokens of prompts: {told}"

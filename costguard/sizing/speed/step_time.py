@@ -31,21 +31,29 @@ from costguard.values.gpu import Gpu
 TERA, GIGA = 1e12, 1e9
 FULLY_SHARDED = 3
 NVL72 = 72
+SUPERCHIP = "C2C"
 MOST_CHUNKS, LAYERS_A_CHUNK = 8.0, 2
 """Megatron-Bridge's published recipes interleave 4 to 8 chunks a stage (VP=4 ... 20)."""
 UNCUT_GB_S = {"NVLink3 (cut)": 600, "NVLink4 (cut)": 900}
 """A800 and H800 have less NVLink than their sisters, and the same network cards."""
 USUAL_ACHIEVED = 0.8
 """The share of its datasheet peak that the best matrix multiplication reaches on H100 and B200 (gpus.csv, MAMF column)."""
+SHARD_COPIES, GRADIENT_COPY = 2, 6
+"""FSDP copies gathered weights out of the collective's buffer (read and written once more), and 16-bit gradients into one of
+fp32 (2 bytes read, 4 written): torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py."""
+PURE_PRECISIONS, PURE_SHARE = ("bf16", "fp16"), 0.5
+"""Precisions whose weights, gradients and moments all have 16 bits: an update moves half of the bytes."""
 LEAST_ATTENTION_SLOWDOWN = 1.1
 NEW_KERNELS_FROM = ("9.", "10.")
 """Compute capabilities (Hopper, Blackwell) whose matrix units FlashAttention-2 cannot fill."""
 MEGATRON = ("megatron", "megatron-2021")
-OVER_LINKS = ("network", "model_parallel", "exchange", "exchange megatron")
+FUSED_EXPERTS = (*MEGATRON, "automodel")
+"""Libraries whose router, permutation and exchange of tokens are fused kernels (Megatron-Core, DeepEP, HybridEP)."""
+OVER_LINKS = ("network", "model_parallel", "exchange", "exchange fused")
 """Components that wait for links between GPUs."""
 WORST_MEASURED = {"AMD": 0.511}
 """By vendor: the least share of the datasheet peak that a measured card reaches (gpus.csv: MI300X 668 of 1307 TFLOPS). A card
-of this vendor that nobody measured is taken to reach no more."""
+of this vendor of whose generation none was measured is taken to reach no more."""
 
 
 COMPONENTS = {
@@ -63,10 +71,11 @@ COMPONENTS = {
     "network": "gathering weights and summing gradients over ranks",
     "model_parallel": "sums over tensor-parallel ranks",
     "exchange": "sending tokens to experts and back",
-    "exchange megatron": "sending tokens to experts and back, in Megatron",
+    "exchange fused": "sending tokens to experts and back with fused kernels",
     "launch": "launching kernels",
+    "step": "clipping and updating the tensors that FSDP divides",
     "routing": "routing tokens",
-    "routing megatron": "routing tokens, in Megatron",
+    "routing fused": "routing tokens with fused kernels",
     "expert_loop": "experts that run one after the other",
     "host": "offload to the host",
     "bubble": "the pipeline's fill and drain",
@@ -107,6 +116,25 @@ class StepSetting:
     def weights(self) -> float:
         """Return the weights that one copy stores for a token; its ranks read their parts at the same time."""
         return self.work.weights + self.work.expert_weights / self.parallel.ep
+
+    @property
+    def holders(self) -> float:
+        """Return the ranks over which one expert is divided."""
+        return max(1.0, self.shards / self.parallel.ep)
+
+    @property
+    def gathered_weights(self) -> float:
+        """Return the weights that a rank gathers in each pass: with FSDP and ZeRO-3, all that it does not hold whole."""
+        if self.parallel.stage != FULLY_SHARDED or self.shards == 1:
+            return 0.0
+        return self.work.weights + (self.work.expert_weights / self.parallel.ep if self.holders > 1 else 0.0)
+
+    @property
+    def updated_weights(self) -> float:
+        """Return the weights whose optimizer states a rank holds."""
+        if not self.parallel.stage:
+            return self.weights
+        return self.work.weights / self.shards + self.work.expert_weights / self.parallel.ep / self.holders
 
     @property
     def pass_tokens(self) -> float:
@@ -171,8 +199,8 @@ class StepCosts(NamedTuple):
 def compute_costs(setting: StepSetting, physics: StepConstants, family: GpuFamily) -> StepCosts:
     """Return every component of this job on these GPUs; 0 if one does not apply."""
     s, links = setting, compute_links(setting, physics)
-    library = " megatron" if s.recipe.framework in MEGATRON else ""
-    eager = "" if has_fused_kernels(s.recipe) or library else " eager"
+    experts = " fused" if s.recipe.framework in FUSED_EXPERTS else ""
+    eager = "" if has_fused_kernels(s.recipe) else " eager"
     return StepCosts(
         arithmetic=_compute_arithmetic_seconds(s, physics),
         shares={
@@ -191,9 +219,10 @@ def compute_costs(setting: StepSetting, physics: StepConstants, family: GpuFamil
             "memory": _compute_other_traffic(s, physics),
             "network": _compute_network_seconds(s, links),
             "model_parallel": _compute_model_parallel_seconds(s, links),
-            f"exchange{library}": _compute_exchange_seconds(s, links),
+            f"exchange{experts}": _compute_exchange_seconds(s, links),
             "launch": _compute_launch_seconds(s, physics),
-            f"routing{library}": _compute_routing_seconds(s, physics),
+            "step": _compute_step_seconds(s, physics),
+            f"routing{experts}": _compute_routing_seconds(s, physics),
             "expert_loop": _compute_loop_seconds(s, physics),
             "host": _compute_host_seconds(s, physics),
         },
@@ -235,17 +264,15 @@ def _choose_attention_slowdown(setting: StepSetting, physics: StepConstants) -> 
 def _find_achieved_share(gpu: Gpu, family: GpuFamily) -> float:
     """Return the share of its datasheet peak that the GPU's best matrix product reaches.
 
-    Measured (gpus.csv), else the vendor's worst measured one, else that of its generation's reference card, moved by its power
-    limit per TFLOPS: less power means lower clocks; a card with little arithmetic is never throttled (H20).
+    Measured (gpus.csv), else that of its generation's reference card, moved by its power limit per TFLOPS: less power means
+    lower clocks; a card with little arithmetic is never throttled (H20). A generation nobody measured: the vendor's worst.
     """
     if gpu.bf16_tflops is None:
         return USUAL_ACHIEVED
     if gpu.mamf_bf16_tflops is not None:
         return gpu.mamf_bf16_tflops / gpu.bf16_tflops
-    if gpu.vendor in WORST_MEASURED:
-        return WORST_MEASURED[gpu.vendor]
     if family.full_power_w_per_tflops is None or gpu.tdp_w is None:
-        return USUAL_ACHIEVED
+        return WORST_MEASURED.get(gpu.vendor, USUAL_ACHIEVED)
     power = gpu.tdp_w / gpu.bf16_tflops / family.full_power_w_per_tflops
     reference = family.achieved_share
     return min(max(MOST_ACHIEVED, reference), reference * math.pow(power, LESS_POWER if power < 1 else MORE_POWER))
@@ -281,9 +308,11 @@ def _compute_other_traffic(setting: StepSetting, physics: StepConstants) -> floa
     logits = physics.logits_bytes_per_word * job.words
     logits *= physics.fused_share if s.recipe.fused_loss or s.recipe.compiled else 1
     routed = physics.routed_bytes_per_hidden * job.routed_hidden * job.experts_per_token * (job.passes + s.recipe.trains)
-    read = physics.dequantised_bytes_per_weight if s.recipe.quant != "none" else job.weight_bytes
-    step = physics.optimizer_bytes_per_weight / (s.ranks if s.parallel.stage else 1) / s.passes_a_step
-    weights = s.weights * (read * job.passes + s.trains_weights * step) / s.pass_tokens
+    read = s.weights * (physics.dequantised_bytes_per_weight if s.recipe.quant != "none" else job.weight_bytes)
+    copied = s.gathered_weights * SHARD_COPIES * job.weight_bytes
+    narrow = PURE_SHARE if s.recipe.precision in PURE_PRECISIONS else 1.0
+    updated = s.updated_weights * physics.optimizer_bytes_per_weight * narrow + s.gathered_weights * GRADIENT_COPY
+    weights = ((read + copied) * job.passes + s.trains_weights * updated / s.passes_a_step) / s.pass_tokens
     return (routed + logits + weights) / _get_bandwidth(s.gpu)
 
 
@@ -303,8 +332,7 @@ def _compute_network_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
     gathered = job.passes * job.weight_bytes + gradients
     moved = gathered if s.parallel.stage == FULLY_SHARDED else 2 * gradients / s.passes_a_step
     dense = job.weights * (s.shards - 1) / s.shards
-    holders = max(1.0, s.shards / s.parallel.ep)
-    experts = job.expert_weights / s.parallel.ep * (holders - 1) / holders
+    experts = job.expert_weights / s.parallel.ep * (s.holders - 1) / s.holders
     return moved * (dense + experts) / (links.collective * GIGA) / s.pass_tokens
 
 
@@ -333,6 +361,17 @@ def _compute_launch_seconds(setting: StepSetting, physics: StepConstants) -> flo
     s = setting
     fused = physics.fused_share if has_fused_kernels(s.recipe) else 1.0
     return physics.launch_s * fused * s.work.layers * s.work.passes * s.parallel.tp / s.pass_tokens
+
+
+def _compute_step_seconds(setting: StepSetting, physics: StepConstants) -> float:
+    """Return the seconds per token in which the host clips and updates sharded weights, once per optimizer step.
+
+    FSDP divides each tensor over the ranks; what lies in flat buffers (Megatron, DeepSpeed) is updated by a few kernels.
+    """
+    s = setting
+    if not s.parallel.fsdp or s.shards == 1:
+        return 0.0
+    return physics.step_s * s.work.layers * s.parallel.tp / s.passes_a_step / s.pass_tokens
 
 
 def _compute_routing_seconds(setting: StepSetting, physics: StepConstants) -> float:
@@ -369,16 +408,18 @@ def compute_links(setting: StepSetting, physics: StepConstants) -> LinkSpeeds:
     """Return the link speeds between the GPUs: as stated, else the usual ones of such GPUs.
 
     A ring's data enters a machine once, over the network cards of all its GPUs together. The cards are assumed to be
-    proportional to the fabric (`fabric_share_per_gpu`); with PCIe, one shared card of `pcie_node_gb_s` is assumed.
+    proportional to the fabric (`fabric_share_per_gpu`); with PCIe, one shared card of `pcie_node_gb_s` is assumed. A superchip
+    (GH200) has NVLink to its processor, a network card of its own, and NVLink to the others where a machine has several.
     """
     gpu, gpus, network = setting.gpu, setting.gpus, setting.network
     per_node = max(1, gpus // setting.nodes)
-    inside = (gpu.interconnect_gb_s or 0) / 2 if gpu.nvlink else physics.pcie_gb_s
+    fabric = gpu.nvlink or SUPERCHIP in gpu.interconnect
+    inside = (gpu.interconnect_gb_s or 0) / 2 if fabric else physics.pcie_gb_s
     inside = network.gpu_gb_s or inside
     together = NVL72 if "NVL72" in gpu.interconnect else per_node
     if gpus <= together:
         return LinkSpeeds(inside=inside, between=inside, collective=inside, together=gpus)
     uncut = UNCUT_GB_S.get(gpu.interconnect, gpu.interconnect_gb_s or 0)
-    between = uncut * physics.fabric_share_per_gpu if gpu.nvlink else physics.pcie_node_gb_s / per_node
+    between = uncut * physics.fabric_share_per_gpu if fabric else physics.pcie_node_gb_s / per_node
     between = network.node_gbit / 8 / per_node if network.node_gbit else between
     return LinkSpeeds(inside=inside, between=between, collective=min(inside, between * per_node), together=together)

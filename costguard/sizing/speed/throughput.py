@@ -6,11 +6,7 @@ Example: an ideal of 7,000 tokens per second and factors base 0.70, memory 0.85,
 
 The components of a training step are in `step_time.py`.
 
-Generation: a step reads all weights and every sequence's cache, and the slower of reading and computing sets the speed.
-
-Example: Llama-2-7B in bf16 on an A100-80GB-SXM (2039 GB/s, of which 60 % is reached), one sequence at 2048 tokens: 13.5 GB of
-weights and 1.07 GB of cache take 11.7 ms per step, 86 tokens per second; computing takes 0.1 ms. With 32 sequences a step reads
-47.6 GB: 38.9 ms, 823 tokens per second. The shares are assumed (the data has no serving run), so the interval is wide.
+A step of generation is in `decoding.py`.
 """
 
 from __future__ import annotations
@@ -19,15 +15,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costguard.sizing.architecture import Architecture, LayerBlock
+from costguard.sizing.architecture import Architecture
 from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
-from costguard.sizing.speed.efficiency import Efficiency, ServingEfficiency
-from costguard.sizing.speed.flops import PeakRate, TokenWork, count_work, find_peak_rate
+from costguard.sizing.speed.decoding import compute_decode_step, compute_prefill_rate, compute_transcription_rate
+from costguard.sizing.speed.efficiency import Efficiency
+from costguard.sizing.speed.flops import count_work, find_peak_rate
 from costguard.sizing.speed.step_time import (
-    GIGA,
     OVER_LINKS,
     TERA,
-    LinkSpeeds,
     StepCosts,
     StepSetting,
     compute_costs,
@@ -43,6 +38,8 @@ class Throughput:
 
     - `efficiency`: the share of `peak_tflops` reached, with recomputation counted as work.
     - `reasons`: (name, factor); the ideal rate times all factors is the expected rate.
+    - `unit`, `units_per_token`: what the input is counted in (tokens, images, audio_seconds, frames), and how many of them a
+        token is.
     - `prefill_tokens_per_s_per_gpu`: prompt tokens when serving; None when training.
     """
 
@@ -53,6 +50,13 @@ class Throughput:
     notes: tuple[str, ...] = ()
     explain: tuple[str, ...] = ()
     prefill_tokens_per_s_per_gpu: float | None = None
+    unit: str = "tokens"
+    units_per_token: float = 1.0
+
+    @property
+    def units_per_s_per_gpu(self) -> Interval:
+        """Return the speed in what the input is counted in."""
+        return self.tokens_per_s_per_gpu.scale(self.units_per_token)
 
 
 def compute_throughput(
@@ -84,6 +88,7 @@ def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughpu
     reasons = list_factors(costs, efficiency.weights)
     ideal = 1 / costs.arithmetic
     rate = ideal * math.prod(factor for _, factor in reasons)
+    work, unit = setting.work, setting.work.unit.replace("_", " ")
     names = (*costs.names, f"card {gpu.name}", f"library {setting.recipe.framework}")
     return Throughput(
         tokens_per_s_per_gpu=Interval.around(rate, math.exp(efficiency.compute_half_width(names))),
@@ -96,7 +101,12 @@ def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughpu
             *_list_assumed_links(setting, efficiency, reasons),
             *_list_loop_notes(setting, reasons),
         ),
-        explain=(*flops.explain, f"at {top.matrix:g} TFLOPS and nothing else: {ideal:.1f} tokens/s per GPU"),
+        explain=(
+            *flops.explain,
+            f"at {top.matrix:g} TFLOPS and nothing else: {ideal * work.units_per_token:,.1f} {unit}/s per GPU",
+        ),
+        unit=work.unit,
+        units_per_token=work.units_per_token,
     )
 
 
@@ -159,84 +169,22 @@ def _compute_serving(architecture: Architecture, setting: StepSetting, efficienc
     top, forward, serving = setting.top, setting.work.flops.forward, efficiency.serving
     prefill = compute_prefill_rate(setting.work, top, serving)
     rate, bound = prefill, "compute"
-    if is_generative(architecture):
+    if architecture.writes and architecture.sample_tokens:
+        rate, bound = compute_transcription_rate(architecture, setting, serving), "memory bandwidth"
+    elif architecture.writes:
         reach = compute_links(setting, efficiency.physics)
         step = compute_decode_step(architecture, setting, links=reach, serving=serving)
         rate = setting.recipe.micro_batch / step.seconds / (setting.parallel.tp * setting.parallel.pp)
         bound = "memory bandwidth" if step.reading > step.computing else "compute"
     share = rate * forward / (top.matrix * TERA)
     return Throughput(
-        tokens_per_s_per_gpu=Interval.around(rate, serving.factor),
+        tokens_per_s_per_gpu=Interval.around(rate, serving.get_factor(mixture=setting.work.mixture)),
         efficiency=share,
         peak_tflops=top.matrix,
         reasons=((bound, share),),
-        notes=(*top.notes, "serving speed is derived from bandwidth and peak, not fitted: the interval is wide"),
+        notes=(*top.notes, "serving speed is derived from bandwidth and peak: the interval is wide"),
         explain=setting.work.flops.explain,
         prefill_tokens_per_s_per_gpu=prefill,
+        unit=setting.work.unit,
+        units_per_token=setting.work.units_per_token,
     )
-
-
-CACHE_BYTES, STATE_BYTES = 2.0, 4.0
-"""Of a number of keys and values, and of a state of linear attention (fp32 in vLLM and transformers)."""
-SUM_SECONDS = 1e-5
-"""One tensor-parallel sum of a few tokens is latency: about 10 us over NVLink, and the links' speed for the rest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeStep:
-    """Seconds in which every sequence of one model copy gains one token, by component."""
-
-    reading: float
-    computing: float
-    summing: float
-
-    @property
-    def seconds(self) -> float:
-        """Return the total seconds: reading and computing overlap; sums between GPUs come after both."""
-        return max(self.reading, self.computing) + self.summing
-
-
-def compute_decode_step(
-    architecture: Architecture, setting: StepSetting, *, links: LinkSpeeds, serving: ServingEfficiency
-) -> DecodeStep:
-    """Return one decode step of `micro_batch` sequences with `seq_len` earlier tokens each, on tp x pp GPUs."""
-    job, gpu, recipe, tp = setting.work, setting.gpu, setting.recipe, setting.parallel.tp
-    ranks, batch = tp * setting.parallel.pp, recipe.micro_batch
-    cache = batch * sum(_compute_cache_bytes(b, recipe) for b in architecture.blocks)
-    read = job.weight_bytes * _count_weights_read(architecture, job, batch) + cache
-    summed = 2 * CACHE_BYTES * batch * architecture.hidden / (links.inside * GIGA)
-    return DecodeStep(
-        reading=read / (gpu.bandwidth_gb_s / gpu.dies * GIGA * serving.bandwidth_share * ranks),
-        computing=batch * job.flops.forward / (setting.top.matrix * TERA * serving.compute_share * ranks),
-        summing=2 * architecture.layers * (tp > 1) * (SUM_SECONDS + summed),
-    )
-
-
-def _count_weights_read(architecture: Architecture, work: TokenWork, batch: int) -> float:
-    """Return the weights that one step reads; of a mixture, the experts used by at least one of `batch` tokens."""
-    total = work.weights + work.expert_weights - architecture.embedding_parameters * (not architecture.tied_embeddings)
-    if not work.mixture:
-        return total
-    feed_forward = max((b.feed_forward for b in architecture.blocks), key=lambda f: f.experts)
-    unused = (1 - feed_forward.experts_per_token / feed_forward.experts) ** batch
-    passed = work.expert_weights * feed_forward.experts / (feed_forward.experts - feed_forward.experts_per_token)
-    return total - passed * unused
-
-
-def _compute_cache_bytes(block: LayerBlock, recipe: Recipe) -> float:
-    """Return the bytes of 16-bit keys and values of one sequence in one LayerBlock; a window limits the cached tokens.
-
-    Linear attention reads and writes its whole fp32 state instead.
-    """
-    tokens, a = block.count_tokens(recipe.seq_len, recipe.decoder_len), block.attention
-    return block.layers * (CACHE_BYTES * a.cached_width * min(tokens, a.window or tokens) + 2 * STATE_BYTES * a.state_numbers)
-
-
-def compute_prefill_rate(work: TokenWork, top: PeakRate, serving: ServingEfficiency) -> float:
-    """Return the prompt tokens per second per GPU, limited by arithmetic."""
-    return top.matrix * TERA * serving.compute_share / work.flops.forward
-
-
-def is_generative(architecture: Architecture) -> bool:
-    """Return whether tokens are generated one after another; an encoder or image tower processes them all at once."""
-    return any(block.causal for block in architecture.blocks)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from costguard_gcp.machine_types import TABLE, MachineShape, find_shape, parse_shape
-from costguard_gcp.price_list import classify_sku, collect_prices, compute_rate
+from costguard_gcp.price_list import classify_sku, collect_prices, compute_rate, find_disk_price
 from costguard_gcp.wire import MachineType, Sku
 
 from tests.fakes.gcp_prices import sku
@@ -183,3 +183,16 @@ def test_the_table_of_machine_types_is_the_published_one() -> None:
             float(row["ram_gb"]),
             int(row["local_nvme_gb"]),
         )
+
+
+def test_the_capacity_of_zonal_disks_has_a_price_by_region_and_type() -> None:
+    def disk(description: str, nano: int) -> dict[str, object]:
+        return sku(description, "europe-west6", nano, unit="GiBy.mo", group="SSD")
+
+    regional = disk("Regional SSD backed PD Capacity in Zurich", 442_000_000)
+    listed = prices(disk("SSD backed PD Capacity in Zurich", 221_000_000), regional, disk("Storage PD Capacity", 52_000_000))
+    assert find_disk_price("pd-ssd", "europe-west6", listed) == 221_000_000
+    assert find_disk_price("pd-standard", "europe-west6", listed) == 52_000_000
+    assert find_disk_price("pd-balanced", "europe-west6", listed) is None
+    torn = prices(disk("Balanced PD Capacity", 1), disk("Balanced PD Capacity", 2))
+    assert find_disk_price("pd-balanced", "europe-west6", torn) is None

@@ -10,7 +10,7 @@ from alembic import op
 from costguard.ledger.migrations.words import WORDS
 
 revision = "0008"
-down_revision = "0005"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 
@@ -43,6 +43,8 @@ CREATE TABLE bill_import_unfinished (
     CONSTRAINT bill_import_unfinished_undone CHECK (undone IN (0, 1))
 ) {STRICT}
 """,
+    # The database looks through it for each line that is removed.
+    "CREATE INDEX correction_part_by_line ON correction_part (bill_line_id)",
 )
 
 

@@ -1,0 +1,311 @@
+"""Weigh settled bill lines as evidence: which of them bound the doubtful charges of a resource, and by how much.
+
+A line bounds what its resource cost for its kind of charge in its period, and nothing else. From its amount, what is certain of
+the charges in that period is subtracted; the rest is what the doubtful ones cost.
+
+Example: a pod may have run from 12:00 until 12:50 (MAYBE, $0.00 to $0.50) and surely ran from 12:50 on, at $0.60 an hour. The
+line of 12:00 to 13:00 says $0.10. The certain ten minutes cost $0.10, so before 12:50 it cost nothing.
+
+Narrowing raises the low end of charges, on which hard caps count. So a line counts only if nothing speaks against it:
+
+- it is settled: its provider does not call it estimated, its period was over when it was stated, and the account was listed
+  completely since;
+- it names its resource, in the currency of the charges, within one UTC day, and no other line overlaps it or states it again;
+- its amount lies within what is possible. One that lies outside contradicts what was seen: it is a finding, and no line of its
+  resource, kind of charge and day counts.
+
+A day's line does not say at what time of that day a resource ran. Doubtful charges at several times of one line are bounded
+each by itself, so that each of them holds the truth; those of the same time (two disks) share the amount.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
+
+from costguard.metering.span import NanoAmounts, Span, compute_amounts
+from costguard.values.instant import DAY_US, to_micros
+from costguard.values.money import divide_half_even
+from costguard.values.resource import Attribution
+
+LATE, FUTURE, AHEAD, UNWATCHED = "not settled", "of the future", "not looked at since", "not watched yet"
+CURRENCY, LONG, NEGATIVE = "another currency", "longer than a day", "negative"
+TWICE, OVERLAP = "stated twice", "overlap"
+ABOVE, BELOW, BLOCKED = "more than possible", "less than certain", "beside a contradiction"
+CONTRADICTIONS = frozenset((ABOVE, BELOW))
+REASON_SENTENCES: Mapping[str, str] = {
+    LATE: "its provider may still change it",
+    FUTURE: "its period was not over when it was stated",
+    AHEAD: "the account was not listed completely since its period",
+    UNWATCHED: "it is of a time before costguard first saw the resource",
+    CURRENCY: "it is in another currency than the charges",
+    LONG: "it is of more than one UTC day, and does not say of which",
+    NEGATIVE: "it takes back more than was charged",
+    TWICE: "the bill states it twice",
+    OVERLAP: "it lies over another line of the same resource",
+    ABOVE: "it is more than the resource can have cost as it was seen",
+    BELOW: "it is less than the resource cost as it was seen",
+    BLOCKED: "another line of that resource and day contradicts what was seen",
+}
+"""Why a line narrows nothing, in words."""
+
+_END_OF_OPEN = 2**62
+FINEST_STEP = 1000
+"""Nano-units by which a line may be off in any case: a bill's binary fractions."""
+
+
+class EvidenceLine(NamedTuple):
+    """A line of a bill for one resource and kind of charge. `id`: its row in the ledger. Times are microseconds.
+
+    `stated_us`: when its provider stated it.
+    """
+
+    id: int
+    start_us: int
+    end_us: int
+    nano: int
+    currency: str
+    estimated: bool
+    description: str
+    stated_us: int
+
+
+class EvidenceSpan(NamedTuple):
+    """A span of that resource and kind of charge as observed, without evidence. `id`: its row. Open ones are known to go on."""
+
+    id: int
+    span: Span
+
+
+class BilledPart(NamedTuple):
+    """The amounts of a closed span in [start_us, end_us) as bounded by the bill line `line_id`."""
+
+    span_id: int
+    start_us: int
+    end_us: int
+    line_id: int
+    amounts: NanoAmounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceContext:
+    """What is known beside the lines, times in microseconds.
+
+    `watched_until_us`: up to when all charges of the resource are recorded. `watched_since_us`: when it was first seen; None:
+    its provider states since when it exists. `step`: the nano-units that all amounts of the statement are whole multiples of,
+    0 if none is visible: a line may be off by half of it.
+    """
+
+    now_us: int
+    watched_until_us: int
+    watched_since_us: int | None = None
+    step: int = 0
+
+
+class UnusedLine(NamedTuple):
+    """A line that bounds nothing, with the reason (a key of `REASON_SENTENCES`)."""
+
+    reason: str
+    line: EvidenceLine
+
+
+@dataclass(slots=True)
+class WeighedEvidence:
+    """The result: `parts` of doubtful spans that lines bound, and the lines that bound nothing."""
+
+    parts: list[BilledPart] = field(default_factory=list)
+    unused: list[UnusedLine] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Window:
+    """The lines of one period, and why they do not count ("" if they do)."""
+
+    start_us: int
+    end_us: int
+    lines: list[EvidenceLine]
+    reason: str = ""
+
+    @property
+    def nano(self) -> int:
+        return sum(line.nano for line in self.lines)
+
+    @property
+    def day(self) -> int:
+        return self.start_us // DAY_US
+
+
+class _Cut(NamedTuple):
+    """A span in a window, with its amounts there. `doubtful`: it is closed, and evidence may bound it."""
+
+    span_id: int
+    owner: Attribution
+    start_us: int
+    end_us: int
+    low: int
+    expected: int
+    high: int
+    currency: str
+    doubtful: bool
+
+
+def weigh_lines(lines: Iterable[EvidenceLine], spans: Sequence[EvidenceSpan], context: EvidenceContext) -> WeighedEvidence:
+    """Return what `lines` say of the doubtful ones of `spans`; all are of one resource and kind of charge."""
+    windows = _group_by_period(lines)
+    _mark_overlaps(windows)
+    found, cuts, placed = WeighedEvidence(), dict[int, list[_Cut]](), _SpanIndex(spans)
+    for number, window in enumerate(windows):
+        window.reason = window.reason or _find_fault(window, context)
+        if not window.reason:
+            cuts[number] = placed.cut(window)
+            window.reason = _compare_amounts(window, cuts[number], context)
+    contradicted = {window.day for window in windows if window.reason in CONTRADICTIONS}
+    for number, window in enumerate(windows):
+        if not window.reason and window.day in contradicted:
+            window.reason = BLOCKED
+        if window.reason:
+            found.unused += [UnusedLine(window.reason, line) for line in window.lines]
+        else:
+            found.parts += _bound_doubt(window, cuts[number], _compute_slack(window, context))
+    return found
+
+
+def _group_by_period(lines: Iterable[EvidenceLine]) -> list[_Window]:
+    found = defaultdict[tuple[int, int], list[EvidenceLine]](list)
+    for line in lines:
+        found[line.start_us, line.end_us].append(line)
+    return [_Window(*period, lines=every) for period, every in sorted(found.items())]
+
+
+def _mark_overlaps(windows: Sequence[_Window]) -> None:
+    """Mark every window that overlaps another one: hours beside their day."""
+    last: _Window | None = None
+    for window in windows:
+        if last is not None and window.start_us < last.end_us:
+            window.reason = last.reason = OVERLAP
+        if last is None or window.end_us > last.end_us:
+            last = window
+
+
+def _find_fault(window: _Window, context: EvidenceContext) -> str:
+    """Return why the lines of a window do not count, whatever their amount; "" if nothing speaks against them."""
+    described = Counter(line.description for line in window.lines if line.nano > 0)
+    tests = (
+        (window.end_us > min(context.now_us, *(line.stated_us for line in window.lines)), FUTURE),
+        (any(line.estimated for line in window.lines), LATE),
+        (window.end_us > context.watched_until_us, AHEAD),
+        ((window.end_us - 1) // DAY_US != window.day, LONG),
+        (len({line.currency for line in window.lines}) > 1, CURRENCY),
+        (any(count > 1 for count in described.values()), TWICE),
+        (window.nano < 0, NEGATIVE),
+    )
+    return next((reason for wrong, reason in tests if wrong), "")
+
+
+class _SpanIndex:
+    """The spans in order of time, for windows in that order: a month has a line for each of its hours."""
+
+    def __init__(self, spans: Sequence[EvidenceSpan]) -> None:
+        placed = (
+            (to_micros(one.span.start), _END_OF_OPEN if one.span.end is None else to_micros(one.span.end), one) for one in spans
+        )
+        self._spans = sorted(placed, key=itemgetter(0, 1))
+        self._passed = 0
+
+    def cut(self, window: _Window) -> list[_Cut]:
+        """Return the parts of the spans in `window`, which does not begin before the last one."""
+        while self._passed < len(self._spans) and self._spans[self._passed][1] <= window.start_us:
+            self._passed += 1
+        found = []
+        for place in range(self._passed, len(self._spans)):
+            first_us, last_us, (number, span) = self._spans[place]
+            if first_us >= window.end_us:
+                break
+            start_us, end_us = max(window.start_us, first_us), min(window.end_us, last_us)
+            if start_us < end_us:
+                low, expected, high = compute_amounts(span, start_us, end_us)
+                doubtful, currency = span.end is not None and low < high, span.meter.price.currency
+                found.append(_Cut(number, span.attribution, start_us, end_us, low, expected, high, currency, doubtful))
+        return found
+
+
+def _compare_amounts(window: _Window, cuts: Sequence[_Cut], context: EvidenceContext) -> str:
+    """Return why the amount of a window cannot be, or cannot be compared; "" if it lies within what is possible."""
+    if any(cut.currency != window.lines[0].currency for cut in cuts):
+        return CURRENCY
+    slack = _compute_slack(window, context)
+    if window.nano > sum(cut.high for cut in cuts) + slack:
+        since = context.watched_since_us
+        return UNWATCHED if since is not None and window.start_us < since else ABOVE
+    return BELOW if window.nano < sum(cut.low for cut in cuts) - slack else ""
+
+
+def _compute_slack(window: _Window, context: EvidenceContext) -> int:
+    return len(window.lines) * max(FINEST_STEP, context.step // 2)
+
+
+def _bound_doubt(window: _Window, cuts: Sequence[_Cut], slack: int) -> Iterator[BilledPart]:
+    """Yield the doubtful cuts of a window with their amounts, where these are narrower than before."""
+    low, high = sum(cut.low for cut in cuts), sum(cut.high for cut in cuts)
+    line = max(window.lines, key=lambda one: (one.nano, -one.id))
+    for group in _group_by_time(cuts):
+        least, most = sum(cut.low for cut in group), sum(cut.high for cut in group)
+        floor = min(most, max(least, window.nano - slack - (high - most)))
+        ceiling = max(floor, min(most, window.nano + slack - (low - least)))
+        for cut in group:
+            amounts = (
+                cut.low + (cut.high - cut.low) * (floor - least) // (most - least),
+                cut.low + divide_half_even((cut.high - cut.low) * (min(max(window.nano, low), high) - low), high - low),
+                cut.high - (cut.high - cut.low) * (most - ceiling) // (most - least),
+            )
+            expected = min(max(amounts[1], amounts[0]), amounts[2])
+            if amounts[2] - amounts[0] < cut.high - cut.low:
+                yield BilledPart(cut.span_id, cut.start_us, cut.end_us, line.id, (amounts[0], expected, amounts[2]))
+
+
+def _group_by_time(cuts: Sequence[_Cut]) -> Iterator[list[_Cut]]:
+    """Yield the doubtful cuts in groups of one attribution and time: the parts of a storage charge."""
+    found = defaultdict[tuple[Attribution, int, int], list[_Cut]](list)
+    for cut in cuts:
+        if cut.doubtful:
+            found[cut.owner, cut.start_us, cut.end_us].append(cut)
+    yield from found.values()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceFinding:
+    """Lines of one account and kind of charge that narrow nothing for one reason. `resources`: some of theirs."""
+
+    provider: str
+    account: str
+    charge: str
+    reason: str
+    lines: int
+    nano: int
+    currency: str
+    resources: tuple[str, ...]
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the lines cannot be true together with what was seen."""
+        return self.reason in CONTRADICTIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceSummary:
+    """What the bill of one account and currency does to the charges.
+
+    `lines`: those that bound something, of `resources` resources. `doubt`, `left`: high less low of the charges that they
+    bound, in nano-units, without and with the bill.
+    """
+
+    provider: str
+    account: str
+    currency: str
+    lines: int
+    resources: int
+    doubt: int
+    left: int

@@ -1,0 +1,95 @@
+"""The parts of a corrected span: what settled bill lines say of some of its time, and the rest as it was.
+
+Example: a Vast machine was found on November 22 at 18:00, and states that it exists since November 21, 12:00. So 30 hours are
+a GAP, from $0 to $600. Its bill of November 21 is settled, at $240. The correction of that span has two parts: the twelve hours
+of November 21, billed at $240, and the eighteen of November 22, a GAP as before, from $0 to $360.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from costguard.bills.evidence import BilledPart
+from costguard.ledger.db.codecs import Query, SqlRow
+from costguard.metering.span import SEEN, NanoAmounts, Span, compute_amounts, count_expected_us
+from costguard.values.instant import from_micros, to_micros
+
+PART_COLUMNS = "correction_id, start_us, end_us, presence, price_known, bill_line_id, low, expected, high, us"
+_FIRST_US, _LAST_US = 0, 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionPart:
+    """One part: a span of its own. `bill_line_id`: the line that bounds it; None: it counts by its presence and price."""
+
+    span: Span
+    bill_line_id: int | None = None
+
+
+def load_parts(ask: Query, span: Span, span_id: int) -> list[CorrectionPart]:
+    """Return the parts of the last correction of a closed span; none if that has no parts, or if there is no correction.
+
+    `span_id`: the row of the span.
+    """
+    return decode_parts(span, ask(_PARTS_OF, (span_id,)))
+
+
+def decode_parts(span: Span, rows: Sequence[SqlRow]) -> list[CorrectionPart]:
+    """Return the parts in rows of `PART_COLUMNS`, which are those of one correction of `span`."""
+    return [
+        CorrectionPart(
+            cut_span(
+                span, start_us, end_us, presence=presence, known=bool(known), billed=None if line_id is None else tuple(amounts)
+            ),
+            line_id,
+        )
+        for _, start_us, end_us, presence, known, line_id, *amounts, _ in rows
+    ]
+
+
+def encode_parts(correction_id: int, parts: Sequence[CorrectionPart]) -> Iterator[SqlRow]:
+    """Yield the rows of the parts of a correction, as `PART_COLUMNS`."""
+    for part in parts:
+        span = part.span
+        yield (
+            correction_id,
+            to_micros(span.start),
+            to_micros(span.end or span.start),
+            span.presence,
+            int(span.meter.price.known),
+            part.bill_line_id,
+            *compute_amounts(span, _FIRST_US, _LAST_US),
+            count_expected_us(span, _FIRST_US, _LAST_US),
+        )
+
+
+def cut_span(span: Span, start_us: int, end_us: int, *, presence: str, known: bool, billed: NanoAmounts | None) -> Span:
+    """Return the part of `span` in [start_us, end_us), which counts its steps from the same anchor."""
+    meter = span.meter
+    if meter.price.known != known:
+        meter = replace(meter, price=replace(meter.price, known=known))
+    start, end = from_micros(start_us), from_micros(end_us)
+    return replace(span, start=start, end=end, presence=presence, meter=meter, billed=billed)
+
+
+def cover_span(span: Span, billed: Sequence[BilledPart]) -> list[CorrectionPart]:
+    """Return the parts of `span`: those that bill lines bound, and the time between them as it was; none without lines."""
+    parts, at_us, known = list[CorrectionPart](), to_micros(span.start), span.meter.price.known
+    end_us = to_micros(span.end or span.start)
+    for one in sorted(billed, key=lambda part: part.start_us):
+        if at_us < one.start_us:
+            parts.append(CorrectionPart(cut_span(span, at_us, one.start_us, presence=span.presence, known=known, billed=None)))
+        paid = cut_span(span, one.start_us, one.end_us, presence=SEEN, known=True, billed=one.amounts)
+        parts.append(CorrectionPart(paid, one.line_id))
+        at_us = one.end_us
+    if parts and at_us < end_us:
+        parts.append(CorrectionPart(cut_span(span, at_us, end_us, presence=span.presence, known=known, billed=None)))
+    return parts
+
+
+_PARTS_OF = f"""
+SELECT {", ".join(f"p.{name}" for name in PART_COLUMNS.split(", "))} FROM correction_part AS p WHERE p.correction_id = (
+    SELECT max(c.id) FROM correction AS c WHERE c.span_id = ?
+) ORDER BY p.start_us
+"""  # noqa: S608 - our own names

@@ -1,0 +1,375 @@
+"""Rules within one row of a FOCUS file: which cells are null together, what a category asks for, products, periods, services.
+
+Example: with ListUnitPrice 2.49 and PricingQuantity 1.5, ListCost must be 3.735; 3.7349999999 was rounded, 99 is an error.
+
+Each rule is as strict as the specification: what breaks a MUST is an error, what breaks a SHOULD is a warning (decision 0056
+has the table, and where versions differ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Context, Decimal
+
+from costguard.errors import shorten
+from costguard.reporting.focus.cells import (
+    CONDITION_RULE,
+    ERROR,
+    IDENTITY_RULE,
+    PERIOD_RULE,
+    ROUNDED_RULE,
+    ROUNDING,
+    VALUE_RULE,
+    WARNING,
+    CellFault,
+    CellValue,
+)
+from costguard.reporting.focus.columns import SUBCATEGORIES
+
+EXACT = Context(prec=130)
+"""Products of any two numbers that a cell can hold, without rounding."""
+
+RowFaults = Iterator[tuple[str, CellFault]]
+
+
+@dataclass(frozen=True, slots=True)
+class FocusRow:
+    """A parsed row of `version`. `values`: by column; None is null. `broken`: columns whose cell is invalid."""
+
+    values: Mapping[str, CellValue | None]
+    broken: frozenset[str]
+    version: str
+
+    def is_null(self, name: str) -> bool:
+        """Return whether the column exists and its cell is empty."""
+        return name in self.values and self.values[name] is None and name not in self.broken
+
+    def is_full(self, name: str) -> bool:
+        """Return whether the cell is not empty, valid or not."""
+        return self.values.get(name) is not None or name in self.broken
+
+    def get_text(self, name: str) -> str:
+        """Return its text, "" for none."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) else ""
+
+    def get_number(self, name: str) -> Decimal | None:
+        """Return its number; None: it has none."""
+        value = self.values.get(name)
+        return value if isinstance(value, Decimal) else None
+
+    def get_instant(self, name: str) -> datetime | None:
+        """Return its instant; None: it has none."""
+        value = self.values.get(name)
+        return value if isinstance(value, datetime) else None
+
+    @property
+    def correction(self) -> bool:
+        """Return whether it corrects a closed bill; many rules do not apply to it."""
+        return self.get_text("ChargeClass") == "Correction" or "ChargeClass" in self.broken
+
+    @property
+    def sold(self) -> bool:
+        """Return whether it is usage or a purchase, which has a price."""
+        return self.get_text("ChargeCategory") in ("Usage", "Purchase") and not self.correction
+
+
+NULL_WITH: Mapping[str, tuple[str, ...]] = {
+    "AllocatedMethodId": ("AllocatedResourceId", "AllocatedResourceName", "AllocatedMethodDetails", "AllocatedTags"),
+    "CapacityReservationId": ("CapacityReservationStatus",),
+    "CommitmentDiscountId": (
+        *("CommitmentDiscountCategory", "CommitmentDiscountName", "CommitmentDiscountQuantity"),
+        *("CommitmentDiscountStatus", "CommitmentDiscountType", "CommitmentDiscountUnit"),
+    ),
+    "CommitmentDiscountQuantity": ("CommitmentDiscountUnit",),
+    "ConsumedQuantity": ("ConsumedUnit",),
+    "PricingQuantity": ("PricingUnit",),
+    "RegionId": ("RegionName",),
+    "ResourceId": ("ResourceName", "ResourceType"),
+    "SkuId": ("SkuMeter", "SkuPriceId"),
+    "SkuPriceId": ("SkuPriceDetails", "ListUnitPrice"),
+    "SubAccountId": ("SubAccountName", "SubAccountType"),
+}
+"""Where the first is null, the others are."""
+
+NULL_WITHOUT_PRICE = (
+    *("CommitmentDiscountQuantity", "ConsumedQuantity", "ContractedUnitPrice", "PricingCategory", "PricingQuantity"),
+    *("PricingCurrencyContractedUnitPrice", "PricingCurrencyListUnitPrice"),
+)
+"""Null where SkuPriceId is, since 1.3. Of usage and purchases that lack it, it alone is named."""
+
+FULL_WITH: Mapping[str, tuple[str, ...]] = {
+    "AllocatedResourceId": ("AllocatedMethodId", "AllocatedResourceName"),
+    "BillingAccountId": ("BillingAccountType",),
+    "CommitmentDiscountId": ("CommitmentDiscountCategory", "CommitmentDiscountType"),
+    "CommitmentDiscountQuantity": ("CommitmentDiscountUnit",),
+    "ConsumedQuantity": ("ConsumedUnit",),
+    "PricingQuantity": ("PricingUnit",),
+    "RegionId": ("RegionName",),
+    "ResourceId": ("ResourceType",),
+    "SkuPriceId": ("SkuId",),
+    "SubAccountId": ("SubAccountType",),
+}
+"""Where the first holds something, the others do."""
+
+FULL_WITH_PRICE = (
+    *("ContractedUnitPrice", "ListUnitPrice", "PricingCurrencyContractedUnitPrice", "PricingCurrencyListUnitPrice"),
+)
+"""Full where SkuPriceId is, since 1.4."""
+
+OF_WHAT_IS_SOLD = (
+    *("SkuId", "SkuPriceId", "PricingQuantity", "PricingUnit", "ListUnitPrice", "ContractedUnitPrice", "PricingCategory"),
+    *("PricingCurrencyContractedUnitPrice", "PricingCurrencyListUnitPrice"),
+)
+"""Full where something was used or bought, and null for a tax."""
+
+SAME_CURRENCY = {
+    "PricingCurrencyContractedUnitPrice": "ContractedUnitPrice",
+    "PricingCurrencyEffectiveCost": "EffectiveCost",
+    "PricingCurrencyListUnitPrice": "ListUnitPrice",
+}
+
+
+def find_row_faults(row: FocusRow) -> RowFaults:
+    """Yield every fault between cells of `row`, with the column in which to correct it."""
+    yield from _check_null_pairs(row)
+    yield from _check_category(row)
+    yield from _check_products(row)
+    yield from _check_amounts(row)
+    yield from _check_periods(row)
+    yield from _check_service(row)
+
+
+def _check_null_pairs(row: FocusRow) -> RowFaults:
+    for first, others in NULL_WITH.items():
+        for name in (*others, *_list_later_null(row, first)) if row.is_null(first) else ():
+            if row.is_full(name):
+                hint = f"leave it empty, or fill {first}"
+                yield name, CellFault(CONDITION_RULE, f"holds something where {first} is null", hint)
+    for first, others in FULL_WITH.items():
+        for name in (*others, *_list_later_full(row, first)) if row.is_full(first) else ():
+            if row.is_null(name):
+                yield name, CellFault(CONDITION_RULE, f"is null where {first} is not", f"fill it, or leave {first} empty")
+    for name, hint in RECOMMENDED_CELLS.items():
+        if row.is_null(name) and (name != "SkuMeter" or row.is_full("SkuId")):
+            yield name, CellFault(CONDITION_RULE, "is null, and FOCUS recommends to fill it", hint, grade=WARNING)
+
+
+def _list_later_null(row: FocusRow, first: str) -> Sequence[str]:
+    """Return what later versions add to `NULL_WITH`."""
+    return NULL_WITHOUT_PRICE if first == "SkuPriceId" and row.version >= "1.3" and not row.sold else ()
+
+
+def _list_later_full(row: FocusRow, first: str) -> Sequence[str]:
+    """Return what later versions add to `FULL_WITH`."""
+    if first == "SkuPriceId" and row.version >= "1.4" and not row.sold:
+        return FULL_WITH_PRICE
+    return ("SubAccountName",) if first == "SubAccountId" and row.version >= "1.2" else ()
+
+
+RECOMMENDED_CELLS: Mapping[str, str] = {
+    "ChargeDescription": "say in a line what is charged",
+    "SkuMeter": "say what is metered: Instance Hours",
+}
+"""Cells that SHOULD NOT be null; SkuMeter only where there is a SkuId."""
+
+
+def _check_category(row: FocusRow) -> RowFaults:
+    category = row.get_text("ChargeCategory")
+    for name in OF_WHAT_IS_SOLD:
+        if row.sold and row.is_null(name):
+            yield (
+                name,
+                CellFault(CONDITION_RULE, f"is null for a {category} charge", "fill it; only a Correction may leave it out"),
+            )
+        if category == "Tax" and row.is_full(name):
+            yield (
+                name,
+                CellFault(CONDITION_RULE, "holds something for a Tax charge", "leave it empty: a tax has no price of its own"),
+            )
+    unused = row.get_text("CommitmentDiscountStatus") == "Unused"
+    if category and row.is_full("ConsumedQuantity") and (category != "Usage" or unused):
+        of = "an Unused commitment" if category == "Usage" else f"a {category} charge"
+        yield "ConsumedQuantity", CellFault(CONDITION_RULE, f"holds something for {of}", "leave it empty: nothing was used")
+    if category == "Usage" and row.is_null("ConsumedQuantity") and not (unused or row.correction):
+        yield "ConsumedQuantity", CellFault(CONDITION_RULE, "is null for a Usage charge", "write how much was used")
+    for name in ("CommitmentDiscount", "CapacityReservation"):
+        if category == "Usage" and row.is_full(f"{name}Id") and row.is_null(f"{name}Status"):
+            yield f"{name}Status", CellFault(CONDITION_RULE, f"is null where {name}Id is not", "write Used or Unused")
+    consumed = row.get_number("ConsumedQuantity")
+    if category == "Usage" and not row.correction and consumed is not None and consumed < 0:  # any decimal is valid there
+        what = f"is negative for a Usage charge: {_format_plain(consumed)}"
+        hint = "write what was used; only a Correction takes some of it back"
+        yield "ConsumedQuantity", CellFault(VALUE_RULE, what, hint, grade=WARNING)
+    yield from _check_commitment(row)
+    if category == "Purchase" and row.get_text("ChargeFrequency") == "Usage-Based":
+        yield "ChargeFrequency", CellFault(CONDITION_RULE, "is Usage-Based for a Purchase", "write One-Time or Recurring")
+
+
+def _check_commitment(row: FocusRow) -> RowFaults:
+    """Check that usage under a commitment, and no other usage, is priced as Committed, and how much of it was counted."""
+    category, committed = row.get_text("ChargeCategory"), row.is_full("CommitmentDiscountId")
+    if row.sold and committed and row.is_null("CommitmentDiscountQuantity"):
+        hint = "write how much of the commitment was bought, used or left unused"
+        yield "CommitmentDiscountQuantity", CellFault(CONDITION_RULE, "is null where CommitmentDiscountId is not", hint)
+    if category in ("Tax", "Credit", "Adjustment") and committed and row.is_full("CommitmentDiscountQuantity"):
+        yield (
+            "CommitmentDiscountQuantity",
+            CellFault(CONDITION_RULE, f"holds something for a {category} charge", "leave it empty"),
+        )
+    if category != "Usage" or row.correction:
+        return
+    priced = row.get_text("PricingCategory")
+    if priced == "Committed" and row.is_null("CommitmentDiscountId"):
+        hint = "write Standard or Dynamic, or name the commitment in CommitmentDiscountId"
+        yield "PricingCategory", CellFault(CONDITION_RULE, "is Committed where CommitmentDiscountId is null", hint)
+    if priced == "Standard" and committed:
+        hint = "write Committed, or leave CommitmentDiscountId empty"
+        yield "PricingCategory", CellFault(CONDITION_RULE, "is Standard where CommitmentDiscountId is not null", hint)
+    unused = row.get_text("CommitmentDiscountStatus") == "Unused" and row.version >= "1.4"
+    if unused and "ResourceId" in row.values and row.get_text("ResourceId") != row.get_text("CommitmentDiscountId"):
+        hint = "write the id of the commitment: nothing else used it"
+        yield "ResourceId", CellFault(CONDITION_RULE, "is not CommitmentDiscountId for an Unused commitment", hint)
+
+
+COST_PRICES = {"ListCost": "ListUnitPrice", "ContractedCost": "ContractedUnitPrice"}
+"""Each cost, and the unit price that it is the product of."""
+
+
+def _check_products(row: FocusRow) -> RowFaults:
+    quantity = row.get_number("PricingQuantity")
+    for cost, price in COST_PRICES.items():
+        stated, each = row.get_number(cost), row.get_number(price)
+        if row.correction or stated is None or each is None or quantity is None:
+            continue
+        product = EXACT.multiply(each, quantity)
+        if stated != product:
+            yield cost, _build_product_fault(stated, product, (each, quantity), f"{price} x PricingQuantity")
+    if row.get_text("PricingCurrency") and row.get_text("PricingCurrency") == row.get_text("BillingCurrency"):
+        for name, other in SAME_CURRENCY.items():
+            stated, same = row.get_number(name), row.get_number(other)
+            if stated is not None and same is not None and stated != same:
+                yield name, _build_product_fault(stated, same, (), f"{other}, which is in the same currency")
+
+
+def _build_product_fault(stated: Decimal, exact: Decimal, factors: tuple[Decimal, ...], what: str) -> CellFault:
+    hint = f"write {_format_plain(exact)}"
+    if is_rounded(stated, exact, factors):
+        difference = abs(EXACT.subtract(stated, exact))
+        return CellFault(ROUNDED_RULE, f"was rounded, and is not {what}", hint, grade=ROUNDING, difference=difference)
+    return CellFault(IDENTITY_RULE, f"is {_format_plain(stated)}, and is not {what}", hint)
+
+
+def _check_amounts(row: FocusRow) -> RowFaults:
+    """Check the costs that have no price of their own, and who collects the money."""
+    billed, effective, category = row.get_number("BilledCost"), row.get_number("EffectiveCost"), row.get_text("ChargeCategory")
+    for cost, price in COST_PRICES.items() if category == "Credit" and not row.correction else ():
+        stated = row.get_number(cost)
+        if not row.is_full(price) and stated is not None and billed is not None and stated != billed:
+            what = f"is {_format_plain(stated)} for a Credit without {price}, and is not BilledCost"
+            yield cost, CellFault(IDENTITY_RULE, what, f"write {_format_plain(billed)}")
+    settled = category in ("Tax", "Credit") and row.version >= "1.4"
+    if settled and billed and effective is not None and effective != billed:
+        what = f"is {_format_plain(effective)} for a {category} charge, and is not BilledCost"
+        yield "EffectiveCost", CellFault(IDENTITY_RULE, what, f"write {_format_plain(billed)}")
+    payee = row.get_text("InvoiceIssuerName")
+    for seller in ("ServiceProviderName", "ProviderName"):
+        if row.get_text(seller) and payee and payee != row.get_text(seller) and billed:
+            hint = f"spell it as {seller}, or write BilledCost 0 where another party collects the money"
+            grade = WARNING if row.version >= "1.3" else ERROR  # 1.3 lets a marketplace invoice for the provider
+            yield "InvoiceIssuerName", CellFault(CONDITION_RULE, f"is not {seller}, and BilledCost is not 0", hint, grade=grade)
+            return
+
+
+def _check_periods(row: FocusRow) -> RowFaults:
+    ends = [
+        row.get_instant(name) for name in ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "BillingPeriodEnd")
+    ]
+    start, end, first, last = ends
+    if start and end and start >= end:
+        yield (
+            "ChargePeriodEnd",
+            CellFault(PERIOD_RULE, "is not after ChargePeriodStart", "the end is the first instant outside"),
+        )
+    if first and last and first >= last:
+        yield (
+            "BillingPeriodEnd",
+            CellFault(PERIOD_RULE, "is not after BillingPeriodStart", "the end is the first instant outside"),
+        )
+    if row.get_text("ChargeCategory") == "Purchase" or row.correction:
+        return  # what is bought may hold for years, and what is mended lies in an earlier period
+    if start and first and last and not first <= start < last:
+        yield (
+            "ChargePeriodStart",
+            CellFault(PERIOD_RULE, "lies outside the billing period", f"from {_format_at(first)} to before {_format_at(last)}"),
+        )
+    elif end and last and end > last:
+        hint = f"split the charge at {_format_at(last)}: a row for each billing period"
+        yield "ChargePeriodEnd", CellFault(PERIOD_RULE, "lies beyond the end of the billing period", hint)
+
+
+def _check_service(row: FocusRow) -> RowFaults:
+    category, under = row.get_text("ServiceCategory"), row.get_text("ServiceSubcategory")
+    if category in SUBCATEGORIES and under and under not in (known := (*SUBCATEGORIES[category], f"Other ({category})")):
+        yield (
+            "ServiceSubcategory",
+            CellFault(VALUE_RULE, f"is not a subcategory of {category}", f"write one of: {', '.join(known)}"),
+        )
+
+
+COST_PLACES, CENT_PLACES, FACTOR_PLACES = 4, 2, 6
+"""Decimals from which a cost may be its product cut or rounded to as many; from which only to the nearest (cents); and from
+which a price or quantity may itself have been rounded. With fewer decimals it is another number."""
+CUT_PLACES = 8
+"""Decimals from which a double of 3.73499999999999 may have been cut, so that the last one is off by one whole step."""
+FACTOR_SHARE = Decimal("1e-3")
+"""The part of a product that roundings of its factors explain at most."""
+DOUBLE_DIGITS, DOUBLE_SHARE = 15, Decimal("1e-14")
+"""Digits of a number that was a binary double, and the part of a product that its representation explains."""
+
+
+def is_rounded(stated: Decimal, exact: Decimal, factors: tuple[Decimal, ...] = ()) -> bool:
+    """Return whether `stated` is `exact` but for rounding: of itself, of the two `factors` of `exact`, or of binary doubles.
+
+    Examples: 0.0103125 of 0.0103124999, 0.42 of 0.4153, 0.30000000000000004 of 0.3. Not 99 of 98.48, 295.440000002 of 295.44.
+    """
+    difference = abs(EXACT.subtract(stated, exact))
+    places = _count_places(stated)
+    step = Decimal(1).scaleb(-max(places, COST_PLACES))
+    if difference < step or (difference == step and places >= CUT_PLACES):
+        return True
+    if CENT_PLACES <= places < COST_PLACES and 2 * difference <= Decimal(1).scaleb(-places):
+        return True
+    doubtful = [
+        EXACT.multiply(abs(other), Decimal(1).scaleb(-_count_places(one)))
+        for one, other in zip(factors, reversed(factors), strict=True)
+        if _count_places(one) >= FACTOR_PLACES
+    ]
+    allowed = min(sum(doubtful, Decimal(0)), EXACT.multiply(abs(exact), FACTOR_SHARE))
+    if allowed:
+        allowed += step
+    if any(len(one.as_tuple().digits) >= DOUBLE_DIGITS for one in (stated, *factors)):
+        allowed += EXACT.multiply(abs(exact), DOUBLE_SHARE)
+    return difference <= allowed
+
+
+def _count_places(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    return max(-exponent, 0) if isinstance(exponent, int) else 0
+
+
+def _format_plain(number: Decimal) -> str:
+    if abs(number.adjusted()) > LONGEST_PLAIN:
+        return f"{number:e}"
+    text = f"{number:f}"
+    return shorten(text.rstrip("0").rstrip(".") if "." in text else text, LONGEST_PLAIN)
+
+
+LONGEST_PLAIN = 130
+"""Digits that a message has at most: a cell may say 1E999."""
+
+
+def _format_at(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,69 @@
+"""Finds the shipped models whose shape is nearest to an unknown name, by the size that the name states.
+
+Example: `llama-3.1-9b` is of the family llama and says 9 B: of the llamas, llama-3.1-8b is nearest in size and in spelling.
+`my-org/foo-7b` is of no family that is shipped: of the plain decoders, those of about 7 B are named.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from costguard.values.checks import find_nearest_names, fold_name
+
+SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
+ACTIVE = re.compile(r"(?<![a-z0-9.])a\d+(?:\.\d+)?b(?![a-z0-9])")
+EXPERTS = re.compile(r"(?<![a-z0-9.])\d+x\d")
+UNITS = {"b": 1e9, "m": 1e6}
+PLAIN_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+"""Decoders without anything unusual, which most models with a name of their own are."""
+MIXTURE_TYPES = ("qwen3_moe", "mixtral", "deepseek_v3")
+SAME_SIZE = 0.1
+"""Sizes whose logarithms differ by less are alike: the spelling decides."""
+SAME_SPELLING = 0.75
+MOST_NAMED = 3
+
+
+class ShippedModel(NamedTuple):
+    """A shipped model as far as its shape can be told from a name: its parameters, and the model_type of its config."""
+
+    parameters: float
+    model_type: str
+
+
+def find_nearest_models(name: str, shipped: Mapping[str, ShippedModel]) -> tuple[str, ...]:
+    """Return the names in `shipped` nearest to `name`, best first: by size if the name states one, then by spelling."""
+    own = name.rsplit("/", 1)[-1].lower()
+    spelled = find_nearest_names(own, shipped)
+    size = read_size(own)
+    if size is None:
+        return spelled
+    family = re.split(r"[^a-z]", own, maxsplit=1)[0]
+    kin = [other for other in shipped if family and other.startswith(family)]
+    if not kin:
+        types = MIXTURE_TYPES if ACTIVE.search(own) or EXPERTS.search(own) else PLAIN_TYPES
+        alike = [other for other in spelled if _compare_spelling(own, other) >= SAME_SPELLING]
+        kin = [*alike, *(other for other, model in shipped.items() if model.model_type in types and other not in alike)]
+
+    def rank(other: str) -> tuple[float, float]:
+        distance = abs(math.log(shipped[other].parameters / size))
+        return round(distance / SAME_SIZE), -_compare_spelling(own, other)
+
+    return tuple(sorted(kin, key=rank)[:MOST_NAMED])
+
+
+def read_size(name: str) -> float | None:
+    """Return the parameters that a name states: 9e9 of `llama-3.1-9b`, 56e9 of `foo-8x7b`; None if it states none."""
+    found = SIZE.search(name.lower())
+    if found is None:
+        return None
+    experts, number, unit = found.groups()
+    return float(number) * UNITS[unit] * (int(experts) if experts else 1) or None
+
+
+def _compare_spelling(one: str, other: str) -> float:
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(a=fold_name(one), b=fold_name(other)).ratio()

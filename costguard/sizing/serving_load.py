@@ -1,0 +1,77 @@
+"""The load of a server: requests per second, and the tokens of one prompt and of one answer.
+
+Example: `requests_per_second = 5`, `prompt_len = 1000`, `output_len = 300` is 1,500 tokens written per second. All three are
+stated or none, and only for models that answer prompts word by word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from costguard.errors import InputError
+from costguard.sizing.architecture import Architecture
+from costguard.values import checks
+from costguard.values.checks import describe_value, require
+
+MOST_REQUESTS = 1_000_000
+SERVING_KEYS = ("requests_per_second", "prompt_len", "output_len")
+EXAMPLE_LOAD = {"requests_per_second": 5, "prompt_len": 1000, "output_len": 300}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingLoad:
+    """What is asked of a server: requests per second, and the tokens of one prompt and of one answer."""
+
+    requests_per_second: float
+    prompt_len: int
+    output_len: int
+
+    def __post_init__(self) -> None:
+        require_positive(self.requests_per_second, "requests_per_second", MOST_REQUESTS, "write the average, such as 0.5 or 5")
+        checks.require_whole_number(self.prompt_len, "prompt_len", most=100_000_000)
+        checks.require_whole_number(self.output_len, "output_len", most=100_000_000)
+
+
+def read_serving_load(table: Mapping[str, object], architecture: Architecture) -> ServingLoad | None:
+    """Return the load that a server must carry; None if none is stated."""
+    stated = {key: table[key] for key in SERVING_KEYS if key in table}
+    if not stated:
+        return None
+    method = str(table.get("method", "full"))
+    field = next(iter(stated))
+    require(method == "inference", field, f"is of a server, not of method '{method}'", "write method = 'inference'")
+    for key in SERVING_KEYS:
+        require(
+            key in stated, key, "is missing", f"write {key} = {EXAMPLE_LOAD[key]}: the load is all of {', '.join(SERVING_KEYS)}"
+        )
+    for key in ("tokens", "dataset", "seq_len"):
+        why = "is given together with requests_per_second, prompt_len and output_len"
+        require(key not in table, key, why, f"leave out {key}: the load says it")
+    _check_served(architecture, field)
+    load = ServingLoad(**stated)  # type: ignore[arg-type]  # ServingLoad checks each value at birth
+    most, total = architecture.positions or architecture.context, load.prompt_len + load.output_len
+    what = f"with output_len is {total:,} tokens, and {architecture.name} reads {most or 0:,}"
+    require(most is None or total <= most, "prompt_len", what, f"write {most or 0:,} or less for the sum")
+    return load
+
+
+def _check_served(architecture: Architecture, field: str) -> None:
+    """Raise InputError unless the model answers a prompt word by word."""
+    a, unit = architecture, architecture.sample_unit
+    if unit is not None:
+        what = f"is of a server that answers prompts, and {a.name} is counted in {unit.replace('_', ' ')}"
+        raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write {unit} = 1000000")
+    if a.kind == "encoder-decoder":
+        what = f"is of a server with continuous batching, and {a.name} is an encoder-decoder, which vLLM does not serve so"
+        raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write tokens, seq_len and decoder_len")
+    if not a.writes:
+        what = f"is of a server that writes answers, and {a.name} only reads (embeddings, scores)"
+        raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write tokens = 1000000")
+
+
+def require_positive(value: object, field: str, most: float, hint: str) -> float:
+    """Return `value` as a number above 0 and at most `most`; raise InputError otherwise."""
+    number = checks.require_number(value, field, least=-checks.HUGE_NUMBER, most=checks.HUGE_NUMBER)
+    require(0 < number <= most, field, f"must be above 0 and at most {most:,.0f}, not {describe_value(value)}", hint)
+    return number

@@ -1,0 +1,104 @@
+"""Whatever happened inside doubtful time, and however it is cut: what a true bill makes of it holds the truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costguard.bills.evidence import FINEST_STEP, EvidenceContext, EvidenceLine, EvidenceSpan, weigh_lines
+from costguard.metering.meter import Meter, PriceRange
+from costguard.metering.span import EDGE, GAP, MAYBE, SEEN, Span, compute_amounts, count_expected_us, split_by_day
+from costguard.values.instant import from_micros
+from tests.books import attribution
+from tests.campaign import examples
+from tests.ledger.fleet import key
+
+MINUTE, HOUR = 60 * 10**6, 3600 * 10**6
+PRICE = 2_000_000_000
+KNOWN = EvidenceContext(now_us=30 * HOUR, watched_until_us=30 * HOUR)
+MANY = settings(max_examples=examples(200), deadline=None)
+
+
+def span(start_us: int, end_us: int, presence: str = GAP, *, part: str = "", low: int = PRICE) -> Span:
+    meter = Meter("compute", PriceRange(low, max(low, PRICE // 2), PRICE), part=part)
+    start, end = from_micros(start_us), from_micros(end_us)
+    whose = attribution()
+    return Span(key=key("i-1"), attribution=whose, meter=meter, start=start, anchor=start, end=end, presence=presence)
+
+
+def line(nano: int, start_us: int = 0, end_us: int = HOUR) -> EvidenceLine:
+    return EvidenceLine(7, start_us, end_us, nano, "USD", estimated=False, description="", stated_us=29 * HOUR)
+
+
+def cost(ran: set[int], start_us: int, end_us: int) -> int:
+    """What the minutes `ran` cost within a period of whole minutes."""
+    return PRICE * sum(start_us <= minute * MINUTE < end_us for minute in ran) // 60
+
+
+minutes = st.sets(st.integers(0, 59), max_size=60)
+presences = st.lists(st.sampled_from((GAP, EDGE, MAYBE, SEEN)), min_size=5)
+
+
+@MANY
+@given(ran=minutes, a=st.integers(0, 60), b=st.integers(0, 60))
+def test_any_cut_of_a_billed_span_holds_what_it_cost(ran: set[int], a: int, b: int) -> None:
+    start, end = min(a, b) * MINUTE, max(a, b) * MINUTE
+    total = cost(ran, 0, HOUR)
+    billed = replace(span(0, HOUR, SEEN), billed=(total, total, total))
+    low, expected, high = compute_amounts(billed, start, end)
+    assert 0 <= low <= expected <= high
+    assert low - 2 <= cost(ran, start, end) <= high + 2
+    assert compute_amounts(billed, 0, HOUR) == (total, total, total)
+    assert split_by_day(billed) == ([(0, (total,) * 3, count_expected_us(billed, 0, HOUR))] if ran else [])
+    assert abs(count_expected_us(billed, 0, HOUR) - len(ran) * MINUTE) <= MINUTE // 1000
+
+
+@MANY
+@given(
+    ran=minutes,
+    cuts=st.sets(st.integers(1, 59), max_size=4),
+    kinds=st.lists(st.sampled_from((GAP, EDGE, MAYBE, SEEN)), min_size=5),
+)
+def test_every_part_of_a_line_holds_what_it_cost(ran: set[int], cuts: set[int], kinds: list[str]) -> None:
+    """Spans of all kinds in one hour, of which the bill states the sum: a machine that was seen ran in all of its span."""
+    edges = [0, *sorted(cuts), 60]
+    spans = [
+        EvidenceSpan(number, span(a * MINUTE, b * MINUTE, kind))
+        for number, ((a, b), kind) in enumerate(zip(pairwise(edges), kinds, strict=False))
+    ]
+    for (_, one), (a, b) in zip(spans, pairwise(edges), strict=True):
+        ran = ran | set(range(a, b)) if one.presence == SEEN else ran
+    total = cost(ran, 0, HOUR)
+    found = weigh_lines([line(total)], spans, KNOWN)
+    assert found.unused == []
+    for part in found.parts:
+        truth, (low, expected, high) = cost(ran, part.start_us, part.end_us), part.amounts
+        assert low <= expected <= high
+        assert low - len(edges) <= truth <= high + len(edges)
+    doubtful = [number for number, one in spans if one.presence != SEEN]
+    if len(doubtful) == 1:
+        (part,) = found.parts
+        assert part.amounts[2] - part.amounts[0] <= 2 * FINEST_STEP + len(edges), "what is left of the line is its cost"
+
+
+def test_two_disks_of_one_line_share_its_amount() -> None:
+    """Each alone may have billed anything; together they cost what the line says."""
+    spans = [EvidenceSpan(number, span(0, HOUR, part=f"disk#{number}")) for number in (1, 2)]
+    parts = weigh_lines([line(3_000_000_000)], spans, KNOWN).parts
+    assert [part.span_id for part in parts] == [1, 2]
+    assert sum(part.amounts[1] for part in parts) == 3_000_000_000
+    assert sum(part.amounts[2] - part.amounts[0] for part in parts) <= 4 * FINEST_STEP
+
+
+def test_a_line_bounds_an_unknown_price_too() -> None:
+    priced = weigh_lines([line(500_000_000)], [EvidenceSpan(1, span(0, HOUR, SEEN, low=0))], KNOWN).parts
+    assert [part.amounts[1] for part in priced] == [500_000_000]
+
+
+def test_amounts_in_cents_leave_half_a_cent_in_doubt() -> None:
+    cents = replace(KNOWN, step=10_000_000)
+    (part,) = weigh_lines([line(1_230_000_000)], [EvidenceSpan(1, span(0, HOUR))], cents).parts
+    assert part.amounts == (1_225_000_000, 1_230_000_000, 1_235_000_000)

@@ -1,0 +1,336 @@
+"""Settled bill lines narrow doubtful charges; whatever speaks against a line leaves them as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from costguard_sim.world import Rate, Run, to_us
+
+from costguard.bills import evidence as weighing
+from costguard.bills.bill_line import BillLine
+from costguard.ledger.bills import evidence, store
+from costguard.ledger.bills.evidence import EvidenceResult
+from costguard.ledger.bills.staging import StagedStatement
+from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.bills.unfinished import ShortTransactions, finish_imports
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.maintenance import check_ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
+from costguard.values.calendar import Period
+from costguard.values.money import Money
+from tests.fakes.server import START as FAKES_START
+from tests.fakes.vast import machine as vast_machine
+from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, asked, machine, poll
+from tests.ledger.found_late import Amounts, playing
+from tests.providers.lambda_.rig import LambdaRig
+from tests.providers.lambda_.rig import machine as lambda_machine
+from tests.providers.runpod.rig import RunpodRig, plain
+from tests.providers.vast.rig import VastRig
+
+HOUR_US, MINUTE_US = 3600 * 10**6, 60 * 10**6
+NOON_US = to_us(FAKES_START)
+DOLLAR = 10**9
+FIRST = datetime(2026, 11, 1, tzinfo=UTC)
+ALL = Period(start=FIRST - 2 * DAY, end=FIRST + 30 * DAY)
+NOW = FIRST + 5 * DAY
+
+
+def test_a_vast_machine_found_after_thirty_hours_costs_what_its_bill_says(tmp_path: Path, url: str) -> None:
+    rig, begun = VastRig(), NOON_US - 30 * HOUR_US
+    rates = (Rate(at_us=begun, nano=20 * DOLLAR),)
+    rig.fake.resources.append(vast_machine(24815377, created_us=begun, runs=(Run(start_us=begun),), rates=rates))
+    with playing(rig, tmp_path, url) as played:
+        played.poll()
+        played.poll(minutes=1)
+        rig.fake.let("24815377", "ended")
+        played.poll(minutes=1)
+        played.poll(minutes=2)
+        before = played.compute_spent()
+        played.poll(days=2)
+        played.read_bill()
+        after, cost = played.compute_spent(), played.compute_truth(rig.fake.resources[0])
+    assert before.width > 0.99 * cost
+    assert after.low <= cost <= after.high
+    assert after.width <= 0.01 * cost
+    assert check_ledger(url) == []
+
+
+def test_a_restarted_pod_costs_what_its_bill_says(tmp_path: Path, url: str) -> None:
+    rig, born, again = RunpodRig(), NOON_US - 40 * HOUR_US, NOON_US - 50 * MINUTE_US
+    pod = plain("k3v9x2m0000000", NOON_US, runs=(Run(start_us=again),), rates=(Rate(at_us=born, nano=2_990_000_000),))
+    rig.fake.resources.append(replace(pod, created_us=born))
+    with playing(rig, tmp_path, url) as played:
+        played.poll()
+        played.poll(minutes=20)
+        rig.fake.let(pod.id, "ended")
+        played.poll(minutes=1)
+        played.poll(minutes=2)
+        before = played.compute_spent()
+        played.poll(hours=3)
+        played.read_bill()
+        after, cost = played.compute_spent(), played.compute_truth(rig.fake.resources[0])
+    assert before.width > 28.8 * cost
+    assert after.low <= cost <= after.high
+    assert after.width <= 0.01 * cost
+    assert check_ledger(url) == []
+
+
+def line(number: int = 0, dollars: str = "24", **more: Any) -> BillLine:  # noqa: ANN401 - any field
+    """What i-1 was billed for the day `number` of November."""
+    said: dict[str, Any] = {
+        "id": f"i-1:{number}",
+        "provider": "acme",
+        "account": "lab",
+        "start": FIRST + number * DAY,
+        "end": FIRST + (number + 1) * DAY,
+        "amount": Money(nano=int(Decimal(dollars).scaleb(9))),
+        "charge": "compute",
+        "resource_id": "i-1",
+        "region": "west-1",
+        "description": "h1",
+    }
+    return BillLine(**said | more)
+
+
+def hours(count: int, dollars: str, **more: Any) -> list[BillLine]:  # noqa: ANN401 - any field
+    """What i-1 was billed for the first hours of November."""
+    return [
+        line(0, dollars, id=f"i-1:hour:{n}", start=FIRST + n * HOUR, end=FIRST + (n + 1) * HOUR, **more) for n in range(count)
+    ]
+
+
+def take_in(url: str, *lines: BillLine, at: datetime = NOW, whole: bool = True) -> EvidenceResult:
+    """Take a bill in, and say what it does."""
+    with StagedStatement() as staged, BillStore(url, rules=RULES) as bills:
+        staged.add((one, Decimal(0)) for one in lines)
+        of = (("acme",), ALL) if whole else None
+        bills.import_statements([GatheredStatement(staged=staged, source="a test", stated_at=at, asked=of)], who="ada", now=NOW)
+        return bills.apply_evidence("acme", ALL, now=NOW)
+
+
+def spent(url: str, period: Period = ALL) -> Amounts:
+    with SpendingReader(url, rules=RULES) as books:
+        money = [one.money for one in books.load_spending(period, NOW)]
+        items = [one.money for one in books.items(period, NOW)]
+    sums = [Amounts(*(sum(getattr(m, end).nano for m in every) for end in Amounts._fields)) for every in (money, items)]
+    assert sums[0] == sums[1], "an export says what a report says"
+    return sums[0]
+
+
+@pytest.fixture
+def found(url: str) -> str:
+    """A ledger in which i-1, at $2 an hour, was found on November 2, 04:00, 30 hours old, and ended a minute later."""
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record_polls([poll(1800, machine(created_at=START)), poll(1801, machine(created_at=START))])
+        ledger.record_polls([poll(1802), poll(1804), poll(1804 + 4 * 1440)])
+    return url
+
+
+DAY_ONE = Period(start=FIRST, end=FIRST + DAY)
+
+
+def test_a_days_line_narrows_its_day_and_no_other(found: str) -> None:
+    before, beside = spent(found), spent(found, Period(start=FIRST + DAY, end=ALL.end))
+    result = take_in(found, line(0, "24"))
+    assert spent(found, DAY_ONE) == (24 * DOLLAR - 5_000_000, 24 * DOLLAR, 24 * DOLLAR + 5_000_000), "rounded to cents"
+    assert spent(found, Period(start=FIRST + DAY, end=ALL.end)) == beside
+    assert before.width - spent(found).width == 48 * DOLLAR - 10_000_000
+    assert [(one.lines, one.resources, one.doubt) for one in result.summaries] == [(1, 1, 48 * DOLLAR)]
+    assert check_ledger(found) == []
+
+
+def test_a_part_of_a_billed_day_holds_every_way_in_which_its_bill_can_be_spread(found: str) -> None:
+    take_in(found, line(0, "24"))
+    half = Period(start=FIRST, end=FIRST + 12 * HOUR)
+    assert spent(found, half) == (0, 12 * DOLLAR, 24 * DOLLAR), "twelve of the day's hours, before or after noon"
+    take_in(found, line(0, "40"), at=NOW + HOUR)
+    assert spent(found, half) == (16 * DOLLAR - 5_000_000, 20 * DOLLAR, 24 * DOLLAR)
+
+
+def test_the_import_that_withdraws_a_line_takes_back_what_it_narrowed(found: str) -> None:
+    """In its own transaction, although no line of the new statement is of that day."""
+    before = spent(found, DAY_ONE)
+    take_in(found, line(0, "24"))
+    with StagedStatement() as staged, BillStore(found, rules=RULES) as bills:
+        staged.add([(line(-1, "0.1", id="other", resource_id="i-2"), Decimal(0))])
+        of = (("acme",), ALL)
+        bills.import_statements([GatheredStatement(staged=staged, source="x", stated_at=NOW, asked=of)], who="ada", now=NOW)
+    assert spent(found, DAY_ONE) == before
+
+
+def test_lines_of_an_unfinished_import_narrow_nothing_and_count_when_it_ends(
+    found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bill in two transactions: between them, another process weighs the bills, and spends as before."""
+    take_in(found, line(0, "24"))
+    before, seen, pause = spent(found), list[Amounts](), ShortTransactions.pause
+    load, loads, writing = evidence.load_bill_facts, list[bool](), list[ShortTransactions]()
+
+    def watch(ask: Query, *rest: Any) -> evidence.BillFacts:  # noqa: ANN401 - what it is given
+        loads.append(bool(writing))
+        return load(ask, *rest)
+
+    def look(self: ShortTransactions) -> None:
+        pause(self)
+        with BillStore(found, rules=RULES) as beside:
+            assert beside.apply_evidence("acme", ALL, now=NOW).corrections == 0
+        seen.append(spent(found))
+
+    def finish(writes: ShortTransactions, numbers: Sequence[int]) -> None:
+        writing.append(writes)
+        finish_imports(writes, numbers)
+
+    monkeypatch.setattr(ShortTransactions, "pause", look)
+    monkeypatch.setattr(store, "load_bill_facts", watch)
+    monkeypatch.setattr(evidence, "load_bill_facts", watch)
+    monkeypatch.setattr(store, "finish_imports", finish)
+    with StagedStatement() as staged, BillStore(found, rules=RULES, hold_s=0) as bills:
+        staged.add((one, Decimal(0)) for one in (line(0, "30.5"), line(1, "1", id="future", resource_id="i-2")))
+        bills.import_statements([GatheredStatement(staged=staged, source="x", stated_at=NOW)], who="ada", now=NOW)
+    assert set(seen) == {before}
+    assert loads[-1] is False, "the bills are read before the last transaction, and not again in it"
+    assert spent(found, DAY_ONE).expected == 30_500_000_000
+    assert check_ledger(found) == []
+
+
+def test_an_import_whose_evidence_fails_is_undone_as_a_whole(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_in(found, line(0, "24"))
+    before = spent(found)
+    monkeypatch.setattr(evidence, "_describe_correction", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        take_in(found, line(0, "30.5"), at=NOW + HOUR)
+    assert spent(found) == before
+    assert asked(found, lambda ask: ask("SELECT count(*), sum(nano) FROM bill_line", ())) == [(1, 24 * DOLLAR)]
+    assert check_ledger(found) == []
+
+
+def test_the_same_bill_again_changes_nothing(found: str) -> None:
+    take_in(found, line(0, "24"))
+    rows = asked(found, lambda ask: ask("SELECT count(*), max(id) FROM correction", ()))
+    again = take_in(found, line(0, "24"), at=NOW + HOUR)
+    assert again.corrections == 0
+    assert asked(found, lambda ask: ask("SELECT count(*), max(id) FROM correction", ())) == rows
+
+
+def test_a_restated_line_supersedes_and_a_withdrawn_one_takes_back(found: str) -> None:
+    before = spent(found)
+    take_in(found, line(0, "24"))
+    take_in(found, line(0, "30.5"), at=NOW + HOUR)
+    assert spent(found, DAY_ONE).expected == 30_500_000_000
+    take_in(found, line(0, "1", resource_id="i-2", id="other"), at=NOW + 2 * HOUR)
+    assert spent(found) == before
+    assert check_ledger(found) == []
+
+
+BAD: dict[str, tuple[Callable[[], list[BillLine]], str]] = {
+    "another account": (lambda: [line(account="other")], ""),
+    "another resource": (lambda: [line(resource_id="i-9")], ""),
+    "another currency": (lambda: [line(amount=Money(nano=24 * DOLLAR, currency="EUR"))], weighing.CURRENCY),
+    "stated twice": (lambda: [line(), line(id="again")], weighing.TWICE),
+    "hours beside their day": (lambda: [line(), *hours(3, "1")], weighing.OVERLAP),
+    "of the future": (lambda: [line(9)], weighing.FUTURE),
+    "estimated": (lambda: [line(estimated=True)], weighing.LATE),
+    "of two days": (lambda: [line(end=FIRST + 2 * DAY)], weighing.LONG),
+    "negative": (lambda: [line(0, "-3")], weighing.NEGATIVE),
+    "dearer than a day can be": (lambda: [line(0, "48.5")], weighing.ABOVE),
+    "of a time when it was gone": (lambda: [line(2, "5")], weighing.ABOVE),
+    "beside a contradiction": (lambda: [*hours(2, "1"), *hours(3, "2.5")[2:]], weighing.BLOCKED),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_line_that_something_speaks_against_narrows_nothing_and_is_named(found: str, name: str) -> None:
+    lines, reason = BAD[name]
+    before = spent(found)
+    result = take_in(found, *lines())
+    assert spent(found) == before
+    assert result.summaries == ()
+    assert (reason in {one.reason for one in result.findings}) == bool(reason), "what is of no doubtful resource is drift"
+    assert check_ledger(found) == []
+
+
+def test_a_bill_below_what_was_seen_is_a_contradiction(url: str) -> None:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        looks = range(120, 1600, 4)
+        ledger.record_polls([poll(at, machine(started_at=START + 2 * HOUR)) for at in looks])
+        ledger.record_polls([poll(1602), poll(1604), poll(6000)])
+    before = spent(url)
+    result = take_in(url, line(0, "12"))
+    assert [(one.reason, one.contradicts) for one in result.findings] == [(weighing.BELOW, True)]
+    assert spent(url) == before
+
+
+def test_a_crash_between_import_and_correction_leaves_neither(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = spent(found)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(evidence, "encode_parts", fail)
+        with pytest.raises(KeyboardInterrupt):
+            take_in(found, line(0, "24"))
+    assert asked(found, lambda ask: ask("SELECT count(*) FROM bill_line", ())[0][0]) == 0
+    assert spent(found) == before
+    take_in(found, line(0, "24"))
+    assert spent(found, DAY_ONE).expected == 24 * DOLLAR
+
+
+def test_a_poll_that_corrects_a_billed_span_counts_it_once(url: str) -> None:
+    """A machine vanishes, its bill says how long it ran, and then the same run is listed again."""
+    seen = machine(started_at=START)
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record_polls([poll(1, seen), poll(62, seen), poll(64), poll(66), poll(300)])
+        hour = {"start": START + HOUR, "end": START + 2 * HOUR}
+        take_in(url, line(0, "0.1", **hour))
+        assert check_ledger(url) == []
+        narrowed = spent(url)
+        ledger.record_polls([poll(302, seen), poll(303, seen)])
+    assert check_ledger(url) == []
+    assert spent(url).low > narrowed.low
+    take_in(url, line(0, "0.1", **hour), at=NOW + timedelta(hours=1))
+    assert check_ledger(url) == []
+
+
+def test_a_lambda_machine_found_after_thirty_hours_has_run_since_its_boot(tmp_path: Path, url: str) -> None:
+    """Lambda states no bill and no start; its audit log dates the launch, and its rule bounds the boot."""
+    rig, begun = LambdaRig(), NOON_US - 30 * HOUR_US
+    rig.fake.resources.append(lambda_machine("i-00000", start_us=begun, boot_us=9 * MINUTE_US))
+    with playing(rig, tmp_path, url) as played:
+        played.poll()
+        played.poll(minutes=1)
+        found, cost = played.compute_spent(), played.compute_truth(rig.fake.resources[0])
+    assert found.low <= cost <= found.high
+    assert found.width <= 0.05 * cost
+
+
+def test_a_machine_that_still_boots_longer_than_its_rule_says_bills_nothing_surely(tmp_path: Path, url: str) -> None:
+    rig = LambdaRig()
+    rig.fake.resources.append(lambda_machine("i-00000", start_us=NOON_US + 9 * HOUR_US, boot_us=30 * HOUR_US))
+    with playing(rig, tmp_path, url) as played:
+        played.poll()
+        played.poll(minutes=1)
+        assert played.compute_spent().low == 0
+
+
+def test_a_line_that_was_stated_before_its_day_was_over_narrows_nothing_later(found: str) -> None:
+    before = spent(found)
+    result = take_in(found, line(0, "24"), at=FIRST + 12 * HOUR)
+    assert spent(found) == before
+    assert {one.reason for one in result.findings} == {weighing.FUTURE}
+
+
+def test_a_line_of_an_id_that_two_regions_have_narrows_nothing(found: str) -> None:
+    twin = machine(key=machine().key._replace(region="east-1"), created_at=START)
+    with LedgerWriter(found, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record_polls([poll(1804 + 4 * 1440 + at, twin) for at in (1, 2)])
+    before = spent(found)
+    assert take_in(found, line(0, "24")).summaries == ()
+    assert spent(found) == before
