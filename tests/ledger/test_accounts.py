@@ -105,7 +105,7 @@ def test_all_of_it_is_answered_as_of_one_instant(accounts: str) -> None:
         rates = books.load_rate_changes(NIGHT, AT)
         assert max(rates) * 3600 <= AT.timestamp()
         spread = sum(
-            (one.began - one.ended) * (to_micros(NIGHT.end) - hour * HOUR_US) - one.began_offset + one.ended_offset
+            (one.began - one.ended) * (to_micros(NIGHT.end) - hour * HOUR_US) - one.began_offset + one.ended_offset + one.cost
             for hour, one in rates.items()
         )
         assert spread == pytest.approx(whole.expected.nano, rel=1e-6), "each span's dollars are spread over it"

@@ -20,7 +20,7 @@ from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
 from costguard.ledger.reports.reader import ReportReader
-from costguard.ledger.spans.monthly import rebuild_months
+from costguard.ledger.spans.monthly import rebuild_rollups
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.ledger.spans.sums import PeriodSums, SumKey
 from costguard.ledger.spans.writer import LedgerWriter
@@ -135,14 +135,16 @@ def test_sums_made_for_an_older_ledger_are_those_that_polls_and_bills_keep(
     with begin_write(engine) as connection:
         ask, tell = open_sql_session(connection)
         connection.exec_driver_sql("DELETE FROM monthly")
-        rebuild_months(ask, tell)
+        connection.exec_driver_sql("DELETE FROM hourly")
+        rebuild_rollups(ask, tell)
     engine.dispose()
     assert counted(url) == before
 
 
 def counted(url: str) -> list[SqlRow]:
     """The rows that are not zero: one whose parts a bill gave another kind of price is."""
-    return [row for row in rows(url)["monthly"] if any(row[-4:])]
+    kept = rows(url)
+    return [row for row in kept["monthly"] if any(row[-4:])] + [row for row in kept["hourly"] if any(row[-2:])]
 
 
 def test_a_bill_that_bounds_parts_counts_once_in_months_and_rates(url: str) -> None:
@@ -158,7 +160,10 @@ def test_a_bill_that_bounds_parts_counts_once_in_months_and_rates(url: str) -> N
         for period in (year, OCTOBER, NOVEMBER, Period(start=LAST + DAY, end=LAST + 2 * DAY)):
             rates = books.load_rate_changes(period, SETTLED)
             spread = sum(
-                (one.began - one.ended) * (to_micros(period.end) - hour * HOUR_US) - one.began_offset + one.ended_offset
+                (one.began - one.ended) * (to_micros(period.end) - hour * HOUR_US)
+                - one.began_offset
+                + one.ended_offset
+                + one.cost
                 for hour, one in rates.items()
             )
             spent = sum_intervals(one.money for one in books.load_spending(period, SETTLED))
@@ -179,6 +184,8 @@ EDITS = {
     "UPDATE monthly SET us = us + CASE resource_id WHEN 1 THEN 5 ELSE -5 END WHERE charge = 'compute'": "resource 1, compute",
     """UPDATE monthly SET expected = expected + 5 * (3 - 2 * resource_id), high = high + 5 * (3 - 2 * resource_id)
     WHERE charge = 'compute'""": "resource 2, compute",
+    "UPDATE hourly SET cost = cost + 1 WHERE hour = (SELECT min(hour) FROM hourly)": "the hour 2026-10-31",
+    "UPDATE hourly SET step = step - 1 WHERE hour = (SELECT max(hour) FROM hourly)": "the hour 2026-11-02",
 }
 
 

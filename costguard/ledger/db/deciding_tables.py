@@ -113,6 +113,7 @@ OTHER_TABLES = {
     "audit": "is a chain of hashes itself",
     "daily": "is derived: the check adds up the spans and compares",
     "hook_run": "the audit log records each row",
+    "hourly": "is derived: the check compares it with the spans",
     "intent": "the audit log records each row",
     "ledger_state": "the audit log names the ledger; revision only tells a writer to read again",
     "monthly": "is derived: the check compares it with the days and the spans",

@@ -24,6 +24,7 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.row_check import check_rows
 from costguard.ledger.guard.audit_log import check_audit
 from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, decode_parts, encode_parts
+from costguard.ledger.spans.hourly import HourlyRollup, check_hours
 from costguard.ledger.spans.monthly import check_months
 from costguard.ledger.spans.posting import is_machine_time
 from costguard.metering.span import Span, compute_amounts, split_by_day
@@ -138,8 +139,8 @@ def _check_coverage(ask: Query) -> Iterator[str]:
 
 
 def _check_amounts(ask: Query) -> Iterator[str]:
-    """Yield closed spans, corrections and days whose money differs from the amount computed from times and prices."""
-    days: dict[DailyKey, list[int]] = {}
+    """Yield closed spans, corrections, days and hours whose money differs from the amount computed from times and prices."""
+    days, hours = dict[DailyKey, list[int]](), HourlyRollup()
     (attributions, unreadable), parts = _load_attributions(ask), _load_parts_by_correction(ask)
     yield from (f"attribution {number} cannot be read: a value in it is not one that costguard writes" for number in unreadable)
     for row in _page_closed_spans(ask):
@@ -171,7 +172,10 @@ def _check_amounts(ask: Query) -> Iterator[str]:
                     f"correction {correction} says {_format_amounts(money)} and comes to {_format_amounts(came_to)} nano-units"
                 )
         _add_days(days, attribution_id, counted)
+        for one in counted:
+            hours.add(one, _compute_amounts(one)[1])
     yield from _check_days(ask, days)
+    yield from check_hours(ask, hours)
 
 
 def _load_parts_by_correction(ask: Query) -> dict[int, list[SqlRow]]:

@@ -32,6 +32,7 @@ from costguard.ledger.db.codecs import (
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
+from costguard.ledger.spans.hourly import load_hours
 from costguard.ledger.spans.scope_state import load_attributions, load_books
 from costguard.ledger.spans.sums import (
     CORRECTED_SPAN_COLUMNS,
@@ -214,7 +215,7 @@ class ReportReader(SpendingReader):
         return found
 
     def load_rate_changes(self, period: Period, as_of: datetime) -> dict[int, HourlyRateChanges]:
-        """Return the rates that began and ended in each hour of `period`, with each span's dollars spread evenly over it."""
+        """Return the rates and costs of each hour of `period`, with each span's dollars spread evenly over it."""
         with self._reader.snapshot() as ask:
             return load_hourly_rates(ask, period, self._make_reach(ask, as_of))
 
@@ -340,19 +341,21 @@ WHERE s.end_us IS NULL
 
 
 def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[int, HourlyRateChanges]:
-    """Return the rates that began and ended in each hour of `period` (hours since 1970).
+    """Return the rates that began and ended in each hour of `period` (hours since 1970), and costs of closed spans by hour.
 
-    Each span's dollars are spread evenly over it. The database adds up closed spans, by the hour in which they begin and end.
+    Each span's dollars are spread evenly over it. Whole hours (UTC) come from the roll-up; of a part of an hour the database
+    adds up the rates of closed spans.
     """
     start, end = to_micros(period.start), to_micros(period.end)
-    found = defaultdict[int, list[float]](lambda: [0.0] * 4)
-    scan = choose_scan(ask, start, end)
-    for place, moment in ((0, _BEGUN), (2, _ENDED)):
-        edge = start if moment is _BEGUN else end
-        sql = drop_unused_corrections(ask, _RATES.format(moment=moment, scan=scan))
-        soon_over = (edge, edge, start, end, end, DEFAULT_CURRENCY, start, end)
-        for hour, rate, at in ask(sql, (*soon_over, edge, edge, end, end, DEFAULT_CURRENCY, start, end)):
-            found[hour][place : place + 2] = [rate, at]
+    found = defaultdict[int, list[float]](lambda: [0.0] * 5)
+    first, last = -(-start // HOUR_US), end // HOUR_US
+    if first < last:
+        _add_closed_hours(ask, first, last, found)
+        edges = [(start, first * HOUR_US), (last * HOUR_US, end)]
+    else:
+        edges = [(start, end)]
+    for begin, finish in edges:
+        _add_closed_rates(ask, begin, finish, found)
     for _, _, span, far in iterate_open_spans(ask, load_attributions(ask), end, reach):
         begun, until = to_micros(span.start), to_micros(far.expected)
         begin, finish = max(begun, start), min(until, end)
@@ -363,6 +366,35 @@ def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[
                 sums[place] += rate
                 sums[place + 1] += rate * (at_us % HOUR_US)
     return {hour: HourlyRateChanges(*sums) for hour, sums in sorted(found.items()) if any(sums)}
+
+
+def _add_closed_hours(ask: Query, first: int, last: int, found: dict[int, list[float]]) -> None:
+    """Add the cost of closed spans in the hours [first, last), from the roll-up."""
+    whole, rows = load_hours(ask, first, last, DEFAULT_CURRENCY)
+    if whole:
+        found[first][0] += whole / HOUR_US
+    for hour, cost, step in rows:
+        sums = found[hour]
+        sums[0] += step / HOUR_US
+        sums[4] += cost
+        whole += step
+    if whole:
+        found[last][2] += whole / HOUR_US
+
+
+def _add_closed_rates(ask: Query, start: int, end: int, found: dict[int, list[float]]) -> None:
+    """Add the rates of closed spans in [start, end), in microseconds, by the hour in which they begin and end in it."""
+    if start >= end:
+        return
+    scan = choose_scan(ask, start, end)
+    for place, moment in ((0, _BEGUN), (2, _ENDED)):
+        edge = start if moment is _BEGUN else end
+        sql = drop_unused_corrections(ask, _RATES.format(moment=moment, scan=scan))
+        soon_over = (edge, edge, start, end, end, DEFAULT_CURRENCY, start, end)
+        for hour, rate, at in ask(sql, (*soon_over, edge, edge, end, end, DEFAULT_CURRENCY, start, end)):
+            sums = found[hour]
+            sums[place] += rate
+            sums[place + 1] += at
 
 
 _LONG_US = 8 * DAY_US

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from costguard.ledger.db.codecs import KEY_COLUMNS, NanoAmounts, Query, SqlRow, decode_span
+from costguard.ledger.spans.hourly import HourlyRollup
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.ledger.spans.sums import CORRECTED_SPAN_COLUMNS, EXPECTED_US_SQL, JOIN_CORRECTION, format_corrected_column
 from costguard.metering.span import Span, split_by_day
@@ -71,21 +72,25 @@ class MonthlyRollup:
         self._sums.clear()
 
 
-def rebuild_months(ask: Query, tell: Callable[[str, list[SqlRow]], object]) -> None:
-    """Add every closed span to `monthly`, which must be empty, in bounded memory and within an open transaction."""
+def rebuild_rollups(ask: Query, tell: Callable[[str, list[SqlRow]], object]) -> None:
+    """Add every closed span to `monthly` and `hourly`, which must be empty, in bounded memory, in an open transaction."""
 
     def write(sql: str, rows: list[SqlRow]) -> None:
         if rows:
             tell(sql, rows)
 
-    attributions, months = load_attributions(ask), MonthlyRollup()
+    attributions, months, hours = load_attributions(ask), MonthlyRollup(), HourlyRollup()
     ((last,),) = ask("SELECT coalesce(max(id), 0) FROM span", ())
     for first in range(0, last, REBUILD_SPANS):
         for attribution_id, *row in ask(_CLOSED, (first, first + REBUILD_SPANS)):
             span = decode_span(ResourceKey(*row[:4]), attributions[attribution_id], row[4:])
+            expected = 0
             for part in split_by_day(span):
                 months.add_day(span, attribution_id, part)
+                expected += part[1][1]
+            hours.add(span, expected)
         months.write(write)
+        hours.write(write)
 
 
 def check_months(ask: Query) -> Iterator[str]:

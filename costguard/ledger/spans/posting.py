@@ -33,6 +33,7 @@ from costguard.ledger.db.codecs import (
 )
 from costguard.ledger.db.row_digests import RowRecorder, append_recorded, seal_rows
 from costguard.ledger.spans.correction_parts import load_parts
+from costguard.ledger.spans.hourly import HourlyRollup
 from costguard.ledger.spans.monthly import MonthlyRollup
 from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
 from costguard.metering.meter import COMPUTE
@@ -265,11 +266,11 @@ DailyPlace = tuple[int, int, str, str, int]
 
 
 class DailyRollup:
-    """The amounts that one transaction adds to each row of `daily`, and of `monthly`."""
+    """The amounts that one transaction adds to each row of `daily`, of `monthly` and of `hourly`."""
 
     def __init__(self) -> None:
         self._sums: dict[DailyPlace, list[int]] = {}
-        self._months = MonthlyRollup()
+        self._months, self._hours = MonthlyRollup(), HourlyRollup()
 
     def add(self, span: Span, attribution_id: int) -> NanoAmounts:
         """Add a closed span, and return its amounts, which are the exact sum of its days."""
@@ -291,6 +292,7 @@ class DailyRollup:
         write(_INSERT_DAILY, added)
         write(_UPDATE_DAILY, changed)
         self._months.write(write)
+        self._hours.write(write)
 
     def build_rows(self) -> tuple[list[SqlRow], list[SqlRow]]:
         """Return rows to insert or add to (place, amounts, microseconds), and rows to update (the same, place last).
@@ -322,6 +324,7 @@ class DailyRollup:
             sums[2] += sign * amounts[2]
             sums[3] += sign * us if counts else 0
             self._months.add_day(span, attribution_id, part, sign)
+        self._hours.add(span, expected, sign)
         return low, expected, high
 
 

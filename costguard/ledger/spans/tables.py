@@ -247,6 +247,21 @@ class MonthlyRow(LedgerTable, table=True):
     us: int = make_number_field()
 
 
+class HourlyRow(LedgerTable, table=True):
+    """The expected cost of closed spans, with their corrections, by hour (since 1970, UTC), spread evenly over each span.
+
+    `cost`: of the spans that fill a part of the hour. `step`: how much more the spans that fill it whole cost than those that
+    fill the hour before; it may be negative.
+    """
+
+    __tablename__ = "hourly"
+    __table_args__ = (WITHOUT_ROWID,)
+    hour: int = Field(primary_key=True, sa_type=BIG_INTEGER, sa_column_kwargs={"autoincrement": False})
+    currency: str = Field(primary_key=True, sa_type=Text)
+    cost: int = make_number_field()
+    step: int = make_number_field()
+
+
 class CorrectionRow(LedgerTable, table=True):
     """A correction of a closed span, which from then on counts with this `presence` and these amounts."""
 

@@ -1,4 +1,4 @@
-"""Sums by month and resource, and imports of bills that are written in several transactions. Made 2026-11-25.
+"""Sums by month and resource and by hour, and imports of bills that are written in several transactions. Made 2026-11-25.
 
 `schema.migrate_schema` fills the sums from the spans, in the same transaction.
 """
@@ -31,6 +31,15 @@ CREATE TABLE monthly (
     PRIMARY KEY (month, resource_id, attribution_id, charge, currency, known, source),
     CONSTRAINT monthly_known CHECK (known IN (0, 1)),
     CONSTRAINT monthly_amounts CHECK (0 <= low AND low <= expected AND expected <= high AND us >= 0)
+) {PACKED}
+""",
+    """
+CREATE TABLE hourly (
+    hour {BIG} NOT NULL,
+    currency TEXT NOT NULL,
+    cost {BIG} NOT NULL,
+    step {BIG} NOT NULL,
+    PRIMARY KEY (hour, currency)
 ) {PACKED}
 """,
     """
