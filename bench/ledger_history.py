@@ -100,7 +100,7 @@ def written(path: Path, *, instances: int) -> History:
             _insert(connection, "resource", resources)
             _insert(connection, "observation", observations)
             _insert(connection, "span", rows)
-        _insert(connection, "daily", daily.build_rows()[0])
+        daily.write(connection.executemany)
         connection.execute("UPDATE ledger_state SET revision = 1")
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -3,8 +3,9 @@
 A cloud whose billing rule says so is asked when it has final lines for charges in doubt (a machine whose start is unknown, a
 gap in the coverage, a restart that nobody saw), at most once an hour; others are asked once a day. About the same charges
 nothing is asked again. A doubt of more than 14 days is asked about in stretches, one a run. A bill that cannot be read is
-logged, and tried again later. Acts wait for nothing here, and polls only while a bill is written: a bill of more than LINES_MAX
-lines is not taken in.
+logged, and tried again later. Acts wait for nothing here, and polls for one short transaction at most: a bill of any size is
+written in many (`ledger/bills/unfinished.py`). One that the watchdog's end interrupts counts for nothing, and is asked for
+again.
 
 Nothing is compared here and nobody is told of drift: `costguard reconcile` does that.
 """
@@ -35,8 +36,6 @@ CHECK_EVERY = timedelta(minutes=5)
 """How often the duty looks whether a bill is due: one query of the ledger."""
 ANSWER_LIMIT_S = 45.0
 """Seconds for the bills of one run: less than the watchdog waits at its end."""
-LINES_MAX = 40_000
-"""Lines of a bill that is taken in: nobody else writes meanwhile, 1.2 to 1.7 s at 30 to 43 us a line (docs/RECONCILE.md)."""
 IMPORTED_BY = "watch"
 
 
@@ -46,7 +45,7 @@ class _AskedSource:
 
     `asked_at`: when it was last asked with success. `goes_on`: its answer was one stretch of what was due. `settled`: occasions
     that were asked about. After `failures`, it is tried again at `not_before`, and a reason that was `told` last is not logged
-    again. `too_large`: its last bill was, which is logged.
+    again.
     """
 
     source: InstanceSource
@@ -57,7 +56,6 @@ class _AskedSource:
     failures: int = 0
     not_before: datetime | None = None
     told: str = ""
-    too_large: bool = False
 
 
 class BillDuty:
@@ -133,13 +131,9 @@ class BillDuty:
         name = "+".join(one.source.providers)
         answers = ask_for_bills([(name, one.source)], question.period, now, limit_s=ANSWER_LIMIT_S)
         whys = [answer.why for answer in answers if answer.why]
-        if lines := [len(answer.billed.lines) for answer in answers if answer.billed is not None]:
-            one.asked_at, told, one.too_large = now, one.too_large, sum(lines) > LINES_MAX
-            if not one.too_large:
-                self._take_in(answers, question.period, now)
-            elif not told:
-                do = "run `costguard reconcile`: it imports the bill, and polls wait meanwhile"
-                self._log.warning("bill_too_large", account=name, lines=sum(lines), limit=LINES_MAX, do=do)
+        if any(answer.billed is not None for answer in answers):
+            self._take_in(answers, question.period, now)
+            one.asked_at = now
         if whys:
             one.failures, one.goes_on = one.failures + 1, False
             one.not_before = now + compute_pause(one.failures)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 
 from costguard.values.checks import require, require_whole_number
 from costguard.values.instant import EARLIEST, LATEST, require_instant
@@ -130,3 +131,15 @@ def _find_date(at: datetime, zone: tzinfo) -> date:
 def _find_day_start(on: date, zone: tzinfo) -> datetime:
     """Return the first instant of the day `on`; for a day that the zone skipped, that of the next day."""
     return resolve_wall_time(on, time(), zone)
+
+
+@lru_cache(maxsize=4096)
+def find_month_of_day(day: int) -> int:
+    """Return the month (since 1970, UTC) of a day since 1970: 31 is February 1970, month 1."""
+    at = date.fromordinal(date(1970, 1, 1).toordinal() + day)
+    return 12 * (at.year - 1970) + at.month - 1
+
+
+def find_month_start(month: int) -> datetime:
+    """Return when a month (since 1970) begins in UTC."""
+    return datetime(1970 + month // 12, month % 12 + 1, 1, tzinfo=UTC)

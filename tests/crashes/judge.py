@@ -17,7 +17,7 @@ from typing import Any
 Scope = tuple[str, str, str]
 Row = tuple[Any, ...]
 
-TABLES = ("scope", "coverage", "resource", "attribution", "observation", "span", "daily", "correction")
+TABLES = ("scope", "coverage", "resource", "attribution", "observation", "span", "daily", "monthly", "hourly", "correction")
 """What polls leave. `ledger_state` counts transactions, of which two ways to the same rows need not have the same number."""
 
 

@@ -12,6 +12,8 @@ from sqlalchemy import Connection, Engine, insert, text
 from costguard.ledger.db.codecs import encode_attribution, encode_span
 from costguard.ledger.db.connection import begin_write, open_sql_session
 from costguard.ledger.db.row_digests import adopt_rows
+from costguard.ledger.spans.hourly import HourlyRollup
+from costguard.ledger.spans.monthly import MonthlyRollup
 from costguard.ledger.spans.posting import is_machine_time
 from costguard.ledger.spans.tables import ATTRIBUTION, COVERAGE, DAILY, OBSERVATION, RESOURCE, SCOPE, SPAN
 from costguard.metering.meter import Meter, PriceRange
@@ -83,10 +85,14 @@ def add(connection: Connection, number: int, one: Span, *, resource_id: int = 1)
 
 
 def roll_up(connection: Connection, *spans: Span) -> None:
-    """The days that `spans` add up to."""
+    """The days and the months that `spans` add up to."""
     sums: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    months, hours = MonthlyRollup(), HourlyRollup()
     for one in spans:
-        for day, money, us in split_by_day(one):
+        hours.add(one, compute_amounts(one, 0, to_micros(one.end or one.start))[1])
+        for part in split_by_day(one):
+            day, money, us = part
+            months.add_day(one, 1, part)
             place = sums[day, one.meter.charge]
             for index, value in enumerate((*money, us if is_machine_time(one) else 0)):
                 place[index] += value
@@ -98,6 +104,9 @@ def roll_up(connection: Connection, *spans: Span) -> None:
             for (day, charge), money in sums.items()
         ],
     )
+    _, tell = open_sql_session(connection)
+    for sums_ in (months, hours):
+        sums_.write(lambda sql, rows: tell(sql, rows) if rows else 0)
 
 
 def adopt(engine: Engine) -> None:

@@ -27,7 +27,7 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 HERE, THERE = ScopeKey("acme", "lab", "west"), ScopeKey("acme", "lab", "all")
 STRANGE = ScopeKey("nobody", "lab", "west")
 Answer = TypeVar("Answer")
-TABLES = ("scope", "coverage", "resource", "attribution", "observation", "span", "daily", "correction")
+TABLES = ("scope", "coverage", "resource", "attribution", "observation", "span", "daily", "monthly", "hourly", "correction")
 
 RULES = {
     "acme": BillingRule(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -28,6 +28,7 @@ from costguard.guard.policy import EscalationState
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.deciding_tables import DECIDING_TABLES, DecidingTable
 from costguard.ledger.db.row_digests import format_row_key
 from costguard.ledger.guard.store import GuardStore
@@ -102,6 +103,7 @@ def _write_bills(url: str) -> None:
             staged.add((line, Decimal(0)) for line in lines)
             one = GatheredStatement(staged=staged, source="bill.csv", stated_at=NOON + amount * HOUR)
             bills.import_statements([one], who="ada", now=NOON)
+    _fail_in_an_import(url, lines)
     part = DriftPart(
         cause="rate", charge="compute", sku="4090", nano=7, off=7, explained=False, resources=1, lines=1, reason="because"
     )
@@ -121,6 +123,22 @@ def _write_bills(url: str) -> None:
     )
     with BillStore(url) as bills:
         bills.record_results([result], who="ada")
+
+
+class _BrokenStatement(StagedStatement):
+    """Its file breaks after the last batch."""
+
+    def iterate_batches(self, provider: str) -> Iterator[list[SqlRow]]:
+        yield from super().iterate_batches(provider)
+        raise EOFError
+
+
+def _fail_in_an_import(url: str, lines: Sequence[BillLine]) -> None:
+    """Begin an import that replaces lines of another one, and fail: what it wrote is undone, and its row stays."""
+    with _BrokenStatement() as staged, BillStore(url, hold_s=0) as bills, suppress(EOFError):
+        staged.add((replace(line, amount=Money(nano=9)), Decimal(0)) for line in lines)
+        one = GatheredStatement(staged=staged, source="bill.csv", stated_at=NOON + 9 * HOUR)
+        bills.import_statements([one], who="ada", now=NOON)
 
 
 def _write_evidence(url: str) -> None:

@@ -32,6 +32,7 @@ from costguard.reporting.statement.sections import (
 )
 from costguard.reporting.statement.waste import SampledHour
 from costguard.values.calendar import Period
+from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.money import Money, sum_intervals
 from costguard.values.resource import GROUPED_LABELS, Incarnation
 from costguard.values.sample import GPU_UTIL, Sample
@@ -103,6 +104,11 @@ def test_all_of_it_is_answered_as_of_one_instant(accounts: str) -> None:
         assert {one.day for one in days} == {(START.date() - datetime(1970, 1, 1, tzinfo=UTC).date()).days + n for n in (0, 1)}
         rates = books.load_rate_changes(NIGHT, AT)
         assert max(rates) * 3600 <= AT.timestamp()
+        spread = sum(
+            (one.began - one.ended) * (to_micros(NIGHT.end) - hour * HOUR_US) - one.began_offset + one.ended_offset + one.cost
+            for hour, one in rates.items()
+        )
+        assert spread == pytest.approx(whole.expected.nano, rel=1e-6), "each span's dollars are spread over it"
 
 
 def test_a_disk_bills_while_its_machine_lies_there(accounts: str) -> None:
@@ -131,7 +137,6 @@ def test_days_come_to_what_each_value_of_a_key_cost(accounts: str) -> None:
 def test_a_table_read_from_end_to_end_says_what_an_index_does(accounts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         each, rates = sorted(books.load_costs(NIGHT, AT), key=str), books.load_rate_changes(NIGHT, AT)
-        monkeypatch.setattr(reader, "BATCH_SPANS", 1)
         for most in (0, 10**9):
             monkeypatch.setattr(sums, "SCAN_FRACTION", most)
             assert sorted(books.load_costs(NIGHT, AT), key=str) == each
@@ -140,7 +145,7 @@ def test_a_table_read_from_end_to_end_says_what_an_index_does(accounts: str, mon
             assert all(again[hour] == pytest.approx(one) for hour, one in rates.items())
 
 
-@pytest.mark.parametrize("sql", [sums._WITHIN, sums._WITHIN_EACH, sums._ACROSS, reader._SPANS_BY_ID, reader._LONG_SPANS])
+@pytest.mark.parametrize("sql", [sums._WITHIN, sums._WITHIN_EACH, sums._ACROSS, reader._RATES])
 def test_a_ledger_without_corrections_is_asked_for_none(sql: str) -> None:
     bare = sums.drop_unused_corrections(lambda _, __: [], sql)
     assert "correction" not in bare

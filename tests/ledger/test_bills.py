@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,10 +19,11 @@ from sqlalchemy.exc import DatabaseError
 
 from costguard.bills.bill_line import COMPUTE, TAX, BillImport, BillLine
 from costguard.bills.drift import BEYOND, WITHIN, DriftPart, DriftResult
-from costguard.errors import InputError
-from costguard.ledger.bills.reader import BillLedgerReader
-from costguard.ledger.bills.staging import StagedStatement
+from costguard.errors import InputError, LedgerError
+from costguard.ledger.bills.reader import STATED, UNFINISHED, BillLedgerReader
+from costguard.ledger.bills.staging import BATCH_LINES, StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.bills.unfinished import HOLD_S, ShortTransactions, remove_unfinished_imports
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine
@@ -35,6 +36,7 @@ from tests.processes import BESIDE
 START = datetime(2026, 11, 1, tzinfo=UTC)
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 MONTH = Period(start=START, end=datetime(2026, 12, 1, tzinfo=UTC))
+YEAR = Period(start=START, end=START + timedelta(days=365))
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
@@ -64,21 +66,23 @@ def take_in(
     why: str = "",
     sums: bool = True,
     whole: bool = False,
+    hold_s: float = HOLD_S,
+    now: datetime = NOW,
 ) -> list[BillImport]:
     """Take `lines` in as one statement made `at`; `period`: asked for, by the provider runpod."""
-    with StagedStatement() as staged, BillStore(url) as bills:
+    with StagedStatement() as staged, BillStore(url, hold_s=hold_s) as bills:
         staged.add(((one, Decimal(0)) for one in lines), sums=sums)
         of = (("runpod",), period) if period else None
         one = GatheredStatement(staged=staged, source=source, stated_at=at, asked=of, why=why, whole=whole)
-        return bills.import_statements([one], who="ada", now=NOW)
+        return bills.import_statements([one], who="ada", now=now)
 
 
 def stated(url: str) -> list[SqlRow]:
     """What the ledger says that the bills say."""
-    sql = """
+    sql = f"""
 SELECT provider, account, statement, line_id, start_us, end_us, nano, currency, estimated FROM bill_line
-WHERE replaced_us IS NULL ORDER BY provider, account, statement, line_id
-"""
+WHERE {STATED} ORDER BY provider, account, statement, line_id
+"""  # noqa: S608 - our own words
     return asked(url, lambda ask: [tuple(row) for row in ask(sql, ())])
 
 
@@ -252,7 +256,11 @@ def _folder(url: str) -> Any:  # noqa: ANN401 - a path
     return Path(url.removeprefix("sqlite:///")).parent
 
 
-def die_in_an_import(url: str, after: int) -> None:
+MANY = 3 * BATCH_LINES + 20
+"""Lines of a bill that takes four transactions at the least, where none is held for longer than a batch."""
+
+
+def die_in_an_import(url: str, after: int, hold_s: float) -> None:
     """Take a second bill in, and die by SIGKILL after the statement number `after` that an engine executes."""
     seen: list[int] = []
 
@@ -262,26 +270,93 @@ def die_in_an_import(url: str, after: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     event.listen(Engine, "after_cursor_execute", die)
-    take_in(url, [line(number, 5) for number in range(50)], at=NOW + HOUR)
+    take_in(url, [line(number, 5) for number in range(MANY)], at=NOW + HOUR, period=YEAR, hold_s=hold_s)
 
 
-def test_an_import_that_is_killed_leaves_all_or_nothing(url: str) -> None:
-    take_in(url, [line(number) for number in range(40)])
-    before = stated(url)
-    deaths = 0
-    for after in (2, 5, 8, 1000):
-        process = BESIDE.Process(target=die_in_an_import, args=(url, after))
+def counting(url: str) -> int:
+    """How many imports count."""
+    return count(url, f"bill_import WHERE id NOT IN ({UNFINISHED})")
+
+
+@pytest.mark.parametrize("hold_s", [3600.0, 0.0], ids=["one transaction", "a transaction a batch"])
+def test_an_import_that_is_killed_leaves_all_or_nothing(url: str, hold_s: float) -> None:
+    take_in(url, [line(number) for number in range(MANY - 20)] + [line(MANY + 7)], period=YEAR)
+    before, pieces = stated(url), count(url, "bill_line")
+    deaths, halves = 0, 0
+    for after in (2, 16, 28, 36, 44, 52, 64, 80, 100, 2000):
+        process = BESIDE.Process(target=die_in_an_import, args=(url, after, hold_s))
         process.start()
         process.join(timeout=120)
         if process.exitcode == 0:
             break
         deaths += 1
         assert process.exitcode == -signal.SIGKILL
-        assert stated(url) == before
-        assert count(url, "bill_import") == 1
+        assert (stated(url), counting(url)) == (before, 1)
+        halves += count(url, "bill_line") > pieces
+        assert maintenance.check_ledger(url) == []
     assert deaths >= 2
-    assert [row[6] for row in stated(url)] == [5] * 50
+    assert (halves > 0) == (hold_s == 0), "some deaths lay between two transactions"
+    assert [row[6] for row in stated(url)] == [5] * MANY, "the last line before is stated no more"
+    assert counting(url) == 2
+    assert count(url, "bill_line") == pieces + MANY, "nothing is left of the imports that died"
     assert maintenance.check_ledger(url) == []
+
+
+def test_what_a_dead_import_left_is_undone_without_another_bill(url: str) -> None:
+    take_in(url, [line(number) for number in range(MANY)])
+    before = stated(url)
+    process = BESIDE.Process(target=die_in_an_import, args=(url, 22, 0))
+    process.start()
+    process.join(timeout=120)
+    engine = open_engine(url)
+    now_us = to_micros(NOW)
+    assert (remove_unfinished_imports(engine, now_us, hold_s=0), remove_unfinished_imports(engine, now_us)) == (1, 0)
+    engine.dispose()
+    assert (stated(url), count(url, "bill_line")) == (before, MANY)
+    assert count(url, "bill_line WHERE replaced_us IS NOT NULL") == 0
+    assert maintenance.check_ledger(url) == [], "its lines were recorded, and their removal"
+    take_in(url, [line(number, 5) for number in range(MANY)], at=NOW + HOUR)  # whose lines get the numbers of those
+    assert maintenance.check_ledger(url) == []
+
+
+def test_an_import_that_fails_between_transactions_leaves_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_in(url, [line(number) for number in range(10)])
+    before = stated(url)
+    whole = StagedStatement.iterate_batches
+
+    def broken(self: StagedStatement, provider: str) -> Iterator[list[SqlRow]]:
+        yield from whole(self, provider)
+        raise OSError(5, "read error")
+
+    monkeypatch.setattr(StagedStatement, "iterate_batches", broken)
+    with pytest.raises(LedgerError, match="read error"):
+        take_in(url, [line(number, 5) for number in range(MANY)], at=NOW + HOUR, hold_s=0)
+    assert (stated(url), count(url, "bill_line"), counting(url)) == (before, 10, 1)
+    assert maintenance.check_ledger(url) == []
+
+
+def test_other_writers_come_in_between_and_readers_see_the_bill_as_it_was(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_in(url, [line(0)], now=NOW - DAY)
+    before, seen, pause = stated(url), list[int](), ShortTransactions.pause
+    engine = open_engine(url, patience_s=1)
+
+    def look(self: ShortTransactions) -> None:
+        pause(self)
+        with begin_write(engine) as connection:
+            connection.exec_driver_sql("UPDATE ledger_state SET revision = revision + 1")
+        assert stated(url) == before
+        with BillLedgerReader(url) as bills:
+            (best, _) = bills.load_statements("runpod", YEAR)
+            assert bills.load_last_import_time("runpod", "main", who="ada", until=NOW + DAY) == NOW - DAY
+        seen.append(best["main"].lines)
+        assert maintenance.check_ledger(url) == []
+
+    monkeypatch.setattr(ShortTransactions, "pause", look)
+    take_in(url, [line(number, 5) for number in range(MANY)], at=NOW + HOUR, hold_s=0)
+    engine.dispose()
+    assert set(seen) == {1}
+    assert len(seen) >= 4
+    assert len(stated(url)) == MANY
 
 
 EDITS = (

@@ -117,16 +117,18 @@ def test_a_guard_that_is_down_is_found_and_upgrade_puts_it_up(engine: Engine, ur
 def test_many_findings_are_counted(engine: Engine, url: str) -> None:
     with begin_write(engine) as connection:
         connection.execute(text("DELETE FROM daily"))
+        connection.execute(text("DELETE FROM monthly"))
         spans = [span(1, after=-100 + n) for n in range(maintenance.FINDINGS_MAX + 30)]
         for number, one in enumerate(spans, 10):
             add(connection, number, one)
     adopt(engine)
     spoil(engine, "UPDATE span SET high = high + 1 WHERE id > 9")
     findings = maintenance.check_ledger(url)
-    assert len(findings) == 2 * (maintenance.FINDINGS_MAX + 1)
-    counts = findings[maintenance.FINDINGS_MAX :: maintenance.FINDINGS_MAX + 1]
-    assert all(said.startswith("and ") and said.endswith("more of this kind") for said in counts)
-    assert counts[1] == "and 30 more of this kind"
+    counts = [number for number, said in enumerate(findings) if said.startswith("and ") and said.endswith("more of this kind")]
+    months = maintenance.FINDINGS_MAX + 1
+    assert findings[months].startswith("the months of resource 1, compute of attribution 1 in USD differ from its spans by")
+    assert counts == [maintenance.FINDINGS_MAX, months + 1 + maintenance.FINDINGS_MAX]
+    assert findings[counts[1]] == "and 30 more of this kind"
 
 
 def test_more_spans_than_a_page_are_all_checked(engine: Engine, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -14,10 +14,12 @@ from costguard_sim.world import Rate, Run, to_us
 
 from costguard.bills import evidence as weighing
 from costguard.bills.bill_line import BillLine
-from costguard.ledger.bills import evidence
+from costguard.ledger.bills import evidence, store
 from costguard.ledger.bills.evidence import EvidenceResult
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.bills.unfinished import ShortTransactions, finish_imports
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
@@ -161,6 +163,52 @@ def test_the_import_that_withdraws_a_line_takes_back_what_it_narrowed(found: str
         of = (("acme",), ALL)
         bills.import_statements([GatheredStatement(staged=staged, source="x", stated_at=NOW, asked=of)], who="ada", now=NOW)
     assert spent(found, DAY_ONE) == before
+
+
+def test_lines_of_an_unfinished_import_narrow_nothing_and_count_when_it_ends(
+    found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bill in two transactions: between them, another process weighs the bills, and spends as before."""
+    take_in(found, line(0, "24"))
+    before, seen, pause = spent(found), list[Amounts](), ShortTransactions.pause
+    load, loads, writing = evidence.load_bill_facts, list[bool](), list[ShortTransactions]()
+
+    def watch(ask: Query, *rest: Any) -> evidence.BillFacts:  # noqa: ANN401 - what it is given
+        loads.append(bool(writing))
+        return load(ask, *rest)
+
+    def look(self: ShortTransactions) -> None:
+        pause(self)
+        with BillStore(found, rules=RULES) as beside:
+            assert beside.apply_evidence("acme", ALL, now=NOW).corrections == 0
+        seen.append(spent(found))
+
+    def finish(writes: ShortTransactions, numbers: Sequence[int]) -> None:
+        writing.append(writes)
+        finish_imports(writes, numbers)
+
+    monkeypatch.setattr(ShortTransactions, "pause", look)
+    monkeypatch.setattr(store, "load_bill_facts", watch)
+    monkeypatch.setattr(evidence, "load_bill_facts", watch)
+    monkeypatch.setattr(store, "finish_imports", finish)
+    with StagedStatement() as staged, BillStore(found, rules=RULES, hold_s=0) as bills:
+        staged.add((one, Decimal(0)) for one in (line(0, "30.5"), line(1, "1", id="future", resource_id="i-2")))
+        bills.import_statements([GatheredStatement(staged=staged, source="x", stated_at=NOW)], who="ada", now=NOW)
+    assert set(seen) == {before}
+    assert loads[-1] is False, "the bills are read before the last transaction, and not again in it"
+    assert spent(found, DAY_ONE).expected == 30_500_000_000
+    assert check_ledger(found) == []
+
+
+def test_an_import_whose_evidence_fails_is_undone_as_a_whole(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_in(found, line(0, "24"))
+    before = spent(found)
+    monkeypatch.setattr(evidence, "_describe_correction", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        take_in(found, line(0, "30.5"), at=NOW + HOUR)
+    assert spent(found) == before
+    assert asked(found, lambda ask: ask("SELECT count(*), sum(nano) FROM bill_line", ())) == [(1, 24 * DOLLAR)]
+    assert check_ledger(found) == []
 
 
 def test_the_same_bill_again_changes_nothing(found: str) -> None:

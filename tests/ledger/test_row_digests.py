@@ -18,6 +18,7 @@ from costguard.ledger.db.connection import upgrade_schema
 from costguard.ledger.db.deciding_tables import DECIDING_TABLES, OTHER_TABLES
 from costguard.ledger.db.row_digests import encode_fixed
 from costguard.ledger.spans.tables import METADATA
+from costguard.values.calendar import find_month_of_day
 from tests.ledger.tampering import Edit, Editor, build_ledger
 from tests.ledger.test_upgrades import restore
 
@@ -85,8 +86,8 @@ def edit_by_hand(source: Path, folder: Path, *statements: str) -> list[str]:
     return maintenance.check_ledger(editor.url)
 
 
-def test_a_span_edited_together_with_its_daily_sum_is_found(sound: Path, tmp_path: Path) -> None:
-    """The span and its day go to another owner: everything adds up, and the digest does not."""
+def test_a_span_edited_together_with_its_sums_is_found(sound: Path, tmp_path: Path) -> None:
+    """The span, its day and its month go to another owner: everything adds up, and the digest does not."""
     with closing(sqlite3.connect(sound)) as file:
         days = file.execute("""
 SELECT min(s.id), s.attribution_id, d.day FROM daily AS d
@@ -101,12 +102,24 @@ HAVING count(*) = 1 AND min(s.start_us / 86400000000) = max(s.end_us / 864000000
         span, owner, day, other = next(
             (span, owner, day, other) for span, owner, day in days for other in owners if (other, day) not in taken
         )
+        ((resource, charge, currency, known, source, *amounts),) = file.execute(f"""
+SELECT resource_id, charge, currency, price_known, price_source, low, expected, high,
+    (end_us - start_us) / CASE presence WHEN 'edge' THEN 2 ELSE 1 END * CASE presence WHEN 'maybe' THEN 0 ELSE 1 END
+FROM span WHERE id = {span}
+""")
+    month, names = find_month_of_day(day), ("low", "expected", "high", "us")
     findings = edit_by_hand(
         sound,
         tmp_path,
         f"UPDATE span SET attribution_id = {other} WHERE id = {span}",
         f"UPDATE daily SET attribution_id = {other} WHERE day = {day} AND attribution_id = {owner} AND charge = "
         f"(SELECT charge FROM span WHERE id = {span}) AND known = (SELECT price_known FROM span WHERE id = {span})",
+        f"UPDATE monthly SET {', '.join(f'{name} = {name} - {n}' for name, n in zip(names, amounts, strict=True))} WHERE "
+        f"month = {month} AND resource_id = {resource} AND attribution_id = {owner} AND charge = '{charge}' AND "
+        f"currency = '{currency}' AND known = {known} AND source = '{source}'",
+        f"INSERT INTO monthly VALUES ({month}, {resource}, {other}, '{charge}', '{currency}', {known}, '{source}', "
+        f"{', '.join(map(str, amounts))}) ON CONFLICT DO UPDATE SET "
+        f"{', '.join(f'{name} = {name} + {n}' for name, n in zip(names, amounts, strict=True))}",
     )
     assert [found.partition(" from ")[0] for found in findings] == [
         f"span {span} was changed outside costguard: attribution_id differs"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,12 @@ from costguard_sim.world import Run, to_us
 
 from costguard.bills.bill_line import BillLine, BillLines
 from costguard.bills.bill_schedule import STRETCH_MAX, DoubtfulCharge, choose_daily_question, choose_question
+from costguard.ledger.bills.reader import STATED
+from costguard.ledger.bills.staging import BATCH_LINES
 from costguard.ledger.bills.store import BillStore
+from costguard.ledger.bills.unfinished import ShortTransactions
 from costguard.ledger.db.maintenance import check_ledger
+from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule, BillTerms, get_billing_rule
 from costguard.metering.inventory import Poll
@@ -31,9 +37,10 @@ from costguard.values.money import Money
 from costguard.values.resource import ScopeKey
 from tests.contract.rig import Rig
 from tests.fakes.server import START, Hands
-from tests.ledger.fleet import CEILINGS, machine, poll
+from tests.ledger.fleet import CEILINGS, asked, key, machine, poll
 from tests.ledger.found_late import RULES, PlayedAccount, playing
 from tests.ledger.test_evidence import FIRST, line
+from tests.processes import BESIDE
 from tests.providers.aws.rig import AwsRig
 from tests.providers.gcp.rig import GcpRig
 from tests.providers.runpod.rig import RunpodRig, plain
@@ -302,19 +309,104 @@ def test_an_account_whose_settings_name_a_bill_has_one(rig: type[Rig], stated: d
         assert account.has_bill()
 
 
-def test_a_bill_of_many_lines_is_left_to_reconcile_and_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url, clock, log, account = f"sqlite:///{tmp_path}/ledger.db", Hands(NOON), Told(), DailyAccount("111122223333")
-    monkeypatch.setattr(bill_duty, "LINES_MAX", 0)
-    duty = make_daily_duty(url, clock, log, account)
-    for _ in range(6):
-        duty.run()
-        clock.at += 12 * HOUR
-    assert len(account.asked) == 3, "once a day, as others"
-    assert [(event, facts["lines"]) for event, facts in log.said] == [("bill_too_large", 1)]
-    assert "costguard reconcile" in log.said[0][1]["do"]
-    monkeypatch.setattr(bill_duty, "LINES_MAX", 1)
-    duty.run()
-    assert [event for event, _ in log.said] == ["bill_too_large", "bill_read"]
+MACHINES = 500
+MANY_DAYS = 3 * BATCH_LINES // MACHINES + 1
+"""Days of a bill that takes four transactions at the least, where none is held for longer than a batch."""
+
+
+def state_many_lines(account: DailyAccount) -> None:
+    """Let a bill state MACHINES machines for MANY_DAYS days up to FIRST, and acme's machine i-1 for two days after it."""
+    others = [
+        line(-day, "1", id=f"{day}/{number}", resource_id=f"i-of-{number}")
+        for day in range(1, MANY_DAYS + 1)
+        for number in range(MACHINES)
+    ]
+    account.stated = [*others, line(0, "48"), line(1, "1.36")]
+
+
+def read_many_lines(url: str, after_pause: Callable[[int], None] = lambda _: None) -> Told:
+    """Let a duty whose transactions are as short as can be ask for a bill of many lines; return its log.
+
+    `after_pause`: called between two transactions, with their number.
+    """
+    log, account, pause, pauses = Told(), DailyAccount("lab", "acme"), ShortTransactions.pause, count(1)
+    state_many_lines(account)
+    terms = BillTerms(asked="daily", step_s=86400, settles_s=86400)
+    rules = {**RULES, "acme": replace(get_billing_rule(RULES, "acme"), bill=terms)}
+
+    def look(self: ShortTransactions) -> None:
+        pause(self)
+        after_pause(next(pauses))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShortTransactions, "pause", look)
+        patch.setattr(bill_duty, "BillStore", partial(BillStore, hold_s=0))
+        make_daily_duty(url, Hands(FIRST + timedelta(days=5)), log, account, rules=rules).run()
+    return log
+
+
+def count_counting_lines(url: str) -> int:
+    return asked(url, lambda ask: int(ask(f"SELECT count(*) FROM bill_line WHERE {STATED}", ())[0][0]))  # noqa: S608 - our own words
+
+
+def die_between_transactions(url: str, after: int) -> None:
+    """Let a duty take in a bill of many lines, and die by SIGKILL after `after` of its transactions."""
+
+    def die(number: int) -> None:
+        if number == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    read_many_lines(url, die)
+
+
+@pytest.fixture
+def doubtful(tmp_path: Path) -> str:
+    """A ledger in which a machine ran for some 24.7 hours, one of them in a gap."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record_polls([poll(at, machine(started_at=FIRST)) for at in (120, *range(180, 1600, 4))])
+        ledger.record_polls([poll(1602), poll(1604), poll(6000)])
+    return url
+
+
+def test_polls_are_recorded_while_the_bill_of_many_lines_is_written(doubtful: str) -> None:
+    recorded = list[int]()
+    with LedgerWriter(doubtful, rules=RULES, ceilings=CEILINGS) as ledger:
+
+        def look(number: int) -> None:
+            ledger.record_polls([poll(6000 + number, machine(key=key("i-new")))])
+            assert count_counting_lines(doubtful) == 0, "a bill counts as a whole"
+            recorded.append(number)
+
+        log = read_many_lines(doubtful, look)
+    assert len(recorded) >= 4
+    assert [event for event, _ in log.said] == ["bill_read"]
+    assert count_counting_lines(doubtful) == MANY_DAYS * MACHINES + 2
+    with SpendingReader(doubtful, rules=RULES) as books:
+        stretches = books.load_stretches(Period(start=FIRST, end=FIRST + timedelta(days=5)))
+    assert sum(one.polls for one in stretches) > len(recorded)
+    assert check_ledger(doubtful) == []
+
+
+def test_a_watchdog_killed_while_it_writes_a_bill_leaves_nothing_of_it_and_asks_again(doubtful: str) -> None:
+    def compute_cost() -> list[Any]:
+        with SpendingReader(doubtful, rules=RULES) as books:
+            return books.load_spending(Period(start=FIRST, end=FIRST + timedelta(days=5)), FIRST + timedelta(days=5))
+
+    before = compute_cost()
+    for after in (1, 3):
+        process = BESIDE.Process(target=die_between_transactions, args=(doubtful, after))
+        process.start()
+        process.join(timeout=120)
+        assert process.exitcode == -signal.SIGKILL
+        assert (count_counting_lines(doubtful), compute_cost()) == (0, before)
+        assert asked(doubtful, lambda ask: ask("SELECT count(*) FROM bill_line", ())[0][0]) > 0, "it died in the middle"
+        assert check_ledger(doubtful) == []
+    log = read_many_lines(doubtful)
+    assert [event for event, _ in log.said] == ["bill_read"]
+    assert count_counting_lines(doubtful) == MANY_DAYS * MACHINES + 2
+    assert compute_cost() != before, "its lines settle what was in doubt"
+    assert check_ledger(doubtful) == []
 
 
 def test_a_contradiction_is_logged_once_for_each_resource_and_day(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Narrow doubtful charges by the settled lines of bills, in the transaction that imports them.
+"""Narrow doubtful charges by the settled lines of bills, in the transaction in which their import counts.
 
 Nothing is edited: a span that a bill bounds gets a correction with parts (`spans/correction_parts.py`), and daily sums change
 with it. Each call starts from what was observed, and not from what an earlier bill said: the same bill again writes nothing, a
@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from costguard.bills.drift import ProviderBill
 from costguard.bills.evidence import (
@@ -28,7 +29,7 @@ from costguard.bills.evidence import (
     UnusedLine,
     weigh_lines,
 )
-from costguard.ledger.bills.reader import load_statements
+from costguard.ledger.bills.reader import STATED, UNFINISHED, load_statements
 from costguard.ledger.db.codecs import (
     SPAN_COLUMNS,
     Execute,
@@ -90,33 +91,74 @@ class _Tally:
     left: int = 0
 
 
+class _Scope(NamedTuple):
+    """The resources that have doubtful spans, the days that these touch, and the last import that counts (0: none)."""
+
+    resource_ids: tuple[int, ...]
+    first_us: int
+    last_us: int
+    import_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillFacts:
+    """What the bills of a provider say of the doubtful spans of a period.
+
+    `scope`: what was read; another one has other facts. `lines`: by account, id and charge. `steps`: by account, see
+    `EvidenceContext.step`.
+    """
+
+    scope: _Scope
+    future: tuple[EvidenceFinding, ...] = ()
+    lines: Mapping[tuple[str, str, str], Sequence[EvidenceLine]] = field(default_factory=dict)
+    steps: Mapping[str, int] = field(default_factory=dict)
+
+
+def load_bill_facts(ask: Query, provider: str, period: Period, now: datetime) -> BillFacts:
+    """Return what the bills of `provider` say of its doubtful spans in `period`. Of a million lines it takes many seconds."""
+    scope = _find_scope(ask, provider, period)  # first: an import that ends while the rest is read is another scope
+    (ids, first_us, last_us, _), future = scope, _find_future_lines(ask, provider, period, now)
+    if not ids:
+        return BillFacts(scope=scope, future=future)
+    statements = load_statements(ask, provider, Period(start=from_micros(first_us), end=from_micros(last_us)))[0]
+    return BillFacts(
+        scope=scope,
+        future=future,
+        lines=_load_lines(ask, provider, statements, ids, (first_us, last_us)),
+        steps={account: _find_step(ask, provider, one) for account, one in statements.items()},
+    )
+
+
 def apply_evidence(
-    ask: Query, tell: Execute, provider: str, period: Period, *, rules: Mapping[str, BillingRule], now: datetime
+    ask: Query,
+    tell: Execute,
+    provider: str,
+    period: Period,
+    *,
+    rules: Mapping[str, BillingRule],
+    now: datetime,
+    facts: BillFacts | None = None,
 ) -> EvidenceResult:
     """Write a correction for each doubtful span of `provider` in `period` of which its bills say something else than before.
 
-    Run it in a write transaction. `rules`: how each provider bills; the lag of its listings limits what is known.
+    Run it in a write transaction. `rules`: how each provider bills; the lag of its listings limits what is known. `facts`: of
+    the same provider and period, read before this transaction; they are read again if meanwhile an import ended, or a poll put
+    other spans in doubt. None: they are read here.
     """
-    start_us, end_us = to_micros(period.start), to_micros(period.end)
-    doubtful = ask(
-        _DOUBTFUL.format(charges=format_placeholders(NARROWED_CHARGES)), (provider, start_us, end_us, *NARROWED_CHARGES)
-    )
-    future = _find_future_lines(ask, provider, period, now)
-    if not doubtful:
-        return EvidenceResult(findings=future)
-    first_us = min(start_us, *(row[1] for row in doubtful)) // DAY_US * DAY_US
-    last_us = -(-max(end_us, *(row[2] for row in doubtful)) // DAY_US) * DAY_US
-    reach = Period(start=from_micros(first_us), end=from_micros(last_us))
-    statements = load_statements(ask, provider, reach)[0]
-    charged = _load_charges(ask, sorted({row[0] for row in doubtful}), first_us, last_us)
+    scope = _find_scope(ask, provider, period)
+    if facts is None or facts.scope != scope:
+        facts = load_bill_facts(ask, provider, period, now)
+    ids, first_us, last_us, _ = scope
+    if not ids:
+        return EvidenceResult(findings=facts.future)
+    charged = _load_charges(ask, ids, first_us, last_us)
     ambiguous = {tuple(row) for row in ask(_AMBIGUOUS, (provider,))}
-    lines = _load_lines(ask, provider, statements, charged, (first_us, last_us))
-    steps = {account: _find_step(ask, provider, one) for account, one in statements.items()}
     lag = timedelta(seconds=get_billing_rule(rules, provider).lag_s)
-    contexts = _load_contexts(ask, {one.key for one in charged.values()}, steps, lag, now)
+    contexts = _load_contexts(ask, {one.key for one in charged.values()}, facts.steps, lag, now)
     parts, unused = dict[int, list[BilledPart]](), list[tuple[ResourceKey, str, UnusedLine]]()
-    for place, one in charged.items():
-        mine = () if (one.key.account, one.key.id) in ambiguous else lines.get(place, ())
+    for one in charged.values():
+        place = (one.key.account, one.key.id, one.charge)
+        mine = () if place[:2] in ambiguous else facts.lines.get(place, ())
         weighed = weigh_lines(mine, one.spans, contexts[one.key])
         unused += [(one.key, one.charge, line) for line in weighed.unused]
         for part in weighed.parts:
@@ -124,9 +166,20 @@ def apply_evidence(
     written = _write_corrections(ask, tell, charged, parts, now)
     return EvidenceResult(
         summaries=_summarize(provider, charged, parts),
-        findings=(*_group_findings(provider, unused), *future),
+        findings=(*_group_findings(provider, unused), *facts.future),
         corrections=written,
     )
+
+
+def _find_scope(ask: Query, provider: str, period: Period) -> _Scope:
+    """Return the scope of `period`, whose days it touches as well."""
+    start_us, end_us = to_micros(period.start), to_micros(period.end)
+    sql = _DOUBTFUL.format(charges=format_placeholders(NARROWED_CHARGES))
+    found = ask(sql, (provider, start_us, end_us, *NARROWED_CHARGES))
+    first_us = min(start_us, *(row[1] for row in found), start_us) // DAY_US * DAY_US
+    last_us = -(-max(end_us, *(row[2] for row in found), end_us) // DAY_US) * DAY_US
+    ((import_id,),) = ask(_LAST_IMPORT, ())
+    return _Scope(tuple(sorted({row[0] for row in found})), first_us, last_us, import_id)
 
 
 _Place = tuple[int, str]
@@ -148,24 +201,21 @@ def _load_charges(ask: Query, ids: Sequence[int], first_us: int, last_us: int) -
 
 
 def _load_lines(
-    ask: Query,
-    provider: str,
-    statements: Mapping[str, ProviderBill],
-    charged: Mapping[_Place, _Charges],
-    within: tuple[int, int],
-) -> dict[_Place, list[EvidenceLine]]:
-    """Return the current lines of the statement that counts for each account, by resource and charge."""
-    found = defaultdict[_Place, list[EvidenceLine]](list)
+    ask: Query, provider: str, statements: Mapping[str, ProviderBill], ids: Sequence[int], within: tuple[int, int]
+) -> dict[tuple[str, str, str], list[EvidenceLine]]:
+    """Return the current lines of the statement that counts for each account, by account, id and charge."""
+    names = defaultdict[str, set[str]](set)
+    for lot in split_batches(ids):
+        for account, external_id in ask(_NAMES.format(ids=format_placeholders(lot)), lot):
+            names[account].add(external_id)
+    found = defaultdict[tuple[str, str, str], list[EvidenceLine]](list)
     for account, statement in statements.items():
-        places = {(one.key.id, one.charge): place for place, one in charged.items() if one.key.account == account}
-        for lot in split_batches(sorted({id_ for id_, _ in places})):
-            sql = _LINES.format(ids=format_placeholders(lot))
-            for id_, charge, *line in ask(sql, (provider, account, statement.name, within[1], within[0], *lot)):
-                if (id_, charge) in places:
-                    number, start_us, end_us, nano, currency, estimated, *told = line
-                    found[places[id_, charge]].append(
-                        EvidenceLine(number, start_us, end_us, nano, currency, bool(estimated), *told)
-                    )
+        for some in split_batches(sorted(names[account])):
+            sql = _LINES.format(ids=format_placeholders(some))
+            for id_, charge, *line in ask(sql, (provider, account, statement.name, within[1], within[0], *some)):
+                number, start_us, end_us, nano, currency, estimated, *told = line
+                one = EvidenceLine(number, start_us, end_us, nano, currency, bool(estimated), *told)
+                found[account, id_, charge].append(one)
     return found
 
 
@@ -324,6 +374,10 @@ WHERE r.provider = ? AND s.end_us > ? AND s.start_us < ? AND s.charge IN ({charg
 GROUP BY s.resource_id
 """
 
+_LAST_IMPORT = f"SELECT coalesce(max(id), 0) FROM bill_import WHERE id NOT IN ({UNFINISHED})"  # noqa: S608 - our own names
+
+_NAMES = "SELECT account, external_id FROM resource WHERE id IN ({ids})"
+
 _SPANS = f"""
 SELECT s.id, s.resource_id, s.attribution_id, r.provider, r.account, r.region, r.external_id,
     {SPAN_COLUMNS.replace("s.presence", "coalesce(c.presence, s.presence)")}
@@ -338,26 +392,26 @@ SELECT account, external_id FROM resource WHERE provider = ? GROUP BY account, e
 """
 """Ids that two regions of one account have: a line may mean either."""
 
-_LINES = """
+_LINES = f"""
 SELECT external_id, charge, id, start_us, end_us, nano, currency, estimated, description, stated_us FROM bill_line
-WHERE provider = ? AND account = ? AND statement = ? AND start_us < ? AND end_us > ? AND external_id IN ({ids})
-    AND replaced_us IS NULL
+WHERE provider = ? AND account = ? AND statement = ? AND start_us < ? AND end_us > ? AND external_id IN ({{ids}})
+    AND {STATED}
 ORDER BY start_us, id
-"""
+"""  # noqa: S608 - our own names
 
 _STEPS = f"""
 SELECT count(*), {", ".join(f"sum(CASE WHEN nano - nano / {step} * {step} = 0 THEN 1 ELSE 0 END)" for step in VISIBLE_STEPS)}
-FROM bill_line WHERE provider = ? AND account = ? AND statement = ? AND replaced_us IS NULL AND nano <> 0
+FROM bill_line WHERE provider = ? AND account = ? AND statement = ? AND {STATED} AND nano <> 0
 """  # noqa: S608 - our own numbers
 
-_FUTURE = """
+_FUTURE = f"""
 SELECT account, charge, currency, count(*), sum(nano / 1000000000), sum(nano - nano / 1000000000 * 1000000000), min(external_id)
 FROM bill_line
 WHERE provider = ? AND start_us < ? AND start_us >= ? AND (end_us > ? OR end_us > stated_us) AND estimated = 0
-    AND replaced_us IS NULL
+    AND {STATED}
     AND charge NOT IN ('tax', 'credit')
 GROUP BY account, charge, currency ORDER BY account, charge, currency
-"""
+"""  # noqa: S608 - our own names
 
 _PARTS = f"""
 SELECT c.span_id, {", ".join(f"p.{name}" for name in PART_COLUMNS.split(", "))} FROM correction_part AS p

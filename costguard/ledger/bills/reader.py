@@ -21,8 +21,18 @@ from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, 
 
 RECENT_US = timedelta(days=2) // MICROSECOND
 """An estimated line that ends so near to the newest one counts as late: it is not all there yet. An assumption, 2026-11."""
+UNFINISHED = "SELECT import_id FROM bill_import_unfinished"
+"""The imports that are being written, or whose process died (`unfinished`)."""
+STATED = f"(replaced_us IS NULL OR replaced_by IN ({UNFINISHED})) AND import_id NOT IN ({UNFINISHED})"
+"""The condition under which a row of `bill_line` counts: it is stated, whatever an unfinished import did."""
+
 ROW_STEPS = (10_000_000, 1_000_000, 100_000)
 """Nano-units: a cent, a tenth and a hundredth of one."""
+
+
+def count_own_import(ask: Query) -> Query:
+    """Return `ask` as the ledger will answer once the present import counts. For whoever holds the lock of imports."""
+    return lambda sql, values: ask(sql.replace(UNFINISHED, f"{UNFINISHED} WHERE undone = 1"), values)
 
 
 class BillLedgerReader:
@@ -170,7 +180,7 @@ def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecor
     return [found[key] for key in sorted(found)]
 
 
-_WHERE_STATEMENT = "provider = ? AND account = ? AND statement = ? AND replaced_us IS NULL"
+_WHERE_STATEMENT = f"provider = ? AND account = ? AND statement = ? AND {STATED}"
 
 _STATEMENTS = f"""
 SELECT n.account, n.statement, max(n.lines), max(n.resources), max(n.days), min(i.start_us), max(i.end_us), max(i.id)
@@ -178,11 +188,11 @@ FROM (
     SELECT account, statement, import_id, sum(count(*)) OVER w AS lines,
         sum(sum(CASE external_id WHEN '' THEN 0 ELSE 1 END)) OVER w AS resources,
         max(count(DISTINCT start_us / {DAY_US})) OVER w AS days
-    FROM bill_line WHERE provider = ? AND replaced_us IS NULL AND start_us >= ? AND start_us < ? AND end_us <= ?
+    FROM bill_line WHERE provider = ? AND {STATED} AND start_us >= ? AND start_us < ? AND end_us <= ?
     GROUP BY account, statement, import_id WINDOW w AS (PARTITION BY account, statement)
 ) AS n
 JOIN bill_import AS o ON o.id = n.import_id
-JOIN bill_import AS i ON i.provider = o.provider AND i.source = o.source
+JOIN bill_import AS i ON i.provider = o.provider AND i.source = o.source AND i.id NOT IN ({UNFINISHED})
 GROUP BY n.account, n.statement ORDER BY n.account, n.statement
 """  # noqa: S608 - our own numbers
 """A statement reaches as far as every import from the sources that its lines came from, those that changed nothing, too."""
@@ -218,14 +228,14 @@ _STRADDLING = f"""
 SELECT count(*) FROM bill_line WHERE {_WHERE_STATEMENT} AND start_us < ? AND end_us > ? AND (start_us < ? OR end_us > ?)
 """  # noqa: S608 - our own names
 
-_PROVIDERS = """
-SELECT DISTINCT provider FROM bill_line WHERE replaced_us IS NULL AND start_us >= ? AND start_us < ? ORDER BY provider
-"""
+_PROVIDERS = f"""
+SELECT DISTINCT provider FROM bill_line WHERE {STATED} AND start_us >= ? AND start_us < ? ORDER BY provider
+"""  # noqa: S608 - our own names
 
-_LAST_IMPORT = """
+_LAST_IMPORT = f"""
 SELECT max(i.at_us) FROM bill_line AS l JOIN bill_import AS i ON i.id = l.import_id
-WHERE l.provider = ? AND l.account = ? AND l.replaced_us IS NULL AND i.who = ? AND i.at_us <= ?
-"""
+WHERE l.provider = ? AND l.account = ? AND {STATED} AND i.who = ? AND i.at_us <= ?
+"""  # noqa: S608 - our own names
 
 _DOUBTFUL = """
 SELECT s.id, s.start_us, s.end_us FROM span AS s JOIN resource AS r ON r.id = s.resource_id

@@ -2,8 +2,10 @@
 
 A line is identified by (provider, account, statement, id). If the ledger has it as stated now, nothing is written. If it was
 different before, that row is marked as replaced, with the import and the reason, and a new row is written; if the known row
-comes from a later statement, it stays. What settled lines say of doubtful charges is written in the same transaction
-(`bills/evidence.py`).
+comes from a later statement, it stays.
+
+A large statement is written in several transactions, and counts when the last one commits (`bills/unfinished.py`). What settled
+lines say of doubtful charges is written in that last one (`bills/evidence.py`).
 
     with StagedStatement() as staged, BillStore(url) as bills:
         staged.add(parts)
@@ -14,21 +16,32 @@ comes from a later statement, it stays. What settled lines say of doubtful charg
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import DriftPart, DriftResult
-from costguard.errors import shorten
+from costguard.errors import CostguardError, shorten
 from costguard.guard.alerts.alert import Notification
-from costguard.ledger.bills.evidence import EvidenceResult, apply_evidence
+from costguard.ledger.bills.evidence import BillFacts, EvidenceResult, apply_evidence, load_bill_facts
+from costguard.ledger.bills.reader import count_own_import
 from costguard.ledger.bills.staging import BATCH_LINES, LINE_COLUMNS, LINE_FACT_COLUMNS, StagedStatement, hash_line_key
+from costguard.ledger.bills.unfinished import (
+    HOLD_S,
+    IMPORT_LOCK_ID,
+    IMPORT_LOCK_SUFFIX,
+    ShortTransactions,
+    begin_import,
+    finish_imports,
+    remove_unfinished_imports,
+)
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
-from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
-from costguard.ledger.db.row_digests import LINES_MAX, RowRecorder
+from costguard.ledger.db.connection import begin_write, hold_named_lock, open_engine, open_sql_session
+from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.guard import outbox
 from costguard.metering.billing import BillingRule
 from costguard.values.calendar import Period
@@ -47,21 +60,21 @@ FAR_US = 2**62
 class _Import:
     """One import in progress, and its changes so far.
 
-    `gone_since`: lines that a later statement no longer contains.
+    `gone_since`: lines that a later statement no longer contains. `gone_us`: when lines that it replaced or withdrew begin and
+    end.
     """
 
-    ask: Query
-    tell: Execute
+    writes: ShortTransactions
     number: int
     now_us: int
     stated_us: int
     last_line_id: int
-    recorder: RowRecorder
     gone_since: frozenset[SqlRow] = frozenset()
     added: int = 0
     replaced: int = 0
     withdrawn: int = 0
     outdated: int = 0
+    gone_us: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +97,12 @@ class GatheredStatement:
 class BillStore:
     """The bills of the ledger at `url`, which is created if missing.
 
-    Use it in a `with` statement. `rules`: how each provider bills; None: imported lines narrow no charges.
+    Use it in a `with` statement. `rules`: how each provider bills; None: imported lines narrow no charges. `hold_s`: seconds
+    after which an import lets other writers go first.
     """
 
-    def __init__(self, url: str, *, rules: Mapping[str, BillingRule] | None = None) -> None:
-        self._engine, self._rules = open_engine(url), rules
+    def __init__(self, url: str, *, rules: Mapping[str, BillingRule] | None = None, hold_s: float = HOLD_S) -> None:
+        self._engine, self._rules, self._hold_s = open_engine(url), rules, hold_s
 
     def __enter__(self) -> Self:
         return self
@@ -97,23 +111,47 @@ class BillStore:
         self._engine.dispose()
 
     def import_statements(self, statements: Sequence[GatheredStatement], *, who: str, now: datetime) -> list[BillImport]:
-        """Write the changes of `statements` in order, in one transaction; return the result of each provider's lines."""
-        with begin_write(self._engine) as connection:
-            ask, tell = open_sql_session(connection)
-            found = [one for statement in statements for one in _import_statement(ask, tell, statement, who, now)]
-            for provider, period in _find_changed_periods(ask, found, to_micros(now)).items():
-                self._apply(ask, tell, provider, period, now)
-            return found
+        """Write the changes of `statements` in order; return the result of each provider's lines.
+
+        They count all at once, with what they say of doubtful charges, or not at all. What an import that died has left behind
+        is undone first.
+        """
+        now_us = to_micros(now)
+        with hold_named_lock(self._engine, suffix=IMPORT_LOCK_SUFFIX, number=IMPORT_LOCK_ID):
+            remove_unfinished_imports(self._engine, now_us, hold_s=self._hold_s)
+            try:
+                with ShortTransactions(self._engine, now_us, hold_s=self._hold_s) as writes:
+                    done = list[tuple[_Import, BillImport]]()
+                    for statement in statements:
+                        done += _import_statement(writes, statement, who, now)
+                    self._publish(writes, done, now)
+            except BaseException:
+                with suppress(CostguardError):  # else the next import does it
+                    remove_unfinished_imports(self._engine, now_us, hold_s=self._hold_s)
+                raise
+        return [found for _, found in done]
 
     def apply_evidence(self, provider: str, period: Period, *, now: datetime) -> EvidenceResult:
         """Narrow the doubtful charges of `provider` in `period` by the bills in the ledger; return what they say."""
-        with begin_write(self._engine) as connection:
-            return self._apply(*open_sql_session(connection), provider, period, now)
-
-    def _apply(self, ask: Query, tell: Execute, provider: str, period: Period, now: datetime) -> EvidenceResult:
         if self._rules is None:
             return EvidenceResult()
-        return apply_evidence(ask, tell, provider, period, rules=self._rules, now=now)
+        with self._engine.connect() as connection:
+            facts = load_bill_facts(open_sql_session(connection)[0], provider, period, now)
+        with begin_write(self._engine) as connection:
+            ask, tell = open_sql_session(connection)
+            return apply_evidence(ask, tell, provider, period, rules=self._rules, now=now, facts=facts)
+
+    def _publish(self, writes: ShortTransactions, done: Sequence[tuple[_Import, BillImport]], now: datetime) -> None:
+        """Make imports count, with what they say of doubtful charges, when the present transaction of `writes` commits."""
+        rules, numbers, facts = self._rules, [taking.number for taking, _ in done], dict[str, BillFacts]()
+        changed = {} if rules is None else _find_changed_periods(done)
+        if writes.commits:  # what takes long of a large bill is read before the last transaction
+            ask = count_own_import(writes.read)
+            facts = {provider: load_bill_facts(ask, provider, period, now) for provider, period in changed.items()}
+        finish_imports(writes, numbers)
+        for provider, period in changed.items():
+            known = facts.get(provider)
+            apply_evidence(writes.ask, writes.tell, provider, period, rules=rules or {}, now=now, facts=known)
 
     def record_results(
         self,
@@ -140,33 +178,34 @@ class BillStore:
             outbox.enqueue_messages(ask, tell, messages)
 
 
-def _find_changed_periods(ask: Query, imports: Sequence[BillImport], now_us: int) -> dict[str, Period]:
-    """Return by provider the time of which the imports at `now_us` said anything new, replaced or withdrew anything."""
+def _find_changed_periods(imports: Iterable[tuple[_Import, BillImport]]) -> dict[str, Period]:
+    """Return by provider the time of which the imports said anything new, replaced or withdrew anything."""
     edges = defaultdict[str, list[int]](list)
-    for one in imports:
+    for taking, one in imports:
         if one.added:
             edges[one.provider] += [to_micros(one.start), to_micros(one.end)]
-        if one.replaced or one.withdrawn:
-            edges[one.provider] += ask(_REPLACED_EXTENT, (one.provider, now_us))[0]
-    return {provider: Period(start=from_micros(min(us)), end=from_micros(max(us))) for provider, us in edges.items()}
+        edges[one.provider] += taking.gone_us
+    return {provider: Period(start=from_micros(min(us)), end=from_micros(max(us))) for provider, us in edges.items() if us}
 
 
-def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, who: str, now: datetime) -> Iterator[BillImport]:
+def _import_statement(
+    writes: ShortTransactions, statement: GatheredStatement, who: str, now: datetime
+) -> Iterator[tuple[_Import, BillImport]]:
+    """Yield the import of each provider's lines once it is written, and its result."""
     staged, asked = statement.staged, statement.asked
     for provider in sorted({*staged.list_providers(), *(asked[0] if asked else ())}):
         lines, start_us, end_us, estimated = staged.compute_extent(provider)
         if asked is not None:
             start_us, end_us = to_micros(asked[1].start), max(to_micros(asked[1].start), end_us)
         stated_us = to_micros(statement.stated_at)
-        gone_since = ask(_GONE_SINCE, (provider, WITHDRAWN_REASON, stated_us)) if ask(_LATER, (provider, stated_us)) else ()
+        later = writes.ask(_LATER, (provider, stated_us))
+        gone_since = writes.read(_GONE_SINCE, (provider, WITHDRAWN_REASON, stated_us)) if later else ()
         taking = _Import(
-            ask=ask,
-            tell=tell,
-            number=_make_next_id(ask, "bill_import"),
+            writes=writes,
+            number=_make_next_id(writes.ask, "bill_import"),
             now_us=to_micros(now),
             stated_us=stated_us,
-            last_line_id=_make_next_id(ask, "bill_line") - 1,
-            recorder=RowRecorder(),
+            last_line_id=_make_next_id(writes.ask, "bill_line") - 1,
             gone_since=frozenset(gone_since),
         )
         facts = (
@@ -180,18 +219,20 @@ def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, w
             stated_us,
         )
         rest = (int(not statement.why), make_storable(shorten(statement.why, WHY_CHARS_MAX)), lines)
-        _insert_rows(tell, taking.recorder, "bill_import", _IMPORT_COLUMNS, [(*facts, *rest)])
+        writes.insert("bill_import", _IMPORT_COLUMNS, [(*facts, *rest)])
+        begin_import(writes, taking.number, taking.last_line_id)
         lacking = 0
         for gone in _find_withdrawn(taking, staged, provider, asked[1] if asked else None):
             if statement.whole or (asked is not None and not statement.why):
-                _replace_lines(taking, [(taking.now_us, taking.number, WITHDRAWN_REASON, number) for number in gone])
+                _replace_lines(taking, [(number, WITHDRAWN_REASON, *extent) for number, *extent in gone])
                 taking.withdrawn += len(gone)
             else:
                 lacking += len(gone)
+            writes.pause()
         for lot in staged.iterate_batches(provider):
             _write_batch(taking, lot)
-        taking.recorder.append(ask, tell, taking.now_us)
-        yield BillImport(
+            writes.pause()
+        result = BillImport(
             provider=provider,
             source=statement.source,
             start=from_micros(start_us),
@@ -205,6 +246,7 @@ def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, w
             lacking=lacking if taking.added < lines else 0,  # a statement of which nothing was known is another piece
             why=statement.why,
         )
+        yield taking, result
 
 
 def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
@@ -213,7 +255,7 @@ def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
     for place, ids in _group_line_ids(lot).items():
         for some in split_batches(ids):
             sql = _KNOWN.format(ids=format_placeholders(some))
-            known |= {(*place, row[2]): row for row in taking.ask(sql, (*place, *some))}
+            known |= {(*place, row[2]): row for row in taking.writes.ask(sql, (*place, *some))}
     new, gone = list[SqlRow](), list[SqlRow]()
     for row in lot:
         before = known.get(row[:4])
@@ -225,22 +267,19 @@ def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
             if stated_us > taking.stated_us:
                 taking.outdated += 1
                 continue
-            gone.append((taking.now_us, taking.number, f"another {changed}", number))
+            gone.append((number, f"another {changed}", *facts[:2]))
         elif row[:4] in taking.gone_since:
             taking.outdated += 1
             continue
         taking.last_line_id += 1
         new.append((taking.last_line_id, taking.number, *row, taking.stated_us))
     _replace_lines(taking, gone)
-    _insert_rows(taking.tell, taking.recorder, "bill_line", _LINE_COLUMNS, new)
-    if len(taking.recorder) >= LINES_MAX:
-        taking.recorder.append(taking.ask, taking.tell, taking.now_us)
-        taking.recorder = RowRecorder()
+    taking.writes.insert("bill_line", _LINE_COLUMNS, new)
     taking.added, taking.replaced = taking.added + len(new) - len(gone), taking.replaced + len(gone)
 
 
-def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, period: Period | None) -> Iterator[list[int]]:
-    """Yield batches of row ids of lines that were stated before and are no longer in `staged`.
+def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, period: Period | None) -> Iterator[list[SqlRow]]:
+    """Yield batches of the (row, start, end) of lines that were stated before and are no longer in `staged`.
 
     A bill delivered as a whole covers every account that it was ever for. Any other answer covers the accounts and statements
     that it has lines of, and `period` alone.
@@ -249,10 +288,10 @@ def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, per
     within = (provider, end_us, start_us, taking.stated_us)
     for statement, bill in staged.list_bills(provider):
         name = f"{bill}|"
-        for rows in _page_rows(taking.ask, _OF_BILL, (*within, statement, len(name), name), -FAR_US):
+        for rows in _page_rows(taking.writes.ask, _OF_BILL, (*within, statement, len(name), name), -FAR_US):
             yield _select_missing(staged, rows)
     others = staged.list_accounts(provider) if period else set()
-    for rows in _page_rows(taking.ask, _OF_PERIOD, within, start_us) if others else ():
+    for rows in _page_rows(taking.writes.ask, _OF_PERIOD, within, start_us) if others else ():
         yield _select_missing(staged, [row for row in rows if row[2:4] in others])
 
 
@@ -264,11 +303,11 @@ def _page_rows(ask: Query, sql: str, values: SqlRow, start_us: int) -> Iterator[
         yield rows
 
 
-def _select_missing(staged: StagedStatement, rows: Sequence[SqlRow]) -> list[int]:
-    """Return the ids of those `rows` that are not in `staged`."""
+def _select_missing(staged: StagedStatement, rows: Sequence[SqlRow]) -> list[SqlRow]:
+    """Return the (row, start, end) of those `rows` that are not in `staged`."""
     names = [row[1:5] for row in rows]
     stated = {found for some in split_batches(names) for found in staged.find_digests(some)}
-    return [row[0] for row, name in zip(rows, names, strict=True) if hash_line_key(*name) not in stated]
+    return [(row[0], *row[5:7]) for row, name in zip(rows, names, strict=True) if hash_line_key(*name) not in stated]
 
 
 def _group_line_ids(lot: Sequence[SqlRow]) -> dict[SqlRow, list[str]]:
@@ -301,10 +340,12 @@ def _insert_rows(tell: Execute, recorder: RowRecorder, table: str, columns: str,
 
 
 def _replace_lines(taking: _Import, rows: list[SqlRow]) -> None:
-    """Mark lines as replaced: rows of time, import, reason and line."""
+    """Mark lines as replaced: rows of line, reason, and when the line begins and ends."""
     if rows:
-        taking.tell("UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?", rows)
-        taking.recorder.change("bill_line", "replaced_us, replaced_by, replaced_why, id", rows)
+        changed = [(taking.now_us, taking.number, why, number) for number, why, *_ in rows]
+        taking.writes.change(_REPLACE, "bill_line", _REPLACED_COLUMNS, changed)
+        edges = [*taking.gone_us, *(row[2] for row in rows), *(row[3] for row in rows)]
+        taking.gone_us = [min(edges), max(edges)]
 
 
 def _encode_result(result: DriftResult, who: str, *, told: bool) -> SqlRow:
@@ -341,13 +382,14 @@ def _encode_part(part: DriftPart, currency: str) -> SqlRow:
 
 
 _LINE_COLUMNS = f"id, import_id, {LINE_COLUMNS}, stated_us"
-_REPLACED_EXTENT = "SELECT min(start_us), max(end_us) FROM bill_line WHERE provider = ? AND replaced_us = ?"
+_REPLACED_COLUMNS = "replaced_us, replaced_by, replaced_why, id"
+_REPLACE = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
 _KNOWN = f"""
 SELECT id, stated_us, line_id, {LINE_FACT_COLUMNS} FROM bill_line
 WHERE provider = ? AND account = ? AND statement = ? AND line_id IN ({{ids}}) AND replaced_us IS NULL
 """  # noqa: S608 - our own names
 _CURRENT_LINES = """
-SELECT id, provider, account, statement, line_id, start_us FROM bill_line
+SELECT id, provider, account, statement, line_id, start_us, end_us FROM bill_line
 WHERE provider = ? AND start_us < ? AND end_us > ? AND replaced_us IS NULL AND stated_us <= ?
 """
 _AFTER_ROW = "AND (start_us, id) > (?, ?) ORDER BY start_us, id LIMIT ?"

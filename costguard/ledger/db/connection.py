@@ -125,6 +125,28 @@ def begin_write(engine: Engine) -> Iterator[Connection]:
                 yield connection
 
 
+@contextmanager
+def hold_named_lock(engine: Engine, *, suffix: str, number: int) -> Iterator[None]:
+    """Hold a lock that is not the writer's, exclusive among all processes, which ends with its process.
+
+    It is on the file beside the ledger with `suffix`, or PostgreSQL's advisory lock `number`. Writers take it first, and
+    `begin_write` within it.
+    """
+    opened: _EngineOptions = engine.get_execution_options()["ledger"]
+    with translate_ledger_errors(opened.where):
+        if opened.where.path is not None:
+            with hold_file_lock(opened.where.make_sibling_path(suffix), patience_s=opened.patience_s):
+                yield
+            return
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql(f"SET lock_timeout = {max(1, int(opened.patience_s * 1000))}")
+            try:
+                connection.exec_driver_sql(f"SELECT pg_advisory_lock({number})")
+                yield
+            finally:
+                connection.invalidate()  # the lock ends with its connection
+
+
 def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> Upgrade:
     """Create or upgrade the ledger.
 

@@ -72,6 +72,7 @@ DECIDING_TABLES = {
         _declare("correction", "id", "span_id at_us presence reason low expected high"),
         _declare("correction_part", "correction_id start_us", "end_us presence price_known bill_line_id low expected high us"),
         _declare("bill_import", "id", "at_us who provider source start_us end_us stated_us whole why lines"),
+        _declare("bill_import_unfinished", "import_id", "lines_after", "undone"),
         _declare(
             "bill_line",
             "id",
@@ -112,8 +113,10 @@ OTHER_TABLES = {
     "audit": "is a chain of hashes itself",
     "daily": "is derived: the check adds up the spans and compares",
     "hook_run": "the audit log records each row",
+    "hourly": "is derived: the check compares it with the spans",
     "intent": "the audit log records each row",
     "ledger_state": "the audit log names the ledger; revision only tells a writer to read again",
+    "monthly": "is derived: the check compares it with the days and the spans",
     "notice_state": "what people were told: no act depends on it",
     "outbox": "messages on their way: a grace begins with a row of notice_delivery",
     "row_digest": "the audit log has the hash of its rows",

@@ -1,7 +1,8 @@
 """`costguard db`: path, backup, check and upgrade of a ledger.
 
-The check recomputes all derived values in Python: amounts from the spans' own prices and times, and daily sums from the spans.
-It compares the audit log with its hashes, and every row that decides who pays with its recorded digest (`row_check`).
+The check recomputes all derived values in Python: amounts from the spans' own prices and times, and daily sums from the spans;
+monthly sums are compared with both. It compares the audit log with its hashes, and every row that decides who pays with its
+recorded digest (`row_check`).
 `has_wal_fix` detects SQLite versions with a fault that can damage a file with a write-ahead log.
 """
 
@@ -23,6 +24,8 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.row_check import check_rows
 from costguard.ledger.guard.audit_log import check_audit
 from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, decode_parts, encode_parts
+from costguard.ledger.spans.hourly import HourlyRollup, check_hours
+from costguard.ledger.spans.monthly import check_months
 from costguard.ledger.spans.posting import is_machine_time
 from costguard.metering.span import Span, compute_amounts, split_by_day
 from costguard.values.instant import from_micros, to_micros
@@ -90,6 +93,7 @@ def check_ledger(url: str) -> list[str]:
             _check_overlaps(ask),
             _check_coverage(ask),
             _check_amounts(ask),
+            check_months(ask),
             (found.what for found in check_audit(ask)[1]),
             check_rows(ask),
         )
@@ -135,8 +139,8 @@ def _check_coverage(ask: Query) -> Iterator[str]:
 
 
 def _check_amounts(ask: Query) -> Iterator[str]:
-    """Yield closed spans, corrections and days whose money differs from the amount computed from times and prices."""
-    days: dict[DailyKey, list[int]] = {}
+    """Yield closed spans, corrections, days and hours whose money differs from the amount computed from times and prices."""
+    days, hours = dict[DailyKey, list[int]](), HourlyRollup()
     (attributions, unreadable), parts = _load_attributions(ask), _load_parts_by_correction(ask)
     yield from (f"attribution {number} cannot be read: a value in it is not one that costguard writes" for number in unreadable)
     for row in _page_closed_spans(ask):
@@ -168,7 +172,10 @@ def _check_amounts(ask: Query) -> Iterator[str]:
                     f"correction {correction} says {_format_amounts(money)} and comes to {_format_amounts(came_to)} nano-units"
                 )
         _add_days(days, attribution_id, counted)
+        for one in counted:
+            hours.add(one, _compute_amounts(one)[1])
     yield from _check_days(ask, days)
+    yield from check_hours(ask, hours)
 
 
 def _load_parts_by_correction(ask: Query) -> dict[int, list[SqlRow]]:

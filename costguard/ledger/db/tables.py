@@ -386,6 +386,19 @@ BILL_IMPORT = Table(
 `whole` 0: `why` says what it leaves out. What it changed, the lines that name it say.
 """
 
+BILL_IMPORT_UNFINISHED = Table(
+    "bill_import_unfinished",
+    LedgerTable.metadata,
+    Column("import_id", BIG_INTEGER, ForeignKey("bill_import.id"), primary_key=True, autoincrement=False),
+    *_make_number_columns("lines_after", "undone"),
+    CheckConstraint("undone IN (0, 1)", name="bill_import_unfinished_undone"),
+    **STRICT,
+)
+"""An import that is being written, or whose process died: readers ignore what it did. Its lines have ids above `lines_after`.
+
+`undone` 1: nothing of it is left.
+"""
+
 BILL_LINE = Table(
     "bill_line",
     LedgerTable.metadata,

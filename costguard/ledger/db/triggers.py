@@ -44,6 +44,10 @@ KEPT_TABLES = (
 )
 """Tables whose rows are never removed."""
 
+_UNFINISHED_IMPORT = "(SELECT import_id FROM bill_import_unfinished)"
+KEPT_UNLESS = {"bill_line": f"OLD.import_id IN {_UNFINISHED_IMPORT}"}
+"""Table of `KEPT_TABLES` -> the condition under which a row may be removed nevertheless: what a dead import left behind."""
+
 _NEVER_EDITED = "{table} is written once: a change is a new row"
 _NEVER_REMOVED = "{table} keeps every row"
 _CLOSED = "a closed span does not change: write a correction"
@@ -98,11 +102,6 @@ UPDATE_RULES = {
         "OLD.end_us IS NOT NULL OR NEW.end_us IS NULL",
         _CLOSED,
     ),
-    "bill_line_is_replaced_once": (
-        "UPDATE OF replaced_us, replaced_by, replaced_why ON bill_line",
-        "OLD.replaced_us IS NOT NULL OR NEW.replaced_us IS NULL",
-        "a line of a bill is replaced once",
-    ),
     "wish_is_lifted_once": (
         "UPDATE OF lifted_us, lifted_by ON wish",
         "OLD.lifted_us IS NOT NULL OR NEW.lifted_us IS NULL",
@@ -147,11 +146,21 @@ _REACHES_IN = f"""(NEW.end_us IS NULL OR NEW.end_us > NEW.start_us)
 _BRANCHES = f"""NEW.seq <> coalesce((SELECT max(seq) FROM audit), 0) + 1
     OR NEW.previous <> coalesce((SELECT hash FROM audit ORDER BY seq DESC LIMIT 1), '{FIRST_HASH}')"""  # noqa: S608 - ours
 
-INSERT_RULES = {
-    "span_overlaps_none": ("span", _REACHES_IN, _OVERLAP),
-    "audit_goes_on": ("audit", _BRANCHES, "a row of the audit follows the last one"),
+ASKING_RULES = {
+    "span_overlaps_none": ("INSERT ON span", _REACHES_IN, _OVERLAP),
+    "audit_goes_on": ("INSERT ON audit", _BRANCHES, "a row of the audit follows the last one"),
+    "bill_line_is_replaced_once": (
+        "UPDATE OF replaced_us, replaced_by, replaced_why ON bill_line",
+        f"""(OLD.replaced_us IS NULL AND NEW.replaced_us IS NULL) OR (OLD.replaced_us IS NOT NULL
+    AND (NEW.replaced_us IS NOT NULL OR OLD.replaced_by NOT IN {_UNFINISHED_IMPORT}))""",
+        "a line of a bill is replaced once",
+    ),
+    **{
+        f"{table}_stays": (f"DELETE ON {table}", f"NOT ({unless})", _NEVER_REMOVED.format(table=table))
+        for table, unless in KEPT_UNLESS.items()
+    },
 }
-"""Guard of what is added -> (table, the condition under which it refuses, which asks other rows, what it says)."""
+"""Guard -> (when, the condition under which it refuses, which asks other rows, what it says)."""
 
 
 LIST_TRIGGERS = {
@@ -183,14 +192,14 @@ def generate_trigger_statements(dialect: str) -> Iterator[str]:
 
 def _generate_sqlite() -> Iterator[str]:
     for table in KEPT_TABLES:
+        if table in KEPT_UNLESS:
+            continue
         yield _format_sqlite_trigger(f"{table}_stays", f"DELETE ON {table}", _NEVER_REMOVED.format(table=table))
     for table, columns in EDITABLE_COLUMNS.items():
         of = f" OF {columns}" if columns else ""
         yield _format_sqlite_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table}", _NEVER_EDITED.format(table=table))
-    for name, (when, wrong, told) in UPDATE_RULES.items():
+    for name, (when, wrong, told) in {**UPDATE_RULES, **ASKING_RULES}.items():
         yield _format_sqlite_trigger(name, f"{when} WHEN {wrong}", told)
-    for name, (table, wrong, told) in INSERT_RULES.items():
-        yield _format_sqlite_trigger(name, f"INSERT ON {table} WHEN {wrong}", told)
 
 
 def _format_sqlite_trigger(name: str, when: str, message: str) -> str:
@@ -204,7 +213,7 @@ BEGIN
     RAISE EXCEPTION USING MESSAGE = TG_ARGV[0], ERRCODE = 'integrity_constraint_violation';
 END $$
 """
-    for name, (_, wrong, told) in INSERT_RULES.items():
+    for name, (_, wrong, told) in ASKING_RULES.items():
         # A plan made while the table was small would go on scanning it while a large import fills it.
         yield f"""
 CREATE OR REPLACE FUNCTION {TRIGGER_PREFIX}{name}() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
@@ -212,12 +221,13 @@ BEGIN
     IF {wrong} THEN
         RAISE EXCEPTION USING MESSAGE = '{told}', ERRCODE = 'integrity_constraint_violation';
     END IF;
-    RETURN NEW;
+    RETURN coalesce(NEW, OLD);
 END $$
 """
     for table in KEPT_TABLES:
         told = _NEVER_REMOVED.format(table=table)
-        yield _format_postgresql_trigger(f"{table}_stays", f"DELETE ON {table} FOR EACH ROW", told)
+        if table not in KEPT_UNLESS:
+            yield _format_postgresql_trigger(f"{table}_stays", f"DELETE ON {table} FOR EACH ROW", told)
         yield _format_postgresql_trigger(f"{table}_stays_whole", f"TRUNCATE ON {table} FOR EACH STATEMENT", told)
     for table, columns in EDITABLE_COLUMNS.items():
         of = f" OF {columns}" if columns else ""
@@ -225,11 +235,8 @@ END $$
         yield _format_postgresql_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", told)
     for name, (when, wrong, told) in UPDATE_RULES.items():
         yield _format_postgresql_trigger(name, f"{when} FOR EACH ROW WHEN ({wrong})", told)
-    for name, (table, _, _) in INSERT_RULES.items():
-        yield (
-            f"CREATE TRIGGER {TRIGGER_PREFIX}{name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION "
-            f"{TRIGGER_PREFIX}{name}()"
-        )
+    for name, (when, _, _) in ASKING_RULES.items():
+        yield f"CREATE TRIGGER {TRIGGER_PREFIX}{name} BEFORE {when} FOR EACH ROW EXECUTE FUNCTION {TRIGGER_PREFIX}{name}()"
 
 
 def _format_postgresql_trigger(name: str, when: str, message: str) -> str:

@@ -32,6 +32,7 @@ from costguard.ledger.db.codecs import (
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
+from costguard.ledger.spans.hourly import load_hours
 from costguard.ledger.spans.scope_state import load_attributions, load_books
 from costguard.ledger.spans.sums import (
     CORRECTED_SPAN_COLUMNS,
@@ -214,7 +215,7 @@ class ReportReader(SpendingReader):
         return found
 
     def load_rate_changes(self, period: Period, as_of: datetime) -> dict[int, HourlyRateChanges]:
-        """Return the rates that began and ended in each hour of `period`, with each span's dollars spread evenly over it."""
+        """Return the rates and costs of each hour of `period`, with each span's dollars spread evenly over it."""
         with self._reader.snapshot() as ask:
             return load_hourly_rates(ask, period, self._make_reach(ask, as_of))
 
@@ -339,61 +340,86 @@ WHERE s.end_us IS NULL
 """  # noqa: S608 - our own column names
 
 
-BATCH_SPANS = 50_000
-"""So many spans of the ledger are looked through at once: a year of a large fleet has a million."""
-
-
 def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[int, HourlyRateChanges]:
-    """Return the rates that began and ended in each hour of `period` (hours since 1970).
+    """Return the rates that began and ended in each hour of `period` (hours since 1970), and costs of closed spans by hour.
 
-    Each span's dollars are spread evenly over it.
+    Each span's dollars are spread evenly over it. Whole hours (UTC) come from the roll-up; of a part of an hour the database
+    adds up the rates of closed spans.
     """
     start, end = to_micros(period.start), to_micros(period.end)
-    first = start // HOUR_US
-    began, began_at, ended, ended_at = ([0.0] * (-(-end // HOUR_US) - first + 1) for _ in range(4))
-    for spans in _iterate_spans(ask, start, end, reach):
-        for begun, until, nano in spans:
-            rate = nano / (until - begun)
-            begin, finish = begun if begun > start else start, until if until < end else end  # noqa: FURB136 - a fleet's spans
-            if finish > begin:
-                hour = begin // HOUR_US
-                began[hour - first] += rate
-                began_at[hour - first] += rate * (begin - hour * HOUR_US)
-                hour = finish // HOUR_US
-                ended[hour - first] += rate
-                ended_at[hour - first] += rate * (finish - hour * HOUR_US)
-    rates = zip(began, began_at, ended, ended_at, strict=True)
-    return {hour: HourlyRateChanges(*sums) for hour, sums in enumerate(rates, first) if any(sums)}
-
-
-def _iterate_spans(ask: Query, start: int, end: int, reach: ReachFunction) -> Iterator[Iterable[tuple[int, int, int]]]:
-    """Yield batches of (start, end, expected nano-dollars) of the spans that touch [start, end)."""
-    ((last,),) = ask("SELECT coalesce(max(id), 0) FROM span", ())
-    scan = choose_scan(ask, start, end)
-    sql = drop_unused_corrections(ask, _SPANS_BY_ID.format(scan=scan, index="" if scan else "+"))
-    lot = BATCH_SPANS if scan else max(last, 1)
-    for number in range(0, last, lot):
-        yield ask(sql, (number, number + lot, start, end, end, DEFAULT_CURRENCY))
-    yield ask(drop_unused_corrections(ask, _LONG_SPANS), (end, end, DEFAULT_CURRENCY))
+    found = defaultdict[int, list[float]](lambda: [0.0] * 5)
+    first, last = -(-start // HOUR_US), end // HOUR_US
+    if first < last:
+        _add_closed_hours(ask, first, last, found)
+        edges = [(start, first * HOUR_US), (last * HOUR_US, end)]
+    else:
+        edges = [(start, end)]
+    for begin, finish in edges:
+        _add_closed_rates(ask, begin, finish, found)
     for _, _, span, far in iterate_open_spans(ask, load_attributions(ask), end, reach):
         begun, until = to_micros(span.start), to_micros(far.expected)
-        if until > begun and span.meter.price.currency == DEFAULT_CURRENCY:
-            yield [(begun, until, compute_open_amounts(span, begun, until, far)[0][1])]
+        begin, finish = max(begun, start), min(until, end)
+        if finish > begin and span.meter.price.currency == DEFAULT_CURRENCY:
+            rate = compute_open_amounts(span, begun, until, far)[0][1] / (until - begun)
+            for place, at_us in ((0, begin), (2, finish)):
+                sums = found[at_us // HOUR_US]
+                sums[place] += rate
+                sums[place + 1] += rate * (at_us % HOUR_US)
+    return {hour: HourlyRateChanges(*sums) for hour, sums in sorted(found.items()) if any(sums)}
+
+
+def _add_closed_hours(ask: Query, first: int, last: int, found: dict[int, list[float]]) -> None:
+    """Add the cost of closed spans in the hours [first, last), from the roll-up."""
+    whole, rows = load_hours(ask, first, last, DEFAULT_CURRENCY)
+    if whole:
+        found[first][0] += whole / HOUR_US
+    for hour, cost, step in rows:
+        sums = found[hour]
+        sums[0] += step / HOUR_US
+        sums[4] += cost
+        whole += step
+    if whole:
+        found[last][2] += whole / HOUR_US
+
+
+def _add_closed_rates(ask: Query, start: int, end: int, found: dict[int, list[float]]) -> None:
+    """Add the rates of closed spans in [start, end), in microseconds, by the hour in which they begin and end in it."""
+    if start >= end:
+        return
+    scan = choose_scan(ask, start, end)
+    for place, moment in ((0, _BEGUN), (2, _ENDED)):
+        edge = start if moment is _BEGUN else end
+        sql = drop_unused_corrections(ask, _RATES.format(moment=moment, scan=scan))
+        soon_over = (edge, edge, start, end, end, DEFAULT_CURRENCY, start, end)
+        for hour, rate, at in ask(sql, (*soon_over, edge, edge, end, end, DEFAULT_CURRENCY, start, end)):
+            sums = found[hour]
+            sums[place] += rate
+            sums[place + 1] += at
 
 
 _LONG_US = 8 * DAY_US
 """As in `sums._ACROSS`: the index `span_long` holds the spans that are longer."""
 
-_SPANS_BY_ID = f"""
-SELECT s.start_us, s.end_us, {format_corrected_column("expected")} FROM span AS s {JOIN_CORRECTION}
-WHERE {{index}}s.id > ? AND {{index}}s.id <= ?
-    AND {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? + {_LONG_US} AND {{scan}}s.start_us < ?
-    AND s.currency = ? AND s.end_us > s.start_us
-"""  # noqa: S608 - our own column names
+_FROM, _UNTIL = format_corrected_column("start_us"), format_corrected_column("end_us")
+"""When a span, or a part of a corrected one, begins and ends."""
 
-_LONG_SPANS = f"""
-SELECT s.start_us, s.end_us, {format_corrected_column("expected")} FROM span AS s {JOIN_CORRECTION}
-WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ? AND s.currency = ?
+_BEGUN = f"CASE WHEN {_FROM} > ? THEN {_FROM} ELSE ? END"
+_ENDED = f"CASE WHEN {_UNTIL} < ? THEN {_UNTIL} ELSE ? END"
+
+_RATE_OF = f"CAST({format_corrected_column('expected')} AS DOUBLE PRECISION) / ({_UNTIL} - {_FROM})"
+
+_RATES = f"""
+SELECT at_us / {HOUR_US}, sum(rate), sum(rate * (at_us - at_us / {HOUR_US} * {HOUR_US}))
+FROM (
+    SELECT {{moment}} AS at_us, {_RATE_OF} AS rate FROM span AS s {JOIN_CORRECTION}
+    WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? + {_LONG_US} AND {{scan}}s.start_us < ?
+        AND s.currency = ? AND s.end_us > s.start_us AND {_UNTIL} > ? AND {_FROM} < ?
+    UNION ALL
+    SELECT {{moment}}, {_RATE_OF} FROM span AS s {JOIN_CORRECTION}
+    WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ? AND s.currency = ?
+        AND {_UNTIL} > ? AND {_FROM} < ?
+) AS changes
+GROUP BY at_us / {HOUR_US}
 """  # noqa: S608 - our own column names
 
 

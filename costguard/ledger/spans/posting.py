@@ -1,4 +1,4 @@
-"""Write the changes of polls in one transaction as bulk statements, and update the daily sums.
+"""Write the changes of polls in one transaction as bulk statements, and update the daily and the monthly sums.
 
 A poll without changes costs one tuple here, and one UPDATE of its scope's coverage when the transaction ends. Daily sums change
 in the transaction that closes a span. Example: a machine at $2 an hour from 23:30 to 01:00 adds $1 and half an hour to one day,
@@ -33,6 +33,8 @@ from costguard.ledger.db.codecs import (
 )
 from costguard.ledger.db.row_digests import RowRecorder, append_recorded, seal_rows
 from costguard.ledger.spans.correction_parts import load_parts
+from costguard.ledger.spans.hourly import HourlyRollup
+from costguard.ledger.spans.monthly import MonthlyRollup
 from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
 from costguard.metering.meter import COMPUTE
 from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
@@ -264,10 +266,11 @@ DailyPlace = tuple[int, int, str, str, int]
 
 
 class DailyRollup:
-    """The amounts that one transaction adds to each row of `daily`."""
+    """The amounts that one transaction adds to each row of `daily`, of `monthly` and of `hourly`."""
 
     def __init__(self) -> None:
         self._sums: dict[DailyPlace, list[int]] = {}
+        self._months, self._hours = MonthlyRollup(), HourlyRollup()
 
     def add(self, span: Span, attribution_id: int) -> NanoAmounts:
         """Add a closed span, and return its amounts, which are the exact sum of its days."""
@@ -288,6 +291,8 @@ class DailyRollup:
         added, changed = self.build_rows()
         write(_INSERT_DAILY, added)
         write(_UPDATE_DAILY, changed)
+        self._months.write(write)
+        self._hours.write(write)
 
     def build_rows(self) -> tuple[list[SqlRow], list[SqlRow]]:
         """Return rows to insert or add to (place, amounts, microseconds), and rows to update (the same, place last).
@@ -307,7 +312,8 @@ class DailyRollup:
         meter, counts = span.meter, is_machine_time(span)
         charge, currency, known = meter.charge, meter.price.currency, int(meter.price.known)
         low = expected = high = 0
-        for day, amounts, us in split_by_day(span):
+        for part in split_by_day(span):
+            day, amounts, us = part
             low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
             place = (day, attribution_id, charge, currency, known)
             sums = self._sums.get(place)
@@ -317,6 +323,8 @@ class DailyRollup:
             sums[1] += sign * amounts[1]
             sums[2] += sign * amounts[2]
             sums[3] += sign * us if counts else 0
+            self._months.add_day(span, attribution_id, part, sign)
+        self._hours.add(span, expected, sign)
         return low, expected, high
 
 

@@ -4,7 +4,9 @@ And each resource's cost since an instant. Example: November in Berlin is 2026-1
 October 31 comes from the spans that touch it, 29 days from the roll-ups, 23 hours of November 30 from spans again. The database
 sums the spans that lie entirely in such an edge; a span that extends beyond it is cut here.
 
-Sums per resource have no roll-up: then the whole period is an edge, and the database sums all of it.
+Sums per resource come from the monthly roll-ups (`monthly`), with what lies between the nearest edges of months and the
+period's own: July in Berlin is July in UTC, with two hours of June and without the last two of July, which are the whole day
+of July 31 subtracted and its first 22 hours added.
 
 `compute_spend_to_date` returns what each living resource surely cost since an instant: of its day, its month or its present
 run.
@@ -34,7 +36,7 @@ from costguard.ledger.spans.scope_state import load_attributions
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import KnownUntil, Span, compute_amounts, count_expected_us
 from costguard.metering.spending import Spending
-from costguard.values.calendar import Period
+from costguard.values.calendar import Period, find_month_of_day, find_month_start
 from costguard.values.instant import DAY_US, from_micros, to_micros
 from costguard.values.money import NANO, Money, MoneyInterval
 from costguard.values.resource import ENDED, INSTANCE, Attribution, ResourceKey
@@ -76,8 +78,11 @@ class PeriodSums:
     def add_closed(self, period: Period) -> None:
         """Add the cost of closed spans in `period`."""
         start, end = to_micros(period.start), to_micros(period.end)
+        if self._each:
+            self._add_months(start, end)
+            return
         first, last = -(-start // DAY_US), end // DAY_US
-        if self._each or first >= last:
+        if first >= last:
             self.add_edge(start, end)
             return
         self.add_edge(start, first * DAY_US)
@@ -99,19 +104,41 @@ class PeriodSums:
             self._attributions.setdefault(number, span.attribution)
             self._add_span(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
 
-    def add_edge(self, start: int, end: int) -> None:
-        """Add the cost of closed spans in [start, end), in microseconds, without the roll-ups."""
+    def _add_months(self, start: int, end: int) -> None:
+        """Add the cost of closed spans in [start, end): the months with the nearest edges, and the time between these.
+
+        What lies outside is subtracted by whole days: a bill's line does not say how it is spread over its day, so that low and
+        high of the day's two parts do not add up to the day's.
+        """
+        first, last = _find_nearest_month(start), _find_nearest_month(end)
+        if first >= last:
+            self.add_edge(start, end)
+            return
+        self._add(self._ask(_ONE_MONTH if last == first + 1 else _MONTHS, (first, last)))
+        begun, reached = to_micros(find_month_start(first)), to_micros(find_month_start(last))
+        self.add_edge(start, begun)
+        self.add_edge(reached, end)
+        first_day, last_day = -(-start // DAY_US) * DAY_US, end // DAY_US * DAY_US
+        if begun < start:
+            self.add_edge(begun, first_day, sign=-1)
+            self.add_edge(start, first_day)
+        if end < reached:
+            self.add_edge(last_day, reached, sign=-1)
+            self.add_edge(last_day, end)
+
+    def add_edge(self, start: int, end: int, *, sign: int = 1) -> None:
+        """Add the cost of closed spans in [start, end), in microseconds, without the roll-ups; subtract it if `sign` is -1."""
         if start >= end:
             return
         scan = choose_scan(self._ask, start, end) if self._each else ""
         within = (_WITHIN_EACH if self._each else _WITHIN).format(scan=scan)
-        self._add(self._ask(drop_unused_corrections(self._ask, within), (start, end, start)))
+        self._add(self._ask(drop_unused_corrections(self._ask, within), (start, end, start)), sign)
         across = drop_unused_corrections(self._ask, _ACROSS)
         for resource, attribution_id, *columns in self._ask(across, (start, end, end, start, end, end, end)):
             span = decode_span(NO_RESOURCE, self._attributions[attribution_id], columns)
-            self._add_span(
-                resource, attribution_id, span, compute_amounts(span, start, end), count_expected_us(span, start, end)
-            )
+            low, expected, high = compute_amounts(span, start, end)
+            us = count_expected_us(span, start, end)
+            self._add_span(resource, attribution_id, span, (sign * low, sign * expected, sign * high), sign * us)
 
     def build_spending(self) -> list[Spending]:
         """Return the sums, except those with neither cost nor machine time."""
@@ -135,11 +162,12 @@ class PeriodSums:
         """Low, expected and high nano-units, and microseconds that the line probably billed, for each key."""
         return self._found
 
-    def _add(self, rows: Iterable[SqlRow]) -> None:
+    def _add(self, rows: Iterable[SqlRow], sign: int = 1) -> None:
         """Add sums of the database, given as whole units and remaining nano-units, because a sum may exceed 64 bits."""
         for row in rows:
             low, expected, more, high, most, us = map(int, row[6:])
-            self._add_amounts(SumKey._make(row[:6]), (low, expected * NANO + more, high * NANO + most), us)
+            money = (sign * low, sign * (expected * NANO + more), sign * (high * NANO + most))
+            self._add_amounts(SumKey._make(row[:6]), money, sign * us)
 
     def _add_span(self, resource: int, attribution_id: int, span: Span, money: NanoAmounts, us: int) -> None:
         price, of, source = span.meter.price, 0, ""
@@ -154,6 +182,13 @@ class PeriodSums:
             return
         for index, added in enumerate((*money, us)):
             sums[index] += added
+
+
+def _find_nearest_month(at_us: int) -> int:
+    """Return the month (since 1970, UTC) whose beginning is nearest to an instant."""
+    month = find_month_of_day(at_us // DAY_US)
+    begun, over = (to_micros(find_month_start(number)) for number in (month, month + 1))
+    return month if at_us - begun <= over - at_us else month + 1
 
 
 def iterate_open_spans(
@@ -232,11 +267,22 @@ SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_format_split_
 FROM daily WHERE day >= ? AND day < ? GROUP BY attribution_id, charge, currency, known
 """  # noqa: S608 - our own column names
 
+_MONTH_PLACE = "resource_id, attribution_id, charge, currency, known, source"
+_MONTHS = f"""
+SELECT {_MONTH_PLACE}, sum(low), {_format_split_sum("expected")}, {_format_split_sum("high")}, sum(us)
+FROM monthly WHERE month >= ? AND month < ? GROUP BY {_MONTH_PLACE}
+"""  # noqa: S608 - our own column names
+_ONE_MONTH = f"SELECT {_MONTH_PLACE}, low, 0, expected, 0, high, us FROM monthly WHERE month >= ? AND month < ?"  # noqa: S608 - our own column names
+
+_PRESENCE = format_corrected_column("presence")
+EXPECTED_US_SQL = f"""{_PART_US}(s.end_us - s.start_us) / CASE {_PRESENCE} WHEN 'edge' THEN 2 ELSE 1 END
+        * CASE {_PRESENCE} WHEN 'maybe' THEN 0 ELSE 1 END)"""
+"""The microseconds that a closed span `s`, or a part of it, probably billed, as `count_expected_us` has them."""
+
 _SUMMED = f"""
     sum({format_corrected_column("low")}), {_format_split_sum(format_corrected_column("expected"))},
     {_format_split_sum(format_corrected_column("high"))},
-    sum({_PART_US}(s.end_us - s.start_us) / CASE {format_corrected_column("presence")} WHEN 'edge' THEN 2 ELSE 1 END
-        * CASE {format_corrected_column("presence")} WHEN 'maybe' THEN 0 ELSE 1 END))
+    sum({EXPECTED_US_SQL})
 FROM span AS s {JOIN_CORRECTION}
 WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? AND {{scan}}s.start_us >= ?
 """

@@ -222,6 +222,46 @@ class DailyRow(LedgerTable, table=True):
     us: int = make_number_field()
 
 
+class MonthlyRow(LedgerTable, table=True):
+    """Closed spans, with their corrections, by resource and month (since 1970, UTC). `us`: microseconds that probably billed.
+
+    A price is told apart by its source as well. A row is a sum of the same parts as those of `daily`.
+    """
+
+    __tablename__ = "monthly"
+    __table_args__ = (
+        CheckConstraint("known IN (0, 1)", name="monthly_known"),
+        CheckConstraint("0 <= low AND low <= expected AND expected <= high AND us >= 0", name="monthly_amounts"),
+        WITHOUT_ROWID,
+    )
+    month: int = Field(primary_key=True, sa_type=BIG_INTEGER, sa_column_kwargs={"autoincrement": False})
+    resource_id: int = make_reference_field("resource", primary_key=True)
+    attribution_id: int = make_reference_field("attribution", primary_key=True)
+    charge: str = Field(primary_key=True, sa_type=Text)
+    currency: str = Field(primary_key=True, sa_type=Text)
+    known: int = Field(primary_key=True, sa_type=BIG_INTEGER)
+    source: str = Field(primary_key=True, sa_type=Text)
+    low: int = make_number_field()
+    expected: int = make_number_field()
+    high: int = make_number_field()
+    us: int = make_number_field()
+
+
+class HourlyRow(LedgerTable, table=True):
+    """The expected cost of closed spans, with their corrections, by hour (since 1970, UTC), spread evenly over each span.
+
+    `cost`: of the spans that fill a part of the hour. `step`: how much more the spans that fill it whole cost than those that
+    fill the hour before; it may be negative.
+    """
+
+    __tablename__ = "hourly"
+    __table_args__ = (WITHOUT_ROWID,)
+    hour: int = Field(primary_key=True, sa_type=BIG_INTEGER, sa_column_kwargs={"autoincrement": False})
+    currency: str = Field(primary_key=True, sa_type=Text)
+    cost: int = make_number_field()
+    step: int = make_number_field()
+
+
 class CorrectionRow(LedgerTable, table=True):
     """A correction of a closed span, which from then on counts with this `presence` and these amounts."""
 
@@ -255,6 +295,7 @@ class CorrectionPartRow(LedgerTable, table=True):
         CheckConstraint("price_known IN (0, 1)", name="correction_part_price_known"),
         CheckConstraint("start_us < end_us AND us >= 0", name="correction_part_in_order"),
         CheckConstraint("0 <= low AND low <= expected AND expected <= high", name="correction_part_amounts"),
+        Index("correction_part_by_line", "bill_line_id"),
         WITHOUT_ROWID,
     )
     correction_id: int = make_reference_field("correction", primary_key=True)

@@ -52,13 +52,14 @@ class WeeklyBurn:
 class HourlyRateChanges(NamedTuple):
     """Rates that began and ended in an hour (since 1970): sums of rates and of rate x offset.
 
-    Rates are in nano-dollars per microsecond.
+    Rates are in nano-dollars per microsecond. `cost`: nano-dollars of the hour that no rate contains.
     """
 
     began: float = 0.0
     began_offset: float = 0.0
     ended: float = 0.0
     ended_offset: float = 0.0
+    cost: float = 0.0
 
 
 def sum_by_day(sums: Iterable[DailyCost], by: str, first: date, last: date) -> CostByDay:
@@ -99,7 +100,7 @@ def compute_weekly_burn(rates: Mapping[int, HourlyRateChanges], start_us: int, e
     burning = 0.0
     for number in range(start_us // HOUR_US, -(-end_us // HOUR_US)):
         one = rates.get(number, NO_RATE_CHANGES)
-        cost = burning * HOUR_US + one.began * HOUR_US - one.began_offset - (one.ended * HOUR_US - one.ended_offset)
+        cost = (burning + one.began - one.ended) * HOUR_US - one.began_offset + one.ended_offset + one.cost
         burning += one.began - one.ended
         begin, end = max(start_us, number * HOUR_US), min(end_us, (number + 1) * HOUR_US)
         local = from_micros(begin).astimezone(zone)

@@ -1,0 +1,100 @@
+"""What closed spans cost by hour (UTC), for the chart of the burn: written with the daily sums, from the same spans.
+
+Each span's expected cost is spread evenly over it. A row of `hourly` holds what spans cost in the hours that they fill in part
+(`cost`), and by how much the cost of whole hours changes with that hour (`step`): so a span takes at most three rows, however
+long it is, and the cost of an hour is its own `cost` and the sum of all `step`s up to it.
+
+Example: $3 from 09:30 to 12:30 is a cost of $0.50 at 09:00, a step of $1 at 10:00, and a cost of $0.50 with a step of -$1 at
+12:00. All are whole nano-units that add up to the span's cost, so a correction subtracts exactly what its span added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from costguard.ledger.db.codecs import Query, SqlRow
+from costguard.metering.span import Span
+from costguard.values.instant import HOUR_US, from_micros, to_micros
+
+HourPlace = tuple[int, str]
+"""Hour since 1970 in UTC, and currency."""
+
+
+class HourlyRollup:
+    """The amounts that one transaction adds to each row of `hourly`."""
+
+    def __init__(self) -> None:
+        self._sums: dict[HourPlace, list[int]] = {}
+
+    @property
+    def raw(self) -> Mapping[HourPlace, list[int]]:
+        """Cost and step of each row."""
+        return self._sums
+
+    def add(self, span: Span, expected: int, sign: int = 1) -> None:
+        """Add a closed `span` that is expected to cost `expected` nano-units; subtract it if `sign` is -1."""
+        if span.end is None or not expected:
+            return
+        currency = span.meter.price.currency
+        for hour, cost, step in split_by_hour(to_micros(span.start), to_micros(span.end), expected):
+            sums = self._sums.get((hour, currency))
+            if sums is None:
+                sums = self._sums[hour, currency] = [0, 0]
+            sums[0] += sign * cost
+            sums[1] += sign * step
+
+    def write(self, write: Callable[[str, list[SqlRow]], object]) -> None:
+        """Write the sums by `write`, which takes a statement and its rows."""
+        write(_INSERT_HOURLY, [(*place, *sums) for place, sums in sorted(self._sums.items())])
+        self._sums.clear()
+
+
+def split_by_hour(start_us: int, end_us: int, expected: int) -> list[tuple[int, int, int]]:
+    """Return (hour since 1970 in UTC, cost, step) of `expected` nano-units spread over [start_us, end_us): at most three.
+
+    They add up to `expected`. Where the time is empty, nothing is spread.
+    """
+    if end_us <= start_us:
+        return []
+    first, last = start_us // HOUR_US, (end_us - 1) // HOUR_US
+    if first == last:
+        return [(first, expected, 0)]
+    length, whole = end_us - start_us, last - first - 1
+    head = expected * ((first + 1) * HOUR_US - start_us) // length
+    if not whole:
+        return [(first, head, 0), (last, expected - head, 0)]
+    step = expected * HOUR_US // length
+    return [(first, head, 0), (first + 1, 0, step), (last, expected - head - whole * step, -step)]
+
+
+def load_hours(ask: Query, first: int, last: int, currency: str) -> tuple[int, list[tuple[int, int, int]]]:
+    """Return the nano-units that fill the hour before `first` whole, and (hour, cost, step) of the hours in [first, last)."""
+    ((before,),) = ask(_STEPS_BEFORE, (currency, first))
+    return int(before), [(int(hour), int(cost), int(step)) for hour, cost, step in ask(_HOURS, (currency, first, last))]
+
+
+def check_hours(ask: Query, added: HourlyRollup) -> Iterator[str]:
+    """Yield the hours whose sums differ from what every closed span, with its correction, has `added`."""
+    kept = {(hour, currency): [cost, step] for hour, currency, cost, step in ask(_ALL_HOURS, ())}
+    for place in sorted({*kept, *added.raw}):
+        says, adds_up_to = kept.get(place, [0, 0]), added.raw.get(place, [0, 0])
+        if says != adds_up_to:
+            hour, currency = place
+            which = f"{from_micros(hour * HOUR_US):%Y-%m-%d %H:%M} in {currency}"
+            yield (
+                f"the roll-up of the hour {which} says {_format(says)} and its spans add up to {_format(adds_up_to)}"
+                " (cost / step in nano-units)"
+            )
+
+
+def _format(values: list[int]) -> str:
+    return " / ".join(str(value) for value in values)
+
+
+_INSERT_HOURLY = """
+INSERT INTO hourly (hour, currency, cost, step) VALUES (?, ?, ?, ?)
+ON CONFLICT (hour, currency) DO UPDATE SET cost = hourly.cost + excluded.cost, step = hourly.step + excluded.step
+"""
+_STEPS_BEFORE = "SELECT coalesce(sum(step), 0) FROM hourly WHERE currency = ? AND hour < ?"
+_HOURS = "SELECT hour, cost, step FROM hourly WHERE currency = ? AND hour >= ? AND hour < ? ORDER BY hour"
+_ALL_HOURS = "SELECT hour, currency, cost, step FROM hourly"

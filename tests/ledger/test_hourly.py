@@ -1,0 +1,97 @@
+"""Costs by hour: what spans spread evenly come to, in any period, whatever polls, bills and corrections did to them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costguard.bills.bill_line import BillLine
+from costguard.ledger.bills.staging import StagedStatement
+from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.db import maintenance
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.reports import reader
+from costguard.ledger.spans.hourly import split_by_hour
+from costguard.metering.inventory import Poll
+from costguard.reporting.statement.history import HourlyRateChanges, compute_weekly_burn
+from costguard.values.calendar import Period
+from costguard.values.instant import HOUR_US, to_micros
+from tests.ledger.fleet import DAY, HOUR, RULES, START, asked, histories
+from tests.ledger.test_monthly import BERLIN, FEW, SETTLED, bills, find_late, fresh, record, take_in
+
+__all__ = ["fresh"]
+
+
+@given(st.integers(0, 3 * HOUR_US), st.integers(0, 400 * HOUR_US), st.integers(0, 10**19))
+def test_the_hours_of_a_span_add_up_to_it_and_none_is_negative(start: int, length: int, expected: int) -> None:
+    costs, steps = defaultdict[int, int](int), defaultdict[int, int](int)
+    for hour, cost, step in split_by_hour(start, start + length, expected):
+        costs[hour] += cost
+        steps[hour] += step
+    hours, filled = list[int](), 0
+    for hour in range(start // HOUR_US, -(-(start + length) // HOUR_US)):
+        filled += steps[hour]
+        hours.append(costs[hour] + filled)
+    assert sum(hours) == (expected if length else 0)
+    assert all(hour >= 0 for hour in hours)
+    assert (filled, max(steps, default=0) <= (start + length) // HOUR_US) == (0, True)
+    rate = expected / max(1, length)
+    for number, cost in enumerate(hours, start // HOUR_US):
+        share = min(start + length, (number + 1) * HOUR_US) - max(start, number * HOUR_US)
+        assert cost == pytest.approx(rate * share, rel=1e-9, abs=400)
+
+
+def withdraw(url: str, *lines: BillLine) -> None:
+    """State the bill of the year anew with `lines` alone, so that the others are withdrawn."""
+    year = Period(start=START - 60 * DAY, end=START + 300 * DAY)
+    with StagedStatement() as staged, BillStore(url, rules=RULES) as store:
+        staged.add((one, one.amount.to_decimal() * 0) for one in lines)
+        one = GatheredStatement(staged=staged, source="a bill", stated_at=SETTLED + HOUR, asked=(("acme",), year))
+        store.import_statements([one], who="ada", now=SETTLED + HOUR)
+
+
+def find_rates(url: str, period: Period, *, from_spans: bool) -> dict[int, HourlyRateChanges]:
+    """What closed spans cost by hour, from the roll-up or from the spans alone."""
+
+    def find(ask: Query) -> dict[int, HourlyRateChanges]:
+        if not from_spans:
+            return reader.load_hourly_rates(ask, period, lambda *_: pytest.fail("no span is open"))
+        found = defaultdict[int, list[float]](lambda: [0.0] * 5)
+        reader._add_closed_rates(ask, to_micros(period.start), to_micros(period.end), found)
+        return {hour: HourlyRateChanges(*sums) for hour, sums in found.items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "iterate_open_spans", lambda *_: [])
+        return asked(url, find)
+
+
+@FEW
+@given(said=histories(), billed=bills(), kept=st.integers(0, 3), hours=st.tuples(st.integers(-50, 900), st.integers(1, 1500)))
+def test_any_period_burns_what_its_spans_do(
+    fresh: Callable[[], str], said: list[Poll], billed: list[BillLine], kept: int, hours: tuple[int, int]
+) -> None:
+    url = fresh()
+    record(url, said)
+    find_late(url)
+    take_in(url, *billed)
+    assert maintenance.check_ledger(url) == []
+    withdraw(url, *billed[:kept])
+    assert maintenance.check_ledger(url) == [], "each row of an hour is what its spans say"
+    begun = START + hours[0] * HOUR
+    for off in (timedelta(), timedelta(minutes=7), timedelta(microseconds=1)):
+        period = Period(start=begun + off, end=begun + hours[1] * HOUR + 3 * off)
+        burns = [
+            compute_weekly_burn(
+                find_rates(url, period, from_spans=from_spans), to_micros(period.start), to_micros(period.end), BERLIN
+            )
+            for from_spans in (False, True)
+        ]
+        for row, other in zip(burns[0].cells, burns[1].cells, strict=True):
+            for cell, same in zip(row, other, strict=True):
+                assert (cell is None) == (same is None)
+                assert (cell or 0) == pytest.approx(same or 0, rel=1e-6, abs=1e-5)
