@@ -151,8 +151,8 @@ def forecast_cap(
     first.
 
     It acts when the certain spend plus the certain cost until the last stop is proven reaches the cap: of an estimated price
-    the low end counts, as in the spend. The limits allow only so many stops in ten minutes, and waiting machines keep billing. A
-    wait of days, by the daily limit, shows in the overshoot but does not make the cap act earlier.
+    the low end counts, as in the spend. The limits allow only so many stops in ten minutes, and waiting machines keep billing.
+    A wait of days, by the daily limit, shows in the overshoot but does not make the cap act earlier.
     """
     budget, rails = standing.budget, rails or Rails()
     goal = budget.cap - safety if safety is not None else budget.cap
