@@ -150,9 +150,9 @@ def forecast_cap(
     `safety`: money to keep below the cap, None: none. `going`: machines that a tighter budget stops anyway; they are taken
     first.
 
-    It acts when the certain spend plus the cost until the last stop is proven reaches the cap. The limits allow only so many
-    stops in ten minutes, and waiting machines keep billing. A wait of days, by the daily limit, shows in the overshoot but does
-    not make the cap act earlier.
+    It acts when the certain spend plus the certain cost until the last stop is proven reaches the cap: of an estimated price
+    the low end counts, as in the spend. The limits allow only so many stops in ten minutes, and waiting machines keep billing.
+    A wait of days, by the daily limit, shows in the overshoot but does not make the cap act earlier.
     """
     budget, rails = standing.budget, rails or Rails()
     goal = budget.cap - safety if safety is not None else budget.cap
@@ -163,7 +163,7 @@ def forecast_cap(
     stuck = sorted((c for c in mine if not c.protected and _is_stuck(c, budget)), key=lambda c: _rank_candidate(c, now))
     free = (c for c in mine if not c.protected and not _is_stuck(c, budget))
     ordered = sorted(free, key=lambda c: (c.live.observation.key not in going, _rank_candidate(c, now)))
-    burn, nothing = standing.burn.expected.nano, Money(nano=0, currency=budget.cap.currency)
+    burn, nothing = standing.burn.low.nano, Money(nano=0, currency=budget.cap.currency)
     chosen: list[CapCandidate] = []
     left = _get_time_left(standing, now)
     while True:
@@ -171,7 +171,7 @@ def forecast_cap(
         extra = sum(
             _compute_cost_nano(_get_hourly_nano(c, now), min(wait, left)) for c, wait in zip(chosen, waits, strict=True)
         )
-        rest = burn - sum(_get_hourly_nano(c, now) for c in chosen)
+        rest = max(0, burn - sum(_get_hourly_nano(c, now) for c in chosen))
         comes_to = (
             standing.spent.low.nano
             + _compute_cost_nano(burn, min(reaction, left))

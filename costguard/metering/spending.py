@@ -45,8 +45,11 @@ class Spending:
 
     @property
     def unpriced(self) -> bool:
-        """Whether only an upper bound of it is known."""
-        return not self.known and not self.money.low.nano and self.money.high.nano > 0
+        """Whether only an upper bound of it is known: nothing is expected.
+
+        An estimated price of a machine that began or ended between two listings has a low end of 0 and an expectation.
+        """
+        return not self.known and not self.money.expected.nano and self.money.high.nano > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

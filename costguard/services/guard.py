@@ -85,7 +85,8 @@ class GuardRunner:
 
     `dry_run`: nothing is done, recorded or sent. `supposed`: overrides that the plan assumes. `resident`: the process runs
     repeatedly, so its own first run only observes; otherwise only a gap in the ledger's runs counts. `mark`: rollback marker;
-    nothing is done on an older ledger than was seen; None: there is no marker.
+    nothing is done on an older ledger than was seen; None: there is no marker. `unreached`: failed scopes of accounts that
+    could never be asked for theirs, which the ledger does not know; people are alerted about them as about the others.
     """
 
     book: GuardStore
@@ -101,6 +102,7 @@ class GuardRunner:
     resident: bool = False
     hooks: HookRunner = field(default_factory=HookRunner)
     mark: RollbackMarker | None = None
+    unreached: Callable[[], Sequence[ScopeCoverage]] = tuple
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
@@ -145,7 +147,7 @@ class GuardRunner:
                 held=tuple(self._list_blockers(now, epoch, before.gap)),
                 lookback=self._lookback,
             )
-            scopes = tuple(books.list_scopes())
+            scopes = (*books.list_scopes(), *self.unreached())
         facts = dict(before.facts)
         scope_of = {one.observation.key: one.scope for one in sight.live}
         deeds = ActionExecutor(

@@ -54,8 +54,8 @@ def place_server(
     if isinstance(ways, ImpossiblePlacement):
         return QuoteRefusal(gpu=gpu.name, gpu_count=gpu_count, reason=ways.reason, has_gib=gpu.memory_gib)
     if not plans:
-        least = min(ways, key=lambda w: w.footprint.reserved)
-        if least.footprint.reserved > gpu.memory_gib * GIB:
+        least = min(ways, key=lambda w: w.reserved)
+        if least.reserved > gpu.memory_gib * GIB:
             return refuse_for_memory(_build_placement(job, least, Hardware(gpu=gpu, gpu_count=gpu_count)))
         return QuoteRefusal(gpu=gpu.name, gpu_count=gpu_count, reason=_explain_no_plan(load, gpu))
     plan, way = min(plans, key=lambda found: (found[0].machines.expected, found[0].request_s.expected))
@@ -113,7 +113,7 @@ def _list_plans(
     efficiency, found = facts.get_efficiency(), []
     for way in ways:
         ranks = way.parallel.model_ranks
-        if way.footprint.reserved > gpu.memory_gib * GIB:
+        if way.reserved > gpu.memory_gib * GIB:
             continue
         copy = measure_copy(job.architecture, way, gpu, load, efficiency)
         if copy is None:
@@ -135,7 +135,8 @@ def _build_timed(
 ) -> TimedPlacement | QuoteRefusal:
     recipe = replace(way.recipe, micro_batch=plan.batch)
     footprint = compute_job_footprint(job, recipe, way.parallel, way.parallel.model_ranks)
-    placed = _build_placement(job, SizedSplit(parallel=way.parallel, recipe=recipe, footprint=footprint), on)
+    sized = SizedSplit(parallel=way.parallel, recipe=recipe, footprint=footprint, reserved=footprint.reserved)
+    placed = _build_placement(job, sized, on)
     speed = compute_throughput(
         job.architecture, recipe, way.parallel, on.gpu, gpus=on.gpu_count, nodes=1, efficiency=facts.get_efficiency()
     )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from costguard.errors import InputError
 from costguard.services.ports import ExactSizer
 from costguard.services.quote import check_precision, check_split
+from costguard.sizing.gpu_precision import choose_precision, explain_missing_precision
 from costguard.sizing.job import Job, Table, list_assumption_warnings
 from costguard.sizing.memory.footprint import Footprint, compute_cache_capacity
 from costguard.sizing.memory_savings import JobChange, list_enlargements, list_memory_savings, list_small_steps
-from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, SizedSplit, compute_job_footprint
+from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, compute_job_footprint
 from costguard.sizing.recipe import Parallelism
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB, Gpu
@@ -109,32 +110,46 @@ def _compute_footprint(job: Job) -> Footprint:
 
 
 def _list_fitting_gpus(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FittingGpus]:
-    """Yield for each GPU the smallest count that fits the job, the GPU with the least memory first.
+    """Return for each GPU the smallest count that fits the job, the GPU with the least memory first.
+
+    GPUs that run the job in the same precision need the same memory, so they are searched together.
+    """
+    recipe = placer.job.recipe
+    classes: dict[str, list[Gpu]] = {}
+    for gpu in gpus.values():
+        if gpu.runs_pytorch and explain_missing_precision(recipe, gpu) is None:
+            classes.setdefault(choose_precision(recipe, gpu), []).append(gpu)
+    found = (fitting for alike in classes.values() for fitting in _search_counts(placer, alike))
+    return sorted(found, key=lambda fitting: (fitting.has_gib, fitting.gpu))
+
+
+def _search_counts(placer: Placer, gpus: list[Gpu]) -> Iterator[FittingGpus]:
+    """Yield the smallest count of each of `gpus`, which run the job in the same precision; nothing for a GPU with none.
 
     Whole copies need as much on several GPUs as on one: for counts above one only sharded splits are tried.
     """
-    for has_gib, name in sorted((gpu.memory_gib, name) for name, gpu in gpus.items() if gpu.runs_pytorch):
-        gpu = gpus[name]
-        for count, way in _list_sharded_splits(placer, gpu):
-            reserved_gib = way.footprint.reserved / GIB
-            if reserved_gib <= has_gib and (count == 1 or not gpu.unified_memory):
-                yield FittingGpus(
-                    gpu=name,
-                    count=count,
-                    peak_gib=way.footprint.peak / GIB,
-                    reserved_gib=reserved_gib,
-                    has_gib=has_gib,
-                    precision=way.recipe.precision,
-                )
-                break
-
-
-def _list_sharded_splits(placer: Placer, gpu: Gpu) -> Iterator[tuple[int, SizedSplit]]:
-    """Yield each count of GPUs with each split of the job over them; above one only those that shard it."""
     for count in GPU_COUNTS:
-        ways = placer.list_splits(gpu, count, sharded=count > 1)
-        if not isinstance(ways, ImpossiblePlacement):
-            yield from ((count, way) for way in ways)
+        left = [gpu for gpu in gpus if count == 1 or not gpu.unified_memory]
+        if not left:
+            return
+        ways = placer.list_splits(left[0], count, sharded=count > 1)
+        if isinstance(ways, ImpossiblePlacement):
+            continue
+        gpus = []
+        for gpu in left:
+            has_gib = gpu.memory_gib
+            way = next((way for way in ways if way.reserved / GIB <= has_gib), None)
+            if way is None:
+                gpus.append(gpu)
+                continue
+            yield FittingGpus(
+                gpu=gpu.name,
+                count=count,
+                peak_gib=way.footprint.peak / GIB,
+                reserved_gib=way.reserved / GIB,
+                has_gib=has_gib,
+                precision=way.recipe.precision,
+            )
 
 
 def _list_memory_savings(job: Job, on: Hardware | None, now: Footprint) -> Iterable[JobChangeEffect]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -151,7 +151,8 @@ class WatchdogContext:
             for one in polled.seen:
                 self._remember_listing(one)
             for source in asked:
-                self._unreached[id(source)] = tuple(one.coverage for one in polled.unreached if one.source is source)
+                failed = (one.coverage for one in polled.unreached if one.source is source)
+                self._unreached[id(source)] = keep_failing_since(failed, self._unreached.get(id(source), ()))
         self._ask_balances(asked)
         measure_activity(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
         return polled
@@ -292,6 +293,7 @@ def open_watchdog_context(
                 resident=resident,
                 hooks=build_hook_runner(settings, clock),
                 mark=find_rollback_marker(settings),
+                unreached=lambda: made.list_unreached(),  # noqa: PLW0108 - it is made around this
             ),
             book=book,
             postman=open_dispatcher(settings, book, clock, holder),
@@ -314,6 +316,12 @@ def open_watchdog_context(
             yield made
         finally:
             made.end_hooks(cut_short=True)
+
+
+def keep_failing_since(failed: Iterable[ScopeCoverage], before: Iterable[ScopeCoverage]) -> tuple[ScopeCoverage, ...]:
+    """Return `failed`, each since the first of its failures in a row; `before`: those of the poll before."""
+    since = {one.scope: one.since for one in before}
+    return tuple(replace(one, since=since.get(one.scope, one.since)) for one in failed)
 
 
 def _load_agents(url: str) -> tuple[Agent, ...]:

@@ -278,7 +278,7 @@ def _is_held(placer: Placer, gpu: Gpu, count: int, nodes: int = 1) -> bool:
 def _has_room(way: SizedSplit, gpu: Gpu) -> bool:
     """Return whether one copy of a served model leaves room for one request."""
     room = compute_cache_capacity(way.footprint, gpu, way.parallel, gpus=way.parallel.model_ranks)
-    return way.footprint.reserved <= gpu.memory_gib * GIB and (room is None or room >= way.recipe.seq_len)
+    return way.reserved <= gpu.memory_gib * GIB and (room is None or room >= way.recipe.seq_len)
 
 
 def _list_change_paths(job: Job, gpus: int, length: int) -> Iterator[tuple[JobChange, ...]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from costguard.errors import InputError
-from costguard.sizing.gpu_precision import adapt_recipe, explain_missing_precision, list_precision_notes
+from costguard.sizing.gpu_precision import adapt_recipe, choose_precision, explain_missing_precision, list_precision_notes
 from costguard.sizing.job import Job
 from costguard.sizing.memory.footprint import Footprint, compute_footprint
 from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
@@ -78,11 +78,15 @@ class ImpossiblePlacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedSplit:
-    """One split of a job over a number of GPUs, and the memory that each GPU needs."""
+    """One split of a job over a number of GPUs, and the memory that each GPU needs.
+
+    `reserved`: the footprint's, in bytes; a search compares it with the memory of many GPUs.
+    """
 
     parallel: Parallelism
     recipe: Recipe
     footprint: Footprint
+    reserved: int
 
 
 @dataclass(slots=True)
@@ -103,7 +107,7 @@ class Placer:
         ways = self.list_splits(gpu, gpu_count, nodes)
         if isinstance(ways, ImpossiblePlacement):
             return ways
-        chosen = _find_lightest_fit(ways, gpu) or min(ways, key=lambda w: w.footprint.reserved)
+        chosen = _find_lightest_fit(ways, gpu) or min(ways, key=lambda w: w.reserved)
         return Placement(
             gpu=gpu,
             gpu_count=gpu_count,
@@ -144,9 +148,9 @@ class Placer:
         lacking = explain_missing_precision(self.job.recipe, gpu)
         if lacking:
             return ImpossiblePlacement(reason=lacking)
-        recipe = adapt_recipe(self.job.recipe, gpu)
-        key = (recipe.precision, gpu_count, nodes, sharded)
+        key = (choose_precision(self.job.recipe, gpu), gpu_count, nodes, sharded)
         if key not in self._sized:
+            recipe = adapt_recipe(self.job.recipe, gpu)
             worth = _list_worthwhile_splits(self.job, gpu_count, nodes)
             chosen = worth[1:] if sharded and len(worth) > 1 else worth
             tried = [_size_split(self.job, recipe, parallel, gpu_count * nodes) for parallel in chosen]
@@ -163,7 +167,7 @@ def can_hold(placed: Placement | ImpossiblePlacement) -> bool:
 def _find_lightest_fit(ways: tuple[SizedSplit, ...], gpu: Gpu) -> SizedSplit | None:
     """Return the first of `ways` that fits on `gpu`; None if none does."""
     has = gpu.memory_gib * GIB
-    return next((w for w in ways if w.footprint.reserved <= has), None)
+    return next((w for w in ways if w.reserved <= has), None)
 
 
 def _size_split(job: Job, recipe: Recipe, parallel: Parallelism, gpus: int) -> SizedSplit | ImpossiblePlacement:
@@ -173,11 +177,12 @@ def _size_split(job: Job, recipe: Recipe, parallel: Parallelism, gpus: int) -> S
     if accumulated != recipe.gradient_accumulation:
         recipe = replace(recipe, gradient_accumulation=accumulated)
     try:
-        return SizedSplit(parallel=parallel, recipe=recipe, footprint=compute_job_footprint(job, recipe, parallel, gpus))
+        footprint = compute_job_footprint(job, recipe, parallel, gpus)
     except InputError as impossible:
         # A stated split that suits no number of GPUs was refused before (services/quote.py, check_split); here it
         # is a fact about this number of GPUs.
         return ImpossiblePlacement(reason=impossible.what)
+    return SizedSplit(parallel=parallel, recipe=recipe, footprint=footprint, reserved=footprint.reserved)
 
 
 def compute_job_footprint(job: Job, recipe: Recipe, parallel: Parallelism, gpus: int) -> Footprint:

@@ -181,7 +181,8 @@ def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:
     name = ", ".join(f"{key} {value}" for key, value in group.by.items() if value) or "everything"
     currency = get_currency_sign(money.low.currency)
     low, expected, high = money.format_ends().values()
-    return f"{name}: price unknown; counted as {currency}{expected}, between {low} and {high}"
+    price = "unknown" if group.unpriced == group.unknown else "estimated"
+    return f"{name}: price {price}; counted as {currency}{expected}, between {low} and {high}"
 
 
 def _end_sentence(line: str) -> str:

@@ -82,7 +82,7 @@ def build_serving_table(options: tuple[QuoteOption, ...], ranks: Mapping[int, in
             "busy>",
             "first token s>",
             "ms a token>",
-            "$ a month (80 % interval)>",
+            "$ a month (low - high)>",
             "$/M output>",
             "note",
         ),
@@ -109,7 +109,7 @@ def list_serving_notes(first: QuoteOption | None) -> list[str]:
     held = "GPU" if plan.gpus_per_copy == 1 else "GPUs"
     return [
         f"First option: {gpus} hold {copies} of {plan.gpus_per_copy} {held}, carry {carried} and answer in {took}{each}.",
-        "Machines are counted so that the low end of their speed carries the load; the money is that of 730 hours of them.",
+        "Machines are counted so that the low end of their speed's 80 % interval carries the load; the money is of 730 hours.",
         *_list_fewer(plan),
     ]
 

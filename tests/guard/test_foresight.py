@@ -27,10 +27,11 @@ from costguard.guard.escalation import advance_escalation, list_due_steps
 from costguard.guard.policy import Rails
 from costguard.guard.signals import ACTIVE, Activity
 from costguard.metering.burn import list_burns
+from costguard.metering.meter import PriceRange
 from costguard.metering.observation import Handling
 from costguard.metering.span import MAYBE
 from costguard.metering.spending import LiveResource
-from costguard.values.money import Money, PrepaidBalance, Rate
+from costguard.values.money import NANO, Money, PrepaidBalance, Rate
 from tests.books import NOW, attribution, money, spent
 from tests.guard.cases import H100, POD, POLL, idle, machine, mark_told
 
@@ -156,6 +157,22 @@ def test_unknown_work_is_no_excuse_under_a_hard_cap_and_its_grace_is_60_s() -> N
     (stop,) = list_due_steps(verdict, mark_told(climb, verdict.policy, 0, NOW), stopped=False)
     assert stop.at == NOW + timedelta(seconds=60)
     assert "490.00 of 500.00 USD" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("low", [1, round(0.28 * H100)], ids=["median of its GPU", "market price"])
+def test_an_estimated_price_makes_a_cap_act_no_earlier_than_its_low_end_does(low: int) -> None:
+    """A cap of $10 with nothing spent: one machine of unknown price is expected to burn $16 until a stop is proven."""
+    guessed = one("i-guessed", H100)
+    (span,) = guessed.live.open
+    price = PriceRange(low, H100, 2 * H100, known=False)
+    live = replace(guessed.live, open=(replace(span, meter=replace(span.meter, price=price)),))
+    known = one("i-known", NANO)
+    standing = stands("0", live, known.live, cap="10", high="5")
+    found = forecast_cap(standing, [replace(guessed, live=live), known], REACTION, NOW, fleet=100, poll=POLL)
+    assert standing.burn.expected.nano == H100 + NANO
+    assert not found.acts
+    assert found.acts_at.nano == 10 * NANO - round(Fraction(low + NANO, 6))
+    assert found.overshoot.nano > 0
 
 
 def test_a_soft_budget_stops_nothing() -> None:

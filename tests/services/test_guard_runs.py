@@ -15,9 +15,13 @@ from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.metering.inventory import FAILED
+from costguard.metering.spending import ScopeCoverage
 from costguard.services.guard import GuardRunner, GuardRunResult
 from costguard.services.guard_inputs import PollResults
+from costguard.services.watchdog_context import keep_failing_since
 from costguard.testing import FakeClock
+from costguard.values.resource import ScopeKey
 from tests.blank import blank_latest
 
 S, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -160,3 +164,28 @@ def test_a_watchdog_whose_own_runs_all_come_after_a_gap_is_told_so(watch: Watch)
     resident = watch.process(S, resident=True)
     said = runs(watch, lambda: resident, 4 * MINUTE, 3)
     assert "observing only: runs are 4 min apart" in "; ".join(alarms(said[2]))
+
+
+def test_an_account_that_could_never_be_asked_is_an_alarm_after_a_quarter_of_an_hour_until_it_answers(watch: Watch) -> None:
+    unreached: tuple[ScopeCoverage, ...] = ()
+
+    def fail(why: str) -> None:
+        nonlocal unreached
+        now = watch.clock.now()
+        scope = ScopeKey("runpod", "", "")
+        failed = ScopeCoverage(scope=scope, outcome=FAILED, at=now, since=now, last_complete_at=None, why=why)
+        unreached = keep_failing_since((failed,), unreached)
+
+    guard = watch.process(MINUTE)
+    guard.unreached = lambda: unreached
+    found = []
+    for _ in range(17):
+        fail("its accounts cannot be listed: no answer within 10 s")
+        found.append(alarms(guard.run()))
+        watch.clock.advance(MINUTE)
+    assert found[:15] == [[]] * 15
+    assert found[15:] == [["runpod cannot be asked (1 scope)"]] * 2
+    unreached = ()
+    assert alarms(guard.run()) == []
+    fail("its accounts cannot be listed: RunPod refused the key (401)")
+    assert alarms(guard.run()) == ["runpod refuses the credentials (1 scope)"]

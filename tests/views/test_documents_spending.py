@@ -265,18 +265,26 @@ def test_people_see_cents_and_a_total() -> None:
     ]
 
 
-def test_a_price_that_nobody_stated_is_not_shown_as_a_cost() -> None:
+def test_a_price_of_which_only_a_bound_is_known_is_not_shown_as_a_cost() -> None:
     books = FakeBooks(
         spent=(
-            spent(money("0", "8", "16"), attribution("vast", owner=""), known=False),
+            spent(money("0", "0", "16"), attribution("vast", owner=""), known=False),
             spent(money("3")),
-            spent(money("0", "1", "2"), known=False),
+            spent(money("1", "1", "2"), known=False),
         )
     )
     text = table.render(build_report_document(stated(books)))
     assert "vast      -        1.0        8.0  unknown  0.00  16.00" in text
-    assert "4.00*  3.00   5.00" in text
-    assert "provider vast: price unknown; counted as $8.00, between 0.00 and 16.00." in text
+    assert "4.00*  4.00   5.00" in text
+    assert "provider vast: price unknown; counted as $0.00, between 0.00 and 16.00." in text
+
+
+def test_a_machine_that_ran_between_two_listings_at_an_estimated_price_shows_the_estimate_and_its_interval() -> None:
+    half = spent(money("0", "0.05", "0.12"), attribution("vast", owner=""), known=False)  # an EDGE: it may not have run at all
+    statement = stated(FakeBooks(spent=(half, spent(money("3")))))
+    text = table.render(build_report_document(statement))
+    assert "vast      -        1.0        8.0  0.05*  0.00  0.12" in text
+    assert "provider vast: price estimated; counted as $0.05, between 0.00 and 0.12." in text
 
 
 def test_what_is_not_counted_names_the_holes_and_their_length() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
 from sqlalchemy.pool import QueuePool
 
-from costguard.errors import LedgerError
+from costguard.errors import LedgerError, OlderLedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
 from costguard.ledger.db.backup import copy_ledger, format_copy_stamp, remove_unfinished_copies
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, adapt_placeholders
-from costguard.ledger.db.reader import identify_file, identify_server, make_folder_error
+from costguard.ledger.db.reader import READ_REVISION, identify_file, identify_server, make_folder_error, require_known_revision
 from costguard.ledger.db.schema import HEAD_REVISION, migrate_schema, renew_triggers_and_views
 from costguard.system.atomic_file import hold_file_lock, make_folder, sync_to_disk
 
@@ -106,8 +106,18 @@ def upgrade_schema(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Upgrade:
 def begin_write(engine: Engine) -> Iterator[Connection]:
     """Open one write transaction, exclusive among all processes; commit when the block ends, roll back if it raises.
 
-    On SQLite a checkpoint after the commit runs under the same lock. Not to be nested.
+    On SQLite a checkpoint after the commit runs under the same lock. Not to be nested. Raises LedgerError if the ledger no
+    longer has this version's schema.
     """
+    where: LedgerAddress = engine.get_execution_options()["ledger"].where
+    with _begin_exclusive(engine) as connection:
+        require_own_schema(connection.exec_driver_sql(READ_REVISION).scalars(), where)
+        yield connection
+
+
+@contextmanager
+def _begin_exclusive(engine: Engine) -> Iterator[Connection]:
+    """Open a write transaction whatever the schema's revision."""
     opened: _EngineOptions = engine.get_execution_options()["ledger"]
     path = opened.where.path
     with translate_ledger_errors(opened.where):
@@ -145,6 +155,17 @@ def hold_named_lock(engine: Engine, *, suffix: str, number: int) -> Iterator[Non
                 yield
             finally:
                 connection.invalidate()  # the lock ends with its connection
+
+
+def require_own_schema(revisions: Iterable[str], where: LedgerAddress) -> None:
+    """Raise LedgerError unless `revisions`, read in a write transaction, are this version's."""
+    found = list(revisions)
+    if found != [HEAD_REVISION]:
+        older = require_known_revision(found, where)
+        hint = "restart this costguard: it upgrades the ledger when it opens it"
+        raise OlderLedgerError(
+            f"was replaced by one of an older costguard (its schema is {older})", field=where.shown, hint=hint
+        )
 
 
 def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> Upgrade:
@@ -217,7 +238,7 @@ def _prepare_server(engine: Engine, where: LedgerAddress) -> Upgrade:
     with engine.connect() as connection:
         before = identify_server(connection, where)
     if before != HEAD_REVISION:
-        with begin_write(engine) as connection:
+        with _begin_exclusive(engine) as connection:
             before = identify_server(connection, where)
             if before != HEAD_REVISION:
                 migrate_schema(connection)
@@ -330,6 +351,7 @@ class WriteConnection:
             file = self._open_file_connection()
             file.execute("BEGIN IMMEDIATE")
             try:
+                require_own_schema((revision for (revision,) in file.execute(READ_REVISION)), self._where)
                 yield _open_file_session(file)
                 file.execute("COMMIT")
             except BaseException:

@@ -35,6 +35,8 @@ SELECT name FROM unnest(ARRAY['alembic_version', 'ledger_state', 'span']) AS nam
 """
 """The tables of a server's database by which a ledger is known."""
 
+UPGRADE_HINT = "upgrade costguard: pip install --upgrade gpu-costguard, and restart what is running, such as costguard watch"
+READ_REVISION = "SELECT version_num FROM alembic_version"
 OTHER_FILE_HINT = "name another file in [ledger] url"
 
 
@@ -76,7 +78,7 @@ def identify_file(where: LedgerAddress) -> str:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"alembic_version", "ledger_state"} <= names:
             raise LedgerError("is damaged: it is marked as a ledger but lacks its tables", field=where.shown, hint=RESTORE_HINT)
-        revisions = [revision for (revision,) in connection.execute("SELECT version_num FROM alembic_version")]
+        revisions = [revision for (revision,) in connection.execute(READ_REVISION)]
         if unsure:
             _check_pages(connection, where)
     return require_known_revision(revisions, where)
@@ -93,7 +95,7 @@ def identify_server(connection: Connection, where: LedgerAddress) -> str | None:
     if not {"alembic_version", "ledger_state"} <= there:
         hint = "create a separate database (createdb costguard), and name it in [ledger] url"
         raise LedgerError("is the database of another program", field=where.shown, hint=hint)
-    return require_known_revision(list(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars()), where)
+    return require_known_revision(list(connection.exec_driver_sql(READ_REVISION).scalars()), where)
 
 
 def require_known_revision(revisions: list[str], where: LedgerAddress) -> str:
@@ -106,7 +108,7 @@ def require_known_revision(revisions: list[str], where: LedgerAddress) -> str:
     if not revisions:
         raise LedgerError("is damaged: its version is missing", field=where.shown, hint=RESTORE_HINT)
     what = f"was written by a newer costguard (its schema is {', '.join(revisions)}, this one knows {HEAD_REVISION})"
-    raise LedgerError(what, field=where.shown, hint="upgrade costguard: pip install --upgrade gpu-costguard")
+    raise LedgerError(what, field=where.shown, hint=UPGRADE_HINT)
 
 
 def _check_pages(connection: sqlite3.Connection, where: LedgerAddress) -> None:
@@ -199,7 +201,7 @@ def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
         raise _make_missing_error(where)
     if mark != APPLICATION_ID or not {"alembic_version", "ledger_state"} <= there:
         raise LedgerError("is not a costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
-    found = require_known_revision([revision for (revision,) in ask("SELECT version_num FROM alembic_version", ())], where)
+    found = require_known_revision([revision for (revision,) in ask(READ_REVISION, ())], where)
     if found != HEAD_REVISION:
         hint = "costguard db upgrade upgrades it after making a copy"
         raise OlderLedgerError(f"was written by an older costguard (its schema is {found})", field=where.shown, hint=hint)

@@ -144,7 +144,7 @@ class PriceSourceCost:
     @property
     def unpriced(self) -> bool:
         """Whether nobody states a price, so that only an upper bound of the cost is known."""
-        return not self.known and not self.money.low.nano and self.money.high.nano > 0
+        return not self.known and not self.money.expected.nano and self.money.high.nano > 0
 
     def is_old(self, at: datetime) -> bool:
         """Return whether the source is older than PRICE_OLD_AFTER at `at`."""
