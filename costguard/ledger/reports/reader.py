@@ -140,14 +140,11 @@ class ReportReader(SpendingReader):
                 for number, *row in ask(_LINES.format(ids=format_placeholders(lot)), values):
                     key, (scope_id, attribution, at_us, seen_us, absent_us), columns = row[:4], row[4:9], row[9:]
                     span = decode_span(ResourceKey(*key), attributions[attribution], columns)
-                    open_to = reach(
-                        scope_id,
-                        span.start,
-                        from_micros(at_us),
-                        decode_optional_instant(seen_us),
-                        decode_optional_instant(absent_us),
-                    )
-                    found[number].append((span, None if span.end else open_to))
+                    if span.end is not None:
+                        found[number].append((span, None))
+                        continue
+                    seen = from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)
+                    found[number].append((span, reach(scope_id, span.start, *seen)))
                 yield from found.items()
 
     def load_sampled_hours(self, numbers: Collection[int], period: Period) -> dict[int, dict[str, list[SampledHour]]]:

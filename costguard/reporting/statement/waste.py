@@ -136,13 +136,19 @@ def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus:
     known = {signal: rows for signal, rows in measured.items() if rows and counts_for_waste(signal)}
     running, active, thresholds = _sum_running(ran), set[int](), _build_thresholds(measured, gpus)
     covered, days = dict[str, set[int]](), dict[str, set[int]]()
+    longest = max(running.values(), default=0)
     for signal, rows in known.items():
         active |= _find_working_hours(signal, rows, thresholds)
-        _, counts, _, _, _ = zip(*rows, strict=True)
+        numbers, counts, _, _, _ = zip(*rows, strict=True)
         fullest = max(counts)
         due = COVERAGE_MIN * fullest / HOUR_US if fullest >= LEAST_SAMPLES_HOURLY else float("inf")
-        covered[signal] = {hour for hour, samples, _, _, _ in rows if samples >= due * running.get(hour, 0)}
-        days[signal] = {hour // HOURS_A_DAY for hour in {row[0] for row in rows}}
+        if min(counts) >= due * longest:  # so usual that it is worth one question
+            covered[signal] = set(numbers)
+        else:
+            covered[signal] = {
+                hour for hour, samples in zip(numbers, counts, strict=True) if samples >= due * running.get(hour, 0)
+            }
+        days[signal] = {hour // HOURS_A_DAY for hour in numbers}
     proven = set[int]().union(*(hours for signal, hours in covered.items() if SIGNAL_KINDS[signal].family in PROOFS))
     begun = _find_warmed_up(ran)
     quiet = {hour for hour in proven - active if begun.get(hour, False)}
@@ -330,9 +336,9 @@ def _find_warmed_up(ran: Sequence[ComputeRun]) -> dict[int, bool]:
     """Return by hour whether its run began at least 45 minutes before it."""
     found = dict[int, bool]()
     for one in ran:
-        warm = to_micros(one.span.anchor) + WARMUP_US
+        warm = -(-(to_micros(one.span.anchor) + WARMUP_US) // HOUR_US)
         for number in range(to_micros(one.span.start) // HOUR_US, -(-one.until_us // HOUR_US)):
-            found[number] = found.get(number, True) and warm <= number * HOUR_US
+            found[number] = found.get(number, True) and warm <= number
     return found
 
 
