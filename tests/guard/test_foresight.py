@@ -141,11 +141,11 @@ def test_a_protected_machine_is_never_stopped_for_a_cap_but_told_about() -> None
     assert not found.enough
 
 
-@pytest.mark.parametrize("mark", ["protected", "unclaimed"])
-def test_what_must_not_be_touched_draws_no_stop_onto_another(mark: str) -> None:
+@pytest.mark.parametrize("protected", [True, False])
+def test_what_must_not_be_touched_draws_no_stop_onto_another(protected: bool) -> None:
     """A tenant protects a machine of $98.32 an hour and labels it into the budget of others, who spend $1.00 an hour."""
     began = NOW - timedelta(hours=4)
-    mine = one("mine", H100, started_at=began, **{mark: True})
+    mine = one("mine", H100, started_at=began, protected=protected, unclaimed=not protected)
     mine = replace(mine, live=replace(mine.live, spent=money("393.28", "393.28", "393.28")))
     theirs = one("theirs", 10**9, started_at=began)
     for spending in ("484", "499.99", "600"):
