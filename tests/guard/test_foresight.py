@@ -142,7 +142,7 @@ def test_a_protected_machine_is_never_stopped_for_a_cap_but_told_about() -> None
 
 
 @pytest.mark.parametrize("protected", [True, False])
-def test_what_must_not_be_touched_draws_no_stop_onto_another(protected: bool) -> None:
+def test_what_must_not_be_touched_draws_no_stop_onto_another(*, protected: bool) -> None:
     """A tenant protects a machine of $98.32 an hour and labels it into the budget of others, who spend $1.00 an hour."""
     began = NOW - timedelta(hours=4)
     mine = one("mine", H100, started_at=began, protected=protected, unclaimed=not protected)
