@@ -152,7 +152,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
     join = commands.add_parser("join", help="join a watchdog with a one-time code (costguard agent enrol ID makes one)")
     join.add_argument("url", help="https://HOST[:PORT], or http://127.0.0.1:PORT of a tunnel")
-    join.add_argument("code", help="the code; - reads it from standard input")
+    join.add_argument("code", help="CODE.FINGERPRINT; - reads it from standard input, where ps does not show it")
     join.add_argument("--ca", default="", metavar="FILE", help="certificates to trust instead of the system's")
     join.add_argument("--proxy", default="", metavar="URL", help="http://HOST:PORT; variables of the environment are not used")
     join.add_argument("--again", action="store_true", help="replace an existing enrolment, with a new key")

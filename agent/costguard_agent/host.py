@@ -7,6 +7,8 @@ reported and not treated as "none". A command is limited in time and output, and
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import itertools
 import json
 import os
 import selectors
@@ -23,7 +25,8 @@ from costguard_agent.http_client import UnansweredError
 
 FILE_MOST = 64 * 1024
 """Bytes of a file of somebody else's that are read."""
-HOMES_MOST = 200
+READ_BYTES = 2**20
+HOMES_MOST, ENTRIES_MOST = 200, 2000
 NO_LOGIN = ("nologin", "false", "sync", "halt", "shutdown")
 FIRST_PID = "1"
 """The process that the kernel or the container started first. It has variables that a login shell or a service may lack."""
@@ -65,12 +68,43 @@ def read_text(path: Path, most: int = FILE_MOST) -> str | None:
         os.close(handle)
 
 
-def read_json_object(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None if it contains none."""
-    found = read_text(path)
+def read_regular_file(path: Path, most: int = FILE_MOST) -> bytes:
+    """Return a whole file from another user's folder.
+
+    Raises UnansweredError if it is missing, larger than `most` bytes, or no regular file: a link, pipe, device or folder.
+    """
     try:
-        made = json.loads(found or "")
-    except (ValueError, RecursionError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # before it is opened: opening some devices does something
+            raise UnansweredError(f"{path.name} is not a regular file")
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(handle, "rb", buffering=0) as file:  # noqa: PTH123 - a handle, opened with flags
+            seen = os.fstat(handle)
+            if not stat.S_ISREG(seen.st_mode):
+                raise UnansweredError(f"{path.name} is not a regular file")
+            if seen.st_size > most:
+                raise UnansweredError(f"{path.name} has {seen.st_size} bytes, more than {most}")
+            pieces, left = [], most
+            while left > 0 and (piece := file.read(min(left, READ_BYTES))):
+                pieces.append(piece)
+                left -= len(piece)
+            return b"".join(pieces)
+    except (OSError, ValueError) as error:
+        raise UnansweredError(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or 'bad name'}") from None
+
+
+def list_files(folder: Path, *patterns: str) -> list[Path]:
+    """Return the files of another user's folder that match a pattern, sorted, of its first ENTRIES_MOST entries."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        names = [one.name for one in itertools.islice(entries, ENTRIES_MOST)]
+        return [folder / name for name in sorted(names) if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    return []
+
+
+def read_json_object(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file from another user's folder; None if it contains none."""
+    try:
+        made = json.loads(read_regular_file(path).decode("utf-8", "replace"))
+    except (ValueError, RecursionError, UnansweredError):
         return None
     return made if isinstance(made, dict) else None
 

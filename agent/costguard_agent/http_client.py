@@ -201,12 +201,27 @@ class WatchdogConnection:
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str], *, within_s: float = WATCHDOG_WITHIN_S) -> WatchdogReply:
         """Return the complete answer to `body` within `within_s` seconds; raises UnreachedError."""
+        return self._ask("POST", path, body, headers, within_s)
+
+    def get(self, path: str, *, within_s: float = WATCHDOG_WITHIN_S) -> WatchdogReply:
+        """Return the complete answer within `within_s` seconds; raises UnreachedError."""
+        return self._ask("GET", path, None, {}, within_s)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], within_s: float) -> WatchdogReply:
         self._until = until = time.monotonic() + within_s
         try:
             connection = self._open(until)
             connection.sock.settimeout(compute_time_left(until))
-            every = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
-            connection.request("POST", path, body=body, headers=every)
+            every = {"Accept-Encoding": "identity", **headers}
+            if body is not None:
+                every["Content-Type"] = "application/json"
+            connection.request(method, path, body=body, headers=every)
             answer = connection.getresponse()
             data = answer.read(ANSWER_MOST + 1)
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -218,12 +233,6 @@ class WatchdogConnection:
         if len(data) > ANSWER_MOST:
             raise UnreachedError(f"an answer of more than {ANSWER_MOST} bytes (status {answer.status})")
         return WatchdogReply(answer.status, found, data)
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _open(self, until: float) -> http.client.HTTPConnection:
         kept = self._connection
@@ -304,6 +313,8 @@ class TimedSocketReader(io.RawIOBase):
 
     def __init__(self, wire: socket.socket, until: float) -> None:
         self._wire, self._until = wire, until
+        self._raw = wire.makefile("rb", buffering=0)
+        """Keeps the socket open after http.client closed its own reference, as it does for an answer without keep-alive."""
 
     def makefile(self, _: str) -> io.BufferedReader:
         """Return a buffered reader, as http.client requires."""
@@ -316,7 +327,12 @@ class TimedSocketReader(io.RawIOBase):
     def readinto(self, into: Any) -> int:  # noqa: ANN401 - a buffer; its type is named in Python 3.12
         """Read at least one byte into the buffer and return the count; 0 at the end."""
         self._wire.settimeout(compute_time_left(self._until))
-        return self._wire.recv_into(into)
+        return self._raw.readinto(into) or 0
+
+    def close(self) -> None:
+        """Close this reader, and the socket if nothing else uses it."""
+        self._raw.close()
+        super().close()
 
 
 def compute_time_left(until: float) -> float:

@@ -19,6 +19,7 @@ import sys
 import zipfile
 from pathlib import Path, PurePosixPath
 
+from costguard_agent import state_dir
 from costguard_agent.diagnostics import AgentError
 
 PACKAGE, BINDING = "costguard_agent", "pynvml"
@@ -263,5 +264,13 @@ def _run_systemctl(words: list[str]) -> None:
 
 
 def _explain_manual_install() -> str:
-    program = os.path.realpath(sys.argv[0])
+    """Return the command that starts the agent; a file that runs from a passing folder is kept beside the key."""
+    program, packed = os.path.realpath(sys.argv[0]), find_own_archive()
+    if packed is not None:
+        kept = state_dir.make_dir(state_dir.find_state_dir()) / f"{PROGRAM.name}.pyz"
+        try:
+            state_dir.write_file(kept, packed.read_bytes(), sure=True)
+        except OSError as error:
+            raise AgentError(f"cannot keep the program in {kept}: {error.strerror}") from error
+        program = str(kept)
     return f"nohup {sys.executable} {program} run >>/var/log/costguard-agent.log 2>&1 &"

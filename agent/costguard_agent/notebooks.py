@@ -11,7 +11,6 @@ base_url, secure); the answer is documented as GET /api/kernels (id, name, last_
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -22,6 +21,7 @@ from costguard_agent.host import (
     HostView,
     is_alive,
     list_command_lines,
+    list_files,
     list_home_folders,
     read_json_object,
     read_process_variables,
@@ -100,9 +100,7 @@ def list_server_pids(around: HostView) -> set[int]:
 
 def _list_server_files(around: HostView) -> Iterator[Path]:
     for folder in _list_runtime_folders(around):
-        for pattern in FILES:
-            with contextlib.suppress(OSError):
-                yield from sorted(folder.glob(pattern))
+        yield from list_files(folder, *FILES)
 
 
 def _list_runtime_folders(around: HostView) -> Iterator[Path]:

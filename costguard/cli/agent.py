@@ -5,7 +5,7 @@ The agent's own commands run on its machine.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click import Context
@@ -16,6 +16,11 @@ from costguard.cli.options import Names
 from costguard.cli.typer_commands import UncoercedCommand
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from costguard.services.ports import Seal
 
 ACTIONS = {"enrol": 1, "list": 0, "revoke": 1}
 """Action -> how many words follow it."""
@@ -73,11 +78,24 @@ def command(
 
     config = ctx.obj.config
     if action == "enrol":
-        write_answer(agent_commands.enrol_agent(given[0], through_restarts=through_restarts, config=config), ctx)
+        answer = agent_commands.enrol_agent(
+            given[0], open_seal=open_watchdog_key, through_restarts=through_restarts, config=config
+        )
+        write_answer(answer, ctx)
     elif action == "list":
         write_answer(agent_commands.list_agents(config=config), ctx)
     else:
         write_answer(agent_commands.revoke_agent_access(given[0], config=config), ctx)
+
+
+def open_watchdog_key(path: Path) -> Seal:
+    """Open the watchdog's key, or create it as `costguard watch` does."""
+    try:
+        from costguard.web.signing import open_seal
+    except ImportError as error:
+        told = f"the watchdog's key needs a package that is not installed: {error.name or error}"
+        raise InputError(told, field="agent enrol", hint="pip install 'gpu-costguard[web]'") from None
+    return open_seal(path)
 
 
 def forward_to_agent(words: list[str]) -> int:

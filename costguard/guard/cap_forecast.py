@@ -3,6 +3,10 @@
 Example: a cap of $500.00, $482.10 spent, one machine at $98.32 an hour. From a poll to a confirmed stop takes 600 s, in which
 the machine costs $16.39, so the cap acts at $483.61. The worst case now is $498.49: no overshoot. Acts depend on the low end of
 the spend, which is certain; people are shown the high end.
+
+Whoever can label a machine can protect it, and can move it into another team's budget. So a machine that costguard must not
+touch draws no act onto others: machines are stopped for what they cost themselves, and for the rest of a cap people are asked.
+Example: $495.00 of $500.00 is spent, $300.00 of it by a protected machine: the others have spent $195.00, and none is stopped.
 """
 
 from __future__ import annotations
@@ -64,16 +68,23 @@ class ReactionTime:
 class CapCandidate:
     """A machine that a cap may stop. `priority`: higher ones are stopped later. `protected`: it is never stopped.
 
-    `cannot`: why it cannot be stopped, so that people are asked; "" if it can. `loses`: what its stop would lose.
+    `unclaimed`: nothing tells whose it is in an account that people share, so it is never stopped either. `cannot`: why it
+    cannot be stopped, so that people are asked; "" if it can. `loses`: what its stop would lose.
     """
 
     live: LiveResource
     work: Activity
     leased: bool = False
     protected: bool = False
+    unclaimed: bool = False
     cannot: str = ""
     loses: tuple[str, ...] = ()
     priority: int = 0
+
+    @property
+    def untouchable(self) -> bool:
+        """Return whether costguard must never stop it, whatever it costs."""
+        return self.protected or self.unclaimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +93,11 @@ class CapForecast:
 
     `acts_at`: the certain spend from which on it acts; `acts`: whether it acts now. `victims`: the machines to stop, in this
     order. `asked`: machines that people are asked about if that is not enough, because they cannot be stopped or a stop would
-    lose data. `untouched`: protected machines that keep billing. `overshoot`: the most by which the cap could be exceeded if it
-    acts now, including the machines that the limits delay, and with all that cannot be stopped running to the end of the
-    period. `enough`: whether stopping the victims keeps the cap. `rails`: why the limits prevent that, and what to set; "" if
-    they do not.
+    lose data. Both are empty if it acts and untouchable machines alone are the reason. `untouched`: untouchable machines that
+    keep billing, so that people are asked whether they or the cap should change. `overshoot`: the most by which the cap could
+    be exceeded if it acts now, including the machines that the limits delay, and with all that is not stopped running to the
+    end of the period. `enough`: whether stopping the victims keeps the cap. `rails`: why the limits prevent that, and what to
+    set; "" if they do not.
     """
 
     standing: BudgetStatus
@@ -151,54 +163,62 @@ def forecast_cap(
     first.
 
     It acts when the certain spend plus the certain cost until the last stop is proven reaches the cap: of an estimated price
-    the low end counts, as in the spend. The limits allow only so many stops in ten minutes, and waiting machines keep billing.
-    A wait of days, by the daily limit, shows in the overshoot but does not make the cap act earlier.
+    the low end counts, as in the spend. Machines are stopped for it when the same holds without what untouchable machines
+    have cost in the period and will cost. The limits allow only so many stops in ten minutes, and waiting machines keep
+    billing. A wait of days, by the daily limit, shows in the overshoot but does not make the cap act earlier.
     """
     budget, rails = standing.budget, rails or Rails()
     goal = budget.cap - safety if safety is not None else budget.cap
     mine = [
         c for c in candidates if matches_filter(budget.match, c.live.observation.attribution) and _saves_money(c, now, budget)
     ]
-    untouched = tuple(c for c in mine if c.protected)
-    stuck = sorted((c for c in mine if not c.protected and _is_stuck(c, budget)), key=lambda c: _rank_candidate(c, now))
-    free = (c for c in mine if not c.protected and not _is_stuck(c, budget))
+    untouched = tuple(c for c in mine if c.untouchable)
+    stuck = sorted((c for c in mine if not c.untouchable and _is_stuck(c, budget)), key=lambda c: _rank_candidate(c, now))
+    free = (c for c in mine if not c.untouchable and not _is_stuck(c, budget))
     ordered = sorted(free, key=lambda c: (c.live.observation.key not in going, _rank_candidate(c, now)))
-    burn, nothing = standing.burn.low.nano, Money(nano=0, currency=budget.cap.currency)
+    nothing, left = Money(nano=0, currency=budget.cap.currency), _get_time_left(standing, now)
+    burn, spent = standing.burn.low.nano, standing.spent.low.nano
+    own_burn = max(0, burn - sum(_get_hourly_nano(c, now) for c in untouched))
+    own_spent = max(0, spent - sum(_bound_past_nano(c, standing, now) for c in untouched))
     chosen: list[CapCandidate] = []
-    left = _get_time_left(standing, now)
     while True:
         waits = [_estimate_wait(i, fleet, poll, rails, by_day=False) for i in range(len(chosen))]
         extra = sum(
             _compute_cost_nano(_get_hourly_nano(c, now), min(wait, left)) for c, wait in zip(chosen, waits, strict=True)
         )
-        rest = max(0, burn - sum(_get_hourly_nano(c, now) for c in chosen))
-        comes_to = (
-            standing.spent.low.nano
-            + _compute_cost_nano(burn, min(reaction, left))
+        saved = sum(_get_hourly_nano(c, now) for c in chosen)
+        ahead, own_ahead = (
+            _compute_cost_nano(rate, min(reaction, left))
             + extra
-            + _compute_cost_nano(rest, max(left - reaction, timedelta()))
+            + _compute_cost_nano(max(0, rate - saved), max(left - reaction, timedelta()))
+            for rate in (burn, own_burn)
         )
-        enough = comes_to <= goal.nano
-        if enough or len(chosen) == len(ordered):
+        if own_spent + own_ahead <= goal.nano or len(chosen) == len(ordered):
             break
         chosen.append(ordered[len(chosen)])
-    needed = _compute_cost_nano(burn, min(reaction, left)) + extra
+    enough = spent + ahead <= goal.nano
+    needed, own_needed = (_compute_cost_nano(rate, min(reaction, left)) + extra for rate in (burn, own_burn))
     acts_at = goal - replace(nothing, nano=needed)
+    acts = bool(budget.hard and burn and not standing.spent.low < acts_at)
+    drawn = acts and own_spent < goal.nano - own_needed
+    if drawn:
+        chosen, enough = [], False
+    runs_on = (*untouched, *stuck, *(ordered[len(chosen) :] if untouched and not enough else ()))
     high = standing.spent.high.nano + _compute_cost_nano(standing.burn.high.nano, min(reaction, left))
     slow = (_estimate_wait(i, fleet, poll, rails, by_day=True) for i in range(len(chosen)))
     high += sum(_compute_cost_nano(_get_hourly_nano(c, now), min(wait, left)) for c, wait in zip(chosen, slow, strict=True))
-    high += _compute_cost_nano(sum(_get_hourly_nano(c, now) for c in (*untouched, *stuck)), max(left - reaction, timedelta()))
+    high += _compute_cost_nano(sum(_get_hourly_nano(c, now) for c in runs_on), max(left - reaction, timedelta()))
     overshoot = replace(nothing, nano=max(0, high - budget.cap.nano))
     return CapForecast(
         standing=standing,
         reaction=reaction,
         acts_at=acts_at,
-        acts=bool(budget.hard and burn and not standing.spent.low < acts_at),
+        acts=acts,
         victims=tuple(chosen),
         untouched=untouched,
         overshoot=overshoot,
         enough=enough,
-        asked=() if enough else tuple(stuck),
+        asked=() if enough or drawn else tuple(stuck),
         rails=explain_short_headroom(len(ordered), fleet, rails, overshoot) if chosen else "",
     )
 
@@ -303,6 +323,17 @@ def _saves_money(candidate: CapCandidate, now: datetime, budget: Budget) -> bool
     seen, rate = candidate.live.observation, compute_savings_rate(candidate.live, now)
     saves = rate is not None and rate.currency == budget.cap.currency
     return seen.state == RUNNING and not seen.handling.committed and saves
+
+
+def _bound_past_nano(candidate: CapCandidate, standing: BudgetStatus, now: datetime) -> int:
+    """Return the most that the machine cost this budget in its period.
+
+    That is its present rate since its start or the period's, and at most all that it ever cost.
+    """
+    live = candidate.live
+    began = max(live.observation.started_at or live.first_seen_at, standing.period.start)
+    most = _compute_cost_nano(_get_hourly_nano(candidate, now), max(now - began, timedelta()))
+    return min(most, live.spent.high.nano) if live.spent.high.currency == standing.budget.cap.currency else most
 
 
 def _get_hourly_nano(candidate: CapCandidate, now: datetime) -> int:

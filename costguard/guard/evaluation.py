@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from costguard.budgets.budget import Budget
 from costguard.guard.action_intents import CANCELLED, FAILED, OPEN_STATES, Intent
@@ -71,12 +71,17 @@ from costguard.guard.policy_evaluation import (
 from costguard.guard.reach import is_explicit
 from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
 from costguard.metering.spending import LiveResource
+from costguard.values.money import Money
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey, is_same_life
 
 NO_ADMIN_ROUTE = (
     "no route of [notify] takes every warning on a channel that reaches a person, so nothing beyond notify is armed: "
     "add a [[notify.route]] without match.owners and match.topics"
 )
+
+
+CAP_POLICY = build_cap_policy(Budget(name="any", cap=Money(nano=1), hard=True, zone=UTC))
+"""Stands for the policy of every hard budget: none names machines, so a machine of a shared account is claimed by none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +365,7 @@ def _forecast_caps(
             work=works[seat.key],
             leased=seat.lease is not None,
             protected=seat.protection.protected,
+            unclaimed=not seat.owner and STOP not in seat.approved and not is_claimed(rules, seat.live, CAP_POLICY),
             cannot=explain_unstoppable(seat.live.observation),
             loses=_list_losses(seat),
             priority=max((policy.priority for policy in seat.policies), default=0),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
@@ -15,15 +17,29 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services import CommandAnswer
-from costguard.services.agent_gateway import hash_code, hash_token, make_code, make_token
+from costguard.services.agent_enrolment import (
+    format_code,
+    format_enrolment_script,
+    format_join_command,
+    format_tunnel,
+    hash_code,
+    make_code,
+)
+from costguard.services.agent_gateway import hash_token, make_token
 from costguard.services.overrides import describe_user, get_now
+from costguard.services.ports import Seal
+from costguard.services.web_backend import find_key_file
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.settings.web import parse_listen_address, resolve_web_address
 from costguard.values.agent import CODE_VALID_FOR, TOKEN_VALID_MAX, VIEWER, EnrollmentCode, WebToken
 from costguard.values.checks import require
 from costguard.values.resource import INSTANCE, RUNNING
-from costguard.views.agents import build_agents_document, build_enrolment_document, build_tokens_document
+from costguard.views.agents import (
+    build_agents_document,
+    build_enrolment_document,
+    build_tokens_document,
+)
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
     from costguard.ledger.agents.store import AgentStore
@@ -31,8 +47,13 @@ if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
 TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 
 
-def enrol_agent(stated: str, *, through_restarts: bool = False, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard agent enrol`: a one-time code for the machine that `stated` names, valid for its present run."""
+def enrol_agent(
+    stated: str, *, open_seal: Callable[[Path], Seal], through_restarts: bool = False, config: str | None = None
+) -> CommandAnswer:
+    """Answer `costguard agent enrol`: a one-time code for the machine that `stated` names, valid for its present run.
+
+    `open_seal`: opens the watchdog's key in a file, or creates it as the watchdog does; its fingerprint is part of the code.
+    """
     settings, now = read_settings(config), get_now()
     address = resolve_web_address(settings.web)
     hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
@@ -41,18 +62,43 @@ def enrol_agent(stated: str, *, through_restarts: bool = False, config: str | No
     seen = live.observation
     able = seen.kind == INSTANCE and seen.state == RUNNING
     require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: it is not running", "enrol it once it runs")
-    shown = make_code()
+    code, key_file = make_code(), find_key_file(settings)
+    is_key_new = not key_file.exists()
+    seal = open_seal(key_file)
     life = None if through_restarts else identify_incarnation(seen)
-    code = EnrollmentCode(
-        hash=hash_code(shown), key=seen.key, who=describe_user(), at=now, expires_at=now + CODE_VALID_FOR, life=life
+    stored = EnrollmentCode(
+        hash=hash_code(code), key=seen.key, who=describe_user(), at=now, expires_at=now + CODE_VALID_FOR, life=life
     )
     with open_agent_store(settings) as book:
-        book.add_code(code)
+        book.add_code(stored)
     notes = ["The code can be used once. An agent can report and make requests for its own machine; it can never act."]
     if settings.web.url is None and parse_listen_address(settings.web.listen or "127.0.0.1:0", "web.listen").is_loopback:
         notes.append("Only this machine can reach that address: set [web] url to an address others can reach, or use a tunnel.")
-    document = build_enrolment_document(code, shown, called=format_resource(seen), address=address, notes=notes)
+    if is_key_new:
+        notes.append(
+            f"The watchdog's key was created in {key_file}: start costguard watch here, as this user, or set [web] key_file."
+        )
+    if address.startswith("http://"):
+        notes.append(f"A tunnel that fails if the port is taken: {format_tunnel(address)}")
+    shown, digest = format_code(code, seal.public_key), compute_agent_digest()
+    document = build_enrolment_document(
+        stored,
+        shown,
+        join=format_join_command(address, shown),
+        script=format_enrolment_script(address, shown, digest),
+        agent_sha256=digest,
+        called=format_resource(seen),
+        address=address,
+        notes=notes,
+    )
     return CommandAnswer(document=document)
+
+
+def compute_agent_digest() -> str:
+    """Return the SHA-256 of the agent that this installation's watchdog serves."""
+    from costguard_agent.installation import build_archive
+
+    return sha256(build_archive()).hexdigest()
 
 
 def list_agents(*, config: str | None = None) -> CommandAnswer:

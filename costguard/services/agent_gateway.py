@@ -3,9 +3,8 @@
     signed by its own key -> within the time window -> number rises -> machine still in the same run -> each field checked
     -> committed with others (`agent_writer`) -> cached for rechecks -> answered, signed
 
-An agent can affect its own machine only: its samples, and bounded overrides. Enrolment codes and tokens are created here, shown
-once and stored as hashes, so that reading the ledger reveals none. Q7KM-2RXD-9VTP-HW4C is a code: 78 bits in letters and digits
-that are not confused; case and dashes do not matter. cg_4vZ... is a token: 256 bits.
+An agent can affect its own machine only: its samples, and bounded overrides. Tokens are created here, shown once and stored as
+hashes, so that reading the ledger reveals none. cg_4vZ... is a token: 256 bits. Codes are made in `agent_enrolment`.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from costguard.agents.messages import (
     parse_join_request,
 )
 from costguard.agents.requests import AgentMachine, AgentVerdict
+from costguard.services.agent_enrolment import JoinProof, check_join_proof, hash_code
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
 from costguard.services.ports import Seal
 from costguard.system.clock import Clock
@@ -53,7 +53,7 @@ JSON_DEPTH_MAX = 8
 """Levels of JSON that a message may have: a beat has four."""
 STRINGS, BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(rb"[\[\]{}]")
 NUMBER = re.compile(r"\d{1,16}", re.ASCII)
-NO_VERDICT = AgentVerdict()
+NO_VERDICT, NO_PROOF = AgentVerdict(), JoinProof()
 
 
 class AgentEnvelope(NamedTuple):
@@ -94,9 +94,10 @@ class AgentGateway:
         """
         self._judged, self._judged_until = judged, until
 
-    def join(self, body: bytes) -> dict[str, object]:
+    def join(self, body: bytes, proof: JoinProof = NO_PROOF) -> dict[str, object]:
         """Let an agent join, and return the answer to it. Raises MessageRefusedError if its code is not valid."""
         joining = parse_join_request(parse_message_json(body))
+        check_join_proof(joining, body, proof, self.seal)
         if not self.seal.is_key(joining.public_key):
             raise MessageRefusedError(MALFORMED, "public_key is not an Ed25519 key: send 32 bytes as base64")
         none = ResourceKey("", "", "", "")
@@ -221,15 +222,7 @@ def _list_remarks(beat: AgentBeat) -> list[str]:
     return [*beat.odd[:4], *([other] if beat.version not in ("", __version__) else [])]
 
 
-CODE_LETTERS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Without I, L, O, U, 0 and 1."""
-CODE_GROUPS, CODE_GROUP_LENGTH = 4, 4
 TOKEN_BYTES = 32
-
-
-def make_code() -> str:
-    """Create an enrolment code in the form that is shown."""
-    return "-".join("".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_GROUP_LENGTH)) for _ in range(CODE_GROUPS))
 
 
 def make_token() -> str:
@@ -237,15 +230,6 @@ def make_token() -> str:
     return f"cg_{secrets.token_urlsafe(TOKEN_BYTES)}"
 
 
-def hash_code(code: str) -> str:
-    """Return the stored form of a code; case and separators are ignored."""
-    return _hash_text("".join(sign for sign in code.upper() if sign.isalnum()))
-
-
 def hash_token(token: str) -> str:
     """Return the stored form of a token."""
-    return _hash_text(token)
-
-
-def _hash_text(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

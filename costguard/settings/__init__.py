@@ -213,7 +213,12 @@ def _build_settings(table: Mapping[str, object], where: str) -> Settings:
         from costguard.settings.checks import read_provider_tables
 
         settings = replace(settings, providers=read_provider_tables(table[PROVIDERS_KEY], where))
-    return _read_guard_tables(settings, table, where, zone)
+    settings = _read_guard_tables(settings, table, where, zone)
+    if settings.defaults.tenant_labels:
+        from costguard.settings.checks import check_tenant_labels
+
+        check_tenant_labels(settings, where)
+    return settings
 
 
 def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: str, zone: tzinfo) -> Settings:

@@ -25,6 +25,7 @@ LABEL_FIELDS = (
     ("owner_from", OWNER_PATTERN, "label:owner"),
     ("protect", PROTECTED_PATTERN, "label:costguard=never"),
     ("group_from", GROUP_PATTERN, "label:cluster"),
+    ("tenant_labels", OWNER_PATTERN, "label:team"),
 )
 PASSWORD_PATTERN = re.compile(r"://[^/?#@\s]*:[^/?#@\s]+@|[?&](?:ssl)?password=[^&]")
 ENDPOINT_PATTERN = re.compile(
@@ -64,6 +65,25 @@ def check_sections(settings: Settings, where: str) -> None:
 
         check_web(settings.web, where)
     _check_display(settings, where)
+
+
+def check_tenant_labels(settings: Settings, where: str) -> None:
+    """Raise InputError if an act on one machine could be caused by a label that a tenant sets on another.
+
+    A tenant who can set a hard budget's label puts machines into that budget, and others are stopped for what those cost. One
+    who can set a label that a policy with a priority selects has others stopped first.
+    """
+    tenants = {text.partition(":")[2].casefold(): text for text in settings.defaults.tenant_labels}
+    owners = [tenants[key] for text in settings.defaults.owner_from if (key := text.partition(":")[2].casefold()) in tenants]
+    selects = [
+        *((f"budget {one.name}", one.match, "makes this hard budget stop machines") for one in settings.budgets if one.hard),
+        *((f"policy {one.name}", one.target.match, "gives them a priority") for one in settings.policies if one.priority),
+    ]
+    for called, match, does in selects:
+        used = [tenants[key.casefold()] for key, _ in match.labels or () if key.casefold() in tenants]
+        used += owners if match.owners is not None else []
+        told = f"selects by {', '.join(used)}, which tenants set (defaults.tenant_labels) and which {does}"
+        require(not used, f"{where}: {called}", told, "match accounts or regions instead, or take the label from tenant_labels")
 
 
 def _check_endpoint(endpoint: str, field: str) -> None:

@@ -159,6 +159,13 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
         ),
         ["label:cluster", "label:eks:cluster-name + label:eks:nodegroup-name"],
     ),
+    ("defaults", "tenant_labels"): (
+        (
+            "Labels that tenants of a shared account may set themselves. A hard budget, or a policy with a priority, that "
+            "selects by one of them is refused: a label of one tenant must not stop machines of another. Default: none."
+        ),
+        ["label:team", "label:owner"],
+    ),
     ("network", "ca_file"): (
         "PEM file of the certificate authorities to trust instead of the system's. Certificate checks cannot be turned off.",
         "company.pem",

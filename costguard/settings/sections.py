@@ -142,12 +142,14 @@ class DefaultSettings:
     - `protect`: labels of machines that must never be touched: "label:KEY=VALUE" or "label:KEY".
     - `group_from`: labels that group the machines of an account: those with the same value of the first label present;
         "label:KEY + label:KEY" requires both; (): no groups.
+    - `tenant_labels`: labels that tenants of a shared account may set themselves; no hard budget may select by them.
     """
 
     timezone: str = "UTC"
     owner_from: tuple[str, ...] = field(default=("label:owner",), metadata=LIST_FIELD)
     protect: tuple[str, ...] = field(default=("label:costguard=never",), metadata=LIST_FIELD)
     group_from: tuple[str, ...] = field(default=GROUP_LABELS, metadata=LIST_FIELD)
+    tenant_labels: tuple[str, ...] = field(default=(), metadata=LIST_FIELD)
 
     @property
     def zone(self) -> tzinfo:

@@ -20,13 +20,23 @@ LONGEST = 60
 REVOKED = "revoked"
 
 
-def build_enrolment_document(code: EnrollmentCode, shown: str, *, called: str, address: str, notes: Sequence[str]) -> Document:
+def build_enrolment_document(
+    code: EnrollmentCode,
+    shown: str,
+    *,
+    join: str,
+    script: str,
+    agent_sha256: str,
+    called: str,
+    address: str,
+    notes: Sequence[str],
+) -> Document:
     """Return the document of a new enrolment code, which is shown only once.
 
-    `address`: the watchdog's URL as the machine reaches it.
+    `shown`: the code with the fingerprint of the watchdog's key. `join`: the command that joins. `script`: the commands for the
+    machine, that one included. `agent_sha256`: of the agent's file, in hexadecimal. `address`: the watchdog's URL as the
+    machine reaches it.
     """
-    line = f"python3 costguard-agent.pyz join {address} {shown}"
-    fetch = f"curl -fsSO {address}/costguard-agent.pyz && {line} && python3 costguard-agent.pyz install"
     data = {
         "schema": "costguard.enrol/1",
         **_build_key_data(code.key),
@@ -34,14 +44,17 @@ def build_enrolment_document(code: EnrollmentCode, shown: str, *, called: str, a
         "code": shown,
         "expires_at": format_instant(code.expires_at),
         "url": address,
-        "join": line,
+        "join": join,
+        "agent_sha256": agent_sha256,
+        "script": script,
         "notes": list(notes),
     }
     bound = "through all its restarts" if code.life is None else "in the run that it is in now"
     lead = (
-        f"An agent may join for {called}, {bound}, until {format_local_time(code.expires_at)}. On the machine, as root:",
+        f"An agent may join for {called}, {bound}, until {format_local_time(code.expires_at)}. On the machine, as root,",
+        "in sh, bash or zsh (it checks the agent's SHA-256, and the agent checks the watchdog's key):",
         "",
-        f"  {fetch}",
+        *(f"  {part}" for part in script.splitlines()),
         "",
     )
     return Document(

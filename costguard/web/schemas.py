@@ -51,6 +51,13 @@ JOINED = _build_object(
     every_s={"type": "integer"},
     name={"type": "string"},
 )
+HELLO = _build_object(("guard_key",), guard_key={"type": "string"})
+NONCE: Schema = {
+    "name": "nonce",
+    "in": "query",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{16,64}$"},
+}
 _SIGNALS = {
     "type": "object",
     "additionalProperties": False,

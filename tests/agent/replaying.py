@@ -21,6 +21,7 @@ from costguard.guard.activity import classify_activity
 from costguard.guard.alerts.rules import get_agent_state
 from costguard.guard.context import estimate_interval_of_samples
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
+from costguard.services.agent_enrolment import format_code
 from costguard.services.web_backend import WebServices
 from costguard.settings.sections import WebSettings
 from costguard.testing.doubles import FakeClock
@@ -131,7 +132,7 @@ class Stage:
         plan = {
             "folder": str(self.folder / str(self._played)),
             "url": self.url,
-            "code": code,
+            "code": format_code(code, self.desk.desk.seal.public_key),
             "began_s": began.timestamp(),
             "minutes": [{one.signal: one.value for one in minute} for minute in trace.samples],
             "frozen": [60 * at for at in frozen] if frozen else None,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from costguard_agent import host
 from costguard_agent import notebooks as kernels
 from costguard_agent.signals import ProbeResult
 
@@ -196,3 +197,20 @@ def test_a_base_path_cannot_carry_a_second_request(tmp_path: Path) -> None:
         seen = kernels.probe_notebooks(machine.around, NOW)
     assert seen.unknown
     assert server.asked == []
+
+
+def test_a_folder_of_servers_is_read_within_bounds_and_no_link_or_pipe_in_it_is_opened(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    folder = machine.file("home/ada/.local/share/jupyter/runtime/jpserver-1.json", "{}").parent
+    secret = machine.file("root/secret.json", '{"pid": 1, "port": 8888, "token": "of somebody else"}')
+    (folder / "jpserver-2.json").symlink_to(secret)
+    os.mkfifo(folder / "jpserver-3.json")
+    (folder / "jpserver-4.json").mkdir()
+    with (folder / "jpserver-5.json").open("wb") as file:
+        file.truncate(10 * 2**30)
+    assert kernels.list_servers(machine.around) == []
+    (folder / "jpserver-6.json").write_text(secret.read_text())
+    assert [one.port for one in kernels.list_servers(machine.around)] == [8888]
+    for number in range(host.ENTRIES_MOST + 100):
+        (folder / f"nbserver-x{number}.json").touch()
+    assert len(host.list_files(folder, "*.json")) == host.ENTRIES_MOST

@@ -28,6 +28,48 @@ def test_the_same_packages_give_the_same_file(packed: Path) -> None:
     assert packed.read_bytes() == installation.build_archive()
 
 
+@pytest.mark.parametrize("version", ["oldest", "ours"])
+def test_another_folder_clock_umask_zone_and_python_give_the_same_bytes(packed: Path, tmp_path: Path, version: str) -> None:
+    """A machine compares the digest that `agent enrol` printed with what it downloaded, whoever built either."""
+    source, copied = ROOT / "agent" / "costguard_agent", tmp_path / "elsewhere" / "deep" / "costguard_agent"
+    for path in sorted(source.rglob("*.py"), reverse=True):
+        to = copied / path.relative_to(source)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(path.read_bytes())
+        to.chmod(0o755)
+        os.utime(to, (86400, 86400))
+    (copied / "__pycache__").mkdir(exist_ok=True)
+    (copied / "__pycache__" / "cli.cpython-39.pyc").write_bytes(b"compiled elsewhere")
+    binding = [path for path in sys.path if (Path(path) / "pynvml.py").exists()][:1]
+    build = (
+        "import os, sys; os.umask(int(sys.argv[1])); from costguard_agent import installation; "
+        "assert 'elsewhere' in installation.__file__; sys.stdout.buffer.write(installation.build_archive())"
+    )
+    for umask, zone, epoch in ((0, "Pacific/Kiritimati", "0"), (0o77, "America/Anchorage", "1999999999")):
+        env = {"TZ": zone, "SOURCE_DATE_EPOCH": epoch, "LC_ALL": "C", "PYTHONHASHSEED": str(umask), "HOME": str(tmp_path)}
+        env["PYTHONPATH"] = os.pathsep.join([str(copied.parent), *binding])
+        python = oldest() if version == "oldest" else sys.executable
+        done = subprocess.run([python, "-c", build, str(umask)], env=env, capture_output=True, check=True, cwd=tmp_path)
+        assert done.stdout == packed.read_bytes()
+
+
+def test_an_installation_that_systemd_cannot_run_keeps_the_program_beside_the_key(packed: Path, tmp_path: Path) -> None:
+    """The file that enrol's commands downloaded lies in a folder that they remove."""
+    asked = (
+        "import sys, os, pathlib; sys.path[0] = sys.argv[1]; from costguard_agent import installation; os.geteuid = lambda: 0\n"
+        "os.fchown = lambda *_: None\n"
+        "try: installation.install_service(systemd=pathlib.Path('/nonexistent'))\n"
+        "except Exception as error: print(error)"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COSTGUARD_AGENT_DIR": str(tmp_path / "agent")}
+    said = subprocess.run(
+        [sys.executable, "-c", asked, str(packed)], env=env, capture_output=True, text=True, check=True
+    ).stdout
+    kept = tmp_path / "agent" / "costguard-agent.pyz"
+    assert f"{kept} run >>" in said
+    assert kept.read_bytes() == packed.read_bytes()
+
+
 def test_it_carries_the_agent_and_nvidias_binding_and_nothing_else(packed: Path) -> None:
     with zipfile.ZipFile(packed) as whole:
         names = whole.namelist()

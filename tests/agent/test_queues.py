@@ -6,7 +6,10 @@ SkyPilot 0.14.1 (sky/skylet/job_lib.py create_table); dstack 0.22.5 (server/sche
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from costguard_agent import host, schedulers
 from costguard_agent.http_client import UnansweredError
 from costguard_agent.schedulers import slurm
 from costguard_agent.signals import ProbeResult
+from costguard_agent.sqlite_snapshot import open_snapshot
 
 from tests.agent.near import Machine, answering
 from tests.fakes.server import Answer
@@ -147,6 +151,101 @@ def sky(machine: Machine, *states: str) -> None:
     ledger.executemany("INSERT INTO jobs (job_name, status) VALUES ('train', ?)", [(state,) for state in states])
     ledger.commit()
     ledger.close()
+
+
+def replaced(machine: Machine, *statements: str) -> None:
+    """The queue of a user who means harm."""
+    path = machine.file("home/ubuntu/.sky/jobs.db", "")
+    path.unlink()
+    ledger = sqlite3.connect(path)
+    for statement in statements:
+        ledger.execute(statement)
+    ledger.commit()
+    ledger.close()
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT 'RUNNING' AS status FROM n"
+
+
+@pytest.mark.parametrize(
+    ("statements", "why"),
+    [
+        ((f"CREATE VIEW jobs AS {ENDLESS}",), "jobs is not a table"),
+        (("CREATE VIRTUAL TABLE jobs USING fts4(status)",), "jobs is not a table"),
+        (
+            ("CREATE TABLE jobs (x, status AS (hex(zeroblob(x))))", "INSERT INTO jobs (x) VALUES (400000000)"),
+            "status is not a column that jobs stores",
+        ),
+        (("CREATE TABLE other (status)",), "jobs is not a table"),
+    ],
+)
+def test_a_queue_that_would_compute_for_ever_is_not_queried(tmp_path: Path, statements: tuple[str, ...], why: str) -> None:
+    machine = Machine(tmp_path)
+    replaced(machine, *statements)
+    begun = time.process_time()
+    seen = schedulers.probe_schedulers(machine.around)
+    assert time.process_time() - begun < 0.5
+    assert (seen.signals, seen.unknown) == ({}, ("queue_jobs",))
+    assert why in seen.troubles[0]
+
+
+def test_a_query_that_takes_long_ends_at_its_deadline(tmp_path: Path) -> None:
+    replaced(Machine(tmp_path), "CREATE TABLE jobs (status)", "INSERT INTO jobs VALUES ('RUNNING')")
+    until = time.monotonic() + 0.2
+    with open_snapshot(tmp_path / "home/ubuntu/.sky/jobs.db", until) as ledger, pytest.raises(sqlite3.OperationalError):
+        ledger.execute(ENDLESS.replace("SELECT 'RUNNING' AS status", "SELECT COUNT(*)")).fetchone()
+    assert time.monotonic() - until < 1
+
+
+def _make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _make_sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(10 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (_make_fifo, "is not a regular file"),
+        (Path.mkdir, "is not a regular file"),
+        (lambda path: path.symlink_to("/proc/self/environ"), "is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+        (_make_sparse, "has 10737418240 bytes, more than"),
+    ],
+)
+@pytest.mark.parametrize("name", ["jobs.db", "jobs.db-wal"])
+def test_what_is_no_file_of_a_usual_size_is_not_opened(
+    tmp_path: Path, name: str, make: Callable[[Path], None], why: str
+) -> None:
+    machine = Machine(tmp_path)
+    sky(machine, "RUNNING")
+    machine.process(900, "python", words=SKYLET)
+    path = tmp_path / "home/ubuntu/.sky" / name
+    path.unlink(missing_ok=True)
+    make(path)
+    begun = time.process_time()
+    seen = schedulers.probe_schedulers(machine.around)
+    assert time.process_time() - begun < 0.5
+    assert seen.signals == {}
+    assert f"{name} {why}" in seen.troubles[0]
+
+
+def test_jobs_that_stand_in_the_log_alone_are_counted_and_nothing_is_written_beside_it(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    sky(machine, "RUNNING")
+    machine.process(900, "python", words=SKYLET)
+    folder = tmp_path / "home/ubuntu/.sky"
+    writer = sqlite3.connect(folder / "jobs.db")
+    writer.execute("PRAGMA wal_autocheckpoint=0")
+    writer.execute("INSERT INTO jobs (job_name, status) VALUES ('train', 'PENDING')")
+    writer.commit()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 2.0})
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    writer.close()
 
 
 SKYLET = ("/home/ubuntu/skypilot-runtime/bin/python", "-m", "sky.skylet.skylet", "--port=46590")

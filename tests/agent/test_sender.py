@@ -85,6 +85,8 @@ def test_a_machine_joins_once_unless_it_is_told_again(box: Box) -> None:
 def test_a_join_that_was_cut_off_is_finished_with_the_same_key(tmp_path: Path, dog: Watchdog) -> None:
     def cut(asked: Asked) -> None:
         asked.close_connection = True
+        if asked.command == "GET":
+            asked.hello()
 
     dog.misbehave = cut
     with pytest.raises(AgentError, match="cannot be reached: it closed the connection"):
@@ -97,12 +99,12 @@ def test_a_join_that_was_cut_off_is_finished_with_the_same_key(tmp_path: Path, d
 
 def test_a_wrong_code_says_so(tmp_path: Path, dog: Watchdog) -> None:
     with pytest.raises(AgentError, match=r"refused \(403\): it is bad_code"):
-        joining.join_watchdog(tmp_path / "agent", dog.url, "other")
+        joining.join_watchdog(tmp_path / "agent", dog.url, CODE.replace("code-1", "other"))
 
 
 def test_what_is_no_watchdog_is_not_joined(tmp_path: Path, dog: Watchdog) -> None:
     dog.misbehave = lambda asked: asked.send(200, b"<html>hello</html>", {}, "text/html")
-    with pytest.raises(AgentError, match="is not a costguard watchdog of this version: check the address"):
+    with pytest.raises(AgentError, match="is not a costguard watchdog: nothing was sent to it"):
         joining.join_watchdog(tmp_path / "agent", dog.url, CODE)
 
 

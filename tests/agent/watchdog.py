@@ -17,7 +17,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 AGENT = "a-1"
-CODE = "code-1"
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+CODE = f"code-1.{protocol.compute_fingerprint(KEY.public_key().public_bytes_raw())}"
 Misbehaviour = Callable[["Asked"], None]
 
 
@@ -25,7 +26,7 @@ class Watchdog:
     """`beats`: what was accepted, in order. `records`: each by its moment, as often as it was told."""
 
     def __init__(self, *, every_s: float = 1.0, context: ssl.SSLContext | None = None, port: int = 0) -> None:
-        self.key = Ed25519PrivateKey.generate()
+        self.key = KEY
         self.public: Ed25519PublicKey | None = None
         self.every_s = every_s
         self.beats: list[dict[str, Any]] = []
@@ -47,6 +48,9 @@ class Watchdog:
                 with watchdog._lock:
                     watchdog.paths.append(self.path)
                 self.serve()
+
+            def do_GET(self) -> None:
+                self.do_POST()
 
         self.server = ThreadingHTTPServer(("127.0.0.1", port), Answering)
         self.server.daemon_threads = True
@@ -96,20 +100,40 @@ class Asked(BaseHTTPRequestHandler):
             misbehave = self.watchdog.misbehave
         if misbehave is not None:
             misbehave(self)
+        elif self.path.startswith(protocol.HELLO_PATH):
+            self.hello()
         elif self.path == protocol.JOIN_PATH:
             self.join()
         else:
             with self.watchdog._lock:
                 self.beat()
 
+    def hello(self) -> None:
+        nonce = self.path.partition("?nonce=")[2]
+        body = json.dumps({"guard_key": self.guard_key()}).encode()
+        self.send_signed(f"costguard-hello-1\n{nonce}\n{hashlib.sha256(body).hexdigest()}", body)
+
+    def guard_key(self) -> str:
+        return base64.b64encode(self.watchdog.key.public_key().public_bytes_raw()).decode()
+
+    def send_signed(self, text: str, body: bytes) -> None:
+        signature = base64.b64encode(self.watchdog.key.sign(text.encode())).decode()
+        self.send(200, body, {protocol.SIGNATURE_HEADER: signature})
+
     def join(self) -> None:
         asked, dog = json.loads(self.body), self.watchdog
-        if asked["code"] != CODE:
+        secret = hashlib.sha256(b"costguard-code-1\nCODE1").digest()
+        code_key, digest = Ed25519PrivateKey.from_private_bytes(secret).public_key(), hashlib.sha256(self.body).hexdigest()
+        nonce = self.headers[protocol.NONCE_HEADER]
+        if asked["code"] != base64.b64encode(code_key.public_bytes_raw()).decode():
             self.refuse(403, "bad_code")
             return
+        proof = base64.b64decode(self.headers[protocol.SIGNATURE_HEADER])
+        code_key.verify(proof, f"costguard-join-1\n{self.guard_key()}\n{nonce}\n{digest}".encode())
         dog.public = Ed25519PublicKey.from_public_bytes(base64.b64decode(asked["public_key"]))
-        raw = dog.key.public_key().public_bytes_raw()
-        self.say(200, {"agent": AGENT, "guard_key": base64.b64encode(raw).decode(), "every_s": dog.every_s, "name": "train-1"})
+        said = {"agent": AGENT, "guard_key": self.guard_key(), "every_s": dog.every_s, "name": "train-1"}
+        body = json.dumps(said).encode()
+        self.send_signed(f"costguard-joined-1\n{nonce}\n{digest}\n{hashlib.sha256(body).hexdigest()}", body)
 
     def beat(self) -> None:
         dog = self.watchdog
@@ -152,9 +176,6 @@ class Asked(BaseHTTPRequestHandler):
         self.watchdog.refused.append(name)
         body = json.dumps({"error": name, "says": f"it is {name}"}).encode()
         self.send(status, body, {protocol.AT_HEADER: str(self.watchdog.now_ms()), **(headers or {})})
-
-    def say(self, status: int, document: dict[str, Any]) -> None:
-        self.send(status, json.dumps(document).encode(), {})
 
     def send(self, status: int, body: bytes, headers: dict[str, str], kind: str = "application/json") -> None:
         self.send_response(status)

@@ -6,15 +6,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from costguard_agent.protocol import compute_fingerprint, decode_base64, encode_base64
 
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
 from costguard.services import agent_commands
-from costguard.services.agent_gateway import hash_code
+from costguard.services.agent_enrolment import hash_code
 from costguard.values.agent import Agent
 from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.web.signing import open_seal
 from tests.conftest import Command
 
 HERE = Path(__file__).parent
@@ -36,6 +38,9 @@ def machine(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     seen = Observation(key=KEY, state="running", name="train-1", started_at=NOON - timedelta(hours=3))
     with LedgerWriter(url, rules={}, ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=NOON - timedelta(minutes=1), inventory=Complete(items=(seen,)))])
+    (tmp_path / "ledger.db.web-key").touch(0o600)
+    (tmp_path / "ledger.db.web-key").write_text(encode_base64(bytes(32)))
+    monkeypatch.setattr(agent_commands, "compute_agent_digest", lambda: "ab" * 32)
     for name, value in (("get_now", NOON), ("describe_user", "ada@lab"), ("make_code", CODE), ("make_token", TOKEN)):
         monkeypatch.setattr(agent_commands, name, lambda value=value: value)
     return costguard
@@ -61,7 +66,21 @@ def test_the_json_is_the_sample_to_the_letter(
 def test_a_code_is_shown_with_the_line_for_the_machine(machine: Command) -> None:
     ran = machine("agent", "enrol", "train-1")
     assert ran.code == 0
-    assert f"python3 costguard-agent.pyz join https://guard.example {CODE}" in ran.out
+    assert f"echo {CODE}.COPD-SQHG-JNKJ-C4RA-RDM2 | python3 costguard-agent.pyz join https://guard.example -" in ran.out
+    assert f"in {'ab' * 32}*) ;; *) echo" in ran.out
+    assert "was created" not in ran.out
+
+
+def test_a_key_that_is_missing_is_created_as_the_watchdog_does_and_said(machine: Command, tmp_path: Path) -> None:
+    key = tmp_path / "ledger.db.web-key"
+    key.unlink()
+    ran = machine("agent", "enrol", "train-1")
+    assert f"key was created in {key}" in ran.out
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert compute_fingerprint(decode_base64(open_seal(key).public_key) or b"") in ran.out
+
+
+def test_agents_are_listed_where_none_joined(machine: Command) -> None:
     assert machine("agent", "list").out.startswith("No agent has joined")
 
 

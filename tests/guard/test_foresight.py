@@ -56,7 +56,7 @@ def seen(spending: str, *machines: CapCandidate, fleet: int = 100, high: str | N
 
 
 def one(id_: str = "i-1", nano: int = H100, work: Activity = BUSY, **stated: object) -> CapCandidate:
-    about = {k: stated.pop(k) for k in ("leased", "protected", "priority", "cannot", "loses") if k in stated}
+    about = {k: stated.pop(k) for k in ("leased", "protected", "unclaimed", "priority", "cannot", "loses") if k in stated}
     return CapCandidate(live=machine(id_, nano, **stated), work=work, **about)  # type: ignore[arg-type]  # any field
 
 
@@ -140,6 +140,45 @@ def test_a_protected_machine_is_never_stopped_for_a_cap_but_told_about() -> None
     assert found.victims == ()
     assert [c.live.observation.key.id for c in found.untouched] == ["kept"]
     assert not found.enough
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_what_must_not_be_touched_draws_no_stop_onto_another(*, protected: bool) -> None:
+    """A tenant protects a machine of $98.32 an hour and labels it into the budget of others, who spend $1.00 an hour."""
+    began = NOW - timedelta(hours=4)
+    mine = one("mine", H100, started_at=began, protected=protected, unclaimed=not protected)
+    mine = replace(mine, live=replace(mine.live, spent=money("393.28", "393.28", "393.28")))
+    theirs = one("theirs", 10**9, started_at=began)
+    for spending in ("484", "499.99", "600"):
+        found = seen(spending, mine, theirs)
+        assert found.acts, "people are paged"
+        assert (ids(found), found.asked, found.enough) == ([], (), False)
+        assert [c.live.observation.key.id for c in found.untouched] == ["mine"]
+        assert list_cap_verdicts([found], NOW) == ()
+    assert found.overshoot > seen("600", mine).overshoot, "theirs runs on, too"
+
+
+def test_what_others_spent_themselves_is_stopped_beside_a_protected_machine() -> None:
+    began = NOW - timedelta(hours=1)
+    kept = one("kept", POD, protected=True, started_at=began)
+    kept = replace(kept, live=replace(kept.live, spent=money("2.99", "2.99", "2.99")))
+    assert ids(seen("499.90", kept, one("busy", H100, started_at=began))) == ["busy"]
+    both = seen(
+        "200", kept, one("a", 10**9), one("b", 10**9)
+    )  # 9.5 days of November: 228 h at $1.00 each, and $681.72 of `kept`
+    assert (ids(both), both.enough) == (["a"], False), "one of them, as if `kept` were not there"
+
+
+def test_a_machine_that_is_older_than_the_period_is_not_thought_to_have_spent_its_life_in_it() -> None:
+    year = one("year", POD, protected=True, started_at=NOW - timedelta(days=365))
+    year = replace(year, live=replace(year.live, spent=money("26192.40", "26192.40", "26192.40")))
+    period = stands("499", year.live).period
+    past = Rate(nano_per_hour=POD, currency="USD").multiply_seconds(int((NOW - period.start).total_seconds()))
+    for own, stops in (("499.90", ["busy"]), ("400", [])):
+        spending = (Money.parse(own) + past).format()
+        standing = stands(spending.replace(",", ""), year.live, one("busy", POD).live)
+        found = forecast_cap(standing, [year, one("busy", POD)], REACTION, NOW, fleet=100, poll=POLL)
+        assert (found.acts, ids(found)) == (True, stops)
 
 
 @pytest.mark.parametrize("state", ["stopped", "stopping"])

@@ -215,3 +215,17 @@ def test_others_who_evaluate_the_policies_come_to_the_same(name: str) -> None:
     assert policy.is_action_permitted(not_for, machine) == PermissionResult.NEUTRAL
     for never in ("ec2:RunInstances", "ec2:StartInstances", "ec2:ModifyInstanceAttribute", "iam:PassRole", "ec2:CreateTags"):
         assert policy.is_action_permitted(never, machine) != PermissionResult.PERMITTED
+
+
+def test_to_watch_aws_opens_no_user_data(tmp_path: Path) -> None:
+    """DescribeInstanceAttribute gives user data too, where many keep secrets; nothing that watching asks needs it."""
+    opens = "ec2:DescribeInstanceAttribute"
+    assert opens not in granted("aws-reader") | granted("aws-bills")
+    assert opens in granted("aws-actor-stop"), "documented in SECURITY.md"
+    rig = AwsRig()
+    rig.put(2)
+    rig.fake.ec2.denied.add("DescribeInstanceAttribute")
+    with source_of(rig, tmp_path) as source:
+        seen = look_and_ask(rig, source)
+        assert sum(one.key.id.startswith("i-") for one in seen) == 2
+        assert all(source.look_up(one.key) is not None for one in seen if one.key.id.startswith("i-"))

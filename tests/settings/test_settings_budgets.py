@@ -350,3 +350,32 @@ def test_a_hard_budget_may_allow_stops_that_lose_data_and_a_soft_one_has_nothing
     assert not usual.allow_irreversible
     with pytest.raises(InputError, match="has no effect without hard"):
         check_settings(plain + "allow_irreversible = true\n", "it")
+
+
+TENANTS = '[defaults]\ntenant_labels = ["label:Team", "tag:owner"]\n'
+POLICY = """[[policy]]\nname = "p"\nwhen = 'state == "idle"'\nfor = "45m"\nthen = [{ do = "notify" }]\n"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[[budget]]\nname = "b"\ncap = "9 USD"\nhard = true\nmatch = { labels = { team = "b" } }', ("budget b", "label:Team")),
+        ('[[budget]]\nname = "b"\ncap = "9 USD"\nhard = true\nmatch = { owners = ["bob"] }', ("budget b", "tag:owner")),
+        (POLICY + 'priority = 3\nmatch = { labels = { team = "b" } }', ("policy p", "label:Team", "priority")),
+    ],
+)
+def test_a_label_that_tenants_set_decides_over_no_machine_of_others(text: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as refused:
+        check_settings(TENANTS + text, "costguard.toml")
+    said = str(refused.value)
+    assert all(word in said for word in (*words, "which tenants set (defaults.tenant_labels)", "match accounts or regions"))
+    check_settings(text, "costguard.toml")
+    harmless = text.replace("hard = true", "hard = false").replace("priority = 3", "priority = 0")
+    check_settings(TENANTS + harmless, "costguard.toml")
+    by_account = '[[budget]]\nname = "b"\ncap = "9 USD"\nhard = true\nmatch = { accounts = ["team-b"] }'
+    check_settings(TENANTS + by_account, "costguard.toml")
+
+
+def test_tenant_labels_say_where_to_look() -> None:
+    with pytest.raises(InputError, match=r"tenant_labels: 'team' does not say where to look"):
+        check_settings('[defaults]\ntenant_labels = ["team"]', "costguard.toml")

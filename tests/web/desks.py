@@ -22,7 +22,8 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
-from costguard.services.agent_gateway import AgentEnvelope, AgentGateway, hash_code
+from costguard.services.agent_enrolment import hash_code
+from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
 from costguard.testing.doubles import FakeClock
 from costguard.values.agent import CODE_VALID_FOR, Agent, EnrollmentCode

@@ -18,13 +18,15 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import identify_incarnation
-from costguard.services.agent_gateway import hash_code, hash_token
+from costguard.services.agent_enrolment import format_code, hash_code
+from costguard.services.agent_gateway import hash_token
 from costguard.services.watchdog_context import WatchdogContext, open_watchdog_context
-from costguard.services.web_backend import WebServices, serve_while_watching
+from costguard.services.web_backend import WebServices, find_key_file, serve_while_watching
 from costguard.settings import check_settings, resolve_ledger_url
 from costguard.settings.web import ListenAddress
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken
 from costguard.web.server import serve_http
+from costguard.web.signing import open_seal
 from tests.metering.stories import SCOPE, key, machine
 from tests.web.desks import CODE, SECRET, envelope
 
@@ -70,8 +72,8 @@ class Station:
         headers = {SEQ_HEADER: message.seq, AT_HEADER: message.at, SIGNATURE_HEADER: message.signature, **JSON}
         return self.ask("POST", BEATS_PATH.format(agent), message.body, headers)
 
-    def enrol(self, name: str = "i-0", code: str = CODE) -> None:
-        """A code for a machine."""
+    def enrol(self, name: str = "i-0", code: str = CODE) -> str:
+        """A code for a machine; returned as the machine needs it."""
         now = datetime.now(UTC)
         live = next(one for one in self.lives() if one.observation.key.id == name)
         made = EnrollmentCode(
@@ -84,6 +86,7 @@ class Station:
         )
         with AgentStore(self.url) as book:
             book.add_code(made)
+        return format_code(code, open_seal(find_key_file(self.room.settings)).public_key)
 
     def join(self, code: str = CODE, secret: bytes = SECRET) -> Reply:
         """A join."""

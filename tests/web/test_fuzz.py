@@ -62,6 +62,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
+        ("GET", "/v1/agents/hello"),
         ("POST", "/v1/agents/join"),
         ("POST", "/v1/agents/{agent}/beats"),
         ("GET", "/v1/status"),

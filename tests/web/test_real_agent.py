@@ -21,7 +21,6 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.services import web_backend
 from costguard.services.agent_gateway import AgentGateway
 from tests.metering.stories import key
-from tests.web.desks import CODE
 from tests.web.stations import station
 
 ROOT = Path(__file__).parents[2]
@@ -33,9 +32,9 @@ def test_an_agent_joins_reports_and_asks(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "agent")}
     environ["COSTGUARD_AGENT_DIR"] = str(tmp_path / "agent")
     with station(tmp_path) as watchdog, AgentStore(watchdog.url) as book:
-        watchdog.enrol()
+        code = watchdog.enrol()
         url = f"http://{watchdog.at.shown}"
-        joined = subprocess.run([*COMMAND, "join", url, CODE], env=environ, capture_output=True, text=True, check=False)
+        joined = subprocess.run([*COMMAND, "join", url, code], env=environ, capture_output=True, text=True, check=False)
         assert joined.returncode == 0, joined.stderr
         (agent,) = book.load_agents()
         process = subprocess.Popen([*COMMAND, "run"], env=environ, stderr=subprocess.PIPE, text=True)
@@ -75,9 +74,9 @@ def test_an_agent_that_was_stopped_leaves_a_hole_and_goes_on(tmp_path: Path, mon
             found = book.load_samples_since(datetime.now(UTC) - timedelta(hours=1), [key("i-0")]).get(key("i-0"), ())
             return [one.at for one in found if one.signal == "gpu_util"]
 
-        watchdog.enrol()
+        code = watchdog.enrol()
         joined = subprocess.run(
-            [*COMMAND, "join", f"http://{watchdog.at.shown}", CODE], env=environ, capture_output=True, text=True, check=False
+            [*COMMAND, "join", f"http://{watchdog.at.shown}", code], env=environ, capture_output=True, text=True, check=False
         )
         assert joined.returncode == 0, joined.stderr
         process = subprocess.Popen([*COMMAND, "run"], env=environ, stderr=subprocess.PIPE, text=True)

@@ -7,6 +7,8 @@ the states are not updated: then an unfinished job is unknown.
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 from costguard_agent.host import HostView, list_command_lines, list_home_folders
@@ -15,7 +17,9 @@ from costguard_agent.http_client import UnansweredError
 NAME = "SkyPilot"
 FILE, DAEMON = (".sky", "jobs.db"), "sky.skylet.skylet"
 ACTIVE = ("INIT", "PENDING", "SETTING_UP", "RUNNING")
-BUSY_S = 1.0
+TABLE, COLUMN = "jobs", "status"
+WITHIN_S = 2.0
+"""Seconds for all queues together; a real one takes milliseconds."""
 
 
 def is_present(around: HostView) -> bool:
@@ -28,7 +32,8 @@ def count_jobs(around: HostView) -> int:
     files, served = _list_queue_files(around), _is_daemon_running(around)
     if not files:
         raise UnansweredError("skylet runs, and its queue cannot be read by this user")
-    count = sum(_count_active_jobs(path) for path in files)
+    until = time.monotonic() + WITHIN_S
+    count = sum(_count_active_jobs(path, until) for path in files)
     if count and not served:
         raise UnansweredError(f"{count} jobs are unfinished, and skylet, which would end them in the queue, does not run")
     return count
@@ -42,27 +47,34 @@ def _list_queue_files(around: HostView) -> list[Path]:
     given = around.env.get("SKY_RUNTIME_DIR", "")
     folders = ([around.rebase_path(given)] if given.startswith("/") else []) + list_home_folders(around)
     found = (folder.joinpath(*FILE) for folder in folders)
-    return list(dict.fromkeys(path for path in found if _is_file(path)))
+    return list(dict.fromkeys(path for path in found if _exists(path)))
 
 
-def _is_file(path: Path) -> bool:
+def _exists(path: Path) -> bool:
+    """Return whether something has this name: what is no regular file makes the count unknown, and not zero."""
     try:
-        return path.is_file()
-    except OSError:
+        os.lstat(path)
+    except (OSError, ValueError):
         return False
+    return True
 
 
-def _count_active_jobs(path: Path) -> int:
+def _count_active_jobs(path: Path, until: float) -> int:
+    """Return the number of unfinished jobs in a user's file, which is not trusted; raises UnansweredError."""
     import sqlite3
-    from urllib.parse import quote
 
+    from costguard_agent.sqlite_snapshot import open_snapshot, require_plain_column
+
+    marks = ",".join("?" * len(ACTIVE))
+    # without its indexes: those may hold expressions
+    count = f"SELECT COUNT(*) FROM {TABLE} NOT INDEXED WHERE {COLUMN} IN ({marks})"  # noqa: S608 - constants and marks
     try:
-        ledger = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_S)
-        try:
-            marks = ",".join("?" * len(ACTIVE))
-            row = ledger.execute(f"SELECT COUNT(*) FROM jobs WHERE status IN ({marks})", ACTIVE).fetchone()  # noqa: S608 - marks
-        finally:
-            ledger.close()
+        with open_snapshot(path, until) as ledger:
+            require_plain_column(ledger, TABLE, COLUMN)
+            row = ledger.execute(count, ACTIVE).fetchone()
     except sqlite3.Error as error:
+        why = "it did not end in time" if time.monotonic() > until else str(error)
+        raise UnansweredError(f"its queue cannot be read ({why})") from None
+    except UnansweredError as error:
         raise UnansweredError(f"its queue cannot be read ({error})") from None
     return int(row[0])

@@ -93,6 +93,7 @@ def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterat
                 reaction=foresight.reaction,
                 stops=[_get_candidate_name(victim) for victim in foresight.victims],
                 asked=[_get_candidate_name(one) for one in foresight.asked],
+                untouched=[_get_candidate_name(one) for one in foresight.untouched],
                 short=foresight.rails,
                 at=survey.at,
             )
@@ -268,17 +269,24 @@ def build_hard_cap_alert(
     stops: Sequence[str],
     at: datetime,
     asked: Sequence[str] = (),
+    untouched: Sequence[str] = (),
     short: str = "",
 ) -> Alert:
     """Build the page of a hard cap that is about to be reached. `stops`: the machines stopped for it.
 
-    `asked`: machines that people are asked about, because a stop would lose data or does not exist. `short`: why the limits are
-    too narrow. Example: $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at
-    $483.61.
+    `asked`: machines that people are asked about, because a stop would lose data or does not exist. `untouched`: machines that
+    are protected or not claimed; nothing is stopped for what they cost. `short`: why the limits are too narrow. Example:
+    $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
     """
     nothing = "no machine can be stopped: all are protected or not armed"
-    goes = f"stopped for it: {join_names(stops)}" if stops else "" if asked else nothing
-    then = "; ".join(one for one in (goes, f"asked about: {join_names(asked)}" if asked else "", short) if one)
+    goes = f"stopped for it: {join_names(stops)}" if stops else "" if asked or untouched else nothing
+    stays = (
+        f"protected or not claimed, and running on: {join_names(untouched)}. Nothing else is stopped for what they cost: "
+        "lift the protection, stop them, or raise the cap"
+    )
+    then = "; ".join(
+        one for one in (goes, f"asked about: {join_names(asked)}" if asked else "", stays if untouched else "", short) if one
+    )
     needed = rate.multiply_seconds(int(reaction.total_seconds()))
     facts = (
         ("so far", f"{format_alert_sum(spent)} of {format_alert_sum(cap)}"),

@@ -9,10 +9,20 @@ import asyncio
 import json
 from collections.abc import Callable
 
-from costguard_agent.protocol import AT_HEADER, BEATS_PATH, JOIN_PATH, SEQ_HEADER, SIGNATURE_HEADER, build_signed_answer
+from costguard_agent.protocol import (
+    AT_HEADER,
+    BEATS_PATH,
+    HELLO_PATH,
+    JOIN_PATH,
+    NONCE_HEADER,
+    SEQ_HEADER,
+    SIGNATURE_HEADER,
+    build_signed_answer,
+)
 from fastapi import APIRouter, Request, Response
 
 from costguard.agents.messages import NOT_READY, TOO_OFTEN, MessageRefusedError
+from costguard.services.agent_enrolment import JoinProof, answer_hello, sign_join_answer
 from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
 from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
@@ -44,8 +54,20 @@ def build_agent_router(desk: AgentGateway, seal: Seal) -> APIRouter:
         wait_s = joins.take("")
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        said = await asyncio.to_thread(desk.join, await request.body())
-        return Response(json.dumps(said), media_type=JSON)
+        asked = await request.body()
+        proof = JoinProof(request.headers.get(NONCE_HEADER, ""), request.headers.get(SIGNATURE_HEADER, ""))
+        body, headers = sign_join_answer(await asyncio.to_thread(desk.join, asked, proof), asked, proof, seal)
+        return Response(body, media_type=JSON, headers=headers)
+
+    @routes.get(
+        HELLO_PATH,
+        summary="The watchdog proves that it has its key, before an agent sends anything: the answer is signed over the nonce.",
+        openapi_extra={"parameters": [schemas.NONCE]},
+        responses=schemas.build_response_schemas({200: schemas.HELLO}),
+    )
+    async def hello(request: Request) -> Response:
+        body, headers = answer_hello(request.query_params.get("nonce", ""), seal)
+        return Response(body, media_type=JSON, headers=headers)
 
     @routes.post(
         BEATS_PATH.format("{agent}"),
