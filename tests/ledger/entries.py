@@ -105,8 +105,8 @@ def roll_up(connection: Connection, *spans: Span) -> None:
         ],
     )
     _, tell = open_sql_session(connection)
-    for sums_ in (months, hours):
-        sums_.write(lambda sql, rows: tell(sql, rows) if rows else 0)
+    for kept in (months, hours):
+        kept.write(lambda sql, rows: tell(sql, rows) if rows else 0)
 
 
 def adopt(engine: Engine) -> None:
