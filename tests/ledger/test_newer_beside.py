@@ -78,7 +78,7 @@ def test_nothing_is_sent_to_a_provider_whose_intent_cannot_be_recorded(url: str)
         one = intent(epoch=epoch)
         assert book.plan_intent(one)
         set_revision(url, NEWER)
-        acted = send_action(one, world.hands, book, world, world.still, seconds=world.seconds)  # type: ignore[arg-type]  # a superset
+        acted = send_action(one, world.hands, book, world, world.still, seconds=world.seconds)
         assert (acted.sent, world.asked) == (False, [])
         assert "newer costguard" in acted.broken
 
