@@ -10,11 +10,12 @@ import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from costguard import __version__
-from costguard.errors import InputError
+from costguard.errors import InputError, NoAnswerError
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.counts import load_counts, load_last_run_number
 from costguard.ledger.db.reader import LedgerReader
@@ -23,6 +24,7 @@ from costguard.ledger.guard_records import SnapshotRecords
 from costguard.reporting.metrics import COUNTER, MetricFamily, MetricsInput, build_metrics
 from costguard.services.ledger_answers import load_current_status, open_books
 from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.fields import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -34,6 +36,18 @@ AGE_MAX_S = 300.0
 def answer_metrics(config: str | None = None) -> str:
     """Answer `costguard metrics`: the metrics of the ledger of the settings, in Prometheus' text format."""
     return render_metrics(load_metrics(read_settings(config))).decode()
+
+
+def check_guard_age(within: str, config: str | None = None) -> None:
+    """Raise NoAnswerError unless the last recorded guard run began less than `within` (a duration) ago."""
+    limit, settings = parse_duration(within, "--guard-within"), read_settings(config)
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        last = SnapshotRecords(ask).load_last_run()
+    if last is None:
+        raise NoAnswerError("the guard has not run yet", hint="costguard watch runs it")
+    age = datetime.now(UTC) - last.at
+    if age >= limit:
+        raise NoAnswerError(f"the guard last ran {format_duration(age)} ago", hint="look at the log of costguard watch")
 
 
 def load_metrics(settings: Settings) -> tuple[MetricFamily, ...]:

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import LedgerError
+from costguard.guard.context import GuardRun
+from costguard.guard.policy import Rails
 from costguard.ledger.counts import load_counts
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.services.metrics import AGE_MAX_S, MetricsBoard
@@ -62,6 +65,25 @@ def test_the_command_prints_what_promtool_accepts(costguard: Command, tmp_path: 
         [PROMTOOL, "check", "metrics"], input=ran.out, capture_output=True, text=True, check=False, timeout=60
     )
     assert (judged.returncode, judged.stdout + judged.stderr) == (0, "")
+
+
+def test_a_health_check_says_whether_the_guard_ran_lately(
+    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    fill(url)
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    never = costguard("metrics", "--guard-within", "5m")
+    assert (never.code, "has not run" in never.err) == (3, True)
+    began = datetime.now(UTC) - timedelta(minutes=2)
+    with GuardStore(url, rails=Rails.unlimited()) as store:
+        epoch = store.acquire_leader_lease("me", began, timedelta(minutes=5))
+        assert epoch is not None
+        assert store.record_run(GuardRun(id="r", at=began, epoch=epoch, interval=timedelta(minutes=1)))
+    assert costguard("metrics", "--guard-within", "5m").code == 0
+    late = costguard("metrics", "--guard-within", "1m")
+    assert (late.code, "2m ago" in late.err) == (3, True), late.err
+    assert costguard("metrics", "--guard-within", "5").code == 2
 
 
 class Ledger:
