@@ -13,7 +13,7 @@ COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY agent agent
 COPY providers providers
 COPY costguard costguard
-RUN /opt/costguard/bin/pip install --constraint constraints.txt ".[aws,gcp,notify,parquet,postgres,web]"
+RUN /opt/costguard/bin/pip install --constraint constraints.txt ".[aws,gcp,notify,otel,parquet,postgres,web]"
 
 FROM python:3.13.9-slim-trixie
 LABEL org.opencontainers.image.title="costguard" \
