@@ -3,9 +3,10 @@
     [telemetry]
     traces = "http://127.0.0.1:4318/v1/traces"
 
-Without it nothing is imported, and a span costs one comparison. With it spans go into a queue of bounded length and are sent by a
-thread of their own: a collector that is slow or down loses spans, and delays no poll and no act. Attributes are names and outcomes
-of at most `TEXT_MAX` characters; of an exception only its class is kept, because a message may quote what a provider answered.
+Without it nothing is imported, and a span costs one comparison. With it spans go into a queue of bounded length and are sent
+by a thread of their own: a collector that is slow or down loses spans, and delays no poll and no act. Attributes are names and
+outcomes of at most `TEXT_MAX` characters; of an exception only its class is kept, because a message may quote what a provider
+answered.
 """
 
 from __future__ import annotations
