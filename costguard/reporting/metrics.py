@@ -73,9 +73,9 @@ class LedgerCounts:
     the undelivered messages (None: there are none), `size_bytes` of the ledger.
     """
 
-    polls: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    acts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    intents: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    polls: Mapping[Group, int] = field(default_factory=dict)
+    acts: Mapping[Group, int] = field(default_factory=dict)
+    intents: Mapping[Group, int] = field(default_factory=dict)
     messages: Mapping[str, int] = field(default_factory=dict)
     oldest_waiting_at: datetime | None = None
     runs: int = 0

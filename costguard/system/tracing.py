@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from costguard import __version__
@@ -35,8 +35,10 @@ class TraceSpan:
         self._span = span
 
     def set(self, **attributes: str | bool) -> None:
-        """Add attributes: `costguard.NAME`."""
-        if self._span is not None:
+        """Add attributes: `costguard.NAME`. Raises nothing: an act that was sent is recorded whatever becomes of its span."""
+        if self._span is None:
+            return
+        with suppress(Exception):
             for name, value in attributes.items():
                 self._span.set_attribute(f"costguard.{name}", _shorten_value(value))
 

@@ -108,7 +108,7 @@ def test_ten_thousand_machines_of_as_many_teams_and_accounts_stay_within_the_lim
 
 
 def test_the_heaviest_groups_are_kept_and_the_same_fleet_gives_the_same_series() -> None:
-    weights = {(f"team-{number:03}",): number for number in range(100)}
+    weights: dict[tuple[str, ...], int] = {(f"team-{number:03}",): number for number in range(100)}
     shown = bound_groups(weights)
     assert shown == bound_groups(dict(reversed(weights.items())))
     assert {group for group, one in shown.items() if one == (OTHER,)} == {(f"team-{number:03}",) for number in range(50)}
