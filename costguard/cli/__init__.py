@@ -67,6 +67,7 @@ COMMAND_GROUPS = {
         "providers": "Show what costguard supports for each provider, and its limits.",
         "agent": "Enrol, list or revoke the agents on machines.",
         "web": "Manage tokens for reading status over HTTP from `costguard watch`.",
+        "metrics": "Print the ledger's figures for Prometheus: money, machines, guard health.",
         "audit": "Show or verify the tamper-evident log.",
         "db": "Locate, back up, check or upgrade the ledger.",
         "demo": "Show a quote on real prices, then two simulated weeks on five clouds checked against their bill.",

@@ -46,6 +46,7 @@ from costguard.services.guard_snapshot import (
 )
 from costguard.system.clock import Clock
 from costguard.system.process import pause_gc
+from costguard.system.tracing import trace_span
 from costguard.values.resource import Incarnation
 
 if TYPE_CHECKING:  # types and no more
@@ -113,7 +114,10 @@ class GuardRunner:
         """Run once. A LedgerError is returned as `broken`, and nothing is done then."""
         now, self._began_s = self.clock.now(), self.seconds()
         try:
-            return self._run_steps(now)
+            with trace_span("guard.run") as span:
+                found = self._run_steps(now)
+                span.set(committed=found.committed, acting=found.acting)
+                return found
         except LedgerError as error:
             return GuardRunResult(at=now, committed=False, acting=False, broken=str(error))
 

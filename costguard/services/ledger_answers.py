@@ -79,7 +79,7 @@ def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult 
     from costguard.services.status import build_status as flow
 
     now, url, rules = _get_now(), resolve_ledger_url(settings), build_guard_config(settings)
-    with LedgerReader(url) as reader, reader.snapshot() as ask, _open_books(settings) as books:
+    with LedgerReader(url) as reader, reader.snapshot() as ask, open_books(settings) as books:
         records, latest = SnapshotRecords(ask), _build_poll_results(ask, looked)
         last = records.load_last_run()
         sight = build_guard_snapshot(
@@ -148,7 +148,7 @@ def build_report(
     from costguard.services.report import ReportQuestion, build_full_statement
     from costguard.views.report import add_budgets, build_report_document
 
-    with _open_books(settings, ReportReader) as accounts, pause_gc():
+    with open_books(settings, ReportReader) as accounts, pause_gc():
         question = ReportQuestion(
             asked=of, by=by, zone=zone, as_of=now, pause=POLL_GAP, group_from=settings.defaults.group_from, drawn=drawn
         )
@@ -156,7 +156,7 @@ def build_report(
             accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), beside=beside
         )
         standings = _load_standings(settings, accounts, of.period, now) if settings.budgets and beside else ()
-    items = LedgerChargeItems(books=lambda: _open_books(settings), period=of.period, as_of=now)
+    items = LedgerChargeItems(books=lambda: open_books(settings), period=of.period, as_of=now)
     exchange = settings.display.find_exchange(min(of.period.end, now))
     at = min(now, of.period.end)
     document = add_spent_prices(add_budgets(build_report_document(found, exchange), standings, at), found)
@@ -176,10 +176,10 @@ def _load_standings(settings: Settings, books: SpendingReader, period: Period, n
 
 
 @overload
-def _open_books(settings: Settings) -> SpendingReader: ...
+def open_books(settings: Settings) -> SpendingReader: ...
 @overload
-def _open_books(settings: Settings, kind: type[ReportReader]) -> ReportReader: ...
-def _open_books(settings: Settings, kind: type[SpendingReader] = SpendingReader) -> SpendingReader:
+def open_books(settings: Settings, kind: type[ReportReader]) -> ReportReader: ...
+def open_books(settings: Settings, kind: type[SpendingReader] = SpendingReader) -> SpendingReader:
     """The ledger of `settings`. The market is opened only where something must be bounded by it."""
     return kind(
         resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(read_price_ceilings, settings)

@@ -28,6 +28,7 @@ from costguard.services.listing_validation import check_own_scopes, describe_fai
 from costguard.services.ports import Ledger
 from costguard.system.clock import Clock, read_monotonic
 from costguard.system.progress import report_progress
+from costguard.system.tracing import trace_span
 from costguard.values.calendar import Period
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
@@ -270,7 +271,7 @@ class PollCycle:
                 seat.twins.append(f"{'/'.join(scope)} is listed by {other.name} and by {seat.name}: the second is not polled")
                 continue
             seat.waits.add(scope)
-            seat.crew.ask((seat.number, POLL, scope), partial(seat.source.poll, scope))
+            seat.crew.ask((seat.number, POLL, scope), partial(_poll_scope, seat.source, scope))
 
     def _explain_twin(self, seat: _AccountSlot) -> str:
         """Explain why another account already covers `seat`, or may; "" if none does."""
@@ -354,6 +355,14 @@ def _build_unreached_account(seat: _AccountSlot, provider: str, at: datetime) ->
     scope = ScopeKey(provider, account if isinstance(account, str) else "", "")
     coverage = ScopeCoverage(scope=scope, outcome=FAILED, at=at, since=at, last_complete_at=None, why=seat.broken)
     return UnreachedAccount(source=seat.source, coverage=coverage)
+
+
+def _poll_scope(source: InstanceSource, scope: ScopeKey) -> Poll:
+    """Poll `scope`, within a span of the traces."""
+    with trace_span("poll", provider=scope.provider, account=scope.account, scope=scope.name) as span:
+        found = source.poll(scope)
+        span.set(outcome=type(found.inventory).__name__.lower())
+    return found
 
 
 def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:

@@ -46,6 +46,7 @@ from costguard.settings.fields import parse_duration
 from costguard.settings.sections import DAILY
 from costguard.system.logs import configure_logging, get_log
 from costguard.system.process import is_on_terminal
+from costguard.system.tracing import open_tracing
 from costguard.values.checks import require
 from costguard.values.money import Money, Rate
 from costguard.values.resource import INSTANCE, ResourceKey
@@ -122,7 +123,10 @@ def run_watch(
     )
     check_report_formats(settings)
     configure_logging(as_json=json_log)
-    with open_watchdog_context(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
+    with (
+        open_tracing(settings.telemetry.traces),
+        open_watchdog_context(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made,
+    ):
         _check_key_exposure(made.sources)
         for why in list_unarmed(made.guard.rules):
             get_log().warning("not_armed", why=why)

@@ -29,6 +29,7 @@ from costguard.reporting.status import annotate_resources
 from costguard.services.agent_gateway import AgentGateway, hash_token
 from costguard.services.agent_writer import SAMPLES_KEPT_FOR, AgentBatchWriter
 from costguard.services.guard import GuardRunResult
+from costguard.services.metrics import make_metrics_board
 from costguard.services.ports import Seal
 from costguard.services.status import build_status
 from costguard.services.watchdog_context import WatchdogContext
@@ -46,7 +47,7 @@ NOTICES_MAX = 4
 class WebServices:
     """The parts to be served. `desk`: builds the gateway for a signer.
 
-    `health`: seconds since the last committed run, and whether it is late.
+    `health`: seconds since the last committed run, and whether it is late. `metrics`: the text for Prometheus; None: no route.
     """
 
     web: WebSettings
@@ -55,6 +56,7 @@ class WebServices:
     board: StatusBoard
     reader: Callable[[str], WebToken]
     health: Callable[[], tuple[float | None, bool]]
+    metrics: Callable[[], bytes] | None = None
 
 
 ServeWeb = Callable[[WebServices], AbstractContextManager[object]]
@@ -172,6 +174,7 @@ def serve_while_watching(room: WatchdogContext, serve: ServeWeb | None) -> Itera
             board=board,
             reader=partial(_authorize_reader, book, room),
             health=partial(_check_health, room),
+            metrics=make_metrics_board(room.settings).read,
         )
         commits.start()
         room.after_run = judged

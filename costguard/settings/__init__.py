@@ -34,6 +34,8 @@
     listen = "127.0.0.1:8470"
     [lake]                                          # LakeSettings
     url = "s3://bucket/costguard"
+    [telemetry]                                     # TelemetrySettings
+    traces = "http://127.0.0.1:4318/v1/traces"
     [providers.runpod]                              # keys that the provider defines
     base_url = "http://127.0.0.1:8080"
 
@@ -201,7 +203,7 @@ def _build_settings(table: Mapping[str, object], where: str) -> Settings:
     made = {name: _build_section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
     zone = load_zone(settings.defaults.timezone, describe_origin("defaults", "timezone", where))
-    if {"watch", "defaults", "network", "ledger", "display", "reconcile", "web", "prices"} & set(made):
+    if {"watch", "defaults", "network", "ledger", "display", "reconcile", "web", "prices", "telemetry"} & set(made):
         from costguard.settings.checks import check_sections
 
         check_sections(settings, where)

@@ -58,6 +58,8 @@ def check_sections(settings: Settings, where: str) -> None:
     require_one_of(settings.prices.refresh, REFRESHES, describe_origin("prices", "refresh", where))
     for name, endpoint in settings.prices.sources.items():
         _check_endpoint(endpoint, f"{where}: prices.sources.{name}.endpoint")
+    if settings.telemetry.traces is not None:
+        _check_endpoint(settings.telemetry.traces, describe_origin("telemetry", "traces", where))
     if settings.network.proxy is not None:
         _check_proxy(settings.network.proxy, describe_origin("network", "proxy", where))
     if settings.web != WebSettings():

@@ -240,6 +240,13 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
         ),
         "web.key",
     ),
+    ("telemetry", "traces"): (
+        (
+            "OTLP/HTTP address that traces of polls, guard runs and acts are sent to; read at the start. Default: none. "
+            "Needs pip install 'gpu-costguard[otel]'. Headers: OTEL_EXPORTER_OTLP_HEADERS in the environment."
+        ),
+        "http://127.0.0.1:4318/v1/traces",
+    ),
 }
 """(section, key) -> what it means, and an example. `tests/golden/test_example.py` holds it against the settings."""
 

@@ -227,6 +227,16 @@ class ReconcileSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """The `[telemetry]` section.
+
+    `traces`: the OTLP/HTTP address that spans of polls, guard runs and acts are sent to; None: no traces.
+    """
+
+    traces: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
     """The `[web]` section.
 
@@ -277,6 +287,7 @@ class Settings:
     reconcile: ReconcileSettings = field(default_factory=ReconcileSettings)
     web: WebSettings = field(default_factory=WebSettings)
     lake: LakeSettings = field(default_factory=LakeSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     budgets: tuple[Budget, ...] = ()
     policies: tuple[Policy, ...] = ()
     hooks: tuple[Hook, ...] = ()

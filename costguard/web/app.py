@@ -16,6 +16,7 @@ from costguard.services.agent_gateway import AgentGateway
 from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
 from costguard.web import routes
+from costguard.web.metrics import build_metrics_router
 from costguard.web.middleware import build_refusal
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
@@ -38,6 +39,8 @@ def build_application(
     )
     app.include_router(routes.build_agent_router(desk, seal))
     app.include_router(routes.build_reader_router(parts, agent_zip or routes.build_agent_zip_once()))
+    if parts.metrics is not None:
+        app.include_router(build_metrics_router(parts.reader, parts.metrics))
 
     @app.exception_handler(MessageRefusedError)
     async def refused(_: Request, error: MessageRefusedError) -> Response:

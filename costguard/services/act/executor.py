@@ -58,6 +58,7 @@ from costguard.services.act.send_action import (
 )
 from costguard.services.guard_snapshot import encode_evidence
 from costguard.system.clock import Clock
+from costguard.system.tracing import trace_span
 from costguard.values.calendar import Period
 from costguard.values.resource import Incarnation, ResourceKey
 from costguard.values.sample import Sample
@@ -170,7 +171,12 @@ class ActionExecutor:
         if ready is None or ready.state != READY:
             return False
         hands, still = self._find_ports(ready.life.key), self._build_objection_check(ready)
-        acted = send_action(ready, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
+        key = ready.life.key
+        with trace_span(
+            "act", act=ready.act, policy=ready.policy, provider=key.provider, account=key.account, resource=key.id
+        ) as span:
+            acted = send_action(ready, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
+            span.set(sent=acted.sent, state=acted.intent.state)
         self._note_result(acted)
         return acted.sent or acted.intent.sends > ready.sends
 

@@ -136,9 +136,7 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
         responses=schemas.build_response_schemas({200: schemas.STATUS, 304: JSON}),
     )
     async def status(request: Request) -> Response:
-        stated = request.headers.get("authorization", "")
-        token = stated[len(BEARER) :].strip() if stated.lower().startswith(BEARER) else ""
-        reader = await asyncio.to_thread(parts.reader, token)
+        reader = await asyncio.to_thread(parts.reader, parse_bearer_token(request))
         wait_s = rates.take(reader.name)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
@@ -158,6 +156,12 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
         return Response(body, media_type=ZIP)
 
     return routes
+
+
+def parse_bearer_token(request: Request) -> str:
+    """Return the token that a request states, "" if it states none."""
+    stated = request.headers.get("authorization", "")
+    return stated[len(BEARER) :].strip() if stated.lower().startswith(BEARER) else ""
 
 
 def build_agent_zip_once() -> Callable[[], bytes]:

@@ -1,0 +1,45 @@
+"""`costguard metrics`: the ledger's figures in Prometheus' text format."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from costguard.cli.options import Force, Output, Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard metrics
+  costguard metrics | promtool check metrics
+  costguard metrics --output /var/lib/node_exporter/costguard.prom --force   # for node_exporter's textfile collector
+  costguard metrics --guard-within 5m    # a health check for containers
+
+\b
+  `costguard watch` serves the same at /metrics, with a token: costguard web token prometheus
+"""
+
+
+def command(
+    ctx: typer.Context,
+    guard_within: Annotated[
+        Text, typer.Option("--guard-within", metavar="TIME", help="Print nothing; exit 3 unless the guard ran within TIME.")
+    ] = None,
+    output: Output = None,
+    force: Force = False,
+) -> None:
+    """Print the figures, or write them to a file atomically."""
+    from costguard.cli.output import resolve_target, write_target
+    from costguard.services.metrics import answer_metrics, check_guard_age
+
+    if guard_within is not None:
+        check_guard_age(guard_within, ctx.obj.config)
+        return
+    target = None if output is None else resolve_target(output, force=force)
+    text = answer_metrics(ctx.obj.config)
+    if target is None:
+        sys.stdout.write(text)
+    else:
+        write_target([text], target, force=force)

@@ -1,0 +1,152 @@
+"""Metrics of the ledger as text for Prometheus: for `GET /metrics`, and for `costguard metrics`.
+
+They are read from the ledger alone, by the builders of `costguard status --offline`: the process that answers a scrape needs
+nothing of the watchdog's memory, and answers while the watchdog is down. Needs prometheus-client, of the extra `web`.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from costguard import __version__
+from costguard.errors import InputError, NoAnswerError
+from costguard.ledger.agents.records import load_agents
+from costguard.ledger.counts import load_counts, load_last_run_number
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.schema import HEAD_REVISION
+from costguard.ledger.guard_records import SnapshotRecords
+from costguard.reporting.metrics import COUNTER, MetricFamily, MetricsInput, build_metrics
+from costguard.services.ledger_answers import load_current_status, open_books
+from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.fields import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+AGE_MAX_S = 300.0
+"""Seconds after which figures are computed anew although no guard run came: the spend goes on, and agents fall silent."""
+
+
+def answer_metrics(config: str | None = None) -> str:
+    """Answer `costguard metrics`: the metrics of the ledger of the settings, in Prometheus' text format."""
+    return render_metrics(load_metrics(read_settings(config))).decode()
+
+
+def check_guard_age(within: str, config: str | None = None) -> None:
+    """Raise NoAnswerError unless the last recorded guard run began less than `within` (a duration) ago."""
+    limit, settings = parse_duration(within, "--guard-within"), read_settings(config)
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        last = SnapshotRecords(ask).load_last_run()
+    if last is None:
+        raise NoAnswerError("the guard has not run yet", hint="costguard watch runs it")
+    age = datetime.now(UTC) - last.at
+    if age >= limit:
+        raise NoAnswerError(f"the guard last ran {format_duration(age)} ago", hint="look at the log of costguard watch")
+
+
+def load_metrics(settings: Settings) -> tuple[MetricFamily, ...]:
+    """Read the ledger and return its metrics."""
+    began = monotonic()
+    status, _ = load_current_status(settings, settings.defaults.zone, None)
+    with open_books(settings) as books:
+        spending = books.load_spending(status.month, status.at)
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        counts, run, agents = load_counts(ask, reader.where), SnapshotRecords(ask).load_last_run(), load_agents(ask)
+    return build_metrics(
+        MetricsInput(
+            status=status,
+            spending=spending,
+            counts=counts,
+            run=run,
+            agents=agents,
+            build={"version": __version__, "python": platform.python_version(), "schema": HEAD_REVISION},
+            build_s=monotonic() - began,
+        )
+    )
+
+
+def render_metrics(families: Iterable[MetricFamily]) -> bytes:
+    """Return `families` in Prometheus' text format. Raises InputError if prometheus-client is not installed."""
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.registry import Collector
+    except ImportError:
+        hint = "pip install 'gpu-costguard[web]'"
+        raise InputError("needs prometheus-client, which is not installed", field="metrics", hint=hint) from None
+
+    class Families(Collector):
+        def collect(self) -> Iterator[Metric]:
+            return map(_convert_family, families)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Families())
+    return generate_latest(registry)
+
+
+def _convert_family(family: MetricFamily) -> Metric:
+    from prometheus_client import Metric
+
+    made = Metric(family.name.removesuffix("_total"), family.help, family.kind)
+    for values, value in family.samples:
+        made.add_sample(family.name, dict(zip(family.labels, values, strict=True)), float(value))
+    assert (family.kind == COUNTER) == family.name.endswith("_total")  # noqa: S101 - a family of ours is named wrongly
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A text, and what it was made of: the number of the guard run, and when."""
+
+    run: int
+    at_s: float
+    text: bytes
+
+
+class MetricsBoard:
+    """The metrics after the last guard run as one text, computed once a run for all readers.
+
+    While it is computed, others get the previous one. `run`: returns the number of the newest guard run; `make`: the text.
+    """
+
+    def __init__(self, run: Callable[[], int], make: Callable[[], bytes], *, seconds: Callable[[], float] = monotonic) -> None:
+        self._run, self._make, self._seconds = run, make, seconds
+        self._lock = threading.Lock()
+        self._made: _Made | None = None
+
+    def read(self) -> bytes:
+        """Return the text.
+
+        Raises LedgerError if the ledger cannot be read; an old text would hide that.
+        """
+        newest, made = self._run(), self._made
+        if made is not None and self._is_current(made, newest):
+            return made.text
+        if not self._lock.acquire(blocking=made is None):
+            return made.text if made is not None else b""
+        try:
+            made = self._made
+            if made is None or not self._is_current(made, newest):
+                self._made = made = _Made(newest, self._seconds(), self._make())
+            return made.text
+        finally:
+            self._lock.release()
+
+    def _is_current(self, made: _Made, newest: int) -> bool:
+        return made.run >= newest and self._seconds() - made.at_s < AGE_MAX_S
+
+
+def make_metrics_board(settings: Settings) -> MetricsBoard:
+    """Return the board of the ledger of `settings`."""
+    url = resolve_ledger_url(settings)
+
+    def find_run() -> int:
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+            return load_last_run_number(ask)
+
+    return MetricsBoard(find_run, lambda: render_metrics(load_metrics(settings)))

@@ -1,0 +1,164 @@
+"""The ledger's figures as Prometheus reads them: how many series there are, what they sum to, and what a hostile name does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, timedelta
+from decimal import Decimal
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from costguard.budgets.budget import Budget
+from costguard.budgets.budget_status import compute_budget_status
+from costguard.guard.context import GuardRun
+from costguard.guard.signals import IDLE, Activity
+from costguard.metering.burn import list_burns
+from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
+from costguard.reporting.metrics import (
+    COUNTER,
+    GROUPS_MAX,
+    LABEL_CHARS_MAX,
+    LABEL_VALUES_MAX,
+    OTHER,
+    SCOPES_MAX,
+    LedgerCounts,
+    MetricFamily,
+    MetricsInput,
+    bound_groups,
+    build_metrics,
+    clean_label,
+    count_series,
+)
+from costguard.reporting.status import ResourceAnnotations, build_fleet_status
+from costguard.services.metrics import render_metrics
+from costguard.values.calendar import find_month
+from costguard.values.money import Money
+from costguard.values.resource import ScopeKey
+from tests.books import NOW, attribution, live, meter, money, scope_now, spent
+
+DOLLAR = 10**9
+HOSTILE = 'a"b\\c\nd\x1b[2J\u202e} 1\ncostguard_forged 1'
+
+
+def given(
+    *resources: LiveResource,
+    spending: Sequence[Spending] = (),
+    scopes: Sequence[ScopeCoverage] = (),
+    idle: bool = False,
+    **stated: object,
+) -> MetricsInput:
+    work = Activity(state=IDLE, confidence=1, reasons=("",), since=NOW - timedelta(hours=3))
+    beside = {one.observation.key: ResourceAnnotations(work=work) for one in resources} if idle else {}
+    budget = Budget(name="vision", cap=Money.parse("100"))
+    euros = Budget(name="euros", cap=Money.parse("50", "EUR"))
+    burns, zero = list_burns(resources, NOW), Money(nano=0)
+    budgets = [
+        compute_budget_status(one, spending, burns, holds=replace(zero, currency=one.cap.currency), now=NOW)
+        for one in (budget, euros)
+    ]
+    status = build_fleet_status(
+        at=NOW,
+        month=find_month(NOW, UTC),
+        zone=UTC,
+        spending=spending,
+        live=resources,
+        scopes=scopes,
+        beside=beside,
+        budgets=budgets,
+    )
+    return MetricsInput(status=status, spending=spending, counts=LedgerCounts(), **stated)  # type: ignore[arg-type]
+
+
+def find(families: Sequence[MetricFamily], name: str) -> dict[tuple[str, ...], Decimal]:
+    family = next(one for one in families if one.name == name)
+    assert len({labels for labels, _ in family.samples}) == len(family.samples), "two series of the same labels"
+    return {labels: Decimal(value) for labels, value in family.samples}
+
+
+def test_spend_and_burn_are_given_by_provider_account_team_and_gpu_with_both_ends() -> None:
+    team = attribution(labels=(("team", "vision"),))
+    found = build_metrics(given(live("i-1", meter(2 * DOLLAR)), spending=[spent(money("1", "2", "4"), team)]))
+    group = ("aws", "123", "vision", "H100-80GB-SXM")
+    assert find(found, "costguard_month_spend_usd") == {(*group, "low"): 1, (*group, "expected"): 2, (*group, "high"): 4}
+    assert find(found, "costguard_burn_usd_per_hour")["aws", "123", "none", "H100-80GB-SXM", "expected"] == 2
+
+
+def test_ten_thousand_machines_of_as_many_teams_and_accounts_stay_within_the_limits_and_sum_to_the_whole() -> None:
+    fleet, spending = [], []
+    for number in range(10_000):
+        name, gpu = f"{number:05}", f"GPU-{number % 300}"
+        labels, scope = (("team", f"team-{name}"),), ScopeKey("aws", f"account-{name}", f"region-{name}")
+        fleet.append(live(f"i-{name}", meter(DOLLAR), scope=scope, labels=labels, gpu=gpu, gpu_count=1))
+        spending.append(spent(money("1"), attribution(account=f"account-{name}", labels=labels, gpu=gpu)))
+    scopes = [scope_now(one.scope, complete_at=NOW - timedelta(seconds=place)) for place, one in enumerate(fleet)]
+    found = build_metrics(given(*fleet, spending=spending, scopes=scopes))
+    assert count_series(found) < 3500
+    for name in ("costguard_month_spend_usd", "costguard_burn_usd_per_hour"):
+        series = find(found, name)
+        assert len(series) <= 3 * (GROUPS_MAX + 1)
+        assert sum(value for labels, value in series.items() if labels[-1] == "expected") == 10_000
+        assert len({labels[2] for labels in series}) <= LABEL_VALUES_MAX + 1
+    assert sum(find(found, "costguard_machines").values()) == 10_000
+    scopes_shown = find(found, "costguard_scope_last_complete_timestamp_seconds")
+    assert len(scopes_shown) == SCOPES_MAX + 1
+    assert ("aws", "account-09999", "region-09999") in scopes_shown, "the scope that was not seen for longest has a series"
+    assert scopes_shown[OTHER, OTHER, OTHER] == Decimal(str((NOW - timedelta(seconds=9499)).timestamp()))
+
+
+def test_the_heaviest_groups_are_kept_and_the_same_fleet_gives_the_same_series() -> None:
+    weights: dict[tuple[str, ...], int] = {(f"team-{number:03}",): number for number in range(100)}
+    shown = bound_groups(weights)
+    assert shown == bound_groups(dict(reversed(weights.items())))
+    assert {group for group, one in shown.items() if one == (OTHER,)} == {(f"team-{number:03}",) for number in range(50)}
+    assert bound_groups({}) == {}
+
+
+def test_a_hostile_name_is_one_label_value_of_one_series() -> None:
+    fleet = live("i-1", meter(DOLLAR), labels=(("team", HOSTILE),), scope=ScopeKey("aws", HOSTILE, "x"))
+    found = build_metrics(given(fleet, spending=[spent(money("1"), attribution(labels=(("team", HOSTILE),)))]))
+    text = render_metrics(found).decode()
+    assert "costguard_forged 1" not in text.splitlines()
+    parsed = {family.name: family for family in text_string_to_metric_families(text)}
+    assert {sample.labels["team"] for sample in parsed["costguard_month_spend_usd"].samples} == {clean_label(HOSTILE)}
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_a_long_name_is_cut_and_an_empty_one_has_a_word() -> None:
+    assert len(clean_label("x" * 100_000)) == LABEL_CHARS_MAX
+    assert clean_label("") == "none"
+
+
+def test_budgets_are_given_in_their_own_currency() -> None:
+    found = build_metrics(given(spending=[spent(money("10", "20", "30"))]))
+    assert find(found, "costguard_budget_limit_usd") == {("vision",): 100}
+    assert find(found, "costguard_budget_spent_usd")["vision", "high"] == 30
+    assert find(found, "costguard_budget_limit_eur") == {("euros",): 50}
+
+
+def test_idle_gpus_are_counted_with_their_time_and_money() -> None:
+    found = build_metrics(given(live("i-1", meter(2 * DOLLAR)), idle=True))
+    assert find(found, "costguard_gpus_running") == {("aws", "123", "H100-80GB-SXM", IDLE): 8}
+    assert find(found, "costguard_idle_gpu_seconds") == {("aws", "123", "H100-80GB-SXM"): 8 * 3 * 3600}
+    assert find(found, "costguard_idle_burn_usd_per_hour")["expected",] == 2
+
+
+def test_a_scope_and_a_guard_that_were_never_complete_have_the_instant_zero() -> None:
+    found = build_metrics(given(scopes=[scope_now(outcome="failed", complete_at=None)]))
+    assert find(found, "costguard_scope_last_complete_timestamp_seconds") == {("aws", "123", "us-east-1"): 0}
+    assert find(found, "costguard_guard_last_run_timestamp_seconds") == {(): 0}
+
+
+def test_a_guard_that_is_held_is_said() -> None:
+    run = GuardRun(id="r", at=NOW, epoch=1, interval=timedelta(minutes=1), outcome="held")
+    assert find(build_metrics(given(run=run)), "costguard_guard_acts_held") == {(): 1}
+    assert find(build_metrics(given(run=replace(run, outcome="acting"))), "costguard_guard_acts_held") == {(): 0}
+
+
+@pytest.mark.parametrize("family", build_metrics(given()), ids=lambda family: family.name)
+def test_names_follow_the_conventions(family: MetricFamily) -> None:
+    assert family.name.startswith("costguard_")
+    assert family.name.endswith("_total") == (family.kind == COUNTER)
+    assert family.help.endswith(".")

@@ -1,0 +1,153 @@
+"""Metrics of a real ledger: what promtool says of them, how often they are computed, and who waits meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.errors import LedgerError
+from costguard.guard.context import GuardRun
+from costguard.guard.policy import Rails
+from costguard.ledger.counts import load_counts
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.writer import LedgerWriter
+from costguard.metering.inventory import Complete, Failed, Poll
+from costguard.services.metrics import AGE_MAX_S, MetricsBoard
+from tests.conftest import Command
+from tests.metering.stories import SCOPE, machine
+
+PROMTOOL = shutil.which("promtool")
+
+
+def fill(url: str) -> None:
+    now = datetime.now(UTC)
+    with LedgerWriter(url, rules={}, ceilings={}) as ledger:
+        for minutes in (3, 2, 1):
+            at = now - timedelta(minutes=minutes)
+            items = (machine("i-1", started_at=now - timedelta(hours=1)),)
+            inventory = Failed(why="no answer") if minutes == 2 else Complete(items=items)
+            ledger.record_polls([Poll(scope=SCOPE, at=at, asked_at=at, inventory=inventory)])
+
+
+def test_polls_are_counted_from_the_ledger_by_outcome(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    fill(url)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        counts = load_counts(ask, reader.where)
+    assert counts.polls == {(SCOPE.provider, "complete"): 2, (SCOPE.provider, "failed"): 1}
+    assert counts.messages == {"sent": 0, "gave_up": 0, "waiting": 0}
+    assert counts.size_bytes >= (tmp_path / "ledger.db").stat().st_size
+    assert counts.writes == 3
+
+
+def test_the_command_prints_what_promtool_accepts(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    fill(url)
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    ran = costguard("metrics")
+    assert ran.code == 0, ran.err
+    assert f'costguard_polls_total{{outcome="failed",provider="{SCOPE.provider}"}} 1.0' in ran.out
+    written = tmp_path / "costguard.prom"
+    again = costguard("metrics", "--output", str(written))
+    assert (again.code, again.out) == (0, "")
+    assert "costguard_build_info" in written.read_text()
+    refused = costguard("metrics", "--output", str(written))
+    assert refused.code == 2
+    if PROMTOOL is None:
+        pytest.skip("promtool is not installed, so the conventions of names were not checked")
+    judged = subprocess.run(
+        [PROMTOOL, "check", "metrics"], input=ran.out, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (judged.returncode, judged.stdout + judged.stderr) == (0, "")
+
+
+def test_a_health_check_says_whether_the_guard_ran_lately(
+    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    fill(url)
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    never = costguard("metrics", "--guard-within", "5m")
+    assert (never.code, "has not run" in never.err) == (3, True)
+    began = datetime.now(UTC) - timedelta(minutes=2)
+    with GuardStore(url, rails=Rails.unlimited()) as store:
+        epoch = store.acquire_leader_lease("me", began, timedelta(minutes=5))
+        assert epoch is not None
+        assert store.record_run(GuardRun(id="r", at=began, epoch=epoch, interval=timedelta(minutes=1)))
+    assert costguard("metrics", "--guard-within", "5m").code == 0
+    late = costguard("metrics", "--guard-within", "1m")
+    assert (late.code, "2m ago" in late.err) == (3, True), late.err
+    assert costguard("metrics", "--guard-within", "5").code == 2
+
+
+class Ledger:
+    """Counts how often it is read. `run`: the number of its newest guard run."""
+
+    def __init__(self) -> None:
+        self.run, self.made, self.at_s = 1, 0, 0.0
+        self.open = threading.Event()
+        self.reading = threading.Event()
+        self.open.set()
+
+    def make(self) -> bytes:
+        self.reading.set()
+        assert self.open.wait(30)
+        self.made += 1
+        return f"{self.made}".encode()
+
+    def board(self) -> MetricsBoard:
+        return MetricsBoard(lambda: self.run, self.make, seconds=lambda: self.at_s)
+
+
+def test_figures_are_computed_once_for_each_guard_run() -> None:
+    ledger = Ledger()
+    board = ledger.board()
+    assert [board.read(), board.read()] == [b"1", b"1"]
+    ledger.run = 2
+    assert [board.read(), board.read()] == [b"2", b"2"]
+
+
+def test_figures_are_computed_anew_after_a_while_where_no_guard_runs() -> None:
+    ledger = Ledger()
+    board = ledger.board()
+    assert board.read() == b"1"
+    ledger.at_s = AGE_MAX_S - 1
+    assert board.read() == b"1"
+    ledger.at_s = AGE_MAX_S
+    assert board.read() == b"2"
+
+
+def test_a_scrape_during_the_computation_gets_the_previous_figures_at_once() -> None:
+    ledger = Ledger()
+    board = ledger.board()
+    board.read()
+    ledger.run = 2
+    ledger.open.clear()
+    ledger.reading.clear()
+    slow = threading.Thread(target=board.read)
+    slow.start()
+    assert ledger.reading.wait(30)
+    assert board.read() == b"1"
+    ledger.open.set()
+    slow.join(30)
+    assert board.read() == b"2"
+
+
+def test_a_ledger_that_cannot_be_read_fails_the_scrape_and_repeats_no_old_figures() -> None:
+    ledger = Ledger()
+    board = ledger.board()
+    board.read()
+
+    def fail() -> bytes:
+        raise LedgerError("is gone", field="ledger")
+
+    ledger.run = 2
+    board._make = fail
+    with pytest.raises(LedgerError):
+        board.read()
