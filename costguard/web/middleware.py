@@ -1,6 +1,9 @@
 """Checks on every request before it is parsed, and headers on every response.
 
-    host known -> rate limit -> at most 64 KiB, not compressed, JSON, in time -> the route, in time -> headers
+    host known -> rate limit -> body small, not compressed, JSON or a form, in time -> the route, in time -> headers
+
+A form is accepted outside `/v1` only, where pages are. An event stream may last as long as its reader stays. A header that the
+response has already, such as a page's Content-Security-Policy, is left as it is.
 
 A body is read completely here, so that routes get one that is small and complete. A refusal is one sentence of JSON; an
 internal error is logged with its name, and the client learns only that there was one.
@@ -44,6 +47,10 @@ PER_ADDRESS, BURST = 300.0, 600.0
 BAD_PER_ADDRESS, BAD_BURST = 0.5, 30.0
 """Codes a second of one address that were none. Who signs or has a token is not held up by who guesses beside them."""
 GUESSED_PATH, BAD_STATUS = JOIN_PATH, 403
+JSON_TYPE, FORM_TYPE, STREAM_TYPE = "application/json", "application/x-www-form-urlencoded", b"text/event-stream"
+FORM_MOST = 16 * 1024
+"""Bytes of a form."""
+API_PATH = "/v1/"
 PLAIN_ENCODINGS = frozenset(("", "identity"))
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -77,13 +84,17 @@ class RequestMiddleware:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                message["headers"] = [*message.get("headers", ()), *self._headers]
+                headers = dict(message.get("headers", ()))
+                if headers.get(b"content-type", b"").startswith(STREAM_TYPE):
+                    limit.reschedule(None)
+                added = [one for one in self._headers if one[0] not in headers]
+                message["headers"] = [*message.get("headers", ()), *added]
                 if scope["path"] == GUESSED_PATH and message["status"] == BAD_STATUS:
                     self._bad.spend(who)
             await send(message)
 
         try:
-            async with asyncio.timeout(WHOLE_S):
+            async with asyncio.timeout(WHOLE_S) as limit:
                 await self._pass(scope, receive, sending, who)
         except MessageRefusedError as refused:
             await _send_refusal(sending, refused)
@@ -101,7 +112,7 @@ class RequestMiddleware:
             wait_s = max(wait_s, 1 / BAD_PER_ADDRESS)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        body = await _read_body(headers, receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
+        body = await _read_body(headers, scope["path"], receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
         given = False
 
         async def once() -> Message:
@@ -114,16 +125,18 @@ class RequestMiddleware:
         await self._app(scope, once, send)
 
 
-async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
-    """Return the whole body; raises MessageRefusedError if it is too large, too slow or not plain JSON."""
+async def _read_body(headers: dict[bytes, str], path: str, receive: Receive) -> bytes:
+    """Return the whole body; raises MessageRefusedError if it is too large, too slow, or neither plain JSON nor a page's form."""
     if headers.get(b"content-encoding", "").strip().lower() not in PLAIN_ENCODINGS:
         raise MessageRefusedError(ENCODED)
-    if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
+    kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON_TYPE and (kind != FORM_TYPE or path.startswith(API_PATH)):
         raise MessageRefusedError(ENCODED)
+    most = BODY_MOST if kind == JSON_TYPE else FORM_MOST
     stated = headers.get(b"content-length", "")
     if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
         raise MessageRefusedError(MALFORMED, "a body must not have both a length and chunks")
-    if stated.isdecimal() and (len(stated) > len(str(BODY_MOST)) or int(stated) > BODY_MOST):
+    if stated.isdecimal() and (len(stated) > len(str(most)) or int(stated) > most):
         raise MessageRefusedError(TOO_LARGE)
     parts, size = list[bytes](), 0
     try:
@@ -134,7 +147,7 @@ async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
                     raise MessageRefusedError(TOO_SLOW)
                 part = message.get("body", b"")
                 size += len(part)
-                if size > BODY_MOST:
+                if size > most:
                     raise MessageRefusedError(TOO_LARGE)
                 parts.append(part)
                 if not message.get("more_body", False):
