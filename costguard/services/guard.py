@@ -85,7 +85,8 @@ class GuardRunner:
 
     `dry_run`: nothing is done, recorded or sent. `supposed`: overrides that the plan assumes. `resident`: the process runs
     repeatedly, so its own first run only observes; otherwise only a gap in the ledger's runs counts. `mark`: rollback marker;
-    nothing is done on an older ledger than was seen; None: there is no marker.
+    nothing is done on an older ledger than was seen; None: there is no marker. `more_alerts`: returns those about
+    the watchdog's own processes at an instant.
     """
 
     book: GuardStore
@@ -101,6 +102,7 @@ class GuardRunner:
     resident: bool = False
     hooks: HookRunner = field(default_factory=HookRunner)
     mark: RollbackMarker | None = None
+    more_alerts: Callable[[datetime], Sequence[Alert]] = lambda _: ()
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
@@ -165,7 +167,7 @@ class GuardRunner:
             sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
             found = _evaluate(self.rules, sight)
         found = _mark_alert_steps_done(found, now)
-        notices = list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents))
+        notices = [*list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents)), *self.more_alerts(now)]
         committed = self.dry_run
         if epoch is not None:
             committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)

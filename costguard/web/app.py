@@ -16,17 +16,18 @@ from costguard.services.agent_gateway import AgentGateway
 from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
 from costguard.web import routes
+from costguard.web.link import WatchdogLink
 from costguard.web.middleware import build_refusal
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
 
 def build_application(
-    parts: WebServices, desk: AgentGateway, seal: Seal, agent_zip: Callable[[], bytes] | None = None
+    parts: WebServices, desk: AgentGateway, seal: Seal, link: WatchdogLink, agent_zip: Callable[[], bytes] | None = None
 ) -> FastAPI:
     """Return the application with all routes.
 
-    `agent_zip`: returns the agent as one file, None: the agent installed here.
+    `link`: the channel to the watchdog. `agent_zip`: returns the agent as one file, None: the agent installed here.
     """
     app = FastAPI(
         title="costguard",
@@ -36,7 +37,7 @@ def build_application(
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
     )
-    app.include_router(routes.build_agent_router(desk, seal))
+    app.include_router(routes.build_agent_router(desk, seal, link))
     app.include_router(routes.build_reader_router(parts, agent_zip or routes.build_agent_zip_once()))
 
     @app.exception_handler(MessageRefusedError)

@@ -46,10 +46,8 @@ def ask(
         told.append((await receive())["body"])
         for one in answer or ({"type": "http.response.start", "status": 200, "headers": []}, {"type": "http.response.body"}):
             await send(dict(one))
-        clock = asyncio.get_running_loop().time
-        until = clock() + lasts_s
-        while clock() < until:
-            await asyncio.sleep(0)
+        if lasts_s:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=lasts_s)
 
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
