@@ -68,7 +68,9 @@ def command(
 def _open_door(asked: GlobalOptions, room: WatchdogContext, channel: DoorChannel) -> AbstractContextManager[object]:
     """Return a context that has HTTP served; raises InputError if the required package is not installed."""
     try:
-        from costguard.web.process import open_door_process
+        from costguard.web.child import open_door_process, require_packages
+
+        require_packages()
     except ModuleNotFoundError as error:
         told = f"needs a package that is not installed: {error.name}"
         raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None

@@ -34,6 +34,8 @@ from costguard.agents.messages import (
     AgentRequest,
 )
 
+FILES_VARIABLE = "COSTGUARD_DOOR_FILES"
+"""In the environment of the watchdog's own door: the file descriptors of the listening socket and of the channel, as `5,6`."""
 FRAME_MOST = 256 * 1024
 """Bytes of a frame: a body has at most 64 KiB of JSON, which takes less here; a text may take four bytes a character."""
 LENGTH = struct.Struct(">I")

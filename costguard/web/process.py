@@ -1,7 +1,7 @@
-"""The process of the HTTP server, and what the watchdog does to have one: bind the socket, start the child.
+"""The process of the HTTP server: started by the watchdog, or by a person, a service manager or a container.
 
-The child inherits the listening socket and its end of the channel. It bounds its own memory, is the first to be ended when the
-machine has none left, and ends with the watchdog: the kernel ends it (Linux), and the channel's end tells it everywhere.
+The watchdog's child inherits the listening socket and its end of the channel. It bounds its own memory, is the first to be ended
+when the machine has none left, and ends with the watchdog: the kernel ends it (Linux), and everywhere the channel's end does.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from costguard.errors import InputError
-from costguard.services.door_channel import DoorChannel, connect_to_watchdog, find_channel_folder
-from costguard.services.door_process import FILES_VARIABLE, MEMORY_MOST, DoorKeeper, build_words, keep_door, list_door_alerts
-from costguard.services.watchdog_context import WatchdogContext
+from costguard.services.door_channel import connect_to_watchdog, find_channel_folder
+from costguard.services.door_messages import FILES_VARIABLE
 from costguard.services.web_backend import build_web_services, find_key_file
 from costguard.settings import read_settings
 from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.fields import parse_duration
-from costguard.settings.web import NO_PROCESS, parse_listen_address
+from costguard.settings.web import parse_listen_address
 from costguard.system.logs import configure_logging, get_log
 from costguard.web.link import WatchdogLink
 from costguard.web.listener import LimitedListener, bind_listener, check_web_files
 from costguard.web.server import build_server
 
+MEMORY_MOST = 1 << 30
+"""Bytes of address space of the watchdog's child, of which it uses a fraction: code and threads count as well."""
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OOM_SCORE = "800"
 """Of 1,000: of the two processes, this is the one to end."""
@@ -60,32 +59,6 @@ def run_server(*, config: str | None, listen: str | None, interval: str | None, 
     made = build_server(build_web_services(settings, config=config, interval=every), bound, link)
     get_log().info("web_listens", address=settings.web.listen, tls=settings.web.tls_cert is not None, alone=not files)
     made.run()
-
-
-@contextmanager
-def open_door_process(
-    config: str | None, *, json_log: bool, room: WatchdogContext, channel: DoorChannel
-) -> Iterator[DoorKeeper | None]:
-    """Start the server as a child of the watchdog, and keep it running while the block runs; let others connect as well.
-
-    Yields None where the settings say that somebody else starts it. Raises InputError if the address, or a file that it needs,
-    cannot be used.
-    """
-    web = room.settings.web
-    if not channel.listen(find_channel_folder(room.settings)):
-        get_log().warning("door_channel_taken", why="another watchdog on this ledger takes what other servers offer")
-    if web.process == NO_PROCESS:
-        yield None
-        return
-    check_web_files(web, find_key_file(room.settings))
-    bound = bind_listener(web)
-    words = build_words(config=config, interval_s=room.guard.rules.interval.total_seconds(), json_log=json_log)
-    keeper = DoorKeeper(words=words, listener=bound, channel=channel)
-    room.guard.more_alerts = partial(list_door_alerts, keeper)
-    listen = parse_listen_address(web.listen or "", "web.listen")
-    get_log().info("web_listens", address=listen.shown, tls=web.tls_cert is not None, proxy=web.behind_proxy or "")
-    with keep_door(keeper):
-        yield keeper
 
 
 def _adopt_files(files: str) -> tuple[LimitedListener, WatchdogLink]:

@@ -84,7 +84,7 @@ class Watch:
         finally:
             wire.close()
 
-    def until(self, ready: object, within_s: float = 90.0) -> None:
+    def until(self, ready: object, within_s: float = 300.0) -> None:
         """Wait until `ready()` of another process."""
         end = time.monotonic() + within_s
         while not ready():  # type: ignore[operator]  # a function
@@ -181,6 +181,7 @@ def watching(folder: Path, *, web: str = "") -> Iterator[Watch]:
         yield watch
     finally:
         watch.end_beats()
-        beater.join(40)
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+        if beater.is_alive():
+            beater.join(40)
