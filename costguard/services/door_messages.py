@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
@@ -139,7 +139,7 @@ class JoinReply(msgspec.Struct, array_like=True, frozen=True, tag=13):
 
 FromDoor = Pulse | BeatOffer | JoinOffer
 FromWatchdog = RunNote | BeatReply | JoinReply
-_Kind = TypeVar("_Kind")
+UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ENCODER = msgspec.msgpack.Encoder()
 _FROM_DOOR = msgspec.msgpack.Decoder(FromDoor)
 _FROM_WATCHDOG = msgspec.msgpack.Decoder(FromWatchdog)
@@ -172,19 +172,20 @@ def split_frames(inbox: bytearray, most: int) -> Iterator[bytes]:
 
 def decode_from_door(body: bytes) -> FromDoor:
     """Decode what a door sent. Raises FrameError if a type or a bound does not hold."""
-    return _decode(_FROM_DOOR, body)
+    try:
+        message: FromDoor = _FROM_DOOR.decode(body)
+    except UNDECODABLE as odd:
+        raise FrameError(f"a frame of another form: {odd}") from None
+    return message
 
 
 def decode_from_watchdog(body: bytes) -> FromWatchdog:
     """Decode what the watchdog sent. Raises FrameError if a type does not hold."""
-    return _decode(_FROM_WATCHDOG, body)
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[_Kind], body: bytes) -> _Kind:
     try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as odd:
+        message: FromWatchdog = _FROM_WATCHDOG.decode(body)
+    except UNDECODABLE as odd:
         raise FrameError(f"a frame of another form: {odd}") from None
+    return message
 
 
 def replace_number(offer: JoinOffer, number: int) -> JoinOffer:

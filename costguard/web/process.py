@@ -1,7 +1,7 @@
 """The process of the HTTP server: started by the watchdog, or by a person, a service manager or a container.
 
-The watchdog's child inherits the listening socket and its end of the channel. It bounds its own memory, is the first to be ended
-when the machine has none left, and ends with the watchdog: the kernel ends it (Linux), and everywhere the channel's end does.
+The watchdog's child inherits the listening socket and its end of the channel. It bounds its own memory, is the first to be
+ended when the machine has none left, and ends with the watchdog: the kernel ends it (Linux), and the channel's end everywhere.
 """
 
 from __future__ import annotations
