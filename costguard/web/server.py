@@ -80,9 +80,16 @@ class TimedH11Protocol(H11Protocol):
         if self._counted is not None:
             self.table.count(self._counted, self.count_held())
 
+    def pause_writing(self) -> None:
+        """Count the answer that its client does not read, and wait with the rest of it."""
+        super().pause_writing()
+        if self._counted is not None:
+            self.table.count(self._counted, self.count_held())
+
     def is_busy(self) -> bool:
-        """Return whether a complete request is being answered."""
-        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        """Return whether a complete request is being answered, to a client that reads the answer."""
+        answering = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        return answering and not self.transport.get_write_buffer_size()
 
     def count_held(self) -> int:
         """Return the bytes that this connection holds: a head or body that is not complete, and answers that were not read."""

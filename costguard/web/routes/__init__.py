@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 from costguard_agent.protocol import AT_HEADER, BEATS_PATH, JOIN_PATH, SEQ_HEADER, SIGNATURE_HEADER, build_signed_answer
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 
 from costguard.agents.messages import BAD_CODE, NOT_READY, TOO_OFTEN, MessageRefusedError
 from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
@@ -94,6 +95,7 @@ def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogLink) -> AP
 JSON, ZIP = "application/json", "application/octet-stream"
 PER_TOKEN, TOKEN_BURST = 20.0, 100.0
 """Readings a second with one token."""
+PIECE = 32 * 1024
 BEARER = "bearer "
 AGE_HEADER = "costguard-guard-age"
 """Seconds since the last run of the guard that is in the ledger: a status is old where the watchdog is down."""
@@ -145,9 +147,15 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
     )
     async def agent() -> Response:
         body = await asyncio.to_thread(agent_zip)
-        return Response(body, media_type=ZIP)
+        return StreamingResponse(_cut_pieces(body), media_type=ZIP, headers={"content-length": str(len(body))})
 
     return routes
+
+
+async def _cut_pieces(body: bytes) -> AsyncIterator[bytes]:
+    """Yield `body` in pieces: whoever does not read them holds one, and not 0.6 MB."""
+    for start in range(0, len(body), PIECE):
+        yield body[start : start + PIECE]
 
 
 def build_agent_zip_once() -> Callable[[], bytes]:
