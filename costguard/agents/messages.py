@@ -281,7 +281,7 @@ REVOKED, ANOTHER_LIFE, GONE = "revoked", "another_life", "gone"
 BAD_CODE, EXPIRED_CODE, USED_CODE = "bad_code", "expired_code", "used_code"
 TOO_LARGE, TOO_SLOW, TOO_OFTEN, ENCODED, WRONG_HOST = "too_large", "too_slow", "too_often", "encoded", "wrong_host"
 NO_TOKEN, NOT_ALLOWED, NOT_FOUND, NO_METHOD = "no_token", "not_allowed", "not_found", "no_method"
-UNWRITABLE, NOT_READY, BROKEN = "unwritable", "not_ready", "broken"
+UNWRITABLE, NOT_READY, BROKEN, NO_WATCHDOG = "unwritable", "not_ready", "broken", "no_watchdog"
 
 
 class MessageRefusal(NamedTuple):
@@ -322,6 +322,7 @@ REFUSALS: Mapping[str, MessageRefusal] = {
     TOO_OFTEN: MessageRefusal(429, "too many messages: wait as long as Retry-After says"),
     BROKEN: MessageRefusal(500, "internal error: see the watchdog's log"),
     UNWRITABLE: MessageRefusal(503, "the ledger cannot be written: nothing was stored, send it again"),
+    NO_WATCHDOG: MessageRefusal(503, "no watchdog takes messages at present: nothing was stored, send it again"),
     NOT_READY: MessageRefusal(503, "not ready yet: ask again after the next run of the guard"),
 }
 

@@ -42,6 +42,7 @@ COMMAND_GROUPS = {
     },
     "Guard": {
         "watch": "Run the watchdog: poll, evaluate policies, notify and act until stopped.",
+        "serve": "Answer agents and readers over HTTP, in a process of its own.",
         "plan": "Show what the policies would do now, when, and what blocks it.",
         "policy": "Check, explain, test, arm or accept policies.",
         "simulate": "Replay policies over recorded history: stops, savings and suspected false stops.",

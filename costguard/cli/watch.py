@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,9 @@ from costguard.cli.options import Text
 from costguard.errors import InputError
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
-    from costguard.services.web_backend import WebServices
+    from costguard.cli import GlobalOptions
+    from costguard.services.door_channel import DoorChannel
+    from costguard.services.watchdog_context import WatchdogContext
     from costguard.views.watch import WatchView
 
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -57,19 +60,21 @@ def command(
             config=asked.config,
             json_log=asked.json_log,
             offline=asked.offline,
-            serve=_serve_http,
+            open_door=partial(_open_door, asked),
         )
     raise typer.Exit(code)
 
 
-def _serve_http(parts: WebServices) -> AbstractContextManager[object]:
-    """Return a context that serves HTTP; raises InputError if the required package is not installed."""
+def _open_door(asked: GlobalOptions, room: WatchdogContext, channel: DoorChannel) -> AbstractContextManager[object]:
+    """Return a context that has HTTP served; raises InputError if the required package is not installed."""
     try:
-        from costguard.web.server import serve_http
+        from costguard.web.child import open_door_process, require_packages
+
+        require_packages()
     except ModuleNotFoundError as error:
         told = f"needs a package that is not installed: {error.name}"
         raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
-    return serve_http(parts)
+    return open_door_process(asked.config, json_log=asked.json_log, room=room, channel=channel)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""The gateway where agents join and report. Each refusal has a name and changes nothing.
+"""The gateway where agents join and report, in the process of the HTTP server. Each refusal has a name and changes nothing.
 
-    signed by its own key -> within the time window -> number rises -> machine still in the same run -> each field checked
-    -> committed with others (`agent_writer`) -> cached for rechecks -> answered, signed
+    here           signed by its own key -> within the time window -> number rises -> each field checked
+    the watchdog   machine still in the same run -> committed with others -> cached for rechecks (`agent_desk`, `agent_writer`)
+    here           answered, signed
 
 An agent can affect its own machine only: its samples, and bounded overrides. Tokens are created here, shown once and stored as
 hashes, so that reading the ledger reveals none. cg_4vZ... is a token: 256 bits. Codes are made in `agent_enrolment`.
@@ -11,21 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from costguard_agent.protocol import BODY_MOST, EVERY_S, SEQ_MOST, WINDOW_MS, build_signed_request
 
 from costguard import __version__
 from costguard.agents.messages import (
+    BROKEN,
     FOREIGN,
     MALFORMED,
+    REFUSALS,
     REPLAYED,
     STALE,
     TOO_LARGE,
@@ -33,27 +34,23 @@ from costguard.agents.messages import (
     UNSIGNED,
     AgentBeat,
     MessageRefusedError,
-    explain_unbound,
     parse_beat,
     parse_join_request,
 )
-from costguard.agents.requests import AgentMachine, AgentVerdict
 from costguard.services.agent_enrolment import JoinProof, check_join_proof, hash_code
-from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
+from costguard.services.door_messages import FOREIGN_MOST, BeatOffer, BeatReply, JoinOffer, JoinReply, pack_beat
 from costguard.services.ports import Seal
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
-from costguard.values.instant import EPOCH, to_micros
-from costguard.values.resource import ResourceKey
+from costguard.values.instant import to_micros
 
 if TYPE_CHECKING:  # types and no more
-    from costguard.ledger.agents.store import AgentStore
+    from costguard.ledger.agents.directory import AgentDirectory
 
-JSON_DEPTH_MAX = 8
-"""Levels of JSON that a message may have: a beat has four."""
-STRINGS, BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(rb"[\[\]{}]")
-NUMBER = re.compile(r"\d{1,16}", re.ASCII)
-NO_VERDICT, NO_PROOF = AgentVerdict(), JoinProof()
+JOIN_MOST = 2048
+"""Bytes of a request to join: a code, a key and a version have 200."""
+NUMBER_DIGITS = 16
+NO_PROOF = JoinProof()
 
 
 class AgentEnvelope(NamedTuple):
@@ -68,57 +65,62 @@ class AgentEnvelope(NamedTuple):
     body: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedMessage:
+    """A message that its agent signed. `sent_ms`: by the agent's clock; `came_at`: its arrival, by ours."""
+
+    agent: Agent
+    seq: int
+    sent_ms: int
+    came_at: datetime
+    beat: AgentBeat
+
+    def pack(self, number: int) -> BeatOffer:
+        """Return what the watchdog is offered, as the question of this number."""
+        return pack_beat(
+            self.beat,
+            number=number,
+            agent=self.agent.id,
+            seq=self.seq,
+            sent_ms=self.sent_ms,
+            came_us=to_micros(self.came_at),
+        )
+
+
 @dataclass(slots=True, kw_only=True)
 class AgentGateway:
-    """Lets agents join and handles their messages. `machine`: returns the agent's machine; None: it is not listed.
+    """Verifies and parses what agents send, and words what they are answered. `book`: the ledger, read only."""
 
-    `heard`: cache of recent samples. `commits`: the batch writer.
-    """
-
-    book: AgentStore
+    book: AgentDirectory
     seal: Seal
     clock: Clock
-    machine: Callable[[ResourceKey], AgentMachine | None]
-    heard: AgentSampleCache
-    commits: AgentBatchWriter
     every_s: int = EVERY_S
-    _judged: Mapping[ResourceKey, AgentVerdict] = field(default_factory=dict)
-    _judged_until: datetime = EPOCH
     _agents: dict[str, Agent] = field(default_factory=dict)
+    _foreign: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def update_verdicts(self, judged: Mapping[ResourceKey, AgentVerdict], until: datetime) -> None:
-        """Use the results of the last guard run until `until`, when the next one is overdue; then the verdict is unknown.
+    def check_join(self, body: bytes, proof: JoinProof = NO_PROOF) -> JoinOffer:
+        """Return what the watchdog is offered, if the code exists and the key can be used. Raises MessageRefusedError.
 
-        Otherwise a dead-man switch would use results of a guard that hangs for a machine that has been protected since.
+        The code is looked up before the key is looked at: who has none costs a parse of 2 KiB and one look into the ledger.
         """
-        self._judged, self._judged_until = judged, until
-
-    def join(self, body: bytes, proof: JoinProof = NO_PROOF) -> dict[str, object]:
-        """Let an agent join, and return the answer to it. Raises MessageRefusedError if its code is not valid."""
-        joining = parse_join_request(parse_message_json(body))
+        joining = parse_join_request(parse_join_json(body))
+        code_hash = hash_code(joining.code)
+        refused = self.book.explain_code(code_hash, joining.public_key, self.clock.now())
+        if refused:
+            raise MessageRefusedError(refused)
         check_join_proof(joining, body, proof, self.seal)
         if not self.seal.is_key(joining.public_key):
             raise MessageRefusedError(MALFORMED, "public_key is not an Ed25519 key: send 32 bytes as base64")
-        none = ResourceKey("", "", "", "")
-        made = Agent(
-            id=token_hex(8), key=none, public_key=joining.public_key, joined_at=self.clock.now(), version=joining.version
-        )
-        found = self.book.join(hash_code(joining.code), made)
-        if isinstance(found, str):
-            raise MessageRefusedError(found)
-        with self._lock:
-            self._agents = {name: one for name, one in self._agents.items() if one.key != found.key} | {found.id: found}
-        machine = self.machine(found.key)
-        return {
-            "agent": found.id,
-            "guard_key": self.seal.public_key,
-            "every_s": self.every_s,
-            "name": (machine.name if machine else "") or found.key.id,
-        }
+        return JoinOffer(number=0, code_hash=code_hash, public_key=joining.public_key, version=joining.version)
 
-    def check_message(self, envelope: AgentEnvelope) -> CheckedMessage:
-        """Return the checked message in `envelope`, not committed yet. Raises MessageRefusedError if it is not allowed."""
+    def build_join_answer(self, reply: JoinReply) -> dict[str, object]:
+        """Return the answer to an agent that joined. Raises MessageRefusedError if the watchdog refused it."""
+        _require_accepted(reply)
+        return {"agent": reply.agent, "guard_key": self.seal.public_key, "every_s": self.every_s, "name": reply.name}
+
+    def check_message(self, envelope: AgentEnvelope) -> VerifiedMessage:
+        """Return the message in `envelope`, verified and parsed. Raises MessageRefusedError if it is not allowed."""
         if len(envelope.body) > BODY_MOST:
             raise MessageRefusedError(TOO_LARGE)
         seq, at_ms = _parse_number(envelope.seq), _parse_number(envelope.at)
@@ -127,40 +129,46 @@ class AgentGateway:
         agent = self._find_agent(envelope.agent)
         message = build_signed_request(envelope.method, envelope.path, agent=agent.id, seq=seq, at_ms=at_ms, body=envelope.body)
         if not self.seal.verify(agent.public_key, message, envelope.signature):
-            self.commits.count_foreign(agent)
+            with self._lock:
+                self._foreign[agent.id] = self._foreign.get(agent.id, 0) + 1
             raise MessageRefusedError(FOREIGN)
         now = self.clock.now()
         if abs(at_ms - to_micros(now) // 1000) > WINDOW_MS:
             raise MessageRefusedError(STALE)
         if seq <= agent.seq:
             raise MessageRefusedError(REPLAYED)
-        machine = self.machine(agent.key)
-        refused = explain_unbound(agent, machine.life if machine else None)
-        if refused or machine is None:
-            raise MessageRefusedError(refused)
         beat = parse_beat(parse_message_json(envelope.body))
-        return CheckedMessage(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
+        return VerifiedMessage(agent=agent, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
 
-    def answer(self, incoming: CheckedMessage, asked: Mapping[str, str]) -> dict[str, object]:
-        """Return the answer to a committed message. `asked`: request id -> "" or the reason of its refusal."""
+    def build_answer(self, message: VerifiedMessage, reply: BeatReply) -> dict[str, object]:
+        """Return the answer to a message that was committed. Raises MessageRefusedError if the watchdog refused it."""
+        if reply.refused:
+            self.forget(message.agent.id)
+        _require_accepted(reply)
         with self._lock:
-            known = self._agents.get(incoming.agent.id, incoming.agent)
-            self._agents[known.id] = replace(known, seq=max(known.seq, incoming.seq))
-        now = self.clock.now()
-        said = self._judged.get(incoming.agent.key, NO_VERDICT) if now <= self._judged_until else NO_VERDICT
+            known = self._agents.get(message.agent.id, message.agent)
+            self._agents[known.id] = replace(known, seq=max(known.seq, message.seq))
         return {
-            "seq": incoming.seq,
+            "seq": message.seq,
             "every_s": self.every_s,
-            "guard_at": to_micros(now) // 1000,
-            "state": said.state,
-            "notices": [*said.notices, *_list_remarks(incoming.beat)],
-            "kept_until": None if said.kept_until is None else to_micros(said.kept_until) // 1000,
-            "protected": said.protected,
-            "asked": dict(asked),
+            "guard_at": to_micros(self.clock.now()) // 1000,
+            "state": reply.state,
+            "notices": [*reply.notices, *_list_remarks(message.beat)],
+            "kept_until": reply.kept_us // 1000 or None,
+            "protected": reply.protected,
+            "asked": reply.asked,
         }
 
+    def take_foreign(self) -> list[tuple[str, int]]:
+        """Return agents in whose name messages with foreign signatures came since the last call, and how many."""
+        with self._lock:
+            taken = list(self._foreign.items())[:FOREIGN_MOST]
+            for name, _ in taken:
+                del self._foreign[name]
+        return taken
+
     def forget(self, agent_id: str) -> None:
-        """Drop this agent from the cache: it may be revoked, or have reported to another watchdog."""
+        """Drop this agent from the cache: it may be revoked, or have reported through another process."""
         with self._lock:
             self._agents.pop(agent_id, None)
 
@@ -186,18 +194,31 @@ class AgentGateway:
         return found
 
 
+def _require_accepted(reply: BeatReply | JoinReply) -> None:
+    if reply.refused:
+        name = reply.refused if reply.refused in REFUSALS else BROKEN
+        raise MessageRefusedError(name, reply.says, wait_s=reply.wait_s)
+
+
 def parse_message_json(body: bytes) -> object:
-    """Parse `body` as JSON of at most JSON_DEPTH_MAX levels, each key once, without NaN. Raises MessageRefusedError."""
-    depth = deepest = 0
-    for bracket in BRACKETS.findall(STRINGS.sub(b"", body)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    if deepest > JSON_DEPTH_MAX:
-        raise MessageRefusedError(MALFORMED, f"the message is nested more than {JSON_DEPTH_MAX} levels deep")
+    """Parse `body` as JSON, each key once, without NaN. Raises MessageRefusedError.
+
+    Only of a verified agent: its depth is bounded by the types of a beat, and its cost by its length (64 KiB: 15 ms at worst).
+    """
     try:
         return json.loads(body.decode("utf-8"), object_pairs_hook=_reject_repeated_keys, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise MessageRefusedError(MALFORMED, "the message is not JSON (UTF-8, each key once, no NaN)") from None
+
+
+def parse_join_json(body: bytes) -> object:
+    """Parse the small JSON of a join request, which anybody may send. Raises MessageRefusedError."""
+    if len(body) > JOIN_MOST:
+        raise MessageRefusedError(MALFORMED, f"a request to join has at most {JOIN_MOST} bytes")
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise MessageRefusedError(MALFORMED, "the message is not JSON (UTF-8, no NaN)") from None
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -213,7 +234,7 @@ def _reject_constant(_: str) -> object:
 
 def _parse_number(text: str) -> int:
     """Parse a header as a whole number; -1 if it is none."""
-    return int(text) if NUMBER.fullmatch(text) else -1
+    return int(text) if len(text) <= NUMBER_DIGITS and text.isascii() and text.isdigit() else -1
 
 
 def _list_remarks(beat: AgentBeat) -> list[str]:

@@ -125,11 +125,11 @@ class AgentBatchWriter:
             raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5) from None
         return answer
 
-    def count_foreign(self, agent: Agent) -> None:
-        """Count a message in the name of `agent` with a foreign signature; it is logged for the audit every AUDIT_EVERY."""
+    def count_foreign(self, agent: Agent, more: int = 1) -> None:
+        """Count messages in the name of `agent` with a foreign signature; they are logged for the audit every AUDIT_EVERY."""
         with self._lock:
             _, count = self._foreign.get(agent.id, (agent, 0))
-            self._foreign[agent.id] = (agent, count + 1)
+            self._foreign[agent.id] = (agent, count + more)
 
     def _run(self) -> None:
         while True:

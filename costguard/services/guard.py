@@ -88,6 +88,7 @@ class GuardRunner:
     repeatedly, so its own first run only observes; otherwise only a gap in the ledger's runs counts. `mark`: rollback marker;
     nothing is done on an older ledger than was seen; None: there is no marker. `unreached`: failed scopes of accounts that
     could never be asked for theirs, which the ledger does not know; people are alerted about them as about the others.
+    `more_alerts`: returns those about the watchdog's own processes at an instant.
     """
 
     book: GuardStore
@@ -104,6 +105,7 @@ class GuardRunner:
     hooks: HookRunner = field(default_factory=HookRunner)
     mark: RollbackMarker | None = None
     unreached: Callable[[], Sequence[ScopeCoverage]] = tuple
+    more_alerts: Callable[[datetime], Sequence[Alert]] = lambda _: ()
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
@@ -175,7 +177,7 @@ class GuardRunner:
             sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
             found = _evaluate(self.rules, sight)
         found = _mark_alert_steps_done(found, now)
-        notices = list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents))
+        notices = [*list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents)), *self.more_alerts(now)]
         committed = self.dry_run
         if epoch is not None:
             committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)

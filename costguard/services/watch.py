@@ -28,6 +28,7 @@ from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
 from costguard.reporting.schedule import find_next_report
 from costguard.services import CommandAnswer
+from costguard.services.agent_desk import OpenDoor, serve_while_watching
 from costguard.services.bill_duty import CHECK_EVERY as BILLS_EVERY
 from costguard.services.dispatch import is_led_by_another
 from costguard.services.guard import GuardRunResult
@@ -39,7 +40,6 @@ from costguard.services.price_refresh import CHECK_EVERY
 from costguard.services.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
 from costguard.services.status import build_status
 from costguard.services.watchdog_context import HEARTBEAT_LIMIT_S, WatchdogContext, open_watchdog_context, send_heartbeat
-from costguard.services.web_backend import ServeWeb, serve_while_watching
 from costguard.settings import Settings, read_settings
 from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.fields import parse_duration
@@ -106,12 +106,12 @@ def run_watch(
     config: str | None,
     json_log: bool,
     offline: bool,
-    serve: ServeWeb | None = None,
+    open_door: OpenDoor | None = None,
 ) -> int:
     """Run `costguard watch`: poll, evaluate, alert and act, once or until a signal; return the exit code.
 
-    `strict`: a single run ends with IncompleteError if not every account was listed completely. `serve`: serves agents and
-    readers in the meantime, if the settings state an address; not in a single run.
+    `strict`: a single run ends with IncompleteError if not every account was listed completely. `open_door`: has agents
+    and readers served in the meantime, if the settings state an address; not in a single run.
     """
     hint = "add --once; a watchdog that goes on alerts about accounts that it cannot read"
     require(once or not strict, "--strict", "is for a single run", hint)
@@ -140,7 +140,7 @@ def run_watch(
             if not offline:
                 _check_answers(made, polled, strict=strict)
             return 0
-        with serve_while_watching(made, serve):
+        with serve_while_watching(made, open_door):
             code = Watchdog(
                 _build_duties(made, show, every),
                 log=get_log(),

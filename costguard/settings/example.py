@@ -229,6 +229,10 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
     ),
     ("web", "tls_cert"): ("Certificate chain, a PEM file.", "guard.crt"),
     ("web", "tls_key"): ("Private key of that certificate, a PEM file that only this user can read.", "guard.key"),
+    ("web", "process"): (
+        "Who starts the HTTP server: child (`costguard watch` does) or none (you start `costguard serve`).",
+        "none",
+    ),
     ("web", "behind_proxy"): (
         "Address of the proxy that terminates TLS: only its X-Forwarded-For header is trusted.",
         "127.0.0.1",

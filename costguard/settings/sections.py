@@ -244,6 +244,7 @@ class WebSettings:
     - `url`: the URL that others use; None: that of `listen`. `hosts`: further accepted host names.
     - `tls_cert`, `tls_key`: PEM files. `behind_proxy`: the address of the proxy that terminates TLS.
     - `key_file`: file of the key that signs answers to agents; None: next to the ledger.
+    - `process`: "child": `costguard watch` starts the server; "none": `costguard serve` is started by somebody else.
     """
 
     listen: str | None = None
@@ -253,6 +254,7 @@ class WebSettings:
     tls_key: str | None = field(default=None, metadata=PATH_FIELD)
     behind_proxy: str | None = None
     key_file: str | None = field(default=None, metadata=PATH_FIELD)
+    process: str = "child"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

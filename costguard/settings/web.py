@@ -11,9 +11,13 @@ from costguard.errors import InputError, shorten
 from costguard.settings.sections import WebSettings, describe_origin
 from costguard.values.checks import require
 
+CHILD_PROCESS, NO_PROCESS = "child", "none"
 PORT_RANGE = range(65536)
 LISTEN_PATTERN = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[^:\[\]\s]+)):(?P<port>\d{1,5})", re.ASCII)
 HOST_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]", re.ASCII)
+NAME_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
+IPV6_SIGNS = frozenset("0123456789abcdefABCDEF:.")
+HOST_LENGTH, PORT_DIGITS = 253, 5
 LISTEN_EXAMPLE = "127.0.0.1:8470"
 GUARD_HINT = 'write listen = "127.0.0.1:8470", or state tls_cert and tls_key, or behind_proxy = "ADDRESS"'
 
@@ -66,6 +70,12 @@ def check_web(web: WebSettings, where: str) -> None:
         except ValueError:
             told = f"'{shorten(web.behind_proxy)}' is not an address"
             raise InputError(told, field=describe_origin("web", "behind_proxy", where), hint='write "127.0.0.1"') from None
+    require(
+        web.process in (CHILD_PROCESS, NO_PROCESS),
+        describe_origin("web", "process", where),
+        f"'{shorten(web.process)}' is neither child nor none",
+        'write "child": costguard watch starts the server; or "none": you start costguard serve',
+    )
     for host in web.hosts:
         told = f"'{shorten(host)}' is not a name of a host"
         require(
@@ -112,6 +122,25 @@ def normalize_host(name: str) -> str:
     host = name.strip().lower()
     bare = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
     return bare.removesuffix(".")
+
+
+def parse_host_header(stated: str) -> str:
+    """Return the host of a Host header as `normalize_host` does; "" unless it is `host` or `host:port` of RFC 9112, 3.2.
+
+    A user before `@`, blanks, a path or a port that is no number are refused: two readers could take them for two hosts.
+    """
+    if stated.startswith("["):
+        host, bracket, rest = stated.partition("]")
+        host, allowed = host[1:], IPV6_SIGNS
+        port = rest.removeprefix(":") if rest.startswith(":") or not rest else "?"
+        valid = bool(bracket)
+    else:
+        host, _, port = stated.partition(":")
+        allowed, valid = NAME_SIGNS, True
+    port_valid = not port or (port.isascii() and port.isdigit() and len(port) <= PORT_DIGITS)
+    if not valid or not port_valid or not host or len(host) > HOST_LENGTH or not set(host) <= allowed:
+        return ""
+    return normalize_host(stated)
 
 
 def _check_url(url: str, field: str) -> None:

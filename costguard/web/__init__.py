@@ -1,4 +1,4 @@
-"""The watchdog's HTTP interface: agents report, readers get the status.
+"""The HTTP interface, in a process of its own: agents report, readers get the status.
 
-Needs the extra `web` (decision 0035).
+Needs the extra `web` (decisions 0035 and 0057).
 """

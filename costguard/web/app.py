@@ -16,6 +16,7 @@ from costguard.services.agent_gateway import AgentGateway
 from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
 from costguard.web import routes
+from costguard.web.link import WatchdogLink
 from costguard.web.metrics import build_metrics_router
 from costguard.web.middleware import build_refusal
 
@@ -23,11 +24,11 @@ BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
 
 def build_application(
-    parts: WebServices, desk: AgentGateway, seal: Seal, agent_zip: Callable[[], bytes] | None = None
+    parts: WebServices, desk: AgentGateway, seal: Seal, link: WatchdogLink, agent_zip: Callable[[], bytes] | None = None
 ) -> FastAPI:
     """Return the application with all routes.
 
-    `agent_zip`: returns the agent as one file, None: the agent installed here.
+    `link`: the channel to the watchdog. `agent_zip`: returns the agent as one file, None: the agent installed here.
     """
     app = FastAPI(
         title="costguard",
@@ -37,7 +38,7 @@ def build_application(
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
     )
-    app.include_router(routes.build_agent_router(desk, seal))
+    app.include_router(routes.build_agent_router(desk, seal, link))
     app.include_router(routes.build_reader_router(parts, agent_zip or routes.build_agent_zip_once()))
     if parts.metrics is not None:
         app.include_router(build_metrics_router(parts.reader, parts.metrics))

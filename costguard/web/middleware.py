@@ -1,6 +1,9 @@
 """Checks on every request before it is parsed, and headers on every response.
 
-    host known -> rate limit -> at most 64 KiB, not compressed, JSON, in time -> the route, in time -> headers
+    host known -> rate limit -> body small, not compressed, JSON or a form, in time -> the route, in time -> headers
+
+A form is accepted outside `/v1` only, where pages are. An event stream may last as long as its reader stays. A header that the
+response has already, such as a page's Content-Security-Policy, is left as it is.
 
 A body is read completely here, so that routes get one that is small and complete. A refusal is one sentence of JSON; an
 internal error is logged with its name, and the client learns only that there was one.
@@ -30,7 +33,9 @@ from costguard.agents.messages import (
     WRONG_HOST,
     MessageRefusedError,
 )
-from costguard.settings.web import normalize_host
+from costguard.settings.web import parse_host_header
+from costguard.web.connections import name_client
+from costguard.web.link import end_without_memory
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,9 +46,10 @@ BODY_S, WHOLE_S = 10.0, 60.0
 """Seconds that a body may take to come, and a request to be answered."""
 PER_ADDRESS, BURST = 300.0, 600.0
 """Requests a second of one address, behind which a whole fleet may stand."""
-BAD_PER_ADDRESS, BAD_BURST = 0.5, 30.0
-"""Codes a second of one address that were none. Who signs or has a token is not held up by who guesses beside them."""
-GUESSED_PATH, BAD_STATUS = JOIN_PATH, 403
+JSON_TYPE, FORM_TYPE, STREAM_TYPE = "application/json", "application/x-www-form-urlencoded", b"text/event-stream"
+FORM_MOST = 16 * 1024
+"""Bytes of a form."""
+API_PATH = "/v1/"
 PLAIN_ENCODINGS = frozenset(("", "identity"))
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -64,44 +70,47 @@ class RequestMiddleware:
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], log: Log, secure: bool = False) -> None:
         self._app, self._hosts, self._log = app, frozenset(hosts), log
         self._headers = (*HEADERS, *([(b"strict-transport-security", b"max-age=31536000")] if secure else []))
-        self._rates, self._bad = RateLimiter(PER_ADDRESS, BURST), RateLimiter(BAD_PER_ADDRESS, BAD_BURST)
+        self._rates = RateLimiter(PER_ADDRESS, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, who = False, str((scope.get("client") or ("?",))[0])
+        begun, who = False, name_client(str((scope.get("client") or ("?",))[0]))
 
         async def sending(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                message["headers"] = [*message.get("headers", ()), *self._headers]
-                if scope["path"] == GUESSED_PATH and message["status"] == BAD_STATUS:
-                    self._bad.spend(who)
+                headers = dict(message.get("headers", ()))
+                if headers.get(b"content-type", b"").startswith(STREAM_TYPE):
+                    limit.reschedule(None)
+                added = [one for one in self._headers if one[0] not in headers]
+                message["headers"] = [*message.get("headers", ()), *added]
             await send(message)
 
         try:
-            async with asyncio.timeout(WHOLE_S):
+            async with asyncio.timeout(WHOLE_S) as limit:
                 await self._pass(scope, receive, sending, who)
         except MessageRefusedError as refused:
             await _send_refusal(sending, refused)
+        except MemoryError:
+            end_without_memory()
         except Exception as error:  # noqa: BLE001 - the last net: nobody outside sees what broke
             self._log.error("web_broke", error=f"{type(error).__name__}: {error}", path=scope["path"][:200])
             if not begun:
                 await _send_refusal(sending, MessageRefusedError(TOO_SLOW if isinstance(error, TimeoutError) else BROKEN))
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, who: str) -> None:
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        if normalize_host(headers.get(b"host", "")) not in self._hosts:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or parse_host_header(hosts[0].decode("latin-1")) not in self._hosts:
             raise MessageRefusedError(WRONG_HOST)
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         wait_s = self._rates.take(who)
-        if scope["path"] == GUESSED_PATH and self._bad.left(who) < 1:
-            wait_s = max(wait_s, 1 / BAD_PER_ADDRESS)
-        if wait_s:
+        if wait_s and scope["path"] != JOIN_PATH:  # whoever has a code gets in beside a flood from the same address
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        body = await _read_body(headers, receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
+        body = await _read_body(headers, scope["path"], receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
         given = False
 
         async def once() -> Message:
@@ -114,16 +123,18 @@ class RequestMiddleware:
         await self._app(scope, once, send)
 
 
-async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
-    """Return the whole body; raises MessageRefusedError if it is too large, too slow or not plain JSON."""
+async def _read_body(headers: dict[bytes, str], path: str, receive: Receive) -> bytes:
+    """Return the whole body; raises MessageRefusedError if it is too large, too slow, or neither JSON nor a page's form."""
     if headers.get(b"content-encoding", "").strip().lower() not in PLAIN_ENCODINGS:
         raise MessageRefusedError(ENCODED)
-    if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
+    kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON_TYPE and (kind != FORM_TYPE or path.startswith(API_PATH)):
         raise MessageRefusedError(ENCODED)
+    most = FORM_MOST if kind == FORM_TYPE else BODY_MOST
     stated = headers.get(b"content-length", "")
     if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
         raise MessageRefusedError(MALFORMED, "a body must not have both a length and chunks")
-    if stated.isdecimal() and (len(stated) > len(str(BODY_MOST)) or int(stated) > BODY_MOST):
+    if stated.isdecimal() and (len(stated) > len(str(most)) or int(stated) > most):
         raise MessageRefusedError(TOO_LARGE)
     parts, size = list[bytes](), 0
     try:
@@ -134,7 +145,7 @@ async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
                     raise MessageRefusedError(TOO_SLOW)
                 part = message.get("body", b"")
                 size += len(part)
-                if size > BODY_MOST:
+                if size > most:
                     raise MessageRefusedError(TOO_LARGE)
                 parts.append(part)
                 if not message.get("more_body", False):
@@ -180,10 +191,6 @@ class RateLimiter:
             return (1 - left) / self._per_s
         self._put(name, left - 1)
         return 0.0
-
-    def spend(self, name: str) -> None:
-        """Take a token even if none is left: for a request whose cost is known only afterwards."""
-        self._put(name, max(0.0, self.left(name) - 1))
 
     def left(self, name: str) -> float:
         """Return the tokens that `name` has now."""

@@ -1,6 +1,6 @@
-"""The HTTP server: uvicorn in a thread of the watchdog's process.
+"""The HTTP server: uvicorn in a process of its own, which the watchdog starts and outlives (decision 0057).
 
-It ends with the watchdog; the watchdog outlives its failure. Slow clients are cut off: a request head must arrive within
+It ends with the watchdog that started it. Slow clients are cut off: a request head must arrive within
 seconds (uvicorn has no limit), a body and an answer within the limits of `middleware`. The number of connections is limited
 (`listener`): one more is refused, and the others continue.
 """
@@ -8,12 +8,10 @@ seconds (uvicorn has no limit), a body and an answer within the limits of `middl
 from __future__ import annotations
 
 import asyncio
-import socket
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -24,10 +22,11 @@ from costguard.errors import InputError
 from costguard.services.web_backend import WebServices
 from costguard.settings import WebSettings, expand_path
 from costguard.settings.web import ListenAddress, list_allowed_hosts, parse_listen_address
-from costguard.system.file_security import describe_exposure
 from costguard.system.logs import get_log
 from costguard.web.app import build_application
-from costguard.web.listener import HEAD_S, LimitedListener
+from costguard.web.connections import CONNECTIONS, Connection, ConnectionTable, name_client
+from costguard.web.link import Connect, WatchdogLink, handle_loop_error
+from costguard.web.listener import ANY_PORT, HEAD_S, LimitedListener, ListenerLoop, bind_listener, check_web_files
 from costguard.web.middleware import RequestMiddleware, build_refusal
 from costguard.web.signing import open_seal
 
@@ -36,23 +35,27 @@ if TYPE_CHECKING:
 
 IDLE_S = 75
 """Seconds between two requests of one connection: agents report every 15."""
-CONNECTIONS, SPARE_FILES = 4000, 200
-"""Connections at once, and open files that the rest of the process needs."""
+SPARE_FILES = 300
+"""Open files that the rest of the process needs, and connections that are accepted while others are being closed for them."""
 HEAD_MOST = 16 * 1024
-BACKLOG = 512
+BACKLOG = 128
 PATIENCE_S = 5.0
-SWITCH_S = 0.0005
-"""How long a run of the guard may compute before the server has its turn; the usual 5 ms, some times a request, add up."""
 
 
 class TimedH11Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol with a time limit for a request head."""
+    """uvicorn's HTTP/1.1 protocol with a time limit for a request head, counted in `table`."""
 
+    table: ConnectionTable
     _head: asyncio.TimerHandle | None = None
+    _counted: Connection | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as asyncio calls it
         """Start the head timer for a new connection."""
         super().connection_made(transport)
+        wire = transport.get_extra_info("socket")
+        self._counted = self.table.find(wire.fileno()) if wire is not None else None
+        if self._counted is not None:
+            self._counted.http = self
         self._head = self.loop.call_later(HEAD_S, self._abort_connection)
 
     def data_received(self, data: bytes) -> None:
@@ -60,6 +63,8 @@ class TimedH11Protocol(H11Protocol):
         if self._head is None and (self.cycle is None or self.cycle.response_complete):
             self._head = self.loop.call_later(HEAD_S, self._abort_connection)
         super().data_received(data)
+        if self._counted is not None:
+            self.table.count(self._counted, self.count_held())
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
 
@@ -72,6 +77,25 @@ class TimedH11Protocol(H11Protocol):
         """Stop the timer; the next head gets its own, from its first byte."""
         self._stop_timer()
         super().on_response_complete()
+        if self._counted is not None:
+            self.table.count(self._counted, self.count_held())
+
+    def pause_writing(self) -> None:
+        """Count the answer that its client does not read, and wait with the rest of it."""
+        super().pause_writing()
+        if self._counted is not None:
+            self.table.count(self._counted, self.count_held())
+
+    def is_busy(self) -> bool:
+        """Return whether a complete request is being answered, to a client that reads the answer."""
+        answering = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        return answering and not self.transport.get_write_buffer_size()
+
+    def count_held(self) -> int:
+        """Return the bytes that this connection holds: a head or body that is not complete, and answers that were not read."""
+        waiting = len(self.conn.trailing_data[0])
+        body = len(self.cycle.body) if self.cycle is not None and not self.cycle.response_complete else 0
+        return waiting + body + int(self.transport.get_write_buffer_size())
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are for its log
         """Refuse what is not HTTP, in the same form as any other refusal."""
@@ -94,46 +118,75 @@ class TimedH11Protocol(H11Protocol):
             self.transport.abort()
 
 
-@contextmanager
-def serve_http(parts: WebServices) -> Iterator[ListenAddress]:
-    """Serve at the address of the settings during the block; yields that address with the actual port if 0 was set.
+@dataclass(slots=True, kw_only=True)
+class HttpServer:
+    """The server with its channel to the watchdog. Call `run` once; `stop` may be called from another thread."""
 
-    Raises InputError if it cannot listen at the address or use TLS with these files.
-    """
-    web = parts.web
-    seal = open_seal(parts.key_file)
+    server: uvicorn.Server
+    link: WatchdogLink
+    bound: LimitedListener
+
+    def run(self) -> None:
+        """Serve until `stop`, a signal, or the end of a watchdog that started this process."""
+        with asyncio.Runner(loop_factory=ListenerLoop) as runner:
+            runner.run(self._serve())
+
+    def stop(self) -> None:
+        """End soon."""
+        self.server.should_exit = True
+
+    async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(handle_loop_error)
+        linked = asyncio.create_task(self.link.run(self.stop))
+        try:
+            await self.link.tried.wait()
+            await self.server.serve(sockets=[self.bound])
+        finally:
+            linked.cancel()
+            with suppress(asyncio.CancelledError):
+                await linked
+
+
+def build_server(parts: WebServices, bound: LimitedListener, link: WatchdogLink) -> HttpServer:
+    """Return the server on a bound socket. Raises InputError if it cannot use TLS with the files of the settings."""
+    web, seal = parts.web, open_seal(parts.key_file)
+    gateway = parts.desk(seal)
+    link.foreign, link.note_run = gateway.take_foreign, parts.note_run
     app = RequestMiddleware(
-        build_application(parts, parts.desk(seal), seal),
+        build_application(parts, gateway, seal, link),
         hosts=list_allowed_hosts(web),
         log=get_log(),
         secure=web.tls_cert is not None,
     )
-    listen = parse_listen_address(web.listen or "127.0.0.1:0", "web.listen")
-    server = uvicorn.Server(_build_config(app, web))
-    bound = _bind_socket(listen)
+    table = ConnectionTable(most=_raise_connection_limit(), exempt=name_client(web.behind_proxy) if web.behind_proxy else "")
+    bound.table = table
     bound.only = "" if web.tls_cert is not None else web.behind_proxy or ""
-    at = ListenAddress(listen.host, bound.getsockname()[1])
-    thread = threading.Thread(target=_run_server, args=(server, bound), name="web", daemon=True)
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_S)
+    return HttpServer(server=uvicorn.Server(_build_config(app, web, table)), link=link, bound=bound)
+
+
+@contextmanager
+def serve_http(parts: WebServices, connect: Connect) -> Iterator[ListenAddress]:
+    """Serve in a thread of this process during the block, as tests do; yields the address with the actual port."""
+    check_web_files(parts.web, parts.key_file)
+    bound = bind_listener(parts.web)
+    made = build_server(parts, bound, WatchdogLink(connect))
+    thread = threading.Thread(target=made.run, name="web", daemon=True)
     thread.start()
-    get_log().info("web_listens", address=at.shown, tls=web.tls_cert is not None, proxy=web.behind_proxy or "")
     try:
-        yield at
+        yield ListenAddress(parse_listen_address(parts.web.listen or ANY_PORT, "web.listen").host, bound.getsockname()[1])
     finally:
-        server.should_exit = True
+        made.stop()
         thread.join(PATIENCE_S)
-        sys.setswitchinterval(before)
         bound.close()
 
 
-def _build_config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
+def _build_config(app: ASGIApp, web: WebSettings, table: ConnectionTable) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http=TimedH11Protocol,
+        http=type("CountedH11Protocol", (TimedH11Protocol,), {"table": table}),
         ws="none",
         lifespan="off",
-        loop="costguard.web.listener:ListenerLoop",
+        loop="none",
         log_config=None,
         log_level="error",  # whoever sends nonsense fills no log with it
         access_log=False,
@@ -148,38 +201,11 @@ def _build_config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
         ssl_certfile=expand_path(web.tls_cert) if web.tls_cert else None,
         ssl_keyfile=expand_path(web.tls_key) if web.tls_key else None,
     )
-    if web.tls_key is not None and (who := describe_exposure(Path(expand_path(web.tls_key)))):
-        raise InputError(who, field=f"web.tls_key {web.tls_key}", hint=f"chmod 600 {web.tls_key}")
     try:
         config.load()
-    except (OSError, ValueError) as error:
-        told = f"TLS cannot be used with these files: {error.strerror or error if isinstance(error, OSError) else error}"
-        hint = "set a PEM certificate chain and its key"
-        raise InputError(told, field="web.tls_cert, web.tls_key", hint=hint) from None
+    except (OSError, ValueError) as error:  # the watchdog has looked at them: they changed since
+        raise InputError(f"TLS cannot be used with these files: {error}", field="web.tls_cert, web.tls_key") from None
     return config
-
-
-def _run_server(server: uvicorn.Server, bound: socket.socket) -> None:
-    try:
-        server.run(sockets=[bound])
-    except Exception as error:  # noqa: BLE001 - whatever ends it, the guard goes on, and somebody is told
-        get_log().error("web_ended", error=f"{type(error).__name__}: {error}")
-
-
-def _bind_socket(listen: ListenAddress) -> LimitedListener:
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    made = LimitedListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
-    made.most = _raise_connection_limit()
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((listen.host, listen.port))
-        made.listen(BACKLOG)
-    except OSError as error:
-        made.close()
-        hint = "stop the other watchdog, or set another port"
-        raise InputError(f"cannot listen: {error.strerror}", field=f"web.listen {listen.shown}", hint=hint) from None
-    made.setblocking(False)  # noqa: FBT003 - the socket's own word
-    return made
 
 
 def _raise_connection_limit() -> int:

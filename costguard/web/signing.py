@@ -98,10 +98,23 @@ def _create_key(path: Path) -> bytes:
     return key
 
 
+FIELD_PRIME = 2**255 - 19
+"""The field of Curve25519 (RFC 8032, 5.1)."""
+_ORDER_EIGHT_Y = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+SMALL_ORDER_Y = frozenset((0, 1, FIELD_PRIME - 1, _ORDER_EIGHT_Y, FIELD_PRIME - _ORDER_EIGHT_Y))
+"""The y of the eight points whose order divides 8: under such a key one signature may fit any message. Tests compute them."""
+
+
+def _is_weak_key(key: bytes) -> bool:
+    """Return whether a public key is of small order, or is not written in the one canonical way (y below the prime)."""
+    y = int.from_bytes(key, "little") & ((1 << 255) - 1)
+    return y >= FIELD_PRIME or y in SMALL_ORDER_Y
+
+
 @lru_cache(maxsize=4096)
 def _parse_public_key(public_key: str) -> Ed25519PublicKey | None:
     found = decode_base64(public_key)
-    if found is None or len(found) != KEY_BYTES:
+    if found is None or len(found) != KEY_BYTES or _is_weak_key(found):
         return None
     try:
         return Ed25519PublicKey.from_public_bytes(found)

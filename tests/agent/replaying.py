@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from costguard.guard.alerts.rules import get_agent_state
 from costguard.guard.context import estimate_interval_of_samples
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.services.agent_enrolment import format_code
+from costguard.services.door_channel import DoorChannel
 from costguard.services.web_backend import WebServices
 from costguard.settings.sections import WebSettings
 from costguard.testing.doubles import FakeClock
@@ -165,7 +167,7 @@ def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> It
         monkeypatch.setattr(module, name, 1e6)
     with rig(ledger_at(folder), machines=machines) as desk:
         clock = Shared(folder / "clock")
-        desk.clock = desk.desk.clock = desk.commits.clock = clock
+        desk.clock = desk.desk.clock = desk.guarded.clock = desk.commits.clock = clock
         desk.desk.every_s = 60
 
         def sealed(seal: Any) -> Any:  # noqa: ANN401 - the server's own
@@ -180,7 +182,13 @@ def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> It
             "PYTHONPATH": f"{ROOT}:{ROOT / 'agent'}:{ROOT / 'tests' / 'agent' / 'fake_nvml'}",
         }
         words = [sys.executable, "-m", "tests.agent.virtual", str(folder / "clock")]
-        with serve_http(parts) as at, (folder / "log").open("w") as log:
+        channel, (ours, theirs) = DoorChannel(desk.guarded), socket.socketpair()
+        channel.start()
+        channel.attach(ours)
+        desk.guarded.start()
+        offered = [theirs]
+        connect = lambda: offered.pop() if offered else None  # noqa: E731 - the one channel that there is
+        with serve_http(parts, connect) as at, (folder / "log").open("w") as log:
             url = f"http://127.0.0.1:{at.port}"
             process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environ, cwd=folder
@@ -191,6 +199,8 @@ def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> It
                 process.stdin and process.stdin.close()
                 process.stdout and process.stdout.close()
                 process.wait(30)
+                desk.guarded.end()
+                channel.end()
 
 
 def trace_of(kind: str, variant: int) -> Trace:

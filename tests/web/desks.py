@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -14,17 +15,19 @@ from costguard_agent import ed25519
 from costguard_agent.protocol import BEATS_PATH, build_signed_request, decode_base64, encode_base64
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from costguard.agents.messages import MessageRefusedError
 from costguard.agents.requests import AgentMachine
 from costguard.guard.policy import Rails
+from costguard.ledger.agents.directory import AgentDirectory
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
-from costguard.services.agent_enrolment import hash_code
-from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
+from costguard.services.agent_desk import AgentDesk
+from costguard.services.agent_enrolment import JoinProof, hash_code
+from costguard.services.agent_gateway import NO_PROOF, AgentEnvelope, AgentGateway, VerifiedMessage
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
+from costguard.services.door_messages import LENGTH, BeatOffer, BeatReply, JoinOffer, Pulse, decode_from_door, encode_frame
 from costguard.testing.doubles import FakeClock
 from costguard.values.agent import CODE_VALID_FOR, Agent, EnrollmentCode
 from costguard.values.instant import to_micros
@@ -60,12 +63,18 @@ def beat(*records: Mapping[str, object], **more: object) -> dict[str, object]:
     return {"agent": {"version": "0.1.0", "python": "3.11", "boot_id": "b"}, "records": list(records), **more}
 
 
+def carried(offer: BeatOffer | JoinOffer) -> object:
+    """What arrives of an offer at the other end of the channel."""
+    return decode_from_door(encode_frame(offer)[LENGTH.size :])
+
+
 @dataclass
 class Rig:
-    """What a test holds in hand. `lives`: the machines that are there now."""
+    """What a test holds in hand. `desk`: of the door; `guarded`: of the watchdog. `lives`: the machines that are there now."""
 
     url: str
     desk: AgentGateway
+    guarded: AgentDesk
     book: AgentStore
     clock: FakeClock
     heard: AgentSampleCache
@@ -83,9 +92,15 @@ class Rig:
     def join(self, code: str = CODE, *, secret: bytes = SECRET) -> str:
         """The id of an agent that joined with `code`."""
         public = encode_base64(ed25519.derive_public_key(secret))
-        said = self.desk.join(json.dumps({"code": code, "public_key": public, "version": "0.1.0"}).encode())
+        said = self.take_join(json.dumps({"code": code, "public_key": public, "version": "0.1.0"}).encode())
         assert decode_base64(str(said["guard_key"])) is not None
         return str(said["agent"])
+
+    def take_join(self, body: bytes, proof: JoinProof = NO_PROOF) -> Mapping[str, object]:
+        """The answer to a request to join, through both processes."""
+        offer = carried(self.desk.check_join(body, proof))
+        assert isinstance(offer, JoinOffer)
+        return self.desk.build_join_answer(self.guarded.join(offer))
 
     def joined(self, of: ResourceKey, *, through: bool = False, secret: bytes = SECRET, code: str = CODE) -> str:
         """Enrolled and joined."""
@@ -94,17 +109,23 @@ class Rig:
 
     def send(self, message: AgentEnvelope) -> Mapping[str, Any]:
         """The answer to `message`, once it is committed; the RefusedError it is refused with."""
-        incoming = self.desk.check_message(message)
-        return self.taken(incoming)
-
-    def taken(self, incoming: CheckedMessage) -> Mapping[str, Any]:
-        """The answer to a checked message."""
         try:
-            asked = self.commits.submit(incoming).result(timeout=30)
-        except MessageRefusedError:
-            self.desk.forget(incoming.agent.id)
-            raise
-        return self.desk.answer(incoming, asked)
+            return self.taken(self.desk.check_message(message))
+        finally:
+            self.guarded.take_pulse(Pulse(self.desk.take_foreign()))
+
+    def taken(self, incoming: VerifiedMessage) -> Mapping[str, Any]:
+        """The answer to a checked message, which goes to the watchdog as it does between processes."""
+        offer, answer = carried(incoming.pack(1)), Future[BeatReply]()
+        assert isinstance(offer, BeatOffer)
+        self.guarded.take_beat(offer, answer.set_result)
+        return self.desk.build_answer(incoming, answer.result(timeout=30))
+
+    def checked(self, message: AgentEnvelope) -> CheckedMessage:
+        """What both processes checked, and nobody has committed."""
+        offer = carried(self.desk.check_message(message).pack(1))
+        assert isinstance(offer, BeatOffer)
+        return self.guarded.check_beat(offer)
 
     def state(self) -> tuple[object, ...]:
         """All that a message can change: the whole of it, to be compared."""
@@ -151,13 +172,16 @@ def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = T
         }
         commits = AgentBatchWriter(book=book, heard=heard, clock=clock, interval=MIN, together_s=together_s)
         seal = WatchdogSeal(Ed25519PrivateKey.from_private_bytes(bytes(32)))
-        desk = AgentGateway(book=book, seal=seal, clock=clock, machine=lives.get, heard=heard, commits=commits)
+        directory = AgentDirectory(url)
+        desk = AgentGateway(book=directory, seal=seal, clock=clock)
+        guarded = AgentDesk(book=book, clock=clock, machine=lives.get, commits=commits)
         if begun:
             commits.start()
         try:
-            yield Rig(url, desk, book, clock, heard, commits, lives)
+            yield Rig(url, desk, guarded, book, clock, heard, commits, lives)
         finally:
             commits.end()
+            directory.close()
 
 
 def ledger_at(folder: Path) -> str:

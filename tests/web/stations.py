@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -18,10 +19,12 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import identify_incarnation
+from costguard.services.agent_desk import serve_while_watching
 from costguard.services.agent_enrolment import format_code, hash_code
 from costguard.services.agent_gateway import hash_token
+from costguard.services.door_channel import DoorChannel
 from costguard.services.watchdog_context import WatchdogContext, open_watchdog_context
-from costguard.services.web_backend import WebServices, find_key_file, serve_while_watching
+from costguard.services.web_backend import build_web_services, find_key_file
 from costguard.settings import check_settings, resolve_ledger_url
 from costguard.settings.web import ListenAddress
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken
@@ -132,14 +135,17 @@ def station(folder: Path, *, machines: int = 2, web: str = "", more: str = "") -
     where = list[ListenAddress]()
 
     @contextmanager
-    def serve(parts: WebServices) -> Iterator[None]:
-        with serve_http(parts) as at:
+    def open_door(_: WatchdogContext, channel: DoorChannel) -> Iterator[None]:
+        ours, theirs = socket.socketpair()
+        channel.attach(ours)
+        offered = [theirs]
+        with serve_http(build_web_services(settings), lambda: offered.pop() if offered else None) as at:
             where.append(at)
             yield
 
     with ExitStack() as stack:
         made = stack.enter_context(open_watchdog_context(settings, offline=True))
-        stack.enter_context(serve_while_watching(made, serve))
+        stack.enter_context(serve_while_watching(made, open_door))
         yield Station(made, where[0], url)
 
 

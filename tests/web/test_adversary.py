@@ -103,7 +103,7 @@ def test_an_agent_that_joins_with_records_of_another_machine_brings_none_of_them
 
 def test_a_guard_that_hangs_tells_no_agent_that_it_may_be_ended(desk: Rig) -> None:
     agent = desk.joined(ONE)
-    desk.desk.update_verdicts({ONE: AgentVerdict(state="idle", protected=False)}, NOON + 3 * MIN)
+    desk.guarded.update_verdicts({ONE: AgentVerdict(state="idle", protected=False)}, NOON + 3 * MIN)
     assert desk.send(envelope(agent, 1, NOON, beat()))["protected"] is False
     desk.clock.advance(timedelta(minutes=3, seconds=1))
     answer = desk.send(envelope(agent, 2, desk.clock.now(), beat()))
@@ -126,18 +126,18 @@ def test_a_body_with_a_length_and_in_chunks_is_refused_and_nothing_after_it_is_r
 def test_who_connects_and_speaks_no_tls_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before TLS is agreed on nobody knows of a request: such connections took all files that the watchdog may have open."""
     monkeypatch.setattr(listener, "HEAD_S", 600.0)
-    monkeypatch.setattr(LimitedListener, "most", property(lambda _: 8, lambda *_: None))
+    monkeypatch.setattr(server, "_raise_connection_limit", lambda: 16)
     with station(tmp_path, web=tls(tmp_path)) as watchdog:
         mute = [socket.create_connection((watchdog.at.host, watchdog.at.port), 20) for _ in range(12)]
-        assert [closed(wire) for wire in mute[8:]] == [True] * 4
-        assert select.select(mute[:8], [], [], 0) == ([], [], []), "the others are waited for"
-        for wire in mute[:8]:
+        assert [closed(wire) for wire in mute[:4]] == [True] * 4, "the oldest make room"
+        assert select.select(mute[4:], [], [], 0) == ([], [], []), "the others are waited for"
+        for wire in mute:
             wire.close()
 
 
 def test_who_connects_and_speaks_no_tls_is_cut_off_and_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "HEAD_S", 1.0)
-    monkeypatch.setattr(LimitedListener, "most", property(lambda _: 2, lambda *_: None))
+    monkeypatch.setattr(server, "_raise_connection_limit", lambda: 4)
     with station(tmp_path, web=tls(tmp_path)) as watchdog:
         mute = [socket.create_connection((watchdog.at.host, watchdog.at.port), 20) for _ in range(2)]
         assert [closed(wire) for wire in mute] == [True] * 2
@@ -167,7 +167,7 @@ def test_who_comes_past_the_proxy_is_not_answered(tmp_path: Path, monkeypatch: p
 
 def test_a_key_of_tls_that_others_can_read_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     web = tls(tmp_path)
-    monkeypatch.setattr(server, "describe_exposure", lambda path: "everybody can read it" if path.name == "tls.key" else "")
+    monkeypatch.setattr(listener, "describe_exposure", lambda path: "everybody can read it" if path.name == "tls.key" else "")
     with pytest.raises(InputError, match=r"tls\.key") as refused, station(tmp_path, web=web):
         pass
     assert f"chmod 600 {tmp_path}/tls.key" in str(refused.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -10,15 +9,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from costguard_agent import ed25519
-from costguard_agent.protocol import encode_base64
 
 from costguard.agents.messages import MessageRefusedError
 from costguard.ledger.agents.store import AgentStore, AgentTransaction
 from costguard.services.agent_gateway import AgentEnvelope
 from costguard.values.agent import Agent
 from tests.processes import BESIDE
-from tests.web.desks import CODE, MIN, NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
+from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
 ONE, _ = keys()
 BEFORE, AFTER = "before", "after"
@@ -64,7 +61,7 @@ def die_taking(url: str, agent: str, when: str) -> None:
 def die_joining(url: str) -> None:
     """A watchdog that lets an agent join and dies before it can say so."""
     with rig(url) as desk:
-        desk.desk.book = Mortal(url)
+        desk.guarded.book = Mortal(url)
         desk.join()
 
 
@@ -112,8 +109,7 @@ def test_two_watchdogs_on_one_ledger_take_each_message_once(tmp_path: Path) -> N
     with ExitStack() as stack:
         one, two = stack.enter_context(rig(url)), stack.enter_context(rig(url))
         one.enrol(ONE)
-        said = {"code": CODE, "public_key": encode_base64(ed25519.derive_public_key(SECRET)), "version": "1"}
-        agent = str(one.desk.join(json.dumps(said).encode())["agent"])
+        agent = one.join()
         taken = [outcome(desk, agent, number) for number in range(1, 9) for desk in (one, two)]
         assert taken == ["", "replayed"] * 8
         two.book.revoke(agent, who="ada", now=NOON)

@@ -265,14 +265,14 @@ def test_a_join_with_the_key_of_a_code_needs_its_signature_for_this_watchdog_and
         for proof in wrong:
             before = desk.state()
             with pytest.raises(MessageRefusedError) as refused:
-                desk.desk.join(body, proof)
+                desk.take_join(body, proof)
             assert (refused.value.name, desk.state()) == (BAD_CODE, before)
         for proof in (JoinProof(), JoinProof("short", "x"), JoinProof("A" * 16 + "\n", "x")):
             with pytest.raises(MessageRefusedError) as refused:
-                desk.desk.join(body, proof)
+                desk.take_join(body, proof)
             assert refused.value.name == MALFORMED
-        first = desk.desk.join(body, prove(ours, body))
-        assert desk.desk.join(body, prove(ours, body)) == first, "who lost the answer asks again"
+        first = desk.take_join(body, prove(ours, body))
+        assert desk.take_join(body, prove(ours, body)) == first, "who lost the answer asks again"
 
 
 def test_nothing_but_a_nonce_is_signed_for_a_stranger(guard: Guard) -> None:

@@ -48,8 +48,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     """A watchdog that lets one address ask as often as it likes."""
     patch = pytest.MonkeyPatch()
     for module, names in (
-        (middleware, ("PER_ADDRESS", "BURST", "BAD_PER_ADDRESS", "BAD_BURST")),
-        (routes, ("JOINS", "JOINS_BURST")),
+        (middleware, ("PER_ADDRESS", "BURST")),
+        (routes, ("BAD_PER_ADDRESS", "BAD_BURST", "JOINS_OF_CODE", "JOINS_BURST")),
     ):
         for name in names:
             patch.setattr(module, name, 1e9)

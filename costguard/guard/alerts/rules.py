@@ -400,3 +400,13 @@ def find_silent_agents(agents: Iterable[Agent], live: Iterable[LiveResource], no
         elif state == OLD_LIFE:
             found[agent.key] = "its agent joined in an earlier run of it: enrol it again for this run: costguard agent enrol"
     return found
+
+
+def build_door_alert(*, why: str, at: datetime) -> Alert:
+    """Build the warning that the process that answers agents and readers keeps failing; the guard goes on without it."""
+    facts = (
+        ("why", why),
+        ("next", "it is started again at least once a minute; polls, policies and acts go on, and agents keep their records"),
+    )
+    what = "the HTTP server keeps failing: agents and readers are not answered"
+    return Alert(topic="door", subject="the HTTP server", owner="", severity=WARNING, what=what, at=at, facts=facts)

@@ -86,15 +86,20 @@ def add_code(ask: Query, tell: Execute, code: EnrollmentCode) -> None:
     recorder.append(ask, tell, to_micros(code.at))
 
 
+def load_code(ask: Query, code_hash: str) -> EnrollmentCode | None:
+    """Return the code of this hash, used and expired ones too; None if there is none."""
+    rows = ask(f"SELECT {CODE_COLUMNS} FROM agent_code WHERE hash = ?", (code_hash,))  # noqa: S608 - our own names
+    return _decode_code(rows[0]) if rows else None
+
+
 def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent | str:
     """Add the agent `made` by the code of this hash; return the agent, or the reason of the refusal.
 
     The agent gets the resource and incarnation of the code. Other agents of that resource are revoked.
     """
-    rows = ask(f"SELECT {CODE_COLUMNS} FROM agent_code WHERE hash = ?", (code_hash,))  # noqa: S608 - our own names
-    if not rows:
+    code, now = load_code(ask, code_hash), made.joined_at
+    if code is None:
         return BAD_CODE
-    code, now = _decode_code(rows[0]), made.joined_at
     if now >= code.expires_at:
         return EXPIRED_CODE
     if code.used_at is not None:

@@ -123,12 +123,17 @@ PATIENCE_S = 30
 
 
 class LedgerReader:
-    """The ledger at `url`, which must exist and have this version's schema. Use it in a `with` statement, or call `close`."""
+    """The ledger at `url`, which must exist and have this version's schema. Use it in a `with` statement, or call `close`.
 
-    def __init__(self, url: str) -> None:
+    `any_thread`: several threads use it, one at a time.
+    """
+
+    def __init__(self, url: str, *, any_thread: bool = False) -> None:
         self.where = where = parse_ledger_address(url)
         with translate_ledger_errors(where):
-            self._begin, self._end, self._ask, self.close = _open_file(where) if where.path else _open_server(where)
+            self._begin, self._end, self._ask, self.close = (
+                _open_file(where, any_thread=any_thread) if where.path else _open_server(where)
+            )
         try:
             with self.snapshot() as ask:
                 _require_current_schema(ask, where)
@@ -160,14 +165,16 @@ _Session = tuple[Callable[[], object], Callable[[], object], Query, Callable[[],
 """Begin a snapshot, end it, ask within it, and close."""
 
 
-def _open_file(where: LedgerAddress) -> _Session:
+def _open_file(where: LedgerAddress, *, any_thread: bool) -> _Session:
     assert where.path is not None  # noqa: S101 - for the type checker; asked before
     if not where.path.exists():
         raise _make_missing_error(where)
     if where.path.is_dir():
         raise make_folder_error(where)
     require_trusted_file(where)
-    connection = sqlite3.connect(where.format_read_only_uri(), uri=True, isolation_level=None, timeout=PATIENCE_S)
+    connection = sqlite3.connect(
+        where.format_read_only_uri(), uri=True, isolation_level=None, timeout=PATIENCE_S, check_same_thread=not any_thread
+    )
 
     def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
         return connection.execute(sql, values).fetchall()

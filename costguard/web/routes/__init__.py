@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from costguard_agent.protocol import (
     AT_HEADER,
@@ -20,29 +21,36 @@ from costguard_agent.protocol import (
     build_signed_answer,
 )
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 
-from costguard.agents.messages import NOT_READY, TOO_OFTEN, MessageRefusedError
+from costguard.agents.messages import BAD_CODE, NOT_READY, TOO_OFTEN, MessageRefusedError
 from costguard.services.agent_enrolment import JoinProof, answer_hello, sign_join_answer
 from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
+from costguard.services.door_messages import BeatReply, JoinReply, replace_number
 from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
 from costguard.web import schemas
+from costguard.web.connections import name_client
+from costguard.web.link import WatchdogLink
 from costguard.web.middleware import RateLimiter
 
 JSON = "application/json"
 PER_AGENT, AGENT_BURST = 1.0, 40.0
 """Beats a second of one agent; after an outage it has more to say at once."""
-JOINS, JOINS_BURST = 20.0, 100.0
-"""Joins a second of all together: each is a look into the ledger."""
+BAD_PER_ADDRESS, BAD_BURST = 0.5, 30.0
+"""Codes a second of one address that were none. Whoever has a code gets in beside who guesses: a code has 78 bits."""
+JOINS_OF_CODE, JOINS_BURST = 1.0, 10.0
+"""Joins a second with one code: its answer may be lost."""
 SIGNED_HEADERS = [
     {"name": name, "in": "header", "required": True, "schema": {"type": "string"}}
     for name in (SEQ_HEADER, AT_HEADER, SIGNATURE_HEADER)
 ]
 
 
-def build_agent_router(desk: AgentGateway, seal: Seal) -> APIRouter:
-    """Return the routes for agents."""
-    routes, beats_of, joins = APIRouter(), RateLimiter(PER_AGENT, AGENT_BURST), RateLimiter(JOINS, JOINS_BURST)
+def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogLink) -> APIRouter:
+    """Return the routes for agents. `link`: the channel to the watchdog."""
+    routes, beats_of = APIRouter(), RateLimiter(PER_AGENT, AGENT_BURST)
+    guesses, joins = RateLimiter(BAD_PER_ADDRESS, BAD_BURST), RateLimiter(JOINS_OF_CODE, JOINS_BURST)
 
     @routes.post(
         JOIN_PATH,
@@ -51,12 +59,20 @@ def build_agent_router(desk: AgentGateway, seal: Seal) -> APIRouter:
         responses=schemas.build_response_schemas({200: schemas.JOINED}),
     )
     async def join(request: Request) -> Response:
-        wait_s = joins.take("")
-        if wait_s:
-            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
         asked = await request.body()
         proof = JoinProof(request.headers.get(NONCE_HEADER, ""), request.headers.get(SIGNATURE_HEADER, ""))
-        body, headers = sign_join_answer(await asyncio.to_thread(desk.join, asked, proof), asked, proof, seal)
+        try:
+            offer = await asyncio.to_thread(desk.check_join, asked, proof)
+        except MessageRefusedError as refused:
+            wait_s = guesses.take(name_client(request.client.host if request.client else ""))
+            if wait_s and refused.name == BAD_CODE:
+                raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s) from None
+            raise
+        wait_s = joins.take(offer.code_hash)
+        if wait_s:
+            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
+        reply = await link.ask(partial(replace_number, offer), JoinReply)
+        body, headers = sign_join_answer(desk.build_join_answer(reply), asked, proof, seal)
         return Response(body, media_type=JSON, headers=headers)
 
     @routes.get(
@@ -91,12 +107,7 @@ def build_agent_router(desk: AgentGateway, seal: Seal) -> APIRouter:
         wait_s = beats_of.take(incoming.agent.id)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        try:
-            asked = await asyncio.wrap_future(desk.commits.submit(incoming))
-        except MessageRefusedError:
-            desk.forget(incoming.agent.id)
-            raise
-        said = desk.answer(incoming, asked)
+        said = desk.build_answer(incoming, await link.ask(incoming.pack, BeatReply))
         body, at_ms = json.dumps(said).encode(), int(str(said["guard_at"]))
         signature = seal.sign(build_signed_answer(agent=incoming.agent.id, seq=incoming.seq, at_ms=at_ms, body=body))
         return Response(body, media_type=JSON, headers={AT_HEADER: str(at_ms), SIGNATURE_HEADER: signature})
@@ -107,7 +118,10 @@ def build_agent_router(desk: AgentGateway, seal: Seal) -> APIRouter:
 JSON, ZIP = "application/json", "application/octet-stream"
 PER_TOKEN, TOKEN_BURST = 20.0, 100.0
 """Readings a second with one token."""
+PIECE = 32 * 1024
 BEARER = "bearer "
+AGE_HEADER = "costguard-guard-age"
+"""Seconds since the last run of the guard that is in the ledger: a status is old where the watchdog is down."""
 SECURITY: dict[str, object] = {"security": [{"token": []}]}
 
 
@@ -124,7 +138,7 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
         responses=schemas.build_response_schemas({200: schemas.HEALTH, 503: schemas.HEALTH}),
     )
     async def healthz() -> Response:
-        age_s, late = parts.health()
+        age_s, late = await asyncio.to_thread(parts.health)
         state = "never" if age_s is None else "late" if late else "ok"
         said = {"state": state, "guard_age_s": None if age_s is None else round(age_s, 1)}
         return Response(json.dumps(said), status_code=503 if late else 200, media_type=JSON)
@@ -141,7 +155,8 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
         body, mark = await asyncio.to_thread(parts.board.read)
-        headers = {"etag": f'"{mark}"'}
+        age_s, _ = await asyncio.to_thread(parts.health)
+        headers = {"etag": f'"{mark}"', **({} if age_s is None else {AGE_HEADER: f"{age_s:.1f}"})}
         if request.headers.get("if-none-match", "").strip() == f'"{mark}"':
             return Response(status_code=304, headers=headers)
         return Response(body, media_type=JSON, headers=headers)
@@ -153,7 +168,7 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
     )
     async def agent() -> Response:
         body = await asyncio.to_thread(agent_zip)
-        return Response(body, media_type=ZIP)
+        return StreamingResponse(_cut_pieces(body), media_type=ZIP, headers={"content-length": str(len(body))})
 
     return routes
 
@@ -162,6 +177,12 @@ def parse_bearer_token(request: Request) -> str:
     """Return the token that a request states, "" if it states none."""
     stated = request.headers.get("authorization", "")
     return stated[len(BEARER) :].strip() if stated.lower().startswith(BEARER) else ""
+
+
+async def _cut_pieces(body: bytes) -> AsyncIterator[bytes]:
+    """Yield `body` in pieces: whoever does not read them holds one, and not 0.6 MB."""
+    for start in range(0, len(body), PIECE):
+        yield body[start : start + PIECE]
 
 
 def build_agent_zip_once() -> Callable[[], bytes]:

@@ -1,0 +1,37 @@
+"""`costguard serve`: answer agents and readers over HTTP, in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard watch                          # starts it by itself, where [web] listen is set
+  costguard serve                          # by hand, where [web] process = "none": the watchdog is another process
+  costguard serve --listen 127.0.0.1:8471  # beside the one that the watchdog started
+
+It reads the ledger, and hands agents' messages to the watchdog on the same machine. Without one it answers readers, and
+refuses messages (503): their agents send them again.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    listen: Annotated[Text, typer.Option("--listen", metavar="ADDRESS", help="Where to listen; [web] listen.")] = None,
+    interval: Annotated[Text, typer.Option("--interval", metavar="TIME", help="Time between two runs of the guard.")] = None,
+) -> None:
+    """Serve until a signal ends it."""
+    from costguard.errors import InputError
+
+    try:
+        from costguard.web.process import run_server
+    except ModuleNotFoundError as error:
+        told = f"needs a package that is not installed: {error.name}"
+        raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
+    asked = ctx.obj
+    run_server(config=asked.config, listen=listen, interval=interval, json_log=asked.json_log)

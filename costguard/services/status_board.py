@@ -1,0 +1,42 @@
+"""The status from the ledger as one text: built at most once a run of the guard for all readers, and only if one asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from costguard.agents.messages import NOT_READY, MessageRefusedError
+
+
+@dataclass(slots=True)
+class StatusBoard:
+    """`mark`: returns what the newest run is known by; None before the first. `render`: builds the text."""
+
+    mark: Callable[[], object]
+    render: Callable[[], bytes]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _made: tuple[object, bytes, str] | None = None
+
+    def read(self) -> tuple[bytes, str]:
+        """Return the status as `costguard status --json` prints it, and its hash.
+
+        While it is built anew by one reader, the others get the previous one. Raises MessageRefusedError before the first run.
+        """
+        mark, made = self.mark(), self._made
+        if mark is None:
+            raise MessageRefusedError(NOT_READY, wait_s=5)
+        if made is not None and made[0] == mark:
+            return made[1], made[2]
+        if not self._lock.acquire(blocking=made is None):
+            assert made is not None  # noqa: S101 - else it would have waited
+            return made[1], made[2]
+        try:
+            made = self._made
+            if made is None or made[0] != mark:
+                text = self.render()
+                made = self._made = mark, text, sha256(text).hexdigest()[:32]
+            return made[1], made[2]
+        finally:
+            self._lock.release()

@@ -1,0 +1,91 @@
+"""The process of the HTTP server: started by the watchdog, or by a person, a service manager or a container.
+
+The watchdog's child inherits the listening socket and its end of the channel. It bounds its own memory, is the first to be
+ended when the machine has none left, and ends with the watchdog: the kernel ends it (Linux), and the channel's end everywhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from costguard.errors import InputError
+from costguard.services.door_channel import connect_to_watchdog, find_channel_folder
+from costguard.services.door_messages import FILES_VARIABLE
+from costguard.services.web_backend import build_web_services, find_key_file
+from costguard.settings import read_settings
+from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
+from costguard.settings.fields import parse_duration
+from costguard.settings.web import parse_listen_address
+from costguard.system.logs import configure_logging, get_log
+from costguard.web.link import WatchdogLink
+from costguard.web.listener import LimitedListener, bind_listener, check_web_files
+from costguard.web.server import build_server
+
+MEMORY_MOST = 1 << 30
+"""Bytes of address space of the watchdog's child, of which it uses a fraction: code and threads count as well."""
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+OOM_SCORE = "800"
+"""Of 1,000: of the two processes, this is the one to end."""
+SWITCH_S = 0.0005
+"""How long a status may be built before the event loop has its turn; the usual 5 ms, some times a request, add up."""
+
+
+def run_server(*, config: str | None, listen: str | None, interval: str | None, json_log: bool) -> None:
+    """Serve until a signal ends it, or the watchdog that started this process is gone."""
+    configure_logging(as_json=json_log)
+    files = os.environ.pop(FILES_VARIABLE, "")
+    settings = read_settings(config)
+    if listen is not None:
+        parse_listen_address(listen, "--listen")
+        settings = replace(settings, web=replace(settings.web, listen=listen))
+    if settings.web.listen is None:
+        raise InputError("is not set: there is no address to listen at", field="web.listen", hint="set it, or add --listen")
+    every = parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX) if interval is not None else None
+    sys.setswitchinterval(SWITCH_S)
+    if files:
+        bound, link = _adopt_files(files)
+    else:
+        check_web_files(settings.web, find_key_file(settings))
+        bound, folder = bind_listener(settings.web), find_channel_folder(settings)
+        link = WatchdogLink(lambda: connect_to_watchdog(folder))
+    made = build_server(build_web_services(settings, config=config, interval=every), bound, link)
+    get_log().info("web_listens", address=settings.web.listen, tls=settings.web.tls_cert is not None, alone=not files)
+    made.run()
+
+
+def _adopt_files(files: str) -> tuple[LimitedListener, WatchdogLink]:
+    """Return the listening socket and the channel that the watchdog left to this process, and bound this process."""
+    numbers = [int(word) for word in files.split(",")]
+    for number in numbers:
+        os.set_inheritable(number, False)  # noqa: FBT003 - the function's own word
+    bound, wire = LimitedListener(fileno=numbers[0]), socket.socket(fileno=numbers[1])
+    bound.setblocking(False)  # noqa: FBT003 - the socket's own word
+    _end_with_parent()
+    _bound_memory()
+    offered = [wire]
+    return bound, WatchdogLink(lambda: offered.pop() if offered else None, is_child=True)
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process with the watchdog's thread that started it (Linux); elsewhere the channel's end does."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _bound_memory() -> None:
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most: Any = MEMORY_MOST if hard == resource.RLIM_INFINITY else min(MEMORY_MOST, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
