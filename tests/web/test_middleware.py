@@ -24,7 +24,7 @@ class Errors:
     def __init__(self) -> None:
         self.events = list[str]()
 
-    def error(self, event: str, **_: object) -> None:
+    def error(self, event: str, /, **_: object) -> None:
         self.events.append(event)
 
     info = warning = error
