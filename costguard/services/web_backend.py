@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from costguard.agents.messages import NO_TOKEN, NOT_READY, MessageRefusedError
 from costguard.agents.requests import AgentMachine, AgentVerdict
@@ -37,6 +38,9 @@ from costguard.values.agent import WebToken, is_token_valid
 from costguard.values.resource import ENDED, ResourceKey
 from costguard.views.status import build_status_document
 
+if TYPE_CHECKING:  # a type and no more: it imports what builds a plan
+    from costguard.services.web_pages import PageServices
+
 LATE_AFTER_RUNS = 3
 """A guard whose last run is older than so many intervals is late."""
 NOTICES_MAX = 4
@@ -46,7 +50,7 @@ NOTICES_MAX = 4
 class WebServices:
     """The parts to be served. `desk`: builds the gateway for a signer.
 
-    `health`: seconds since the last committed run, and whether it is late.
+    `health`: seconds since the last committed run, and whether it is late. `pages`: None: no pages are served.
     """
 
     web: WebSettings
@@ -55,6 +59,7 @@ class WebServices:
     board: StatusBoard
     reader: Callable[[str], WebToken]
     health: Callable[[], tuple[float | None, bool]]
+    pages: PageServices | None = None
 
 
 ServeWeb = Callable[[WebServices], AbstractContextManager[object]]
@@ -132,7 +137,7 @@ class ListedMachines:
 
 
 @contextmanager
-def serve_while_watching(room: WatchdogContext, serve: ServeWeb | None) -> Iterator[None]:
+def serve_while_watching(room: WatchdogContext, serve: ServeWeb | None, *, config: str | None = None) -> Iterator[None]:
     """Serve agents and readers while the block runs, if the settings state an address."""
     if serve is None or room.settings.web.listen is None:
         yield
@@ -172,6 +177,7 @@ def serve_while_watching(room: WatchdogContext, serve: ServeWeb | None) -> Itera
             board=board,
             reader=partial(_authorize_reader, book, room),
             health=partial(_check_health, room),
+            pages=_build_pages(room, config),
         )
         commits.start()
         room.after_run = judged
@@ -181,6 +187,13 @@ def serve_while_watching(room: WatchdogContext, serve: ServeWeb | None) -> Itera
         finally:
             room.after_run = None
             commits.end()
+
+
+def _build_pages(room: WatchdogContext, config: str | None) -> PageServices:
+    from costguard.services.web_pages import PageServices
+
+    web = room.settings.web
+    return PageServices(config=config, secure=web.tls_cert is not None or web.behind_proxy is not None)
 
 
 def find_key_file(settings: Settings) -> Path:

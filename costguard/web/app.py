@@ -17,6 +17,7 @@ from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
 from costguard.web import routes
 from costguard.web.middleware import build_refusal
+from costguard.web.pages import build_page_router
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
@@ -37,6 +38,8 @@ def build_application(
         redirect_slashes=False,
     )
     app.include_router(routes.build_agent_router(desk, seal))
+    if parts.pages is not None:
+        app.include_router(build_page_router(parts.pages))
     app.include_router(routes.build_reader_router(parts, agent_zip or routes.build_agent_zip_once()))
 
     @app.exception_handler(MessageRefusedError)

@@ -44,6 +44,11 @@ PER_ADDRESS, BURST = 300.0, 600.0
 BAD_PER_ADDRESS, BAD_BURST = 0.5, 30.0
 """Codes a second of one address that were none. Who signs or has a token is not held up by who guesses beside them."""
 GUESSED_PATH, BAD_STATUS = JOIN_PATH, 403
+AGENT_PATHS = "/v1/"
+STREAM_PATH = "/live"
+"""Server-sent events of the pages go on until the reader leaves."""
+FORM_MOST, FORM_TYPES = 16 * 1024, frozenset(("application/x-www-form-urlencoded", ""))
+"""Of the pages: a form without a field has no type."""
 PLAIN_ENCODINGS = frozenset(("", "identity"))
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -77,13 +82,15 @@ class RequestMiddleware:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                message["headers"] = [*message.get("headers", ()), *self._headers]
+                own = [*message.get("headers", ())]
+                stated = {name for name, _ in own}
+                message["headers"] = [*own, *(one for one in self._headers if one[0] not in stated)]
                 if scope["path"] == GUESSED_PATH and message["status"] == BAD_STATUS:
                     self._bad.spend(who)
             await send(message)
 
         try:
-            async with asyncio.timeout(WHOLE_S):
+            async with asyncio.timeout(None if scope["path"] == STREAM_PATH else WHOLE_S):
                 await self._pass(scope, receive, sending, who)
         except MessageRefusedError as refused:
             await _send_refusal(sending, refused)
@@ -101,7 +108,10 @@ class RequestMiddleware:
             wait_s = max(wait_s, 1 / BAD_PER_ADDRESS)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        body = await _read_body(headers, receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
+        allows_form = not scope["path"].startswith(AGENT_PATHS)
+        body = (
+            await _read_body(headers, receive, allows_form=allows_form) if scope["method"] in ("POST", "PUT", "PATCH") else b""
+        )
         given = False
 
         async def once() -> Message:
@@ -114,16 +124,22 @@ class RequestMiddleware:
         await self._app(scope, once, send)
 
 
-async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
-    """Return the whole body; raises MessageRefusedError if it is too large, too slow or not plain JSON."""
+async def _read_body(headers: dict[bytes, str], receive: Receive, *, allows_form: bool) -> bytes:
+    """Return the whole body; raises MessageRefusedError if it is too large, too slow or not plain JSON.
+
+    `allows_form`: it may also be a form, of at most FORM_MOST bytes.
+    """
     if headers.get(b"content-encoding", "").strip().lower() not in PLAIN_ENCODINGS:
         raise MessageRefusedError(ENCODED)
-    if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
+    kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+    is_form = allows_form and kind in FORM_TYPES
+    most = FORM_MOST if is_form else BODY_MOST
+    if kind != "application/json" and not is_form:
         raise MessageRefusedError(ENCODED)
     stated = headers.get(b"content-length", "")
     if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
         raise MessageRefusedError(MALFORMED, "a body must not have both a length and chunks")
-    if stated.isdecimal() and (len(stated) > len(str(BODY_MOST)) or int(stated) > BODY_MOST):
+    if stated.isdecimal() and (len(stated) > len(str(BODY_MOST)) or int(stated) > most):
         raise MessageRefusedError(TOO_LARGE)
     parts, size = list[bytes](), 0
     try:
@@ -134,7 +150,7 @@ async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
                     raise MessageRefusedError(TOO_SLOW)
                 part = message.get("body", b"")
                 size += len(part)
-                if size > BODY_MOST:
+                if size > most:
                     raise MessageRefusedError(TOO_LARGE)
                 parts.append(part)
                 if not message.get("more_body", False):
