@@ -19,7 +19,7 @@ from costguard.services.web_logins import make_invite
 from costguard.services.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.system.logs import get_log
-from costguard.testing.demo import keep_weekend
+from costguard.testing.demo import MEMORY_DISK, keep_weekend
 from costguard.values.agent import VIEWER
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
@@ -31,7 +31,7 @@ START_S = 10.0
 def serve_weekend(*, config: str | None = None) -> None:
     """Play the weekend and serve it until somebody ends the process; the login link goes to standard output."""
     sys.stderr.write("simulating a weekend with watchdog ...\n")
-    with TemporaryDirectory(prefix="costguard-demo-") as folder:
+    with TemporaryDirectory(prefix="costguard-demo-", dir=MEMORY_DISK if MEMORY_DISK.is_dir() else None) as folder:
         settings, end = keep_weekend(Path(folder), config=config)
         services = PageServices(config=settings, clock=lambda: end, read_only=True)
         with serve_pages(services) as address, suppress(KeyboardInterrupt):
