@@ -42,6 +42,8 @@ LATE_AFTER_RUNS = 3
 HISTORY_BACK, OVERRIDES_BACK = timedelta(days=14), timedelta(days=90)
 SAMPLES_SHOWN_MAX = 2_000
 """Samples of a signal that a chart gets: more than pixels of a wide screen."""
+GAP_MIN = timedelta(minutes=15)
+"""Shorter times between two complete listings are no gap: as long as a scope may go unseen (`reporting/status.py`)."""
 NO_TEAM = "nobody known"
 DEMO_HINT = "run costguard watch with your accounts"
 
@@ -191,7 +193,8 @@ class PageServices:
             intents = [one for one in records.load_intents_since(now - OVERRIDES_BACK) if one.life.key == key]
             wishes = [one for one in records.load_overrides_since(now - OVERRIDES_BACK) if one.key == key]
         ends = [(one.start, one.end) for one in stretches if one.outcome == "complete" and one.end > period.start]
-        pause = max(timedelta(minutes=15), 3 * self.settings.watch.every)
+        usual = fleet.view.last.interval if fleet.view.last else self.settings.watch.every
+        pause = max(GAP_MIN, LATE_AFTER_RUNS * usual)
         gaps = [(a[1], b[0]) for a, b in pairwise(ends) if b[0] - a[1] > pause]
         return MachinePage(
             key=key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,11 +13,13 @@ from starlette.testclient import TestClient
 
 from costguard.ledger.agents.logins import LoginStore
 from costguard.services.overrides import get_now
-from costguard.services.web_logins import make_invite
+from costguard.services.web_logins import SessionDesk, make_invite
 from costguard.services.web_pages import ACTS, PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
+from costguard.web.pages.live import LiveRuns
+from costguard.web.pages.room import PageRoom
 from tests.web.stations import Station, station
 
 HOST = "http://localhost"
@@ -153,8 +156,6 @@ def test_a_session_ends_when_idle_when_old_and_when_it_is_left(house: House) -> 
     app_now = [get_now()]
     desk_reader = house.open("viewer")
     assert desk_reader.client.get("/accounts").status_code == 200
-    from costguard.services.web_logins import SessionDesk
-
     desk = SessionDesk(house.book, clock=lambda: app_now[0])
     secret, _ = desk.redeem(house.invite("viewer").rpartition("/")[2])
     app_now[0] += timedelta(minutes=59)
@@ -192,3 +193,27 @@ def test_a_name_with_markup_stays_text_on_every_page(house: House) -> None:
             text = viewer.client.get(path, params={name: evil}).text
             assert "<script>alert" not in text, (path, name)
             assert "\u202e" not in text, (path, name)
+
+
+def test_an_open_page_is_told_of_a_new_guard_run_and_its_watcher_ends_with_the_last_page(house: House) -> None:
+    runs = ["one"]
+
+    class Services:
+        def read_run_id(self) -> str:
+            return runs[-1]
+
+    room = PageRoom(house.services, SessionDesk(house.book))
+    room.services = Services()  # type: ignore[assignment]  # all that a watcher asks
+    live = LiveRuns(room, look_every_s=0.0)
+
+    async def follow() -> list[str]:
+        stream, told = live.watch(), []
+        told.append(await anext(stream))
+        await live.looked.wait()
+        runs.append("two")
+        told.append(await anext(stream))
+        await stream.aclose()
+        return told
+
+    assert asyncio.run(follow()) == ["retry: 10000\n\n", "event: run\ndata: two\n\n"]
+    assert not live.is_watching

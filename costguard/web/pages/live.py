@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from fastapi import APIRouter, Request, Response
@@ -19,12 +19,12 @@ LOOK_EVERY_S, BEAT_EVERY_S = 5.0, 15.0
 class LiveRuns:
     """The id of the last guard run, read once for all open pages; nobody looks while no page is open."""
 
-    def __init__(self, room: PageRoom) -> None:
-        self._room, self._id, self._open = room, "", 0
-        self._changed = asyncio.Event()
+    def __init__(self, room: PageRoom, *, look_every_s: float = LOOK_EVERY_S) -> None:
+        self._room, self._id, self._open, self._every_s = room, "", 0, look_every_s
+        self._changed, self.looked = asyncio.Event(), asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
 
-    async def watch(self) -> AsyncIterator[str]:
+    async def watch(self) -> AsyncGenerator[str]:
         """Yield events until the reader leaves: one for each new guard run, and a comment where there is none for long."""
         self._open += 1
         if self._watcher is None or self._watcher.done():
@@ -42,6 +42,12 @@ class LiveRuns:
             self._open -= 1
             if not self._open and self._watcher is not None:
                 self._watcher.cancel()
+                self._watcher = None
+
+    @property
+    def is_watching(self) -> bool:
+        """Return whether somebody looks for a new run."""
+        return self._watcher is not None
 
     @property
     def is_full(self) -> bool:
@@ -57,7 +63,8 @@ class LiveRuns:
                     if told:
                         changed, self._changed = self._changed, asyncio.Event()
                         changed.set()
-            await asyncio.sleep(LOOK_EVERY_S)
+            self.looked.set()
+            await asyncio.sleep(self._every_s)
 
 
 def build_router(room: PageRoom) -> APIRouter:

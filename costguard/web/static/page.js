@@ -38,12 +38,14 @@ async function drawSamples() {
   if (!answer.ok) return;
   const {signals} = await answer.json(), style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue("--soft"), line = style.getPropertyValue("--rule"), mark = style.getPropertyValue("--mark");
-  for (const [name, {at, value}] of Object.entries(signals)) {
-    if (at.length < 2) continue;
+  const drawn = Object.entries(signals).filter(([, one]) => one.at.length > 1).map(([name, {at, value}]) => {
     const box = document.createElement("figure"), title = document.createElement("figcaption");
     title.textContent = name;
     box.append(title);
     place.append(box);
+    return [name, at, value, box];
+  });
+  for (const [name, at, value, box] of drawn) {
     const steps = at.slice(1).map((one, n) => one - at[n]).sort((a, b) => a - b), usual = steps[steps.length >> 1];
     const xs = [], ys = [];
     at.forEach((one, n) => {
@@ -51,7 +53,7 @@ async function drawSamples() {
       xs.push(one); ys.push(value[n]);
     });
     const axis = {stroke: ink, grid: {stroke: line, width: 1}, ticks: {stroke: line, width: 1}};
-    new uPlot({width: box.clientWidth, height: 150, legend: {show: false}, axes: [axis, {...axis, size: 60}],
+    new uPlot({width: box.clientWidth - 20, height: 150, legend: {show: false}, axes: [axis, {...axis, size: 60}],
       series: [{}, {label: name, stroke: mark, width: 1.5, spanGaps: false}]}, [xs, ys], box);
   }
 }
