@@ -60,7 +60,7 @@ def command(
     elif action == "invite":
         from costguard.services import web_logins
 
-        write_answer(web_logins.invite_reader(given[0], role=role, config=config), ctx)
+        write_answer(web_logins.create_login_link(given[0], role=role, config=config), ctx)
     elif action == "logout":
         from costguard.services import web_logins
 

@@ -71,7 +71,7 @@ def explain_page_policies(services: PageServices) -> Document:
     return explain_policies(config=services.config).document
 
 
-def backtest_policy(services: PageServices, name: str, hold: str, since: str) -> tuple[Document, Document | None]:
+def simulate_policy_change(services: PageServices, name: str, hold: str, since: str) -> tuple[Document, Document | None]:
     """Return what policy `name` would have done in the recorded history as it is, and with another wait `hold` (None: "").
 
     `since`: how long ago the history begins, as in `costguard simulate`. Nothing is asked, and nothing is written.

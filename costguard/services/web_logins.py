@@ -30,7 +30,7 @@ SESSIONS_SEEN_MAX = 10_000
 LOGIN_PATH = "/login/"
 
 
-def invite_reader(name: str, *, role: str | None = None, config: str | None = None) -> CommandAnswer:
+def create_login_link(name: str, *, role: str | None = None, config: str | None = None) -> CommandAnswer:
     """Answer `costguard web invite`: make a link that logs `name` into the pages once."""
     settings, now = read_settings(config), get_now()
     told = "is not a name: letters, digits and . _ @ -, at most 64"

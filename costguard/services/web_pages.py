@@ -7,14 +7,15 @@ the person who is logged in. No provider is asked, and nothing is stopped here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic
 from typing import cast
 
-from costguard.errors import InputError, NoAnswerError
+from costguard.errors import CostguardError, InputError, NoAnswerError
 from costguard.guard.action_intents import Intent
 from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.overrides import Override, is_override_open
@@ -37,6 +38,8 @@ from costguard.views.status import build_status_document, list_status_warnings
 
 FLEET_AGE_MAX_S = 60.0
 """Seconds after which the fleet is built anew although no guard run followed: without a watchdog, time goes on."""
+BUILD_INLINE_S = 2.0
+"""A fleet that took longer to build is built beside the readers, who get the previous one."""
 LATE_AFTER_RUNS = 3
 """A guard whose last run is older than so many intervals is late, as in /healthz."""
 HISTORY_BACK, OVERRIDES_BACK = timedelta(days=14), timedelta(days=90)
@@ -134,6 +137,7 @@ class PageServices:
     secure: bool = False
     _fleet: FleetPage | None = None
     _made_s: float = 0.0
+    _took_s: float = 0.0
     _lock: Lock = field(default_factory=Lock)
     _settings: Settings | None = None
     _read_s: float = 0.0
@@ -152,18 +156,38 @@ class PageServices:
         return last.id if last else ""
 
     def load_fleet(self) -> FleetPage:
-        """Return the fleet as of the last guard run, built once for all readers."""
-        run = self.read_run_id()
+        """Return the fleet as of the last guard run, built once for all readers.
+
+        Of a large fleet readers get the previous one while another thread builds the next: its time is on every page.
+        """
+        run, there = self.read_run_id(), self._fleet
+        if there is not None and there.run_id == run and monotonic() - self._made_s < FLEET_AGE_MAX_S:
+            return there
+        if there is not None and self._took_s > BUILD_INLINE_S:
+            if self._lock.acquire(blocking=False):
+                Thread(target=self._build_and_release, name="fleet", daemon=True).start()
+            return there
         with self._lock:
-            fresh = self._fleet is not None and self._fleet.run_id == run and monotonic() - self._made_s < FLEET_AGE_MAX_S
-            if self._fleet is None or not fresh:
-                self._fleet, self._made_s = build_fleet_page(self.settings, self.clock()), monotonic()
+            if self._fleet is None or self._fleet is there:
+                self._build()
+            assert self._fleet is not None  # noqa: S101 - built above
             return self._fleet
+
+    def _build(self) -> None:
+        began = monotonic()
+        made = build_fleet_page(self.settings, self.clock())
+        self._fleet, self._made_s, self._took_s = made, monotonic(), monotonic() - began
+
+    def _build_and_release(self) -> None:
+        try:
+            with suppress(CostguardError):  # the next reader tries again
+                self._build()
+        finally:
+            self._lock.release()
 
     def forget_fleet(self) -> None:
         """Build the fleet anew for the next reader: somebody changed what the guard may do."""
-        with self._lock:
-            self._made_s = -FLEET_AGE_MAX_S
+        self._made_s = monotonic() - FLEET_AGE_MAX_S
 
     def list_late(self, fleet: FleetPage) -> list[str]:
         """Return why what is shown may be old, a sentence each; nothing where a guard run is recent."""
@@ -270,7 +294,7 @@ def build_fleet_page(settings: Settings, now: datetime) -> FleetPage:
     guarded = GuardRunResult(at=now, committed=False, acting=False, survey=survey, sight=view.sight)
     plan = build_plan_document(build_plan_view(guarded, view.rules, ()))
     status = build_status_document(view.status, (), view.head, settings.display.find_exchange(now))
-    (table,) = [one for one in status.tables if "resource" in one.columns][:1] or [None]
+    table = next((one for one in status.tables if "resource" in one.columns), None)
     cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows] if table else []
     rows = tuple(_build_row(one, row) for one, row in zip(view.status.resources, cells, strict=False))
     verdicts: dict[tuple[str, ...], list[Mapping[str, object]]] = {}

@@ -8,13 +8,16 @@ from fastapi import APIRouter, Request, Response
 
 from costguard.errors import CostguardError, InputError
 from costguard.guard.policy import LEVELS
-from costguard.services import web_answers
+from costguard.services import CommandAnswer, web_answers
+from costguard.sizing.job_flags import build_job_table, parse_number
 from costguard.values.web_login import ADMIN
-from costguard.web.pages.room import HEADERS, PageReader, PageRoom, read_form, redirect
+from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
 
 LOG_SINCE = "7d"
 PERIODS = ("month", "week", "day", "from", "to", "by")
 VALUE_CHARS_MAX = 80
+LIST_FIELDS = ("region", "gpu")
+"""Flags that may be given several times."""
 
 
 def build_router(room: PageRoom) -> APIRouter:
@@ -85,7 +88,7 @@ def _add_policies(routes: APIRouter, room: PageRoom) -> None:
         if query.get("policy"):
             asked = (query["policy"], query.get("for", ""), query.get("since", ""))
             try:
-                tests = await asyncio.to_thread(web_answers.backtest_policy, services, *asked)
+                tests = await asyncio.to_thread(web_answers.simulate_policy_change, services, *asked)
             except CostguardError as error:
                 wrong = str(error)
         names = [policy.name for policy in services.settings.policies]
@@ -113,7 +116,7 @@ def _add_policies(routes: APIRouter, room: PageRoom) -> None:
             room.tell_next(reader, "good", answer.document.lead)
         except CostguardError as error:
             room.tell_next(reader, "bad", tuple(str(error).splitlines()))
-        return redirect("/policies")
+        return build_redirect("/policies")
 
 
 def _add_accounts(routes: APIRouter, room: PageRoom) -> None:
@@ -143,12 +146,10 @@ def _read_query(request: Request, names: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, value in stated.items() if value}
 
 
-def _answer_quote(room: PageRoom, query: dict[str, str]) -> web_answers.CommandAnswer:
+def _answer_quote(room: PageRoom, query: dict[str, str]) -> CommandAnswer:
     """Return the quote for the form's fields, read as the command reads its flags."""
-    from costguard.sizing.job_flags import build_job_table, parse_number
-
-    lists = {name: [query[name]] for name in ("region", "gpu") if name in query}
-    table = build_job_table({**query, **lists})
+    flags: dict[str, object] = {name: [value] if name in LIST_FIELDS else value for name, value in query.items()}
+    table = build_job_table(flags)
     count = parse_number(query["count"], "count") if "count" in query else None
     hours = parse_number(query["hours"], "hours") if "hours" in query else None
     return web_answers.answer_page_quote(room.services, table, count, hours)

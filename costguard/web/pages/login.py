@@ -10,7 +10,7 @@ from costguard.errors import CostguardError
 from costguard.services.web_logins import LOGIN_PATH
 from costguard.values.agent import VIEWER
 from costguard.values.web_login import SESSION_VALID_FOR
-from costguard.web.pages.room import PageReader, PageRoom, is_same_origin, redirect
+from costguard.web.pages.room import PageReader, PageRoom, build_redirect, is_same_origin
 
 
 def build_router(room: PageRoom) -> APIRouter:
@@ -33,7 +33,7 @@ def build_router(room: PageRoom) -> APIRouter:
             secret, _ = await asyncio.to_thread(room.desk.redeem, code)
         except CostguardError as error:
             return room.refuse(403, "This link does not log in", str(error))
-        answer = redirect("/")
+        answer = build_redirect("/")
         _set_cookie(answer, room, secret, int(SESSION_VALID_FOR.total_seconds()))
         return answer
 

@@ -11,7 +11,7 @@ from costguard.errors import CostguardError
 from costguard.services.web_pages import ACTS
 from costguard.values.agent import VIEWER
 from costguard.values.web_login import ADMIN, OPERATOR
-from costguard.web.pages.room import HEADERS, PageReader, PageRoom, read_form, redirect
+from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
 
 ASKED_TWICE = {"approve-stop", "approve-terminate", "stop"}
 """Acts that show what they would do, and need a second click."""
@@ -65,6 +65,6 @@ def build_router(room: PageRoom) -> APIRouter:
             room.tell_next(reader, "good", (*document.lead, *(n for n in document.notes if not n.startswith("next:"))))
         except CostguardError as error:
             room.tell_next(reader, "bad", tuple(str(error).splitlines()))
-        return redirect(room.link_machine(path))
+        return build_redirect(room.link_machine(path))
 
     return routes

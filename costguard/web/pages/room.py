@@ -74,7 +74,7 @@ class PageRoom:
                 return await self._answer(request, page, needed, changes=changes)
 
             answer.__annotations__ = {"request": Request, "return": Response}
-            del answer.__wrapped__  # type: ignore[attr-defined]  # FastAPI would read the page's own parameters
+            del answer.__wrapped__  # FastAPI would read the page's own parameters
             return answer
 
         return decorate
@@ -133,7 +133,7 @@ class PageRoom:
             self._news.popitem(last=False)
 
 
-def redirect(path: str) -> Response:
+def build_redirect(path: str) -> Response:
     """Return the answer that sends a browser to `path` after a form."""
     return Response(status_code=303, headers={**HEADERS, "location": path})
 
