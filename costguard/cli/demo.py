@@ -19,6 +19,7 @@ EXAMPLES = """Examples:
 
 \b
   costguard demo
+  costguard demo --serve              # the weekend as pages; the link is printed
   costguard demo --ledger demo.db     # then: COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report
 """
 FLAGS: dict[str, object] = {
@@ -40,11 +41,17 @@ AS_TYPED = (
 def command(
     ctx: typer.Context,
     ledger: Annotated[Text, typer.Option(metavar="FILE", help="Keep the simulated ledger in this file.")] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Open the simulated weekend as pages, until Ctrl-C.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
     """Print a QLoRA quote on the shipped market, a guarded simulated weekend, and two simulated weeks with their bill."""
+    if serve:
+        from costguard.web.demo_server import serve_weekend
+
+        serve_weekend(config=ctx.obj.config)
+        return
     from dataclasses import replace
 
     from costguard.services import quote_commands

@@ -35,6 +35,7 @@ from costguard.values.calendar import Period
 from costguard.values.provider import Seller
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
+    from costguard.guard.context import GuardConfig, GuardRun, GuardSnapshot
     from costguard.reporting.statement import Statement
     from costguard.reporting.status import FleetStatus
     from costguard.services.poll_now import PollNowResult
@@ -75,10 +76,30 @@ def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult 
 
     `looked`: the results of a poll just made; None: no poll.
     """
+    found = load_current_view(settings, zone, _get_now(), looked)
+    return found.status, found.head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentView:
+    """The fleet as the ledger knows it: its status, what the guard would evaluate, and the last guard run (None: none yet).
+
+    `head`: the head of the audit log.
+    """
+
+    status: FleetStatus
+    sight: GuardSnapshot
+    rules: GuardConfig
+    last: GuardRun | None
+    head: str
+
+
+def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: PollNowResult | None = None) -> CurrentView:
+    """Load the fleet as the ledger knows it at `now`, in one snapshot. `looked`: as in `load_current_status`."""
     from costguard.services.guard_snapshot import SampleWindow, build_guard_snapshot, load_recent_overrides, read_previous_runs
     from costguard.services.status import build_status as flow
 
-    now, url, rules = _get_now(), resolve_ledger_url(settings), build_guard_config(settings)
+    url, rules = resolve_ledger_url(settings), build_guard_config(settings)
     with LedgerReader(url) as reader, reader.snapshot() as ask, open_books(settings) as books:
         records, latest = SnapshotRecords(ask), _build_poll_results(ask, looked)
         last = records.load_last_run()
@@ -106,7 +127,7 @@ def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult 
             beside=lambda _: annotate_resources(rules, sight),
             overshoots=lambda *_: forecast_overshoots(rules, sight, latest.handling),
         )
-        return found, read_head_text(ask)
+        return CurrentView(status=found, sight=sight, rules=rules, last=last, head=read_head_text(ask))
 
 
 def answer_report(

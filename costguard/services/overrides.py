@@ -7,6 +7,7 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -227,8 +228,23 @@ def approve_action(stated: str, act: str, *, why: str | None = None, config: str
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told, following)))
 
 
+_PERSON = ContextVar("person", default="")
+
+
+@contextmanager
+def act_for(person: str) -> Iterator[None]:
+    """Record what the block does under the name `person`, who is not the user of this process: a login to the pages."""
+    before = _PERSON.set(person)
+    try:
+        yield
+    finally:
+        _PERSON.reset(before)
+
+
 def describe_user() -> str:
-    """Return the system user and the machine: `ada@workstation`."""
+    """Return who acts: the person of `act_for`, else the system user and the machine: `ada@workstation`."""
+    if _PERSON.get():
+        return _PERSON.get()
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container may run as a number that has no name

@@ -85,10 +85,12 @@ def try_policy(name: str, stated: Sequence[str], *, config: str | None = None) -
     return CommandAnswer(document=build_policy_test_document(policy, texts, policy.when.evaluate(facts)))
 
 
-def arm_policy(name: str, level: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:
+def arm_policy(
+    name: str, level: str, *, why: str | None = None, config: str | None = None, offline: bool = False
+) -> CommandAnswer:
     """Answer `costguard policy arm`: set how far it may go for 90 days.
 
-    Raising the level shows the plan first; lowering it applies at once.
+    Raising the level shows the plan first; lowering it applies at once. `offline`: the plan is made without asking providers.
     """
     settings, at = read_settings(config), overrides.get_now()
     policy = _find_policy(settings, name)
@@ -97,7 +99,7 @@ def arm_policy(name: str, level: str, *, why: str | None = None, config: str | N
     raised = LEVELS.index(level) > LEVELS.index(before)
     reason = (why or "").strip()
     wish = _make_arming(policy, level, reason, at)
-    shown = _plan_with_override(config, wish) if raised else None
+    shown = _plan_with_override(config, wish, offline=offline) if raised else None
     with overrides.open_guard_store(settings) as book:
         book.add_override(wish)
     goes = min(policy.arm, level, key=LEVELS.index)
@@ -164,11 +166,11 @@ def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Documen
     return Document(data=data, records=({"policy": data["policy"], "level": data["level"]},), lead=tuple(lead))
 
 
-def _plan_with_override(config: str | None, wish: Override) -> CommandAnswer:
+def _plan_with_override(config: str | None, wish: Override, *, offline: bool) -> CommandAnswer:
     """Return the plan as if `wish` were already recorded."""
     from costguard.services import watch
 
-    return watch.answer_plan(config=config, accept=None, supposed=(wish,))
+    return watch.answer_plan(config=config, accept=None, offline=offline, supposed=(wish,))
 
 
 def _find_policy(settings: Settings, name: str) -> Policy:

@@ -250,7 +250,7 @@ def answer_simulate(
     rules = replace(rules, policies=_choose_policies(rules.policies, policies))
     period = _choose_period(since, start, end, now, settings.defaults.zone)
     with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
-        found = simulate_policies(HistoryReader(ask), rules, period, now, _collect_facts())
+        found = simulate_policies(HistoryReader(ask), rules, period, now, collect_facts())
     return CommandAnswer(document=build_simulation_document(found), warnings=list_simulation_warnings(found))
 
 
@@ -295,7 +295,8 @@ def _parse_moment(text: str, field: str, zone: tzinfo) -> datetime:
         raise InputError("is out of range", field=field, hint="write a day of this century") from None
 
 
-def _collect_facts() -> SimulationFacts:
+def collect_facts() -> SimulationFacts:
+    """Collect the facts of the installed providers."""
     found = plugins.load_providers().found
     manifests = {name: one.manifest for name, one in found.items()}
     return SimulationFacts(

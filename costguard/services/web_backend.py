@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from costguard.agents.messages import NO_TOKEN, MessageRefusedError
 from costguard.errors import CostguardError
@@ -24,6 +25,9 @@ from costguard.services.status_board import StatusBoard
 from costguard.settings import Settings, WebSettings, get_data_path, read_settings, resolve_ledger_url
 from costguard.values.agent import WebToken, is_token_valid
 
+if TYPE_CHECKING:  # a type and no more: it imports what builds a plan
+    from costguard.services.web_pages import PageServices
+
 LATE_AFTER_RUNS = 3
 """A guard whose last run is older than so many intervals is late."""
 
@@ -33,7 +37,7 @@ class WebServices:
     """The parts to be served. `desk`: builds the gateway for a signer. `note_run`: called with a run that is not in the ledger.
 
     `health`: seconds since the last run that is in the ledger, and whether it is late. `metrics`: the text for Prometheus;
-    None: no route.
+    None: no route. `pages`: None: no pages are served.
     """
 
     web: WebSettings
@@ -43,6 +47,7 @@ class WebServices:
     reader: Callable[[str], WebToken]
     health: Callable[[], tuple[float | None, bool]]
     metrics: Callable[[], bytes] | None = None
+    pages: PageServices | None = None
     note_run: Callable[[datetime], object] = field(default=lambda _: None)
 
 
@@ -60,6 +65,7 @@ def build_web_services(settings: Settings, *, config: str | None = None, interva
         reader=sources.authorize_reader,
         health=sources.check_health,
         metrics=make_metrics_board(settings).read,
+        pages=_build_pages(settings, config),
         note_run=sources.note_run,
     )
 
@@ -116,6 +122,13 @@ class _LedgerSources:
             except CostguardError:
                 return self._settings
         return self._settings
+
+
+def _build_pages(settings: Settings, config: str | None) -> PageServices:
+    from costguard.services.web_pages import PageServices
+
+    web = settings.web
+    return PageServices(config=config, secure=web.tls_cert is not None or web.behind_proxy is not None)
 
 
 def find_key_file(settings: Settings) -> Path:

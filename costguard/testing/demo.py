@@ -47,7 +47,7 @@ from costguard.settings import expand_path, read_settings
 from costguard.system.progress import report_progress
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.machine import SimulatedMachine
-from costguard.testing.story import StoryEvent
+from costguard.testing.story import Story, StoryEvent
 from costguard.testing.story_parser import parse_story
 from costguard.testing.story_player import StoryOutcome, play_story
 from costguard.values.calendar import Period
@@ -326,15 +326,29 @@ class DemoGuardPlay(GuardPlayer):
 
 def play_weekend(*, config: str | None = None, now: datetime | None = None) -> CommandAnswer:
     """Play the last weekend that is over at `now` (the present), in the zone of the settings."""
-    zone = read_settings(config).defaults.zone
-    today = (now or datetime.now(UTC)).astimezone(zone).date()
-    friday = today - timedelta(days=(today.weekday() - FRIDAY) % 7)
-    friday -= timedelta(days=0 if today - friday > WEEKEND_LENGTH else 7)
-    story = parse_story(WEEKEND_STORY.format(zone=zone, friday=friday.isoformat()), source="the demo's weekend")
+    story = make_weekend_story(config=config, now=now)
     with TemporaryDirectory(prefix="costguard-weekend-", dir=MEMORY_DISK if MEMORY_DISK.is_dir() else None) as folder:
         found = build_weekend(play_story(story, DemoGuardPlay, Path(folder)))
     wrong = CostguardError(f"the weekend went wrong in {len(found.faults)} ways: this is a bug in costguard")
     return CommandAnswer(document=build_weekend_document(found), refusal=wrong if found.faults else None)
+
+
+def make_weekend_story(*, config: str | None = None, now: datetime | None = None) -> Story:
+    """Return the story of the last weekend that is over at `now` (the present), in the zone of the settings."""
+    zone = read_settings(config).defaults.zone
+    today = (now or datetime.now(UTC)).astimezone(zone).date()
+    friday = today - timedelta(days=(today.weekday() - FRIDAY) % 7)
+    friday -= timedelta(days=0 if today - friday > WEEKEND_LENGTH else 7)
+    return parse_story(WEEKEND_STORY.format(zone=zone, friday=friday.isoformat()), source="the demo's weekend")
+
+
+def keep_weekend(folder: Path, *, config: str | None = None) -> tuple[str, datetime]:
+    """Play the weekend with its ledger in `folder`; return the settings file for it, written there, and when it ends."""
+    story = make_weekend_story(config=config)
+    outcome = play_story(story, DemoGuardPlay, folder)
+    file = folder / "costguard.toml"
+    file.write_text(f'{outcome.stage.config}\n[ledger]\nurl = "{outcome.stage.ledger_url}"\n', encoding="utf-8")
+    return str(file), outcome.end
 
 
 def build_weekend(outcome: StoryOutcome) -> Weekend:

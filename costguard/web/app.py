@@ -19,6 +19,7 @@ from costguard.web import routes
 from costguard.web.link import WatchdogLink
 from costguard.web.metrics import build_metrics_router
 from costguard.web.middleware import build_refusal
+from costguard.web.pages import build_page_router
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
@@ -39,6 +40,8 @@ def build_application(
         redirect_slashes=False,
     )
     app.include_router(routes.build_agent_router(desk, seal, link))
+    if parts.pages is not None:
+        app.include_router(build_page_router(parts.pages))
     app.include_router(routes.build_reader_router(parts, agent_zip or routes.build_agent_zip_once()))
     if parts.metrics is not None:
         app.include_router(build_metrics_router(parts.reader, parts.metrics))

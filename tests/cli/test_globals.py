@@ -16,6 +16,7 @@ import pytest
 from costguard import __version__
 from costguard.cli import COMMANDS, options
 from costguard.errors import CostguardError, InputError
+from costguard.sizing import job_flags
 from tests import shop
 from tests.conftest import Command
 from tests.played import tell_again
@@ -240,21 +241,21 @@ def test_what_is_not_clearly_a_number_is_refused_with_its_flag(typed: str) -> No
 
 
 GIVEN: dict[str, object] = {
-    flag: (str(place) if flag not in options.NUMBER_FLAGS else "7") for place, flag in enumerate(options.FLAG_PLACES)
+    flag: (str(place) if flag not in job_flags.NUMBER_FLAGS else "7") for place, flag in enumerate(job_flags.FLAG_PLACES)
 } | {"fsdp": True, "provider": ["a", "b"], "region": ["c"], "tier": ["d"], "gpu": ["e"], "lora_targets": "attention"}
 
 
-@pytest.mark.parametrize("flag", options.FLAG_PLACES)
+@pytest.mark.parametrize("flag", job_flags.FLAG_PLACES)
 def test_every_flag_reaches_its_field(flag: str) -> None:
     table: object = options.build_job_table({flag: GIVEN[flag]})
-    for key in options.FLAG_PLACES[flag]:
+    for key in job_flags.FLAG_PLACES[flag]:
         assert isinstance(table, dict)
         assert list(table) == [key]
         table = table[key]
-    assert table == (7 if flag in options.NUMBER_FLAGS else GIVEN[flag])
+    assert table == (7 if flag in job_flags.NUMBER_FLAGS else GIVEN[flag])
 
 
-@pytest.mark.parametrize("flag", options.FLAG_PLACES)
+@pytest.mark.parametrize("flag", job_flags.FLAG_PLACES)
 def test_every_flag_of_the_table_is_an_option_of_the_command(costguard: Command, flag: str) -> None:
     assert f"--{flag.replace('_', '-')}" in costguard("quote", "--help").out
 

@@ -20,6 +20,8 @@ from costguard.ledger.db.tables import (
     INTENT_EVENT,
     ROW_DIGEST,
     TURN,
+    WEB_INVITE,
+    WEB_SESSION,
     WEB_TOKEN,
     WISH,
 )
@@ -91,4 +93,7 @@ def write_all(connection: Connection) -> None:
     connection.execute(insert(AGENT_CODE), [of | {"hash": "h", "who": "ada", "at_us": 1, "expires_us": 2}])
     token = {"hash": "h", "name": "n", "role": "viewer", "who": "ada", "made_us": 1, "expires_us": 2}
     connection.execute(insert(WEB_TOKEN), [token])
+    connection.execute(insert(WEB_INVITE), [token])
+    login = {"hash": "h", "name": "n", "role": "viewer", "invite": "h", "made_us": 1, "expires_us": 2}
+    connection.execute(insert(WEB_SESSION), [login])
     connection.execute(insert(ROW_DIGEST), [{"seq": 1, "table_name": "scope", "lines": 1, "digests": "- 1"}])

@@ -37,6 +37,7 @@ from sqlmodel import Field, SQLModel
 from costguard.bills.bill_line import CHARGES
 from costguard.guard.action_intents import EXECUTING, OPEN_STATES
 from costguard.guard.escalation import BEGUN
+from costguard.values.web_login import ROLES
 
 BIG_INTEGER: Any = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits. In SQLite every INTEGER has them, and only INTEGER makes a primary key the row's own number."""
@@ -356,6 +357,34 @@ WEB_TOKEN = Table(
     **STRICT,
 )
 """Somebody who may ask over HTTP, by the SHA-256 of a token that was shown once."""
+
+_PAGE_ROLES = ", ".join(f"'{role}'" for role in ROLES)
+
+WEB_INVITE = Table(
+    "web_invite",
+    LedgerTable.metadata,
+    Column("hash", Text, primary_key=True),
+    *_make_text_columns("name", "role", "who"),
+    *_make_number_columns("made_us", "expires_us"),
+    *_make_instant_columns("used_us"),
+    CheckConstraint(f"role IN ({_PAGE_ROLES})", name="web_invite_role"),
+    **STRICT,
+)
+"""A link that logs somebody into the pages once, by the SHA-256 of its code."""
+
+WEB_SESSION = Table(
+    "web_session",
+    LedgerTable.metadata,
+    Column("hash", Text, primary_key=True),
+    *_make_text_columns("name", "role", "invite"),
+    *_make_number_columns("made_us", "expires_us"),
+    *_make_instant_columns("revoked_us"),
+    Column("revoked_by", Text),
+    CheckConstraint(f"role IN ({_PAGE_ROLES})", name="web_session_role"),
+    CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="web_session_revoked_whole"),
+    **STRICT,
+)
+"""A login to the pages, by the SHA-256 of its cookie. `invite`: the hash of the link that it came from."""
 
 
 _CHARGES = ", ".join(f"'{charge}'" for charge in CHARGES)

@@ -39,6 +39,8 @@ KEPT_TABLES = (
     "scope",
     "span",
     "turn",
+    "web_invite",
+    "web_session",
     "web_token",
     "wish",
 )
@@ -80,6 +82,8 @@ EDITABLE_COLUMNS = {
         "id, resource_id, attribution_id, charge, part, unit, quantity, quantum_s, minimum_s, price_low, price_expected, "
         "price_high, currency, price_known, price_source, presence, anchor_us, start_us, why"
     ),
+    "web_invite": "hash, name, role, who, made_us, expires_us",
+    "web_session": "hash, name, role, invite, made_us, expires_us",
     "web_token": "hash, name, role, who, made_us, expires_us",
     "wish": "id, what, who, why, at_us, until_us, provider, account, region, external_id, life, subject, value",
 }
@@ -96,6 +100,8 @@ UPDATE_RULES = {
     ),
     "agent_stays_revoked": ("UPDATE ON agent", "OLD.revoked_us IS NOT NULL", "a revoked agent does not change"),
     "agent_code_is_used_once": ("UPDATE ON agent_code", "OLD.used_us IS NOT NULL", "a code is used once"),
+    "web_invite_is_used_once": ("UPDATE ON web_invite", "OLD.used_us IS NOT NULL", "a login link is used once"),
+    "web_session_is_revoked_once": ("UPDATE ON web_session", "OLD.revoked_us IS NOT NULL", "a session is revoked once"),
     "web_token_is_revoked_once": ("UPDATE ON web_token", "OLD.revoked_us IS NOT NULL", "a token is revoked once"),
     "span_closes_once": (
         "UPDATE OF end_us, ended_by, low, expected, high ON span",

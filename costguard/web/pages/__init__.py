@@ -1,0 +1,29 @@
+"""The pages: server-rendered, for people who are logged in. `build_page_router` is all that a server needs of them.
+
+    request -> session of its cookie -> role -> (of a change: same origin, form token) -> page
+
+What a page shows and does comes from `services/web_pages.py` and `web_answers.py`; templates are in `web/templates`, scripts
+and style in `web/static`.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from costguard.ledger.agents.logins import LoginStore
+from costguard.services.web_logins import SessionDesk
+from costguard.services.web_pages import PageServices
+from costguard.settings import resolve_ledger_url
+from costguard.web.pages import answers, fleet, live, login, machine, static
+from costguard.web.pages.room import PageRoom
+
+__all__ = ["build_page_router"]
+
+
+def build_page_router(services: PageServices) -> APIRouter:
+    """Return the routes of the pages. The ledger of the settings is opened for logins, and read for each page."""
+    room = PageRoom(services, SessionDesk(LoginStore(resolve_ledger_url(services.settings))))
+    routes = APIRouter(include_in_schema=False)
+    for topic in (static, login, fleet, machine, answers, live):
+        routes.include_router(topic.build_router(room))
+    return routes

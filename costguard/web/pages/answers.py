@@ -1,0 +1,155 @@
+"""The pages that show a command's answer: budgets, report, quote, policies, accounts, log."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from costguard.errors import CostguardError, InputError
+from costguard.guard.policy import LEVELS
+from costguard.services import CommandAnswer, web_answers
+from costguard.sizing.job_flags import build_job_table, parse_number
+from costguard.values.web_login import ADMIN
+from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
+
+LOG_SINCE = "7d"
+PERIODS = ("month", "week", "day", "from", "to", "by")
+VALUE_CHARS_MAX = 80
+LIST_FIELDS = ("region", "gpu")
+"""Flags that may be given several times."""
+
+
+def build_router(room: PageRoom) -> APIRouter:
+    """Return the routes."""
+    routes, services = APIRouter(), room.services
+
+    @routes.get("/budgets")
+    @room.open_to()
+    async def budgets(_: Request, reader: PageReader) -> Response:
+        fleet = await asyncio.to_thread(services.load_fleet)
+        document = web_answers.build_budgets(fleet)
+        late = services.list_late(fleet)
+        return room.render("budgets.html", reader, title="Budgets", here="/budgets", document=document, fleet=fleet, late=late)
+
+    @routes.get("/report")
+    @room.open_to()
+    async def report(request: Request, reader: PageReader) -> Response:
+        query, document, wrong = _read_query(request, PERIODS), None, ""
+        try:
+            document = await asyncio.to_thread(web_answers.answer_page_report, services, query)
+        except InputError as error:
+            wrong = str(error)
+        return room.render(
+            "report.html",
+            reader,
+            title="Report",
+            here="/report",
+            document=document,
+            wrong=wrong,
+            query=query,
+            exports=tuple(web_answers.EXPORTS),
+        )
+
+    @routes.get("/report/export")
+    @room.open_to()
+    async def export(request: Request, _: PageReader) -> Response:
+        query, chosen = _read_query(request, PERIODS), request.query_params.get("format", "")
+        text, kind = await asyncio.to_thread(web_answers.export_report, services, query, chosen)
+        ending = {"markdown": "md"}.get(chosen, chosen)
+        headers = {**HEADERS, "content-disposition": f'attachment; filename="costguard-report.{ending}"'}
+        return Response(text, media_type=kind, headers=headers)
+
+    @routes.get("/quote")
+    @room.open_to()
+    async def quote(request: Request, reader: PageReader) -> Response:
+        query, answer, wrong = _read_query(request, web_answers.QUOTE_FIELDS), None, ""
+        if query:
+            try:
+                answer = await asyncio.to_thread(_answer_quote, room, query)
+                wrong = str(answer.refusal or "")
+            except CostguardError as error:
+                wrong = str(error)
+        return room.render("quote.html", reader, title="Quote", here="/quote", query=query, answer=answer, wrong=wrong)
+
+    _add_policies(routes, room)
+    _add_accounts(routes, room)
+    return routes
+
+
+def _add_policies(routes: APIRouter, room: PageRoom) -> None:
+    services = room.services
+
+    @routes.get("/policies")
+    @room.open_to()
+    async def policies(request: Request, reader: PageReader) -> Response:
+        query, wrong, tests = _read_query(request, ("policy", "for", "since")), "", None
+        document = await asyncio.to_thread(web_answers.explain_page_policies, services)
+        if query.get("policy"):
+            asked = (query["policy"], query.get("for", ""), query.get("since", ""))
+            try:
+                tests = await asyncio.to_thread(web_answers.simulate_policy_change, services, *asked)
+            except CostguardError as error:
+                wrong = str(error)
+        names = [policy.name for policy in services.settings.policies]
+        return room.render(
+            "policies.html",
+            reader,
+            title="Policies",
+            here="/policies",
+            document=document,
+            names=names,
+            query=query,
+            tests=tests,
+            wrong=wrong,
+            levels=LEVELS,
+            admin=ADMIN,
+        )
+
+    @routes.post("/policies")
+    @room.open_to(ADMIN, changes=True)
+    async def arm(request: Request, reader: PageReader) -> Response:
+        fields = await read_form(request)
+        name, level, why = (fields.get(one, "") for one in ("policy", "level", "why"))
+        try:
+            answer = await asyncio.to_thread(web_answers.arm_page_policy, services, reader.name, name, level, why)
+            room.tell_next(reader, "good", answer.document.lead)
+        except CostguardError as error:
+            room.tell_next(reader, "bad", tuple(str(error).splitlines()))
+        return build_redirect("/policies")
+
+
+def _add_accounts(routes: APIRouter, room: PageRoom) -> None:
+    services = room.services
+
+    @routes.get("/accounts")
+    @room.open_to()
+    async def accounts(_: Request, reader: PageReader) -> Response:
+        fleet = await asyncio.to_thread(services.load_fleet)
+        late = services.list_late(fleet)
+        return room.render("accounts.html", reader, title="Accounts", here="/accounts", fleet=fleet, late=late)
+
+    @routes.get("/log")
+    @room.open_to()
+    async def log(request: Request, reader: PageReader) -> Response:
+        since = request.query_params.get("since", LOG_SINCE)[:VALUE_CHARS_MAX]
+        since = "" if services.read_only else since  # a demo's entries are of its own time
+        shown, checked, wrong = await asyncio.to_thread(web_answers.read_log, services, since)
+        return room.render(
+            "log.html", reader, title="Log", here="/log", document=shown, checked=checked, wrong=wrong, since=since
+        )
+
+
+def _read_query(request: Request, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the stated fields of `names`, without blanks and not longer than a form allows."""
+    stated = {name: request.query_params.get(name, "").strip()[:VALUE_CHARS_MAX] for name in names}
+    return {name: value for name, value in stated.items() if value}
+
+
+def _answer_quote(room: PageRoom, query: dict[str, str]) -> CommandAnswer:
+    """Return the quote for the form's fields, read as the command reads its flags."""
+    flags: dict[str, object] = {name: [value] if name in LIST_FIELDS else value for name, value in query.items()}
+    table = build_job_table(flags)
+    count = parse_number(query["count"], "count") if "count" in query else None
+    hours = parse_number(query["hours"], "hours") if "hours" in query else None
+    return web_answers.answer_page_quote(room.services, table, count, hours)

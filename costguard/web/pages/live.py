@@ -1,0 +1,81 @@
+"""Server-sent events: one watcher a process looks for a new guard run, and every open page is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import StreamingResponse
+
+from costguard.errors import CostguardError
+from costguard.web.pages.room import HEADERS, PageReader, PageRoom
+
+STREAMS_MAX = 300
+LOOK_EVERY_S, BEAT_EVERY_S = 5.0, 15.0
+
+
+class LiveRuns:
+    """The id of the last guard run, read once for all open pages; nobody looks while no page is open."""
+
+    def __init__(self, room: PageRoom, *, look_every_s: float = LOOK_EVERY_S) -> None:
+        self._room, self._id, self._open, self._every_s = room, "", 0, look_every_s
+        self._changed, self.looked = asyncio.Event(), asyncio.Event()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def watch(self) -> AsyncGenerator[str]:
+        """Yield events until the reader leaves: one for each new guard run, and a comment where there is none for long."""
+        self._open += 1
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.create_task(self._look())
+        try:
+            yield "retry: 10000\n\n"
+            while True:
+                changed = self._changed
+                try:
+                    await asyncio.wait_for(changed.wait(), BEAT_EVERY_S)
+                    yield f"event: run\ndata: {self._id}\n\n"
+                except TimeoutError:
+                    yield ": beat\n\n"
+        finally:
+            self._open -= 1
+            if not self._open and self._watcher is not None:
+                self._watcher.cancel()
+                self._watcher = None
+
+    @property
+    def is_watching(self) -> bool:
+        """Return whether somebody looks for a new run."""
+        return self._watcher is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further page may listen."""
+        return self._open >= STREAMS_MAX
+
+    async def _look(self) -> None:
+        while True:
+            with suppress(CostguardError):
+                run = await asyncio.to_thread(self._room.services.read_run_id)
+                if run != self._id:
+                    told, self._id = bool(self._id), run
+                    if told:
+                        changed, self._changed = self._changed, asyncio.Event()
+                        changed.set()
+            self.looked.set()
+            await asyncio.sleep(self._every_s)
+
+
+def build_router(room: PageRoom) -> APIRouter:
+    """Return the routes."""
+    routes, runs = APIRouter(), LiveRuns(room)
+
+    @routes.get("/live")
+    @room.open_to()
+    async def live(_: Request, __: PageReader) -> Response:
+        if runs.is_full:
+            return Response(status_code=503, headers={"retry-after": "60"})
+        return StreamingResponse(runs.watch(), media_type="text/event-stream", headers=HEADERS)
+
+    return routes

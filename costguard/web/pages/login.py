@@ -1,0 +1,54 @@
+"""Logging in by a one-time link, and out. Opening a link shows a button; only the button uses the link up."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from costguard.errors import CostguardError
+from costguard.services.web_logins import LOGIN_PATH
+from costguard.values.agent import VIEWER
+from costguard.values.web_login import SESSION_VALID_FOR
+from costguard.web.pages.room import PageReader, PageRoom, build_redirect, is_same_origin
+
+
+def build_router(room: PageRoom) -> APIRouter:
+    """Return the routes."""
+    routes = APIRouter()
+
+    @routes.get(LOGIN_PATH + "{code}")
+    async def ask(code: str) -> Response:
+        try:
+            invite = await asyncio.to_thread(room.desk.find_invite, code)
+        except CostguardError as error:
+            return room.refuse(403, "This link does not log in", str(error))
+        return room.render("login.html", None, title="Log in", invite=invite)
+
+    @routes.post(LOGIN_PATH + "{code}")
+    async def enter(code: str, request: Request) -> Response:
+        if not is_same_origin(request):
+            return room.refuse(403, "Not sent by you", "Open the link itself, and click its button.")
+        try:
+            secret, _ = await asyncio.to_thread(room.desk.redeem, code)
+        except CostguardError as error:
+            return room.refuse(403, "This link does not log in", str(error))
+        answer = build_redirect("/")
+        _set_cookie(answer, room, secret, int(SESSION_VALID_FOR.total_seconds()))
+        return answer
+
+    @routes.post("/logout")
+    @room.open_to(VIEWER, changes=True)
+    async def leave(_: Request, reader: PageReader) -> Response:
+        await asyncio.to_thread(room.desk.end, reader.session)
+        answer = room.refuse(200, "Logged out", "Your session has ended.")
+        _set_cookie(answer, room, "", 0)
+        return answer
+
+    return routes
+
+
+def _set_cookie(answer: Response, room: PageRoom, secret: str, lasts_s: int) -> None:
+    answer.set_cookie(
+        room.cookie, secret, max_age=lasts_s, path="/", secure=room.services.secure, httponly=True, samesite="strict"
+    )

@@ -1,0 +1,70 @@
+"""The page of one machine, and what people may do about it. What may destroy something shows first what it would do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from fastapi import APIRouter, Request, Response
+
+from costguard.errors import CostguardError
+from costguard.services.web_pages import ACTS
+from costguard.values.agent import VIEWER
+from costguard.values.web_login import ADMIN, OPERATOR
+from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
+
+ASKED_TWICE = {"approve-stop", "approve-terminate", "stop"}
+"""Acts that show what they would do, and need a second click."""
+ROLE_OF = {"stop": ADMIN}
+"""What needs more than OPERATOR."""
+
+
+def build_router(room: PageRoom) -> APIRouter:
+    """Return the routes."""
+    routes = APIRouter()
+
+    @routes.get("/machine")
+    @room.open_to()
+    async def show(request: Request, reader: PageReader) -> Response:
+        found = await asyncio.to_thread(room.services.load_machine, request.query_params.get("id", ""))
+        fleet = await asyncio.to_thread(room.services.load_fleet)
+        return room.render(
+            "machine.html",
+            reader,
+            title="Machine",
+            here="",
+            machine=found,
+            late=room.services.list_late(fleet),
+            operator=OPERATOR,
+            stops="stop" in ACTS,
+        )
+
+    @routes.get("/machine/samples")
+    @room.open_to()
+    async def samples(request: Request, _: PageReader) -> Response:
+        found = await asyncio.to_thread(room.services.load_samples, request.query_params.get("id", ""))
+        return Response(json.dumps(found), media_type="application/json", headers=HEADERS)
+
+    @routes.post("/machine")
+    @room.open_to(VIEWER, changes=True)
+    async def change(request: Request, reader: PageReader) -> Response:
+        fields = await read_form(request)
+        path, do = fields.get("id", ""), fields.get("do", "")
+        needed = ROLE_OF.get(do, OPERATOR)
+        if not reader.may(needed):
+            return room.refuse(403, "Not allowed", f"This needs the role {needed}; you are {reader.role}.", reader=reader)
+        if do in ASKED_TWICE and fields.get("sure") != "yes":
+            found = await asyncio.to_thread(room.services.load_machine, path)
+            told = room.services.describe_act(found, do)
+            return room.render("confirm.html", reader, title="Confirm", here="", machine=found, fields=fields, told=told)
+        try:
+            answer = await asyncio.to_thread(
+                room.services.change, reader.name, do, path, length=fields.get("length", ""), why=fields.get("why", "")
+            )
+            document = answer.document
+            room.tell_next(reader, "good", (*document.lead, *(n for n in document.notes if not n.startswith("next:"))))
+        except CostguardError as error:
+            room.tell_next(reader, "bad", tuple(str(error).splitlines()))
+        return build_redirect(room.link_machine(path))
+
+    return routes

@@ -1,0 +1,170 @@
+"""What every page is made with: its reader's session and role, the template, and the headers of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from functools import wraps
+from hmac import compare_digest
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from fastapi import Request, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from costguard.errors import CostguardError, LedgerError, to_one_line
+from costguard.services.web_logins import SessionDesk, compute_form_token
+from costguard.services.web_pages import PageServices
+from costguard.values.agent import VIEWER
+from costguard.values.text_format import format_instant
+from costguard.values.web_login import WebSession, has_role
+
+COOKIE, SECURE_COOKIE = "costguard", "__Host-costguard"
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {"content-security-policy": CONTENT_POLICY, "referrer-policy": "same-origin", "cache-control": "no-store"}
+"""`same-origin`: with `no-referrer` a browser hides the origin of a form, which is checked."""
+FIELDS_MAX, FIELD_CHARS_MAX = 40, 500
+NEWS_MAX = 1_000
+PATHS_SAFE = "/:@"
+Page = Callable[[Request, "PageReader"], Awaitable[Response]]
+
+
+class PageReader:
+    """Who reads: a session and its secret."""
+
+    def __init__(self, session: WebSession, secret: str) -> None:
+        self.name, self.role, self.session = session.name, session.role, session
+        self.form_token = compute_form_token(secret)
+
+    def may(self, needed: str) -> bool:
+        """Return whether the reader's role may do what `needed` may."""
+        return has_role(self.role, needed)
+
+
+class PageRoom:
+    """Services, sessions and templates of the pages."""
+
+    def __init__(self, services: PageServices, desk: SessionDesk) -> None:
+        self.services, self.desk = services, desk
+        self.cookie = SECURE_COOKIE if services.secure else COOKIE
+        self._news: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
+        self._templates = Environment(
+            loader=PackageLoader("costguard.web", "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_clean_text,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(instant=format_instant, time=_build_time, path=lambda path: quote(path, safe=PATHS_SAFE))
+
+    def open_to(
+        self, needed: str = VIEWER, *, changes: bool = False
+    ) -> Callable[[Page], Callable[[Request], Awaitable[Response]]]:
+        """Return a decorator: the page is for sessions with the role `needed`. `changes`: a form that changes something."""
+
+        def decorate(page: Page) -> Callable[[Request], Awaitable[Response]]:
+            @wraps(page)
+            async def answer(request: Request) -> Response:
+                return await self._answer(request, page, needed, changes=changes)
+
+            answer.__annotations__ = {"request": Request, "return": Response}
+            del answer.__wrapped__  # FastAPI would read the page's own parameters
+            return answer
+
+        return decorate
+
+    async def _answer(self, request: Request, page: Page, needed: str, *, changes: bool) -> Response:
+        try:
+            secret = request.cookies.get(self.cookie, "")
+            session = await asyncio.to_thread(self.desk.find_session, secret)
+            if session is None:
+                return self.refuse(401, "Log in", "You are not logged in, or your session has ended.")
+            reader = PageReader(session, secret)
+            if not reader.may(needed):
+                return self.refuse(403, "Not allowed", f"This needs the role {needed}; you are {reader.role}.", reader=reader)
+            if changes:
+                fields = await read_form(request)
+                if not is_same_origin(request) or not compare_digest(
+                    fields.get("token", "").encode(), reader.form_token.encode()
+                ):
+                    told = "This form is not from your session. Nothing was changed: open the page again."
+                    return self.refuse(403, "Not sent by you", told, reader=reader)
+            return await page(request, reader)
+        except LedgerError as error:
+            return self.refuse(503, "The ledger cannot be read", str(error))
+        except CostguardError as error:
+            return self.refuse(422, "That cannot be answered", str(error))
+
+    def render(
+        self,
+        template: str,
+        reader: PageReader | None,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        **facts: object,
+    ) -> Response:
+        """Return the page made from `template`."""
+        news = self._news.pop(reader.session.hash, ("", ())) if reader else ("", ())
+        text = self._templates.get_template(template).render(
+            reader=reader, read_only=self.services.read_only, news=news, now=self.services.clock(), **facts
+        )
+        return Response(text, status_code=status, media_type="text/html; charset=utf-8", headers={**HEADERS, **(headers or {})})
+
+    def refuse(self, status: int, title: str, told: str, *, reader: PageReader | None = None) -> Response:
+        """Return a page that says why there is no other."""
+        return self.render("refused.html", reader, status=status, title=title, told=told.splitlines())
+
+    @staticmethod
+    def link_machine(path: str) -> str:
+        """Return the address of a machine's page."""
+        return f"/machine?id={quote(path, safe=PATHS_SAFE)}"
+
+    def tell_next(self, reader: PageReader, tone: str, lines: tuple[str, ...]) -> None:
+        """Show `lines` at the head of the reader's next page. `tone`: good or bad."""
+        self._news[reader.session.hash] = (tone, lines)
+        while len(self._news) > NEWS_MAX:
+            self._news.popitem(last=False)
+
+
+def build_redirect(path: str) -> Response:
+    """Return the answer that sends a browser to `path` after a form."""
+    return Response(status_code=303, headers={**HEADERS, "location": path})
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form; empty if the body is none."""
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+    except ValueError:
+        return {}
+    return {name: value[:FIELD_CHARS_MAX] for name, value in pairs}
+
+
+def is_same_origin(request: Request) -> bool:
+    """Return whether the browser says that the request comes from a page of this host. Without `Origin` it does not say so."""
+    site, origin = request.headers.get("sec-fetch-site", "same-origin"), request.headers.get("origin")
+    return site == "same-origin" and (origin is None or urlsplit(origin).netloc == request.headers.get("host", ""))
+
+
+def _clean_text(value: object) -> object:
+    """Return a text without line breaks and signs that turn others around; markup as it is."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return to_one_line(value)
+
+
+def _build_time(at: datetime | None) -> Markup:
+    """Return an instant in UTC, which the script shows in the reader's zone."""
+    if at is None:
+        return Markup("-")
+    return Markup('<time datetime="{}" data-local>{}</time>').format(
+        at.strftime("%Y-%m-%dT%H:%M:%SZ"), f"{at:%Y-%m-%d %H:%M} UTC"
+    )

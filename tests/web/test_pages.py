@@ -1,0 +1,219 @@
+"""The pages over a real ledger: who gets in, who may do what, and that what is done is recorded under the person's name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from costguard.ledger.agents.logins import LoginStore
+from costguard.services.overrides import get_now
+from costguard.services.web_logins import SessionDesk, make_invite
+from costguard.services.web_pages import ACTS, PageServices
+from costguard.settings import resolve_ledger_url
+from costguard.web.middleware import RequestMiddleware
+from costguard.web.pages import build_page_router
+from costguard.web.pages.live import LiveRuns
+from costguard.web.pages.room import PageRoom
+from tests.web.stations import Station, station
+
+HOST = "http://localhost"
+PATHS = ("/", "/budgets", "/report", "/quote", "/policies", "/accounts", "/log")
+
+
+class Silent:
+    def error(self, *_: object, **__: object) -> None:
+        """Log nothing."""
+
+
+class Reader:
+    """A browser with its cookies."""
+
+    def __init__(self, app: RequestMiddleware) -> None:
+        self.client = TestClient(app, base_url=HOST, follow_redirects=False)
+
+    def log_in(self, link: str) -> int:
+        return self.client.post(link).status_code
+
+    def find_token(self, page: str) -> str:
+        return page.partition('name="token" value="')[2].partition('"')[0]
+
+    def act(self, path: str, do: str, **fields: str) -> tuple[int, str]:
+        """Send the form of a machine's page, and return the status and the page after it."""
+        token = fields.pop("token", None) or self.find_token(self.client.get("/").text)
+        came = self.client.post("/machine", data={"id": path, "do": do, "token": token, **fields})
+        return came.status_code, self.client.get(came.headers["location"]).text if came.status_code == 303 else came.text
+
+
+class House:
+    """The pages of a watchdog's ledger."""
+
+    def __init__(self, made: Station, config: Path) -> None:
+        config.write_text(f'[ledger]\nurl = "{made.url}"\n')
+        self.services = PageServices(config=str(config))
+        app = FastAPI(redirect_slashes=False)
+        app.include_router(build_page_router(self.services))
+        self.app = RequestMiddleware(app, hosts=("localhost",), log=Silent())  # type: ignore[arg-type]  # a log in part
+        self.book = LoginStore(resolve_ledger_url(self.services.settings))
+
+    def invite(self, role: str, now: datetime | None = None) -> str:
+        return make_invite(self.book, f"the-{role}", role, who="test", now=now or get_now())[0]
+
+    def open(self, role: str) -> Reader:
+        reader = Reader(self.app)
+        assert reader.log_in(self.invite(role)) == 303
+        return reader
+
+    def machine(self) -> str:
+        return self.services.load_fleet().rows[0].path
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("pages")
+    with station(folder) as made:
+        made.room.run_guard()
+        yield House(made, folder / "pages.toml")
+
+
+def test_no_page_is_shown_without_a_login_and_every_page_with_one(house: House) -> None:
+    stranger, viewer = Reader(house.app), house.open("viewer")
+    for path in (*PATHS, "/machine?id=x", "/machine/samples?id=x", "/report/export?format=csv", "/live"):
+        assert stranger.client.get(path).status_code == 401, path
+    for path in (*PATHS, f"/machine?id={house.machine()}"):
+        came = viewer.client.get(path)
+        assert came.status_code == 200, (path, came.text)
+        assert "script-src 'self'" in came.headers["content-security-policy"]
+        assert "<script>" not in came.text
+        assert "style=" not in came.text
+
+
+def test_opening_a_login_link_uses_nothing_up_and_its_button_works_once(house: House) -> None:
+    link, reader = house.invite("viewer"), Reader(house.app)
+    assert "Log in as the-viewer" in reader.client.get(link).text
+    assert "Log in as the-viewer" in reader.client.get(link).text
+    came = reader.client.post(link)
+    assert came.status_code == 303
+    cookie = came.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert Reader(house.app).log_in(link) == 403
+    assert reader.client.get("/").status_code == 200
+    old = house.invite("admin", get_now() - timedelta(hours=25))
+    assert Reader(house.app).log_in(old) == 403
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
+@pytest.mark.parametrize("do", sorted(ACTS))
+def test_a_viewer_changes_nothing_and_an_operator_does_what_the_command_does(house: House, role: str, do: str) -> None:
+    status, page = house.open(role).act(house.machine(), do, length="1h", why="a test of roles", sure="yes")
+    assert status == (403 if role == "viewer" else 303), page
+
+
+def test_arming_a_policy_needs_an_admin(house: House) -> None:
+    for role, status in (("viewer", 403), ("operator", 403), ("admin", 303)):
+        reader = house.open(role)
+        token = reader.find_token(reader.client.get("/").text)
+        came = reader.client.post("/policies", data={"policy": "none", "level": "stop", "token": token})
+        assert came.status_code == status, role
+
+
+def test_what_is_done_is_in_the_audit_log_under_the_name_of_the_person(house: House) -> None:
+    reader = house.open("operator")
+    _, page = reader.act(house.machine(), "protect", why="evaluation runs")
+    assert "is protected" in page
+    log = reader.client.get("/log?since=").text
+    assert "the-operator (page)" in log
+    assert 'class="banner good"' in log
+
+
+def test_an_approval_shows_first_what_it_would_do(house: House) -> None:
+    reader = house.open("operator")
+    before = len(house.services.load_machine(house.machine()).wishes)
+    status, page = reader.act(house.machine(), "approve-stop", why="saved")
+    assert status == 200
+    assert "nothing was changed" in page
+    assert len(house.services.load_machine(house.machine()).wishes) == before
+
+
+def test_a_form_of_another_site_or_session_changes_nothing(house: House) -> None:
+    reader, other = house.open("admin"), house.open("admin")
+    path = house.machine()
+    theirs = other.find_token(other.client.get("/").text)
+    assert reader.act(path, "protect", why="x", token=theirs)[0] == 403
+    mine = reader.find_token(reader.client.get("/").text)
+    fields = {"id": path, "do": "protect", "why": "x", "token": mine}
+    for headers in ({"origin": "https://elsewhere.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
+        assert reader.client.post("/machine", data=fields, headers=headers).status_code == 403
+
+
+def test_a_session_ends_when_idle_when_old_and_when_it_is_left(house: House) -> None:
+    app_now = [get_now()]
+    desk_reader = house.open("viewer")
+    assert desk_reader.client.get("/accounts").status_code == 200
+    desk = SessionDesk(house.book, clock=lambda: app_now[0])
+    secret, _ = desk.redeem(house.invite("viewer").rpartition("/")[2])
+    app_now[0] += timedelta(minutes=59)
+    assert desk.find_session(secret) is not None
+    app_now[0] += timedelta(minutes=61)
+    assert desk.find_session(secret) is None
+    secret, _ = desk.redeem(house.invite("viewer", app_now[0]).rpartition("/")[2])
+    for _ in range(13):
+        app_now[0] += timedelta(minutes=55)
+        assert desk.find_session(secret) is not None
+    app_now[0] += timedelta(minutes=50)
+    assert desk.find_session(secret) is None
+    token = desk_reader.find_token(desk_reader.client.get("/").text)
+    assert "Logged out" in desk_reader.client.post("/logout", data={"token": token}).text
+    assert desk_reader.client.get("/").status_code == 401
+
+
+def test_old_data_is_called_old(house: House) -> None:
+    viewer, before = house.open("viewer"), house.services.clock
+    assert "watchdog is down" not in viewer.client.get("/").text
+    house.services.clock = lambda: get_now() + timedelta(hours=2)
+    house.services.forget_fleet()
+    try:
+        assert "The last guard run was 12" in viewer.client.get("/").text
+    finally:
+        house.services.clock = before
+        house.services.forget_fleet()
+
+
+def test_a_name_with_markup_stays_text_on_every_page(house: House) -> None:
+    evil = '"><script>alert(1)</script>\u202e\n'
+    viewer = house.open("viewer")
+    for path in ("/", "/report", "/quote", "/policies", "/log", "/machine"):
+        for name in ("q", "id", "month", "by", "model", "gpu", "policy", "for", "since"):
+            text = viewer.client.get(path, params={name: evil}).text
+            assert "<script>alert" not in text, (path, name)
+            assert "\u202e" not in text, (path, name)
+
+
+def test_an_open_page_is_told_of_a_new_guard_run_and_its_watcher_ends_with_the_last_page(house: House) -> None:
+    runs = ["one"]
+
+    class Services:
+        def read_run_id(self) -> str:
+            return runs[-1]
+
+    room = PageRoom(house.services, SessionDesk(house.book))
+    room.services = Services()  # type: ignore[assignment]  # all that a watcher asks
+    live = LiveRuns(room, look_every_s=0.0)
+
+    async def follow() -> list[str]:
+        stream, told = live.watch(), []
+        told.append(await anext(stream))
+        await live.looked.wait()
+        runs.append("two")
+        told.append(await anext(stream))
+        await stream.aclose()
+        return told
+
+    assert asyncio.run(follow()) == ["retry: 10000\n\n", "event: run\ndata: two\n\n"]
+    assert not live.is_watching
