@@ -219,7 +219,7 @@ def test_of_more_connections_than_there_may_be_the_longest_quiet_makes_room(
 
 
 def test_what_breaks_inside_is_told_without_a_trace(watchdog: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    from costguard.services.web_backend import StatusBoard
+    from costguard.services.status_board import StatusBoard
 
     def breaks(_: StatusBoard) -> None:
         raise RuntimeError("secret-of-the-house")
