@@ -57,6 +57,7 @@ CPU_SHARE, CPU_BURST_S = 0.25, 0.5
 """Of one core, what this thread may use; and how many seconds of it at once."""
 PAUSE_S = 0.02
 DOORS_MOST = 4
+SOCKET_NAME = "socket"
 PATH_MOST = 100
 """Bytes of a Unix-domain socket's path: Linux takes 108, macOS 104, each with a NUL."""
 END_WAIT_S, CONNECT_S = 5.0, 1.0
@@ -104,7 +105,7 @@ class DoorChannel:
         self._tasks: deque[Callable[[], None]] = deque()
         self._doors = list[DoorConnection]()
         self._listener: socket.socket | None = None
-        self._paths = list[Path]()
+        self._paths = list[tuple[Path, Path]]()
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="door-channel", daemon=True)
         self._cpu_s, self._frames, self._filled_at = CPU_BURST_S, BURST, time.monotonic()
@@ -122,9 +123,12 @@ class DoorChannel:
         self._wake()
         if self._thread.is_alive():
             self._thread.join(END_WAIT_S)
-        for path in self._paths:
+        for path, folder in self._paths:
             with suppress(OSError):
                 path.unlink()
+                if path.parent != folder:
+                    path.parent.rmdir()
+                    (folder / SOCKET_NAME).unlink()
 
     def attach(self, wire: socket.socket, closed: Callable[[], object] | None = None) -> DoorConnection:
         """Connect a door by a socket that it inherited. `closed`: called when the connection is closed."""
@@ -143,7 +147,7 @@ class DoorChannel:
         made.bind(str(path))
         path.chmod(0o600)
         made.listen(DOORS_MOST)
-        self._paths.append(path)
+        self._paths.append((path, folder))
         self._do(lambda: self._open_listener(made))
         return True
 
@@ -346,7 +350,7 @@ def find_channel_folder(settings: Settings) -> Path:
 
 def find_socket(folder: Path) -> Path | None:
     """Return the path of the socket in `folder`; None if no watchdog made one. A link leads to one whose path is short."""
-    path = folder / "socket"
+    path = folder / SOCKET_NAME
     with suppress(OSError):
         if not _is_own_folder(folder):
             return None
@@ -380,14 +384,14 @@ def _prepare_socket_path(folder: Path) -> Path | None:
     if other is not None:
         other.close()
         return None
-    path = folder / "socket"
+    path = folder / SOCKET_NAME
     old = find_socket(folder)
     if path.is_symlink() and old is not None:
         shutil.rmtree(old.parent, ignore_errors=True)
     path.unlink(missing_ok=True)
     if len(os.fsencode(path)) <= PATH_MOST:
         return path
-    short = Path(tempfile.mkdtemp(prefix="costguard-")) / "socket"
+    short = Path(tempfile.mkdtemp(prefix="costguard-")) / SOCKET_NAME
     path.symlink_to(short)
     return short
 

@@ -139,9 +139,13 @@ def station(folder: Path, *, machines: int = 2, web: str = "", more: str = "") -
         ours, theirs = socket.socketpair()
         channel.attach(ours)
         offered = [theirs]
-        with serve_http(build_web_services(settings), lambda: offered.pop() if offered else None) as at:
-            where.append(at)
-            yield
+        try:
+            with serve_http(build_web_services(settings), lambda: offered.pop() if offered else None) as at:
+                where.append(at)
+                yield
+        finally:
+            for unused in offered:
+                unused.close()
 
     with ExitStack() as stack:
         made = stack.enter_context(open_watchdog_context(settings, offline=True))
