@@ -25,6 +25,7 @@ from costguard.guard.action_intents import EXECUTING, VERIFYING
 from costguard.guard.alerts.alert import Alert, DeliveryResult, Notification
 from costguard.guard.context import GuardRun, ProtectionSighting
 from costguard.guard.policy import EscalationState
+from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
@@ -39,6 +40,7 @@ from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.calendar import Period
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.web_login import WebInvite
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, life, planned
 from tests.ledger.fleet import CEILINGS, HERE, RULES, START, STRANGE, THERE, key, machine, poll
 
@@ -190,6 +192,13 @@ def _write_agents(url: str) -> None:
                 WebToken(hash=f"hash of {name}", name=name, role="viewer", who="ada", at=NOON, expires_at=NOON + HOUR)
             )
         agents.revoke_token("laptop", who="ben", now=NOON)
+    with LoginStore(url) as logins:
+        for name in ("ada", "ben", "cyd"):
+            link = f"link of {name}"
+            logins.add_invite(WebInvite(hash=link, name=name, role="admin", who="ada", at=NOON, expires_at=NOON + HOUR))
+        for name in ("ada", "ben"):
+            logins.redeem(f"link of {name}", f"session of {name}", NOON, NOON + HOUR)
+        logins.revoke_sessions(who="ada", now=NOON, name="ben")
 
 
 def _write_guard(url: str) -> None:

@@ -185,6 +185,17 @@ def test_old_data_is_called_old(house: House) -> None:
         house.services.forget_fleet()
 
 
+def test_readers_get_the_previous_fleet_while_a_large_one_is_built(house: House) -> None:
+    services = PageServices(config=house.services.config)
+    first = services.load_fleet()
+    services._took_s = 60.0
+    services.forget_fleet()
+    assert services.load_fleet() is first
+    with services._lock:
+        pass
+    assert services.load_fleet() is not first
+
+
 def test_a_name_with_markup_stays_text_on_every_page(house: House) -> None:
     evil = '"><script>alert(1)</script>\u202e\n'
     viewer = house.open("viewer")

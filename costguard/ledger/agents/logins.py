@@ -83,7 +83,7 @@ class LoginStore:
                 "SELECT hash, name, role FROM web_session WHERE revoked_us IS NULL AND (hash = ? OR name = ?)",
                 (session_hash, name),
             )
-            links = ask("SELECT hash FROM web_invite WHERE used_us IS NULL AND name = ?", (name,))
+            links = ask("SELECT hash, name, role FROM web_invite WHERE used_us IS NULL AND name = ?", (name,))
             recorder = RowRecorder()
             if found:
                 rows = [(at_us, make_storable(who), one[0]) for one in found]
@@ -97,6 +97,8 @@ class LoginStore:
                 recorder.append(ask, tell, at_us)
             for _, of, role in found:
                 _log(ask, tell, at_us, name=of, role=role, did="logged out", who=who)
+            for _, of, role in links:
+                _log(ask, tell, at_us, name=of, role=role, did="revoked", who=who)
         return len(found) + len(links)
 
     @contextmanager
