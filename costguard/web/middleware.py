@@ -47,6 +47,8 @@ BODY_S, WHOLE_S = 10.0, 60.0
 PER_ADDRESS, BURST = 300.0, 600.0
 """Requests a second of one address, behind which a whole fleet may stand."""
 JSON_TYPE, FORM_TYPE, STREAM_TYPE = "application/json", "application/x-www-form-urlencoded", b"text/event-stream"
+FORM_TYPES = frozenset((FORM_TYPE, ""))
+"""A form without a field has no type."""
 FORM_MOST = 16 * 1024
 """Bytes of a form."""
 API_PATH = "/v1/"
@@ -128,9 +130,9 @@ async def _read_body(headers: dict[bytes, str], path: str, receive: Receive) -> 
     if headers.get(b"content-encoding", "").strip().lower() not in PLAIN_ENCODINGS:
         raise MessageRefusedError(ENCODED)
     kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
-    if kind != JSON_TYPE and (kind != FORM_TYPE or path.startswith(API_PATH)):
+    if kind != JSON_TYPE and (kind not in FORM_TYPES or path.startswith(API_PATH)):
         raise MessageRefusedError(ENCODED)
-    most = FORM_MOST if kind == FORM_TYPE else BODY_MOST
+    most = BODY_MOST if kind == JSON_TYPE else FORM_MOST
     stated = headers.get(b"content-length", "")
     if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
         raise MessageRefusedError(MALFORMED, "a body must not have both a length and chunks")
