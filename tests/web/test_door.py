@@ -21,7 +21,14 @@ ENDS = int(os.environ.get("COSTGUARD_DOOR_ENDS", "100"))
 def ended(watch: Watch, how: str) -> None:
     """End the door, and wait until another one takes beats."""
     before = watch.end_door(how)
-    watch.until(lambda: watch.door() not in (0, before))
+
+    def is_another() -> bool:
+        if how == NO_MEMORY:  # what it has serves beats: pages and the agent's file need more
+            for path in ("/costguard-agent.pyz", "/login/x"):
+                watch.ask("GET", path)
+        return watch.door() not in (0, before)
+
+    watch.until(is_another)
     watch.until(watch.takes_beats)
 
 
