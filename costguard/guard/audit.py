@@ -117,7 +117,20 @@ def _format_override(body: Mapping[str, Any]) -> str:
 
 def _describe_transition(body: Mapping[str, Any]) -> str:
     old = f"{body['from']} to " if body.get("from") else "made "
-    return f"{body.get('act')} {_format_place(body)}: {old}{body.get('to')} ({body.get('policy')}; {body.get('sends')} sent)"
+    by = f"{body.get('policy')}, {body['why']}" if body.get("why") else body.get("policy")
+    return f"{body.get('act')} {_format_place(body)}: {old}{body.get('to')} ({by}; {body.get('sends')} sent)"
+
+
+_ACCESS_WORDS = {
+    "invited": "{who} invited {name} to the pages ({role})",
+    "logged in": "{name} logged in to the pages ({role})",
+    "logged out": "{who} ended a session of {name} ({role})",
+}
+
+
+def _describe_access(body: Mapping[str, Any]) -> str:
+    words = _ACCESS_WORDS.get(str(body.get("did")), "{who} {did} the token of {name} ({role})")
+    return words.format(**{name: body.get(name) for name in ("who", "did", "name", "role")})
 
 
 def _describe_adoption(body: Mapping[str, Any]) -> str:
@@ -157,6 +170,6 @@ _DESCRIBERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     REFUSED: lambda body: (
         f"{body.get('count')} messages in the name of agent {body.get('id')} of {_format_place(body)} had an invalid signature"
     ),
-    TOKEN: lambda body: f"{body.get('who')} {body.get('did')} the token of {body.get('name')} ({body.get('role')})",
+    TOKEN: _describe_access,
     ROWS: _describe_rows,
 }

@@ -31,8 +31,19 @@ from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services.agent_writer import SAMPLES_KEPT_FOR, AgentBatchWriter, CheckedMessage
 from costguard.services.door_channel import DoorChannel
-from costguard.services.door_messages import BeatOffer, BeatReply, JoinOffer, JoinReply, Pulse, RunNote, unpack_beat
+from costguard.services.door_messages import (
+    BeatOffer,
+    BeatReply,
+    JoinOffer,
+    JoinReply,
+    Pulse,
+    RunNote,
+    StopOffer,
+    StopReply,
+    unpack_beat,
+)
 from costguard.services.guard import GuardRunResult
+from costguard.services.person_stops import PersonStops
 from costguard.services.watchdog_context import WatchdogContext
 from costguard.services.web_backend import LATE_AFTER_RUNS
 from costguard.settings import resolve_ledger_url
@@ -54,12 +65,16 @@ END_WAIT_S = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class AgentDesk:
-    """Takes what the door offers. `machine`: returns the agent's machine; None: it is not listed. `commits`: the writer."""
+    """Takes what the door offers. `machine`: returns the agent's machine; None: it is not listed. `commits`: the writer.
+
+    `stops`: does the stops that people confirmed.
+    """
 
     book: AgentStore
     clock: Clock
     machine: Callable[[ResourceKey], AgentMachine | None]
     commits: AgentBatchWriter
+    stops: PersonStops
     _judged: Mapping[ResourceKey, AgentVerdict] = field(default_factory=dict)
     _judged_until: datetime = EPOCH
     _agents: dict[str, Agent] = field(default_factory=dict)
@@ -70,12 +85,14 @@ class AgentDesk:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread that lets agents join."""
+        """Start the threads that let agents join and stop machines for people."""
+        self.stops.start()
         self._thread = threading.Thread(target=self._write_joins, name="joins", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Let no more agents join."""
+        """Let no more agents join, and stop no more machines."""
+        self.stops.end()
         self._joins.put(None)
         if self._thread is not None:
             self._thread.join(END_WAIT_S)
@@ -130,6 +147,10 @@ class AgentDesk:
             self._joins.put_nowait((offer, answer))
         except queue.Full:
             answer(JoinReply(offer.number, TOO_OFTEN, "too many agents join at once", 5))
+
+    def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
+        """Have a machine stopped when its turn comes, and call `answer` with what became of it."""
+        self.stops.take(offer, answer)
 
     def join(self, offer: JoinOffer) -> JoinReply:
         """Let an agent join; the reply follows the commit."""
@@ -219,8 +240,11 @@ OpenDoor = Callable[[WatchdogContext, DoorChannel], AbstractContextManager[objec
 
 
 @contextmanager
-def serve_while_watching(room: WatchdogContext, open_door: OpenDoor | None) -> Iterator[None]:
-    """Take agents' messages from the door while the block runs, if the settings state an address."""
+def serve_while_watching(room: WatchdogContext, open_door: OpenDoor | None, *, config: str | None = None) -> Iterator[None]:
+    """Take agents' messages and people's stops from the door while the block runs, if the settings state an address.
+
+    `config`: the settings file as it was stated.
+    """
     if open_door is None or room.settings.web.listen is None:
         yield
         return
@@ -229,7 +253,8 @@ def serve_while_watching(room: WatchdogContext, open_door: OpenDoor | None) -> I
             machines = ListedMachines(room)
             machines.update(tuple(books.load_live(room.clock.now())))
         commits = AgentBatchWriter(book=book, heard=room.heard, clock=room.clock, interval=room.guard.rules.interval)
-        desk = AgentDesk(book=book, clock=room.clock, machine=machines.find_machine, commits=commits)
+        stops = PersonStops(url=resolve_ledger_url(room.settings), config=config)
+        desk = AgentDesk(book=book, clock=room.clock, machine=machines.find_machine, commits=commits, stops=stops)
         channel = DoorChannel(desk)
         commits.start()
         desk.start()

@@ -37,6 +37,8 @@ from costguard.services.door_messages import (
     JoinOffer,
     JoinReply,
     Pulse,
+    StopOffer,
+    StopReply,
     decode_from_door,
     encode_frame,
     split_frames,
@@ -74,6 +76,9 @@ class DoorDesk(Protocol):
 
     def take_join(self, offer: JoinOffer, answer: Callable[[JoinReply], object]) -> None:
         """Take a request to join, and call `answer` once, from any thread."""
+
+    def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
+        """Take a stop that a person confirmed, and call `answer` once, from any thread."""
 
 
 @dataclass(slots=True, eq=False)
@@ -254,12 +259,14 @@ class DoorChannel:
             return
         door.in_flight += 1
 
-        def answer(reply: BeatReply | JoinReply) -> None:
+        def answer(reply: BeatReply | JoinReply | StopReply) -> None:
             frame = encode_frame(reply)
             self._do(lambda: self._answer(door, frame))
 
         if isinstance(message, BeatOffer):
             self._desk.take_beat(message, answer)
+        elif isinstance(message, StopOffer):
+            self._desk.take_stop(message, answer)
         else:
             self._desk.take_join(message, answer)
 

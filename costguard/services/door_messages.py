@@ -42,6 +42,8 @@ LENGTH = struct.Struct(">I")
 FOREIGN_MOST = 64
 """Agents of one Pulse; the others follow with the next."""
 HASH_LENGTH = 64
+PATH_MOST = 1024
+"""Characters of a machine's whole key."""
 _WIDEST = 4
 """Characters that `encode_plain` may make of one: an escape such as \\x1b."""
 
@@ -102,6 +104,15 @@ class JoinOffer(msgspec.Struct, array_like=True, frozen=True, tag=3):
     version: Version
 
 
+class StopOffer(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """A stop that a person confirmed on a page. `session_hash`: as stored; `path`: the machine's whole key."""
+
+    number: Number
+    session_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
+    path: Annotated[str, msgspec.Meta(max_length=PATH_MOST)]
+    why: Text
+
+
 class RunNote(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """The guard ran, at `at_us`. `committed`: the run is in the ledger, and not a dry one."""
 
@@ -137,8 +148,19 @@ class JoinReply(msgspec.Struct, array_like=True, frozen=True, tag=13):
     name: str = ""
 
 
-FromDoor = Pulse | BeatOffer | JoinOffer
-FromWatchdog = RunNote | BeatReply | JoinReply
+class StopReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """What became of a stop: `refused` is "", or a name of `REFUSALS`. `done`: it is proven; else `lines` say why not."""
+
+    number: int
+    refused: str = ""
+    says: str = ""
+    wait_s: float | None = None
+    done: bool = False
+    lines: list[str] = []
+
+
+FromDoor = Pulse | BeatOffer | JoinOffer | StopOffer
+FromWatchdog = RunNote | BeatReply | JoinReply | StopReply
 UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ENCODER = msgspec.msgpack.Encoder()
 _FROM_DOOR = msgspec.msgpack.Decoder(FromDoor)

@@ -140,7 +140,7 @@ def run_watch(
             if not offline:
                 _check_answers(made, polled, strict=strict)
             return 0
-        with serve_while_watching(made, open_door):
+        with serve_while_watching(made, open_door, config=config):
             code = Watchdog(
                 _build_duties(made, show, every),
                 log=get_log(),

@@ -41,7 +41,7 @@ def build_application(
     )
     app.include_router(routes.build_agent_router(desk, seal, link))
     if parts.pages is not None:
-        app.include_router(build_page_router(parts.pages))
+        app.include_router(build_page_router(parts.pages, link))
     app.include_router(routes.build_reader_router(parts, agent_zip or routes.build_agent_zip_once()))
     if parts.metrics is not None:
         app.include_router(build_metrics_router(parts.reader, parts.metrics))

@@ -19,7 +19,18 @@ from costguard.services.door_channel import (
     connect_to_watchdog,
     find_socket,
 )
-from costguard.services.door_messages import FRAME_MOST, LENGTH, BeatOffer, BeatReply, JoinOffer, JoinReply, Pulse, encode_frame
+from costguard.services.door_messages import (
+    FRAME_MOST,
+    LENGTH,
+    BeatOffer,
+    BeatReply,
+    JoinOffer,
+    JoinReply,
+    Pulse,
+    StopOffer,
+    StopReply,
+    encode_frame,
+)
 from costguard.services.web_backend import build_web_services
 from costguard.settings import check_settings
 from costguard.web.server import serve_http
@@ -45,6 +56,9 @@ class Desk:
 
     def take_join(self, offer: JoinOffer, answer: Callable[[JoinReply], object]) -> None:
         answer(JoinReply(offer.number))
+
+    def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
+        answer(StopReply(offer.number))
 
 
 @pytest.fixture

@@ -239,9 +239,7 @@ def test_who_relays_a_join_learns_no_code_and_cannot_join_in_its_place(guard: Gu
     mine = protocol.encode_base64(ed25519.derive_public_key(SECRET))
     forged = json.dumps({**json.loads(joined), "public_key": mine}).encode()
     status, said = asked(guard.port, "POST", protocol.JOIN_PATH, forged, **{"Content-Type": "application/json"})
-    assert (status, json.loads(said)["error"]) == (410, "used_code"), (
-        "who joined was first"
-    )
+    assert (status, json.loads(said)["error"]) == (410, "used_code"), "who joined was first"
 
 
 def test_a_join_with_the_key_of_a_code_needs_its_signature_for_this_watchdog_and_this_body(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ from costguard.guard.audit import (
     AuditRecord,
     format_anchor,
 )
+from costguard.guard.policy import PERSON_RULE
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.reader import LedgerReader
 from costguard.system.atomic_file import write_file_atomically
@@ -246,6 +247,7 @@ def audit_row(ask: Query, tell: Execute, of: tuple[str, str], kind: str, at_us: 
     }
     if table == "intent":
         body |= _describe_moves(ask, row_id, kind)
+        body |= {"why": row["why"]} if row["rule"] == PERSON_RULE else {}  # which names the person
     append_entry(ask, tell, kind, at_us, body)
 
 

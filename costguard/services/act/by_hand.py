@@ -111,8 +111,11 @@ def end_resource(
     why: str = "",
     config: str | None = None,
     ask: Ask | None = None,
+    prove_within_s: float = PROVE_WITHIN_S,
 ) -> CommandAnswer:
     """Stop or terminate the machine that `stated` names; `ask` None and not `yes` is refused before anything is sent.
+
+    `prove_within_s`: how long the effect is waited for.
 
     Raises InputError for a name that fits none or several, NoAnswerError with the way on for a machine that must stay or an
     act that its provider lacks, IncompleteError where the request was taken and its effect not seen in time.
@@ -130,7 +133,7 @@ def end_resource(
             if not ask("\n".join((*told, f"{act.capitalize()} {format_resource(target.seen)}?"))):
                 return _answer(target, act, "not done", "nothing was sent", told)
         intent = _plan(target, act, why, desk)
-        return _send(intent, target, told, desk, prove_within_s=PROVE_WITHIN_S)
+        return _send(intent, target, told, desk, prove_within_s=prove_within_s)
 
 
 def _find_machine(stated: str, settings: Settings, now: datetime) -> LiveResource:

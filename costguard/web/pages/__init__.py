@@ -14,15 +14,19 @@ from costguard.ledger.agents.logins import LoginStore
 from costguard.services.web_logins import SessionDesk
 from costguard.services.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
+from costguard.web.link import WatchdogLink
 from costguard.web.pages import answers, fleet, live, login, machine, static
 from costguard.web.pages.room import PageRoom
 
 __all__ = ["build_page_router"]
 
 
-def build_page_router(services: PageServices) -> APIRouter:
-    """Return the routes of the pages. The ledger of the settings is opened for logins, and read for each page."""
-    room = PageRoom(services, SessionDesk(LoginStore(resolve_ledger_url(services.settings))))
+def build_page_router(services: PageServices, link: WatchdogLink | None = None) -> APIRouter:
+    """Return the routes of the pages. The ledger of the settings is opened for logins, and read for each page.
+
+    `link`: the channel to the watchdog, which stops machines for people; None: nothing can be stopped from a page.
+    """
+    room = PageRoom(services, SessionDesk(LoginStore(resolve_ledger_url(services.settings))), link)
     routes = APIRouter(include_in_schema=False)
     for topic in (static, login, fleet, machine, answers, live):
         routes.include_router(topic.build_router(room))

@@ -7,8 +7,9 @@ import json
 
 from fastapi import APIRouter, Request, Response
 
+from costguard.agents.messages import MessageRefusedError
 from costguard.errors import CostguardError
-from costguard.services.web_pages import ACTS
+from costguard.services.door_messages import StopOffer, StopReply
 from costguard.values.agent import VIEWER
 from costguard.values.web_login import ADMIN, OPERATOR
 from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
@@ -36,7 +37,7 @@ def build_router(room: PageRoom) -> APIRouter:
             machine=found,
             late=room.services.list_late(fleet),
             operator=OPERATOR,
-            stops="stop" in ACTS,
+            stops=room.link is not None,
         )
 
     @routes.get("/machine/samples")
@@ -57,6 +58,9 @@ def build_router(room: PageRoom) -> APIRouter:
             found = await asyncio.to_thread(room.services.load_machine, path)
             told = room.services.describe_act(found, do)
             return room.render("confirm.html", reader, title="Confirm", here="", machine=found, fields=fields, told=told)
+        if do == "stop":
+            await _stop(room, reader, path, fields.get("why", ""))
+            return build_redirect(room.link_machine(path))
         try:
             answer = await asyncio.to_thread(
                 room.services.change, reader.name, do, path, length=fields.get("length", ""), why=fields.get("why", "")
@@ -68,3 +72,18 @@ def build_router(room: PageRoom) -> APIRouter:
         return build_redirect(room.link_machine(path))
 
     return routes
+
+
+async def _stop(room: PageRoom, reader: PageReader, path: str, why: str) -> None:
+    """Have the watchdog stop a machine, and tell its answer at the head of the reader's next page."""
+    if room.link is None or room.services.read_only:
+        room.tell_next(reader, "bad", ("Nothing can be stopped from here: there is no watchdog.",))
+        return
+    try:
+        reply = await room.link.ask(lambda number: StopOffer(number, reader.session.hash, path, why), StopReply)
+    except MessageRefusedError as refused:
+        room.tell_next(reader, "bad", (f"Not stopped: {refused.says}",))
+        return
+    said = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
+    room.tell_next(reader, "good" if reply.done else "bad", tuple(said))
+    room.services.forget_fleet()

@@ -20,6 +20,7 @@ from costguard.services.web_pages import PageServices
 from costguard.values.agent import VIEWER
 from costguard.values.text_format import format_instant
 from costguard.values.web_login import WebSession, has_role
+from costguard.web.link import WatchdogLink
 
 COOKIE, SECURE_COOKIE = "costguard", "__Host-costguard"
 CONTENT_POLICY = (
@@ -49,8 +50,8 @@ class PageReader:
 class PageRoom:
     """Services, sessions and templates of the pages."""
 
-    def __init__(self, services: PageServices, desk: SessionDesk) -> None:
-        self.services, self.desk = services, desk
+    def __init__(self, services: PageServices, desk: SessionDesk, link: WatchdogLink | None = None) -> None:
+        self.services, self.desk, self.link = services, desk, link
         self.cookie = SECURE_COOKIE if services.secure else COOKIE
         self._news: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
         self._templates = Environment(

@@ -1,0 +1,96 @@
+"""Stops that people confirmed on a page: the door passes them on, and the watchdog does them, on the path of `costguard stop`.
+
+    door: session, role, form, confirmation -> channel -> here: session and role looked up again -> `end_resource` -> the page
+
+The door has no provider keys. What it offers is believed no further than the ledger confirms: a session that is valid now and
+has the role for it. A thread of its own does one stop at a time: neither the channel nor the guard waits for a provider.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from costguard.agents.messages import BROKEN, NOT_ALLOWED, NOT_READY, TOO_OFTEN, UNWRITABLE
+from costguard.errors import CostguardError, LedgerError
+from costguard.guard.policy import STOP
+from costguard.ledger.agents.logins import LoginStore
+from costguard.services import overrides
+from costguard.services.act.by_hand import end_resource
+from costguard.services.door_messages import StopOffer, StopReply
+from costguard.values.web_login import ADMIN, WebSession, has_role, is_session_valid
+
+WAITING_MOST = 8
+"""Stops that may wait for their turn; one takes as long as its proof."""
+PROVE_WITHIN_S = 30.0
+"""How long a page waits for the proof: its request has a minute. The guard goes on proving it."""
+END_WAIT_S = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class PersonStops:
+    """Does the stops. `url`: of the ledger. `config`: the settings file of this watchdog; None: the one that applies."""
+
+    url: str
+    config: str | None
+    clock: Callable[[], datetime] = overrides.get_now
+    _waiting: queue.Queue[tuple[StopOffer, Callable[[StopReply], object]] | None] = field(
+        default_factory=lambda: queue.Queue(maxsize=WAITING_MOST)
+    )
+    _thread: threading.Thread | None = None
+    _ended: bool = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="person-stops", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Begin no other stop; one that is under way is left to the guard of the next watchdog, which proves it."""
+        self._ended = True
+        try:
+            self._waiting.put_nowait(None)
+        except queue.Full:
+            return
+        if self._thread is not None:
+            self._thread.join(END_WAIT_S)
+
+    def take(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
+        """Have a stop done when its turn comes, and call `answer` once with what became of it."""
+        try:
+            self._waiting.put_nowait((offer, answer))
+        except queue.Full:
+            answer(StopReply(offer.number, TOO_OFTEN, "other stops are being done: try again in a minute", 60))
+
+    def stop(self, offer: StopOffer) -> StopReply:
+        """Stop the machine, and return what became of it."""
+        try:
+            session = self._find_session(offer.session_hash)
+            if session is None or not has_role(session.role, ADMIN):
+                return StopReply(offer.number, NOT_ALLOWED, f"a stop needs a valid session with the role {ADMIN}")
+            with overrides.act_for(f"{session.name} (page)"):
+                done = end_resource(
+                    offer.path, STOP, yes=True, why=offer.why, config=self.config, prove_within_s=PROVE_WITHIN_S
+                )
+        except LedgerError:
+            return StopReply(offer.number, UNWRITABLE, wait_s=5)
+        except CostguardError as refused:
+            return StopReply(offer.number, lines=[line for line in str(refused).splitlines() if line])
+        except Exception as error:  # noqa: BLE001 - whatever it is, who waits gets an answer, and the thread goes on
+            return StopReply(offer.number, BROKEN, f"{type(error).__name__}: the watchdog's log may say more")
+        said = (*done.document.lead, *done.document.notes, *(str(done.refusal).splitlines() if done.refusal else ()))
+        return StopReply(offer.number, done=done.refusal is None, lines=[line for line in said if line])
+
+    def _find_session(self, session_hash: str) -> WebSession | None:
+        with LoginStore(self.url) as book:
+            found = book.load_session(session_hash)
+        now = self.clock()
+        return found if found is not None and is_session_valid(found, now, now) else None
+
+    def _run(self) -> None:
+        while (one := self._waiting.get()) is not None:
+            offer, answer = one
+            answer(StopReply(offer.number, NOT_READY, wait_s=5) if self._ended else self.stop(offer))

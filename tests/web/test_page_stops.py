@@ -1,0 +1,127 @@
+"""A stop that a person confirms on a page: the watchdog looks the session up again, and does what `costguard stop` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from costguard.ledger.agents.logins import LoginStore
+from costguard.services.door_messages import LENGTH, StopOffer, StopReply, decode_from_door, encode_frame
+from costguard.services.overrides import get_now
+from costguard.services.person_stops import WAITING_MOST, PersonStops
+from costguard.services.web_logins import make_invite
+from costguard.services.web_pages import PageServices
+from costguard.web.middleware import RequestMiddleware
+from costguard.web.pages import build_page_router
+from tests.cli.test_stop import Lab, lab
+from tests.web.test_pages import Reader, Silent
+
+__all__ = ["lab"]
+
+
+class Link:
+    """The channel to a watchdog in this process: what is offered goes through its frames."""
+
+    def __init__(self, stops: PersonStops) -> None:
+        self.stops, self.offers = stops, list[StopOffer]()
+
+    async def ask(self, pack: Callable[[int], StopOffer], _: type[StopReply]) -> StopReply:
+        offer = decode_from_door(encode_frame(pack(1))[LENGTH.size :])
+        assert isinstance(offer, StopOffer)
+        self.offers.append(offer)
+        return self.stops.stop(offer)
+
+
+class Desk:
+    """The pages beside a lab of fake clouds."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.link = Link(PersonStops(url=lab.ledger, config="costguard.toml"))
+        services = PageServices(config="costguard.toml")
+        app = FastAPI(redirect_slashes=False)
+        app.include_router(build_page_router(services, self.link))  # type: ignore[arg-type]  # a part of it
+        self.app = RequestMiddleware(app, hosts=("localhost",), log=Silent())  # type: ignore[arg-type]  # a log in part
+        self.book = LoginStore(lab.ledger)
+
+    def open(self, role: str) -> Reader:
+        reader = Reader(self.app)
+        assert reader.log_in(make_invite(self.book, f"the-{role}", role, who="test", now=get_now())[0]) == 303
+        return reader
+
+
+@pytest.fixture
+def desk(lab: Lab) -> Desk:
+    return Desk(lab)
+
+
+def whole(pod: dict[str, Any]) -> str:
+    return "/".join(str(pod[name]) for name in ("provider", "account", "region", "id"))
+
+
+def test_a_confirmed_stop_is_sent_once_proven_and_in_the_audit_log_under_the_persons_name(lab: Lab, desk: Desk) -> None:
+    path, admin = whole(lab.pod()), desk.open("admin")
+    status, page = admin.act(path, "stop", why="the run is over")
+    assert (status, lab.stops, desk.link.offers) == (200, 0, [])
+    assert "Stop" in page
+    assert 'name="sure" value="yes"' in page
+    status, page = admin.act(path, "stop", why="the run is over", sure="yes")
+    assert (status, lab.stops) == (303, 1)
+    assert "done; proven after" in page
+    said = lab.run("audit", "show").out
+    assert "the-admin (page)" in said, said
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_who_is_no_admin_stops_nothing(lab: Lab, desk: Desk, role: str) -> None:
+    status, _ = desk.open(role).act(whole(lab.pod()), "stop", why="x", sure="yes")
+    assert (status, lab.stops, desk.link.offers) == (403, 0, [])
+
+
+def test_a_protected_machine_is_not_stopped_and_the_page_says_why(lab: Lab, desk: Desk) -> None:
+    pod = lab.pod()
+    assert lab.run("protect", str(pod["id"]), "--why", "mine").code == 0
+    _, page = desk.open("admin").act(whole(pod), "stop", why="x", sure="yes")
+    assert lab.stops == 0
+    assert "protect" in page
+
+
+def test_the_watchdog_believes_no_session_that_the_ledger_does_not_have_or_that_ended(lab: Lab, desk: Desk) -> None:
+    path, stops = whole(lab.pod()), desk.link.stops
+    assert stops.stop(StopOffer(1, "0" * 64, path, "x")).refused == "not_allowed"
+    desk.open("admin").act(path, "stop", why="x")
+    offers = list[StopOffer]()
+    for role in ("operator", "admin"):
+        reader = desk.open(role)
+        offers.append(StopOffer(1, sha256(reader.client.cookies["costguard"].encode()).hexdigest(), path, "x"))
+    operator, admin = offers
+    assert stops.stop(operator).refused == "not_allowed"
+    assert desk.book.revoke_sessions(who="test", now=get_now(), name="the-admin")
+    assert stops.stop(admin).refused == "not_allowed"
+    late = PersonStops(url=lab.ledger, config="costguard.toml", clock=lambda: get_now() + timedelta(days=2))
+    assert late.stop(operator).refused == "not_allowed"
+    assert lab.stops == 0
+
+
+def test_more_stops_than_may_wait_are_refused_at_once(lab: Lab) -> None:
+    stops, replies = PersonStops(url=lab.ledger, config="costguard.toml"), list[StopReply]()
+    for number in range(WAITING_MOST + 1):
+        stops.take(StopOffer(number, "0" * 64, "a/b/c/d", ""), replies.append)
+    assert [(one.number, one.refused) for one in replies] == [(WAITING_MOST, "too_often")]
+
+
+def test_without_a_watchdog_no_page_offers_a_stop(lab: Lab) -> None:
+    app = FastAPI(redirect_slashes=False)
+    app.include_router(build_page_router(PageServices(config="costguard.toml")))
+    guarded = RequestMiddleware(app, hosts=("localhost",), log=Silent())  # type: ignore[arg-type]  # a log in part
+    reader = Reader(guarded)
+    with LoginStore(lab.ledger) as book:
+        assert reader.log_in(make_invite(book, "ada", "admin", who="test", now=get_now())[0]) == 303
+    path = whole(lab.pod())
+    assert 'value="stop"' not in reader.client.get(f"/machine?id={path}").text.replace('"approve-stop"', "")
+    status, page = reader.act(path, "stop", why="x", sure="yes")
+    assert (status, "there is no watchdog" in page, lab.stops) == (303, True, 0)
