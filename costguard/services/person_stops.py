@@ -65,7 +65,7 @@ class PersonStops:
         except queue.Full:
             answer(StopReply(offer.number, TOO_OFTEN, "other stops are being done: try again in a minute", 60))
 
-    def stop(self, offer: StopOffer) -> StopReply:
+    def answer(self, offer: StopOffer) -> StopReply:
         """Stop the machine, and return what became of it."""
         try:
             session = self._find_session(offer.session_hash)
@@ -92,5 +92,5 @@ class PersonStops:
 
     def _run(self) -> None:
         while (one := self._waiting.get()) is not None:
-            offer, answer = one
-            answer(StopReply(offer.number, NOT_READY, wait_s=5) if self._ended else self.stop(offer))
+            offer, tell = one
+            tell(StopReply(offer.number, NOT_READY, wait_s=5) if self._ended else self.answer(offer))

@@ -120,24 +120,24 @@ class TimedH11Protocol(H11Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class HttpServer:
-    """The server with its channel to the watchdog. Call `run` once; `stop` may be called from another thread."""
+    """The server with its channel to the watchdog. Call `run` once; `end` may be called from another thread."""
 
     server: uvicorn.Server
     link: WatchdogLink
     bound: LimitedListener
 
     def run(self) -> None:
-        """Serve until `stop`, a signal, or the end of a watchdog that started this process."""
+        """Serve until `end`, a signal, or the end of a watchdog that started this process."""
         with asyncio.Runner(loop_factory=ListenerLoop) as runner:
             runner.run(self._serve())
 
-    def stop(self) -> None:
+    def end(self) -> None:
         """End soon."""
         self.server.should_exit = True
 
     async def _serve(self) -> None:
         asyncio.get_running_loop().set_exception_handler(handle_loop_error)
-        linked = asyncio.create_task(self.link.run(self.stop))
+        linked = asyncio.create_task(self.link.run(self.end))
         try:
             await self.link.tried.wait()
             await self.server.serve(sockets=[self.bound])
@@ -175,7 +175,7 @@ def serve_http(parts: WebServices, connect: Connect) -> Iterator[ListenAddress]:
     try:
         yield ListenAddress(parse_listen_address(parts.web.listen or ANY_PORT, "web.listen").host, bound.getsockname()[1])
     finally:
-        made.stop()
+        made.end()
         thread.join(PATIENCE_S)
         bound.close()
 

@@ -52,7 +52,7 @@ def test_a_watch_is_asked_for_and_shown_as_lines_in_a_pipe(costguard: Command, a
     assert ran.code == 0, ran.err
     assert ran.out == "2026-11-02 12:00 UTC  burns $2.9900 an hour, dry run; the month so far $10.00\n"
     (said,) = asked
-    assert callable(said.pop("serve"))
+    assert callable(said.pop("open_door"))
     assert said == {
         "once": True,
         "strict": False,

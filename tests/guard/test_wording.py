@@ -13,8 +13,9 @@ from costguard.budgets.budget_status import OVER_CAP, Admission, BudgetStatus
 from costguard.budgets.hold import Hold
 from costguard.guard.alerts import alert, fleet
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubject, Notification
+from costguard.guard.alerts.denial import build_denial, build_denial_alert, build_refusal_alert
 from costguard.guard.alerts.dispatch import ALERTS_SHOWN, format_body, format_title
-from costguard.guard.alerts.fleet import build_denial, build_denial_alert, explain_cap
+from costguard.guard.alerts.fleet import explain_cap
 from costguard.guard.cap_forecast import forecast_cap
 from costguard.guard.limits import Breaker
 from costguard.guard.policy import Rails
@@ -137,7 +138,7 @@ def test_story_10_a_hard_cap_says_when_stopping_had_to_start() -> None:
 
 
 def test_story_12_a_refused_run_is_told_with_what_was_left() -> None:
-    notice = fleet.build_refusal_alert("agents", owner="bot", wanted=usd("8.97"), left=usd("6"), at=NOTICED)
+    notice = build_refusal_alert("agents", owner="bot", wanted=usd("8.97"), left=usd("6"), at=NOTICED)
     assert notice.what == "budget agents refuses a run: $8.97 is more than the $6.00 left"
 
 

@@ -34,7 +34,7 @@ class Link:
         offer = decode_from_door(encode_frame(pack(1))[LENGTH.size :])
         assert isinstance(offer, StopOffer)
         self.offers.append(offer)
-        return self.stops.stop(offer)
+        return self.stops.answer(offer)
 
 
 class Desk:
@@ -92,18 +92,18 @@ def test_a_protected_machine_is_not_stopped_and_the_page_says_why(lab: Lab, desk
 
 def test_the_watchdog_believes_no_session_that_the_ledger_does_not_have_or_that_ended(lab: Lab, desk: Desk) -> None:
     path, stops = whole(lab.pod()), desk.link.stops
-    assert stops.stop(StopOffer(1, "0" * 64, path, "x")).refused == "not_allowed"
+    assert stops.answer(StopOffer(1, "0" * 64, path, "x")).refused == "not_allowed"
     desk.open("admin").act(path, "stop", why="x")
     offers = list[StopOffer]()
     for role in ("operator", "admin"):
         reader = desk.open(role)
         offers.append(StopOffer(1, sha256(reader.client.cookies["costguard"].encode()).hexdigest(), path, "x"))
     operator, admin = offers
-    assert stops.stop(operator).refused == "not_allowed"
+    assert stops.answer(operator).refused == "not_allowed"
     assert desk.book.revoke_sessions(who="test", now=get_now(), name="the-admin")
-    assert stops.stop(admin).refused == "not_allowed"
+    assert stops.answer(admin).refused == "not_allowed"
     late = PersonStops(url=lab.ledger, config="costguard.toml", clock=lambda: get_now() + timedelta(days=2))
-    assert late.stop(operator).refused == "not_allowed"
+    assert late.answer(operator).refused == "not_allowed"
     assert lab.stops == 0
 
 

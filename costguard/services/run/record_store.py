@@ -28,7 +28,7 @@ from costguard.budgets.budget_status import Admission
 from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
-from costguard.guard.alerts.fleet import build_denial
+from costguard.guard.alerts.denial import build_denial
 from costguard.guard.overrides import LEASE, Override, decide_lease
 from costguard.guard.policy import Policy
 from costguard.ledger.holds import HoldStore
