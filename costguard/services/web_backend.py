@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from costguard.agents.messages import NO_TOKEN, MessageRefusedError
@@ -128,7 +129,8 @@ def _build_pages(settings: Settings, config: str | None) -> PageServices:
     from costguard.services.web_pages import PageServices
 
     web = settings.web
-    return PageServices(config=config, secure=web.tls_cert is not None or web.behind_proxy is not None)
+    secure = web.tls_cert is not None or web.behind_proxy is not None
+    return PageServices(config=config, secure=secure, _settings=settings, _read_s=monotonic())  # logins are of this ledger
 
 
 def find_key_file(settings: Settings) -> Path:
