@@ -124,6 +124,7 @@ def _describe_transition(body: Mapping[str, Any]) -> str:
 _ACCESS_WORDS = {
     "invited": "{who} invited {name} to the pages ({role})",
     "logged in": "{name} logged in to the pages ({role})",
+    "withdrew": "{who} withdrew a login link of {name} ({role})",
     "logged out": "{who} ended a session of {name} ({role})",
 }
 

@@ -2,9 +2,10 @@
 
     URL/billing_period=2026-10/provider=aws/costguard.parquet
 
-A month is in UTC. Each file holds one provider's charge items of one month, as `report --format focus` exports them, and a
-digest of them in its metadata: a file whose digest is that of the ledger's items is not written again. A file appears whole or
-not at all. DuckDB reads the sums, so anyone else's tools that read Parquet by Hive partitions get the same ones.
+A month is in UTC. Each file holds one provider's charge items of one month, as `report --format focus` exports them. Its
+metadata has a digest of them, so that a file that holds the ledger's items is not written again, and the id of its ledger: a
+file of another ledger, or of somebody else, is never replaced or removed. A file appears whole or not at all. DuckDB reads the
+sums, so anyone else's tools that read Parquet by Hive partitions get the same ones.
 
 Files are read and written through fsspec, which names object stores by URL ("s3://", "gs://", "abfs://").
 """
@@ -28,7 +29,9 @@ from costguard.reporting.focus.rows import RowValue, build_row
 from costguard.reporting.lake import LakeChanges, LakeSum
 from costguard.values.provider import Seller, get_seller
 
-FILE, DIGEST_KEY = "costguard.parquet", b"costguard.digest"
+FILE, DIGEST_KEY, LEDGER_KEY = "costguard.parquet", b"costguard.digest", b"costguard.ledger"
+BROKEN = "broken"
+"""In the place of a ledger's id: a file that is no Parquet, as after a write that a store cut off. It is written anew."""
 LAKE_COLUMNS: Mapping[str, str] = {
     "month": "billing_period",
     "provider": "provider",
@@ -64,10 +67,13 @@ class Lake:
             raise InputError(f"'{shorten(url)}' cannot be opened: {error}", field="lake.url", hint=hint) from None
         self.url = url
 
-    def write_month(self, month: str, items: Iterator[ChargeItem], sellers: Mapping[str, Seller], changes: LakeChanges) -> None:
-        """Make the files of `month` ("2026-10") hold `items`, and add to `changes` what that took.
+    def write_month(
+        self, month: str, items: Iterator[ChargeItem], *, ledger: str, sellers: Mapping[str, Seller], changes: LakeChanges
+    ) -> None:
+        """Make the files of `month` ("2026-10") hold `items` of the ledger with this id, and add to `changes` what that took.
 
-        Raises CostguardError where the store refuses; files that were written until then are whole, and writing again goes on.
+        Raises CostguardError where the store refuses, and InputError where a file is another ledger's; files that were written
+        until then are whole, and writing again goes on.
         """
         try:
             with tempfile.TemporaryDirectory(prefix="costguard-lake-") as folder, ExitStack() as stack:
@@ -78,16 +84,21 @@ class Lake:
                         made[name] = stack.enter_context(_PartitionWriter(Path(folder, f"{len(made)}.parquet")))
                     made[name].add(build_row(item, get_seller(sellers, name)))
                 for writer in made.values():
-                    writer.finish()
-                self._replace_files(month, made, changes)
+                    writer.finish(ledger)
+                self._replace_files(month, made, ledger, changes)
         except OSError as error:
             raise CostguardError(f"month {month} cannot be written: {error}", field="lake.url", hint="see --debug") from error
 
-    def _replace_files(self, month: str, made: Mapping[str, _PartitionWriter], changes: LakeChanges) -> None:
-        """Upload what differs from the store's, and remove files of providers that have no items in `month` any more."""
-        for name, writer in sorted(made.items()):
-            path = f"billing_period={month}/provider={name}/{FILE}"
-            if self._read_digest(path) == writer.digest:
+    def _replace_files(self, month: str, made: Mapping[str, _PartitionWriter], ledger: str, changes: LakeChanges) -> None:
+        """Upload what differs from the store's, and remove this ledger's files of providers without items in `month`."""
+        there = {path: self._read_marks(path) for path in self._list_files(month)}
+        ours = {f"billing_period={month}/provider={name}/{FILE}": writer for name, writer in sorted(made.items())}
+        for path in ours:
+            if path in there and there[path][0] not in (ledger, BROKEN):
+                hint = "name a lake of its own for each ledger, or move that file away"
+                raise InputError(f"holds {path} of another ledger: nothing of {month} was written", field=self.url, hint=hint)
+        for path, writer in ours.items():
+            if path in there and there[path] == (ledger, writer.digest):
                 changes.unchanged.append(path)
                 continue
             self._files.makedirs(f"{self._root}/{path.rpartition('/')[0]}", exist_ok=True)
@@ -100,8 +111,8 @@ class Lake:
                     target.write(part)
             changes.written.append(path)
             changes.rows += writer.rows
-        for path in self._list_files(month):
-            if path.split("/")[1].removeprefix("provider=") not in made:
+        for path, (owner, _) in there.items():
+            if path not in ours and owner == ledger:
                 self._files.rm(f"{self._root}/{path}")
                 changes.removed.append(path)
 
@@ -109,14 +120,15 @@ class Lake:
         found = self._files.glob(f"{self._root}/billing_period={month}/provider=*/{FILE}")
         return ["/".join(one.split("/")[-3:]) for one in sorted(found)]
 
-    def _read_digest(self, path: str) -> str | None:
+    def _read_marks(self, path: str) -> tuple[str, str]:
+        """Return the ledger's id and the digest in a file, "" for what it has not; BROKEN as the id if it cannot be read."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with suppress(FileNotFoundError, pa.ArrowInvalid), self._files.open(f"{self._root}/{path}", "rb") as file:
-            digest: bytes | None = (pq.read_metadata(file).metadata or {}).get(DIGEST_KEY)
-            return digest.decode() if digest else None
-        return None
+        with suppress(pa.ArrowInvalid), self._files.open(f"{self._root}/{path}", "rb") as file:
+            marks: Mapping[bytes, bytes] = pq.read_metadata(file).metadata or {}
+            return marks.get(LEDGER_KEY, b"").decode(), marks.get(DIGEST_KEY, b"").decode()
+        return BROKEN, ""
 
     def list_months(self) -> list[str]:
         """Return the months that have files, oldest first."""
@@ -187,11 +199,11 @@ class _PartitionWriter:
         if len(self._held) >= GROUP:
             self._flush()
 
-    def finish(self) -> None:
-        """Write what is left, and the digest, and close the file."""
+    def finish(self, ledger: str) -> None:
+        """Write what is left, the id of the ledger and the digest, and close the file."""
         self._flush()
         self.digest = self._hash.hexdigest()
-        self._writer.add_key_value_metadata({DIGEST_KEY: self.digest.encode()})
+        self._writer.add_key_value_metadata({DIGEST_KEY: self.digest.encode(), LEDGER_KEY: ledger.encode()})
         self._writer.close()
 
     def _flush(self) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from costguard.data import ShippedFacts
-from costguard.errors import InputError
+from costguard.errors import InputError, NoAnswerError
 from costguard.ledger.lake import Lake
-from costguard.ledger.spans.books import SpendingReader
 from costguard.providers.plugins import load_sellers
 from costguard.reporting.lake import (
     CLOSED_AFTER,
@@ -21,8 +19,9 @@ from costguard.reporting.lake import (
 )
 from costguard.reporting.statement import parse_month
 from costguard.services import CommandAnswer
-from costguard.services.guard_inputs import read_price_ceilings
-from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
+from costguard.services.audit import find_rollback_marker
+from costguard.services.ledger_answers import open_books
+from costguard.settings import Settings, expand_path, read_settings
 from costguard.values.checks import require
 from costguard.views.lake import build_lake_changes_document, build_lake_report_document
 
@@ -35,17 +34,21 @@ def answer_lake_write(*, url: str | None, first: str | None, last: str | None, c
     `url`: None: that of the settings. `first`, `last`: months ("2026-10"); None: the ledger's first, the last that is closed.
     """
     settings, now = read_settings(config), _get_now()
+    doubt = find_rollback_marker(settings).describe_doubt()
+    if doubt:  # an older backup has fewer items: files that hold more would be replaced
+        raise NoAnswerError(doubt, field="the ledger", hint="if this is intended: costguard audit adopt")
     lake, changes = Lake(_choose_url(url, settings)), LakeChanges()
     if last is not None:
         newest = find_last_closed_month(now)
         hint = f"a month is closed {CLOSED_AFTER.days} days after its end; the last one is {newest}"
         require(_check_month(last, "--to") <= newest, "--to", f"{last} is not closed yet", hint)
     low, high = _check_months(first, last)
-    with _open_books(settings) as books:
-        begun = books.find_first_charge()
+    with open_books(settings) as books:
+        begun, ledger = books.find_first_charge(), books.load_ledger_id()
         for month in [] if begun is None else list_closed_months(begun, now):
             if low <= format_month(month.start) <= high:
-                lake.write_month(format_month(month.start), books.items(month, now), load_sellers(), changes)
+                items = books.items(month, now)
+                lake.write_month(format_month(month.start), items, ledger=ledger, sellers=load_sellers(), changes=changes)
     return CommandAnswer(document=build_lake_changes_document(lake.url, changes))
 
 
@@ -96,11 +99,3 @@ def _parse_keys(by: str | None) -> Sequence[str]:
 
 def _get_now() -> datetime:
     return datetime.now(UTC)
-
-
-def _open_books(settings: Settings) -> SpendingReader:
-    return SpendingReader(
-        resolve_ledger_url(settings),
-        rules=ShippedFacts().get_billing_rules(),
-        ceilings=lambda: read_price_ceilings(settings),
-    )

@@ -7,9 +7,7 @@ nothing of the watchdog's memory, and answers while the watchdog is down. Needs 
 from __future__ import annotations
 
 import platform
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -23,6 +21,7 @@ from costguard.ledger.db.schema import HEAD_REVISION
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.reporting.metrics import COUNTER, MetricFamily, MetricsInput, build_metrics
 from costguard.services.ledger_answers import load_current_status, open_books
+from costguard.services.run_board import RunBoard
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import format_duration, parse_duration
 
@@ -99,49 +98,17 @@ def _convert_family(family: MetricFamily) -> Metric:
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A text, and what it was made of: the number of the guard run, and when."""
+def build_metrics_board(
+    run: Callable[[], int], make: Callable[[], bytes], seconds: Callable[[], float] = monotonic
+) -> RunBoard:
+    """Return the board of the text that `make` returns. `run`: returns the number of the newest guard run.
 
-    run: int
-    at_s: float
-    text: bytes
-
-
-class MetricsBoard:
-    """The metrics after the last guard run as one text, computed once a run for all readers.
-
-    While it is computed, others get the previous one. `run`: returns the number of the newest guard run; `make`: the text.
+    The text is made anew after a run, and each AGE_MAX_S. A ledger that cannot be read raises: an old text would hide that.
     """
-
-    def __init__(self, run: Callable[[], int], make: Callable[[], bytes], *, seconds: Callable[[], float] = monotonic) -> None:
-        self._run, self._make, self._seconds = run, make, seconds
-        self._lock = threading.Lock()
-        self._made: _Made | None = None
-
-    def read(self) -> bytes:
-        """Return the text.
-
-        Raises LedgerError if the ledger cannot be read; an old text would hide that.
-        """
-        newest, made = self._run(), self._made
-        if made is not None and self._is_current(made, newest):
-            return made.text
-        if not self._lock.acquire(blocking=made is None):
-            return made.text if made is not None else b""
-        try:
-            made = self._made
-            if made is None or not self._is_current(made, newest):
-                self._made = made = _Made(newest, self._seconds(), self._make())
-            return made.text
-        finally:
-            self._lock.release()
-
-    def _is_current(self, made: _Made, newest: int) -> bool:
-        return made.run >= newest and self._seconds() - made.at_s < AGE_MAX_S
+    return RunBoard(lambda: (run(), int(seconds() // AGE_MAX_S)), make)
 
 
-def make_metrics_board(settings: Settings) -> MetricsBoard:
+def open_metrics_board(settings: Settings) -> RunBoard:
     """Return the board of the ledger of `settings`."""
     url = resolve_ledger_url(settings)
 
@@ -149,4 +116,4 @@ def make_metrics_board(settings: Settings) -> MetricsBoard:
         with LedgerReader(url) as reader, reader.snapshot() as ask:
             return load_last_run_number(ask)
 
-    return MetricsBoard(find_run, lambda: render_metrics(load_metrics(settings)))
+    return build_metrics_board(find_run, lambda: render_metrics(load_metrics(settings)))

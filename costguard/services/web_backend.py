@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from costguard.agents.messages import NO_TOKEN, MessageRefusedError
@@ -20,9 +19,9 @@ from costguard.ledger.agents.directory import AgentDirectory
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.services.agent_gateway import AgentGateway, hash_token
 from costguard.services.configured_providers import SystemClock
-from costguard.services.metrics import make_metrics_board
+from costguard.services.metrics import open_metrics_board
 from costguard.services.ports import Seal
-from costguard.services.status_board import StatusBoard
+from costguard.services.run_board import RunBoard
 from costguard.settings import Settings, WebSettings, get_data_path, read_settings, resolve_ledger_url
 from costguard.values.agent import WebToken, is_token_valid
 
@@ -44,7 +43,7 @@ class WebServices:
     web: WebSettings
     key_file: Path
     desk: Callable[[Seal], AgentGateway]
-    board: StatusBoard
+    board: RunBoard
     reader: Callable[[str], WebToken]
     health: Callable[[], tuple[float | None, bool]]
     metrics: Callable[[], bytes] | None = None
@@ -62,10 +61,10 @@ def build_web_services(settings: Settings, *, config: str | None = None, interva
         web=settings.web,
         key_file=find_key_file(settings),
         desk=lambda seal: AgentGateway(book=sources.directory, seal=seal, clock=sources.clock),
-        board=StatusBoard(sources.get_mark, sources.render_status),
+        board=RunBoard(sources.get_mark, sources.render_status),
         reader=sources.authorize_reader,
         health=sources.check_health,
-        metrics=make_metrics_board(settings).read,
+        metrics=open_metrics_board(settings).read_text,
         pages=_build_pages(settings, config),
         note_run=sources.note_run,
     )
@@ -130,7 +129,7 @@ def _build_pages(settings: Settings, config: str | None) -> PageServices:
 
     web = settings.web
     secure = web.tls_cert is not None or web.behind_proxy is not None
-    return PageServices(config=config, secure=secure, _settings=settings, _read_s=monotonic())  # logins are of this ledger
+    return PageServices(config=config, stated=settings, secure=secure)
 
 
 def find_key_file(settings: Settings) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from threading import Lock, Thread
@@ -28,6 +28,7 @@ from costguard.reporting.status import FleetStatus, ResourceBurn
 from costguard.services import CommandAnswer, overrides
 from costguard.services.guard import GuardRunResult
 from costguard.services.ledger_answers import CurrentView, load_current_view
+from costguard.services.web_backend import LATE_AFTER_RUNS
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.values.calendar import Period
 from costguard.values.money import Money
@@ -40,8 +41,6 @@ FLEET_AGE_MAX_S = 60.0
 """Seconds after which the fleet is built anew although no guard run followed: without a watchdog, time goes on."""
 BUILD_INLINE_S = 2.0
 """A fleet that took longer to build is built beside the readers, who get the previous one."""
-LATE_AFTER_RUNS = 3
-"""A guard whose last run is older than so many intervals is late, as in /healthz."""
 HISTORY_BACK, OVERRIDES_BACK = timedelta(days=14), timedelta(days=90)
 SAMPLES_SHOWN_MAX = 2_000
 """Samples of a signal that a chart gets: more than pixels of a wide screen."""
@@ -128,10 +127,13 @@ class MachinePage:
 class PageServices:
     """What the pages are served with. `config`: the settings file; None: the usual one. `clock`: a demo's stands still.
 
+    `stated`: the settings as they were read already; they count until the file is read anew. None: it is read at once.
+
     `read_only`: nothing is changed, as in a demo. `secure`: cookies are sent over TLS only.
     """
 
     config: str | None = None
+    stated: InitVar[Settings | None] = None
     clock: Callable[[], datetime] = overrides.get_now
     read_only: bool = False
     secure: bool = False
@@ -141,6 +143,10 @@ class PageServices:
     _lock: Lock = field(default_factory=Lock)
     _settings: Settings | None = None
     _read_s: float = 0.0
+
+    def __post_init__(self, stated: Settings | None) -> None:
+        """Take the stated settings."""
+        self._settings, self._read_s = stated, monotonic()
 
     @property
     def settings(self) -> Settings:

@@ -18,7 +18,8 @@ from costguard.settings.web import NO_PROCESS, parse_listen_address
 from costguard.system.logs import get_log
 from costguard.web.listener import bind_listener, check_web_files
 
-NEEDED = ("fastapi", "uvicorn", "cryptography")
+NEEDED = ("cryptography", "fastapi", "jinja2", "prometheus_client", "uvicorn")
+"""What the extra `web` brings; a test holds the two together."""
 
 
 def require_packages() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from costguard.ledger.guard.audit_log import RollbackMarker
 from costguard.testing import demo
 from tests.conftest import Command
 
@@ -60,7 +61,7 @@ def test_a_month_is_written_again_only_where_the_ledger_says_otherwise(costguard
     broken, gone = sorted(lake.glob("*/*/*.parquet"))[:2]
     broken.write_bytes(b"PAR1 half a file")
     gone.unlink()
-    stranger = lake / "billing_period=2026-09/provider=nobody/costguard.parquet"
+    stranger = lake / "billing_period=2026-09/provider=nobody/costguard.parquet"  # of this ledger, which has no such item
     stranger.parent.mkdir(parents=True)
     stranger.write_bytes(max(lake.glob("*/*/*.parquet")).read_bytes())
     mended = costguard("lake", "write", "--json").data
@@ -116,3 +117,22 @@ def test_an_empty_lake_and_a_ledger_without_charges_say_so(
     (tmp_path / "costguard.toml").write_text('[lake]\nurl = "lake"\n')
     ran = costguard("lake", "report")
     assert (ran.code, "no month" in ran.out) == (0, True), ran.err
+
+
+def test_files_of_another_ledger_are_neither_replaced_nor_removed(costguard: Command, lake: Path, tmp_path: Path) -> None:
+    assert costguard("lake", "write").code == 0
+    before = {path: path.read_bytes() for path in lake.glob("*/*/*.parquet")}
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    demo.play_world(other, seed=7, end=datetime(2026, 10, 3, tzinfo=UTC), days=4, size=4)
+    (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{other}"\n[lake]\nurl = "lake"\n')
+    ran = costguard("lake", "write")
+    assert (ran.code, "of another ledger" in ran.err) == (2, True), ran.err
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_ledger_that_is_older_than_what_was_seen_writes_nothing(
+    costguard: Command, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RollbackMarker, "describe_doubt", lambda _: "this ledger is older than the one used last")
+    ran = costguard("lake", "write")
+    assert (ran.code, "older than the one used last" in ran.err, lake.exists()) == (3, True, False)

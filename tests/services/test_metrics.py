@@ -18,7 +18,8 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Failed, Poll
-from costguard.services.metrics import AGE_MAX_S, MetricsBoard
+from costguard.services.metrics import AGE_MAX_S, build_metrics_board
+from costguard.services.run_board import RunBoard
 from tests.conftest import Command
 from tests.metering.stories import SCOPE, machine
 
@@ -101,53 +102,53 @@ class Ledger:
         self.made += 1
         return f"{self.made}".encode()
 
-    def board(self) -> MetricsBoard:
-        return MetricsBoard(lambda: self.run, self.make, seconds=lambda: self.at_s)
+    def board(self) -> RunBoard:
+        return build_metrics_board(lambda: self.run, self.make, lambda: self.at_s)
 
 
 def test_figures_are_computed_once_for_each_guard_run() -> None:
     ledger = Ledger()
     board = ledger.board()
-    assert [board.read(), board.read()] == [b"1", b"1"]
+    assert [board.read_text(), board.read_text()] == [b"1", b"1"]
     ledger.run = 2
-    assert [board.read(), board.read()] == [b"2", b"2"]
+    assert [board.read_text(), board.read_text()] == [b"2", b"2"]
 
 
 def test_figures_are_computed_anew_after_a_while_where_no_guard_runs() -> None:
     ledger = Ledger()
     board = ledger.board()
-    assert board.read() == b"1"
+    assert board.read_text() == b"1"
     ledger.at_s = AGE_MAX_S - 1
-    assert board.read() == b"1"
+    assert board.read_text() == b"1"
     ledger.at_s = AGE_MAX_S
-    assert board.read() == b"2"
+    assert board.read_text() == b"2"
 
 
 def test_a_scrape_during_the_computation_gets_the_previous_figures_at_once() -> None:
     ledger = Ledger()
     board = ledger.board()
-    board.read()
+    board.read_text()
     ledger.run = 2
     ledger.open.clear()
     ledger.reading.clear()
-    slow = threading.Thread(target=board.read)
+    slow = threading.Thread(target=board.read_text)
     slow.start()
     assert ledger.reading.wait(30)
-    assert board.read() == b"1"
+    assert board.read_text() == b"1"
     ledger.open.set()
     slow.join(30)
-    assert board.read() == b"2"
+    assert board.read_text() == b"2"
 
 
 def test_a_ledger_that_cannot_be_read_fails_the_scrape_and_repeats_no_old_figures() -> None:
     ledger = Ledger()
     board = ledger.board()
-    board.read()
+    board.read_text()
 
     def fail() -> bytes:
         raise LedgerError("is gone", field="ledger")
 
     ledger.run = 2
-    board._make = fail
+    board.render = fail
     with pytest.raises(LedgerError):
-        board.read()
+        board.read_text()

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from costguard.ledger.agents.logins import LoginStore
+from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.services.overrides import get_now
 from costguard.services.web_logins import SessionDesk, make_invite
 from costguard.services.web_pages import ACTS, PageServices
@@ -228,3 +229,12 @@ def test_an_open_page_is_told_of_a_new_guard_run_and_its_watcher_ends_with_the_l
 
     assert asyncio.run(follow()) == ["retry: 10000\n\n", "event: run\ndata: two\n\n"]
     assert not live.is_watching
+
+
+def test_who_guesses_links_takes_no_lock_of_the_writer(house: House) -> None:
+    guesser, url = Reader(house.app), resolve_ledger_url(house.services.settings)
+    engine = open_engine(url)
+    with begin_write(engine):  # somebody writes, and goes on writing until the guess is answered
+        came = guesser.client.post("/login/" + "A" * 43)
+    assert (came.status_code, "is not known" in came.text) == (403, True), "not that the ledger is locked"
+    engine.dispose()

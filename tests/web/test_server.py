@@ -219,14 +219,14 @@ def test_of_more_connections_than_there_may_be_the_longest_quiet_makes_room(
 
 
 def test_what_breaks_inside_is_told_without_a_trace(watchdog: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    from costguard.services.status_board import StatusBoard
+    from costguard.services.run_board import RunBoard
 
-    def breaks(_: StatusBoard) -> None:
+    def breaks(_: RunBoard) -> None:
         raise RuntimeError("secret-of-the-house")
 
     watchdog.room.run_guard()
     may = watchdog.token()
-    monkeypatch.setattr(StatusBoard, "read", breaks)
+    monkeypatch.setattr(RunBoard, "read", breaks)
     came = watchdog.ask("GET", "/v1/status", headers=may)
     assert (came.status, came.data["error"]) == (500, "broken")
     assert b"secret" not in came.body

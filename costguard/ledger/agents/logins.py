@@ -54,7 +54,11 @@ class LoginStore:
             return _find_invite(ask, invite_hash, now)
 
     def redeem(self, invite_hash: str, session_hash: str, now: datetime, expires_at: datetime) -> WebSession:
-        """Use a link up and record the session that it opens. Raises NoAnswerError as `find_invite`."""
+        """Use a link up and record the session that it opens. Raises NoAnswerError as `find_invite`.
+
+        It is looked up before the writer's lock is taken: whoever guesses links must not hold up who writes.
+        """
+        self.find_invite(invite_hash, now)
         at_us = to_micros(now)
         with self._begin_write() as (ask, tell):
             invite = _find_invite(ask, invite_hash, now)
@@ -98,7 +102,7 @@ class LoginStore:
             for _, of, role in found:
                 _log(ask, tell, at_us, name=of, role=role, did="logged out", who=who)
             for _, of, role in links:
-                _log(ask, tell, at_us, name=of, role=role, did="revoked", who=who)
+                _log(ask, tell, at_us, name=of, role=role, did="withdrew", who=who)
         return len(found) + len(links)
 
     @contextmanager

@@ -106,6 +106,12 @@ class SpendingReader:
             ((start_us,),) = ask("SELECT min(start_us) FROM span", ())
         return None if start_us is None else from_micros(start_us)
 
+    def load_ledger_id(self) -> str:
+        """Return the id of this ledger, which its backups share."""
+        with self._reader.snapshot() as ask:
+            ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
+        return str(ledger_id)
+
     def items(self, period: Period, as_of: datetime) -> Iterator[ChargeItem]:
         """Yield the charge items that `load_spending` sums, resource by resource.
 

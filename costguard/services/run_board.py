@@ -1,4 +1,4 @@
-"""The status from the ledger as one text: built at most once a run of the guard for all readers, and only if one asks."""
+"""A text from the ledger, such as the status: built at most once a run of the guard for all readers, and only if one asks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from costguard.agents.messages import NOT_READY, MessageRefusedError
 
 
 @dataclass(slots=True)
-class StatusBoard:
+class RunBoard:
     """`mark`: returns what the newest run is known by; None before the first. `render`: builds the text."""
 
     mark: Callable[[], object]
@@ -19,8 +19,12 @@ class StatusBoard:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _made: tuple[object, bytes, str] | None = None
 
+    def read_text(self) -> bytes:
+        """Return the text alone."""
+        return self.read()[0]
+
     def read(self) -> tuple[bytes, str]:
-        """Return the status as `costguard status --json` prints it, and its hash.
+        """Return the text, and its hash.
 
         While it is built anew by one reader, the others get the previous one. Raises MessageRefusedError before the first run.
         """
