@@ -25,8 +25,8 @@ from costguard.values.web_login import ADMIN, WebSession, has_role, is_session_v
 
 WAITING_MOST = 8
 """Stops that may wait for their turn; one takes as long as its proof."""
-PROVE_WITHIN_S = 30.0
-"""How long a page waits for the proof: its request has a minute. The guard goes on proving it."""
+PROVE_WITHIN_S = 20.0
+"""How long a page waits for the proof: browsers and their readers give up soon after. The guard goes on proving it."""
 END_WAIT_S = 5.0
 
 
