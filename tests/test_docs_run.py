@@ -29,6 +29,7 @@ NOT_HERE = {
     "costguard report --month 2026-10 --format focus": "the fakes' ledger is of this month; the next line needs its file",
     "costguard focus check": "see the line before",
     "costguard reconcile --month 2026-10": "no cloud here has a bill of that month (tests/cli/test_reconcile.py)",
+    "costguard demo --serve": "serves until it is interrupted (tests/cli/test_demo_serve.py)",
     "costguard prices refresh --public": "asks public servers (tests/public_prices)",
     "costguard prices refresh": "Vast's fake serves offers at its own pace of minutes (tests/cli/test_prices.py)",
 }
