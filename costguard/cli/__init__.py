@@ -27,6 +27,7 @@ COMMAND_GROUPS = {
     "Before a run": {
         "quote": "Quote a job: cost and duration on each offer, ranked.",
         "size": "Compute the GPU memory that a job needs, and list the GPUs it fits on.",
+        "review": "Quote the job files that a change touches, before and after; in CI as a comment.",
         "models": "List the built-in models, with their sizes.",
         "offers": "List rental offers and the age of each price.",
         "prices": "Show the prices in use and their age; refresh fetches current ones.",
