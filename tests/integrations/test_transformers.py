@@ -19,7 +19,7 @@ from costguard.integrations.transformers import CostguardCallback  # noqa: E402 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SEQ_LEN, BATCH, STEPS = 16, 2, 90
 JOB: dict[str, object] = {
-    # There is no CPU among the GPUs that are quoted: a T4 needs about 40 ms for a step of this model, and the tiny one below more.
+    # There is no CPU among the GPUs that are quoted: a T4 needs about 40 ms for a step of this model.
     "architecture": {"layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 1000},
     "method": "pretrain",
     "precision": "fp32",
@@ -39,8 +39,8 @@ def home(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
-class SteadyStep(transformers.TrainerCallback):  # type: ignore[misc, name-defined]  # not installed where types are checked
-    """Makes each step last at least 40 ms, since the cores of this machine are shared and a speed must be steady to be learnt."""
+class SteadyStep(transformers.TrainerCallback):  # type: ignore[misc, name-defined]  # not installed for mypy
+    """Makes each step last at least 40 ms: cores are shared here, and only a steady speed is learnt."""
 
     def on_step_begin(self, *_given: Any, **_named: Any) -> None:  # noqa: ANN401 - the Trainer's
         time.sleep(0.04)
