@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import costguard as package
 from costguard.errors import InputError
-from costguard.services.run.tracked_run import TrackedRun, find_listener, is_first_rank
+from costguard.services.run.tracked_run import TrackedRun, find_listener, is_first_rank, read_peak_memory_gib
 from tests.conftest import Command
 
 JOB: dict[str, object] = {
@@ -213,3 +215,20 @@ def _time_steps(run: TrackedRun, count: int) -> float:
     for _ in range(count):
         run.step()
     return (time.perf_counter() - began) / count
+
+
+def test_peak_memory_of_the_gpus_becomes_part_of_what_is_learnt(
+    make: Make, costguard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peaks = {0: 9 * 2**30, 1: 17 * 2**30}
+    cuda = SimpleNamespace(is_available=lambda: True, device_count=lambda: 2, max_memory_allocated=peaks.get)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert read_peak_memory_gib() == 17
+    monkeypatch.setattr("costguard.services.run.terms._list_local_gpus", lambda: ["NVIDIA GeForce RTX 4090"])
+    run, clock = make(steps=3000)
+    with run:
+        train(run, clock, 600, 6.0)
+    shown = costguard("calibrate", "--show", "--json").data["families"]
+    assert {one["measure"] for one in shown} == {"speed", "memory"}
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace()))
+    assert read_peak_memory_gib() is None
