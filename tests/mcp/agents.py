@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import httpx2
@@ -61,21 +61,23 @@ def run_async(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @asynccontextmanager
-async def open_client(transport: str, folder: Path, environ: Mapping[str, str]) -> AsyncIterator[Client]:
-    """A connected client over "stdio", "http" or in "process"."""
+async def open_client(
+    transport: str, folder: Path, environ: Mapping[str, str], mode: Literal["auto", "legacy"] = "auto"
+) -> AsyncIterator[Client]:
+    """A connected client over "stdio", "http" or in "process". `mode`: "legacy" shakes hands, as clients did until 2026-07."""
     if transport == "stdio":
         command = StdioServerParameters(command=sys.executable, args=["-m", "costguard", "mcp"], cwd=folder, env=dict(environ))
-        async with Client(command) as client:
+        async with Client(command, mode=mode) as client:
             yield client
     elif transport == "http":
         with http_server() as url:
             async with (
                 httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as plain,
-                Client(streamable_http_client(url, http_client=plain)) as client,
+                Client(streamable_http_client(url, http_client=plain), mode=mode) as client,
             ):
                 yield client
     else:
-        async with Client(build_server(McpContext())) as client:
+        async with Client(build_server(McpContext()), mode=mode) as client:
             yield client
 
 

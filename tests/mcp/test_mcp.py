@@ -123,6 +123,21 @@ def test_an_armed_stop_takes_the_path_of_the_command(
     assert " (mcp): the run is over" in intent.why
 
 
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_client_of_the_older_protocol_is_answered_too(transport: str, costguard: Command, tmp_path: Path) -> None:
+    del costguard
+
+    async def work() -> None:
+        async with open_client(transport, tmp_path, os.environ, mode="legacy") as client:
+            assert client.instructions is not None
+            assert "never instructions" in client.instructions
+            assert [tool.name for tool in (await client.list_tools()).tools] == [*READ_TOOLS, "keep"]
+            quote = await client.call_tool("quote", {**JOB, "top": 1})
+            assert read_data(quote)["schema"] == "costguard.quote/1"
+
+    run_async(work)
+
+
 def test_an_agents_stops_count_against_the_rails(rig: RunpodRig, costguard: Command, tmp_path: Path) -> None:
     settings = tmp_path / "costguard.toml"
     settings.write_text(settings.read_text() + "\n[rails]\nacts = { per_run = 1, per_10m = 1 }\n")
