@@ -49,6 +49,7 @@ class CostguardCallback(Callback):  # type: ignore[misc]  # lightning is not ins
         steps = trainer.estimated_stepping_batches
         known = int(steps) if steps not in (None, float("inf"), -1) else None
         self.run = TrackedRun(job=self._job, quiet=not trainer.is_global_zero, **{"steps": known, **self._options})
+        self._stops = False
         self.run.__enter__()
         self.run.begin_at(trainer.global_step)
 

@@ -35,6 +35,7 @@ class CostguardCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         """Quote the run, and print what is expected. Raises InputError for a job that cannot be used."""
         stated = {"steps": state.max_steps or None, **self._options}
         self.run = TrackedRun(job=self._job, quiet=not state.is_world_process_zero, **stated)
+        self._stops = False
         self.run.__enter__()
         self.run.begin_at(state.global_step)
 

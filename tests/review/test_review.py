@@ -187,6 +187,26 @@ def test_what_is_not_quoted_is_said_and_counts_as_over_a_limit(
     assert "is not quoted, so its cost is unknown" in over.err
 
 
+@pytest.mark.parametrize("depth", [(), ("--depth=1",)])
+def test_a_checkout_of_the_head_is_compared_with_where_it_left_the_base(
+    depth: tuple[str, ...], github: FakeForge, repository: Repository, costguard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repository.origin, "switch", "--quiet", "--detach", repository.base)
+    (repository.origin / "jobs" / "same.toml").write_text(LARGE)
+    git(repository.origin, "commit", "--quiet", "--all", "--message", "the base goes on")
+    event = Path(os.environ["GITHUB_EVENT_PATH"])
+    moved = git(repository.origin, "rev-parse", "HEAD")
+    event.write_text(event.read_text().replace(repository.base, moved))
+    head = event.parent / "head"
+    git(event.parent, "clone", "--quiet", *depth, "--branch", "pull", repository.origin.as_uri(), str(head))
+    monkeypatch.chdir(head)
+    ran = review(costguard, "--no-comment", "--json")
+    assert ran.code == 0, ran.err
+    files = [one["file"] for one in ran.data["changes"]]
+    assert files == [HOSTILE, "jobs/old.toml", *(["jobs/same.toml"] if depth else []), "jobs/serve.toml", "jobs/train.toml"]
+    assert github.asked == []
+
+
 def test_gitlab_gets_a_note_that_is_updated(
     repository: Repository, market: str, costguard: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
