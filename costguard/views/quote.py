@@ -106,7 +106,8 @@ def _build_template_parts(
 def _format_title(quote: Quote) -> str:
     asked = quote.asked
     if isinstance(asked, Rental):
-        return f"{asked.gpu} x{asked.gpu_count} for {asked.hours:g} h"
+        nodes = "" if asked.nodes == 1 else f" on {asked.nodes} nodes"
+        return f"{asked.gpu} x{asked.gpu_count}{nodes} for {asked.hours:g} h"
     r = asked.recipe
     method = f"{r.method} {asked.beside.algorithm}" if asked.beside else r.method
     length = [f"seq {r.seq_len}"] if asked.architecture.sample_unit is None else []
@@ -401,7 +402,8 @@ def _build_refused_data(r: QuoteRefusal) -> dict[str, object]:
 
 
 def _build_rental_data(asked: Rental) -> dict[str, object]:
-    return {"gpu": asked.gpu, "gpu_count": asked.gpu_count, "hours": asked.hours}
+    nodes = {} if asked.nodes == 1 else {"nodes": asked.nodes}
+    return {"gpu": asked.gpu, "gpu_count": asked.gpu_count, **nodes, "hours": asked.hours}
 
 
 def _build_plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
