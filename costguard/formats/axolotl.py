@@ -41,7 +41,7 @@ NO_EFFECT = (
     ),
     *("adam_*", "train_on_inputs", "group_by_length", "tf32", "early_stopping_patience", "resume_from_checkpoint"),
     *("auto_resume_from_checkpoints", "local_rank", "logging_steps", "evals_per_epoch", "eval_*", "saves_per_epoch", "save_*"),
-    *("debug", "gradient_checkpointing_kwargs", "model_revision", "revision_of_model", "plugins", "pad_to_sequence_len"),
+    *("debug", "gradient_checkpointing_kwargs", "model_revision", "revision_of_model", "pad_to_sequence_len"),
     *("sample_packing_*", "eval_sample_packing", "low_cpu_mem_usage", "rl_beta", "dpo_beta", "loss_watchdog_*", "env"),
     *(
         "overrides_of_model_config.rope_scaling",
@@ -136,6 +136,9 @@ def _read_memory(draft: ConfigDraft) -> None:
         draft.state("checkpointing", "full" if checkpointing else "none", "gradient_checkpointing")
     if draft.take_flag("activation_offloading"):
         draft.state("offload_activations", value=True, key="activation_offloading")
+    plugins = draft.take_names("plugins") or ()
+    if any("CutCrossEntropy" in plugin for plugin in plugins) and draft.take_flag("cut_cross_entropy") is not False:
+        draft.state("loss", "fused", "plugins")
     for key in FUSED_LOSSES:
         if draft.take_flag(key):
             draft.state("loss", "fused", key)

@@ -59,7 +59,18 @@ TARGETS = {
     "lora_mlp": ("gate_proj", "up_proj", "down_proj"),
 }
 USUAL_TARGETS = ("lora_query", "lora_value")
-MODEL = {"n_layer": "layers", "n_embd": "hidden", "n_head": "heads", "intermediate_size": "ffn", "padded_vocab_size": "vocab"}
+DIMENSIONS = {
+    "n_layer": "layers",
+    "n_embd": "hidden",
+    "n_head": "heads",
+    "n_query_groups": "kv_heads",
+    "head_size": "head_dim",
+    "intermediate_size": "ffn",
+    "padded_vocab_size": "vocab",
+}
+NEEDED = ("n_layer", "n_embd", "n_head", "intermediate_size", "padded_vocab_size")
+GATED = ("LLaMAMLP", "GemmaMLP")
+"""`mlp_class_name`; the default, GptNeoxMLP, is not gated."""
 
 
 def recognise(file: ConfigFile) -> bool:
@@ -75,9 +86,13 @@ def read(draft: ConfigDraft) -> None:
     pretrained = draft.take_text("model_name") or (draft.take_text("model.name") if tuned is None else None)
     if tuned is not None:
         name_model(draft, tuned, "checkpoint_dir")
+    elif isinstance(stated := draft.take("model"), dict) and all(isinstance(stated.get(key), int) for key in NEEDED):
+        shape: dict[str, object] = {field: stated[key] for key, field in DIMENSIONS.items() if stated.get(key) is not None}
+        shape |= {"gated": stated.get("mlp_class_name") in GATED, "bias": bool(stated.get("bias", False))}
+        draft.state("architecture", {"kind": "decoder", **shape}, "model")
     elif pretrained is not None:
         name_model(draft, pretrained, "model_name" if draft.take_text("model_name") else "model.name")
-    draft.ignore("model")  # a pretraining config that names its model repeats the model's dimensions below it
+    draft.ignore("model")
     _read_method(draft, pretraining=tuned is None)
     _read_lengths(draft)
     precision = draft.take_text("precision")

@@ -49,13 +49,13 @@ def _read_gpu(draft: ConfigDraft, stated: object, timeout: object) -> LaunchHard
     if isinstance(stated, list) and stated:
         draft.leave("gpu", f"{len(stated)} kinds of GPUs: the first is quoted")
         stated = stated[0]
-    if isinstance(stated, dict):
+    if isinstance(stated, dict) and ".gpu." in str(stated.get("@", "")):
         count, size = stated.get("count", 1), stated.get("size", stated.get("memory"))
         named = str(stated.get("@", "")).rpartition(".")[2]
         memory = parse_memory(size if isinstance(size, str) else f"{size}GB") if size is not None else None
         gpu = f"{named}-{memory:g}GB" if memory is not None and named == "A100" else named
         return LaunchHardware(gpu=gpu, gpu_count=count if isinstance(count, int) else 1, hours=hours)
-    if not isinstance(stated, str) or stated == COMPUTED:
-        raise draft.refuse("gpu", f"is no literal name of a GPU: {stated}")
+    if not isinstance(stated, str):
+        raise draft.refuse("gpu", "is computed when the program runs")
     gpu, _, counted = stated.removeprefix("@modal.gpu.").partition(":")
     return LaunchHardware(gpu=gpu.rstrip("!"), gpu_count=int(counted) if counted.isdigit() else 1, hours=hours)

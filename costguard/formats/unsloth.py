@@ -64,8 +64,12 @@ def read(draft: ConfigDraft) -> None:
         draft.state("preference.algorithm", "dpo", "DPOTrainer")
     elif "GRPOTrainer" in draft.file.text:
         draft.state("preference.algorithm", "grpo", "GRPOTrainer")
-    draft.take("fp16"), draft.take("bf16")
-    draft.state("precision", "bf16", "Unsloth") if draft.get("method") != "full" else None
+    half = draft.values.get("fp16") is True
+    draft.ignore("fp16", "bf16")  # usually `not is_bfloat16_supported()`: bf16 on every GPU that has it
+    if half:
+        draft.state("precision", "fp16", "fp16")
+    elif draft.get("method") != "full":
+        draft.assume("precision", "bf16")
     draft.ignore("max_length", "max_seq_length", "model.model_name", "model.0", *NO_EFFECT)
 
 

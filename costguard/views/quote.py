@@ -106,8 +106,7 @@ def _build_template_parts(
 def _format_title(quote: Quote) -> str:
     asked = quote.asked
     if isinstance(asked, Rental):
-        nodes = "" if asked.nodes == 1 else f" on {asked.nodes} nodes"
-        return f"{asked.gpu} x{asked.gpu_count}{nodes} for {asked.hours:g} h"
+        return f"{asked.gpu} x{asked.gpu_count}{f' on {asked.nodes} nodes' * (asked.nodes > 1)} for {asked.hours:g} h"
     r = asked.recipe
     method = f"{r.method} {asked.beside.algorithm}" if asked.beside else r.method
     length = [f"seq {r.seq_len}"] if asked.architecture.sample_unit is None else []
@@ -402,8 +401,8 @@ def _build_refused_data(r: QuoteRefusal) -> dict[str, object]:
 
 
 def _build_rental_data(asked: Rental) -> dict[str, object]:
-    nodes = {} if asked.nodes == 1 else {"nodes": asked.nodes}
-    return {"gpu": asked.gpu, "gpu_count": asked.gpu_count, **nodes, "hours": asked.hours}
+    told = {"gpu": asked.gpu, "gpu_count": asked.gpu_count, "nodes": asked.nodes, "hours": asked.hours}
+    return {key: value for key, value in told.items() if key != "nodes" or value != 1}
 
 
 def _build_plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
