@@ -1,6 +1,23 @@
-"""costguard: the guard for money spent on cloud GPUs. Start reading at `costguard/services/`."""
+"""costguard: the guard for money spent on cloud GPUs. Start reading at `costguard/services/`, or use `costguard.quote(...)`."""
+
+from importlib import import_module as _import
 
 __version__ = "0.1.0"
+
+_OF_API = frozenset(("quote", "size", "status", "report", "keep", "stop"))
+"""Functions of `costguard.api`, imported when one is first used: `import costguard` costs nothing."""
+
+
+def __getattr__(name: str) -> object:
+    """Return the function `name` of `costguard.api`."""
+    if name not in _OF_API:
+        raise AttributeError(f"module 'costguard' has no attribute '{name}'")
+    return getattr(_import("costguard.api"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the names of this module and of the API."""
+    return sorted({*globals(), *_OF_API})
 
 
 def progress(step: float) -> None:

@@ -106,6 +106,7 @@ def answer_quote(
         document=document,
         warnings=answer.warnings,
         refusal=_explain_no_option(answer, facts, 1 if counts is None else counts[0]),
+        value=answer,
     )
 
 
@@ -151,7 +152,7 @@ def answer_size(
         helpful = [e.lever.change for e in answer.levers if e.fits]
         hint = f"would fit with: {'; or '.join(helpful[:3])}" if helpful else "no single change makes it fit: use more GPUs"
         refusal = NoAnswerError("the job does not fit on the stated hardware", hint=hint)
-    return CommandAnswer(document=document, warnings=answer.warnings, refusal=refusal)
+    return CommandAnswer(document=document, warnings=answer.warnings, refusal=refusal, value=answer)
 
 
 def answer_offers(

@@ -52,7 +52,7 @@ def test_there_are_sixty_published_configs_of_twelve_formats_and_nine_in_ten_are
     formats = Counter(found.label for _, found in readings)
     with capsys.disabled():
         sys.stdout.write(
-            f"\n{right} of {len(readings)} published configs are read without a wrong value; {len(formats)} formats: {formats}\n"
+            f"\n{right} of {len(readings)} published configs are read without a wrong value; {len(formats)} formats\n"
         )
     assert len(readings) >= 60
     assert len(formats) >= 12
