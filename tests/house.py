@@ -92,7 +92,7 @@ VERBS = frozenset(
 """Words that a public function may begin with; `from`, `of` and `to` are converters."""
 
 NAMED_BY_CONTRACT = frozenset(
-    ("main", "notify", "render", "upgrade", "downgrade", "provider", "command", "progress", "beat", "phase")
+    ("main", "notify", "render", "upgrade", "downgrade", "provider", "command", "progress", "beat", "phase", "status")
 )
 """Functions that an entry point, Alembic or users of the hints call by this name."""
 

@@ -89,9 +89,5 @@ def _read_deepspeed(draft: ConfigDraft) -> None:
     stage = draft.take_count("deepspeed_config.zero_stage", least=0)
     if stage is not None:
         draft.state("parallel.zero", stage, "deepspeed_config.zero_stage")
-    weights, states = (draft.take_text(f"deepspeed_config.offload_{one}_device") for one in ("param", "optimizer"))
-    if weights not in (None, "none"):
-        draft.state("parallel.offload", "all", "deepspeed_config.offload_param_device")
-    elif states not in (None, "none"):
-        draft.state("parallel.offload", "optimizer", "deepspeed_config.offload_optimizer_device")
+    deepspeed.state_offload(draft, "deepspeed_config.offload_param_device", "deepspeed_config.offload_optimizer_device")
     deepspeed.read_named(draft, "deepspeed_config.deepspeed_config_file")

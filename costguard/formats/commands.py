@@ -11,18 +11,21 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import takewhile
 
 from costguard.formats import trl
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft
-from costguard.formats.vocabulary import state_model
 
 CONTINUED = re.compile(r"\\\n\s*")
 CONFIG_NAME = re.compile(r"^[^-$`*?{}][^$`*?{}]*\.(?:ya?ml|json|toml)$")
 MARKS = frozenset(("model_name_or_path", "per_device_train_batch_size"))
 """Arguments that only a command with the Trainer's arguments has; those of another script mean what that script says."""
+LISTS = ("lora_target_modules",)
+"""Arguments that take several words."""
 FLAGS_WORTH = frozenset(
-    "model_name_or_path per_device_train_batch_size gradient_accumulation_steps max_steps num_train_epochs bf16 fp16 optim "  # noqa: SIM905
+    "model_name_or_path model_name per_device_train_batch_size gradient_accumulation_steps max_steps num_train_epochs "  # noqa: SIM905
+    "bf16 fp16 optim "
     "gradient_checkpointing max_seq_length max_length model_max_length block_size lora_r use_peft load_in_4bit load_in_8bit "
     "torch_dtype dtype attn_implementation deepspeed fsdp torch_compile use_liger_kernel beta num_generations "
     "max_prompt_length max_completion_length lora_target_modules packing use_vllm".split()
@@ -42,7 +45,7 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "") -> 
         arguments = commands[0]
         known = {name: value for name, value in arguments.items() if name in FLAGS_WORTH}
         inner = ConfigDraft(draft.file, trl.LABEL, values=known)
-        state_model(inner, "model_name_or_path")
+        trl.state_named_model(inner)
         trl.read_arguments(inner, trains_fully=False)  # what a script does without arguments only it knows
         draft.add_file(inner)
         draft.plan = inner.plan
@@ -67,12 +70,13 @@ def _list_commands(text: str) -> Iterator[list[str]]:
 def _read_arguments(words: list[str]) -> dict[str, object]:
     """Return `--name value` and `--name=value` as a table; a name without a value is true."""
     found: dict[str, object] = {}
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
-        if word.startswith("--") and len(word) > len("--"):
-            name, equals, value = word[2:].partition("=")
-            stated = value if equals else following
-            name = name.replace("-", "_")
-            found[name] = True if not equals and following.startswith("--") else stated
+    for index, word in enumerate(words):
+        if not word.startswith("--") or len(word) == len("--"):
+            continue
+        name, equals, value = word[2:].partition("=")
+        following = list(takewhile(lambda one: not one.startswith("-"), words[index + 1 :]))
+        several = following if name.replace("-", "_") in LISTS else following[:1]
+        found[name.replace("-", "_")] = value if equals else ",".join(several) or True
     return found
 
 

@@ -55,12 +55,7 @@ def read(draft: ConfigDraft) -> None:
     draft.state("framework", "deepspeed", "zero_optimization")
     if stage is not None:
         draft.state("parallel.zero", stage, "zero_optimization.stage")
-    weights = draft.take_text("zero_optimization.offload_param.device")
-    states = draft.take_text("zero_optimization.offload_optimizer.device")
-    if weights not in (None, "none"):
-        draft.state("parallel.offload", "all", "zero_optimization.offload_param.device")
-    elif states not in (None, "none"):
-        draft.state("parallel.offload", "optimizer", "zero_optimization.offload_optimizer.device")
+    state_offload(draft, "zero_optimization.offload_param.device", "zero_optimization.offload_optimizer.device")
     for key in ("bf16", "fp16"):
         if draft.take_flag(f"{key}.enabled"):
             draft.state("precision", key, f"{key}.enabled")
@@ -81,6 +76,17 @@ def read(draft: ConfigDraft) -> None:
     if isinstance(checkpointing, dict) and checkpointing.get("cpu_checkpointing"):
         draft.state("offload_activations", value=True, key="activation_checkpointing.cpu_checkpointing")
     draft.ignore(*NO_EFFECT)
+
+
+def state_offload(draft: ConfigDraft, weights_key: str, states_key: str) -> None:
+    """State what lies in host memory: weights and optimizer, or the optimizer; weights alone are not sized, and said."""
+    weights, states = (draft.take_text(key) not in (None, "none") for key in (weights_key, states_key))
+    if weights and states:
+        draft.state("parallel.offload", "all", weights_key)
+    elif states:
+        draft.state("parallel.offload", "optimizer", states_key)
+    elif weights:
+        draft.leave(weights_key, "weights alone in host memory: sized on the GPU")
 
 
 def read_named(draft: ConfigDraft, key: str) -> None:

@@ -8,7 +8,7 @@ from costguard.formats.reading import ConfigDraft, LaunchHardware
 
 SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|hr|d|w)?", re.IGNORECASE)
 SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hr": 3600, "d": 86400, "w": 604800}
-MEMORY = re.compile(r"^(\d+(?:\.\d+)?)\s*(?:GB|G|GiB)(\.\.)?(?:\d+\s*(?:GB|G))?$", re.IGNORECASE)
+MEMORY = re.compile(r"^(\d+(?:\.\d+)?)\s*(?:GB|G|GiB)?(\.\.)?(?:(\d+(?:\.\d+)?)\s*(?:GB|G|GiB))?$", re.IGNORECASE)
 PROVIDERS = {
     **{name: name for name in ("aws", "gcp", "azure", "runpod", "lambda", "oci", "vast", "vultr", "verda", "nebius", "crusoe")},
     "vastai": "vast",
@@ -25,10 +25,13 @@ def parse_span(text: str) -> float | None:
     return None if found is None else float(found[1]) * SECONDS[(found[2] or "s").lower()] / 3600
 
 
-def parse_memory(text: str) -> float | None:
-    """Return the GB of `80GB` or `24GB..`; None if it is no size."""
+def parse_memory(text: str) -> tuple[float, float | None] | None:
+    """Return the (least, most) GB of `80GB`, `24GB..` or `24GB..80GB`; None if it is no size."""
     found = MEMORY.match(text.strip())
-    return float(found[1]) if found else None
+    if found is None or text.strip().isdigit():
+        return None
+    least, most = float(found[1]), float(found[3]) if found[3] else None
+    return least, most if found[2] else least
 
 
 def split_machines(draft: ConfigDraft, total: int, gpu: str | None, hours: float | None = None) -> LaunchHardware:

@@ -53,7 +53,7 @@ def _read_gpu(draft: ConfigDraft, stated: object, timeout: object) -> LaunchHard
         count, size = stated.get("count", 1), stated.get("size", stated.get("memory"))
         named = str(stated.get("@", "")).rpartition(".")[2]
         memory = parse_memory(size if isinstance(size, str) else f"{size}GB") if size is not None else None
-        gpu = f"{named}-{memory:g}GB" if memory is not None and named == "A100" else named
+        gpu = f"{named}-{memory[0]:g}GB" if memory is not None and named == "A100" else named
         return LaunchHardware(gpu=gpu, gpu_count=count if isinstance(count, int) else 1, hours=hours)
     if not isinstance(stated, str):
         raise draft.refuse("gpu", "is computed when the program runs")

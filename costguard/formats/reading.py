@@ -30,11 +30,12 @@ NAMED_MOST = 14
 class LaunchHardware:
     """The machines that a launch file asks for. None: not stated.
 
-    `gpu`: as written. `memory_gb`: of one GPU. `gpu_count`: GPUs of one machine. `hours`: its time limit.
+    `gpu`: as written. `memory_gb`: (least, most) of one GPU; a most of None is no limit. `gpu_count`: GPUs of one machine.
+    `hours`: its time limit.
     """
 
     gpu: str | None = None
-    memory_gb: float | None = None
+    memory_gb: tuple[float, float | None] | None = None
     gpu_count: int | None = None
     nodes: int = 1
     hours: float | None = None
@@ -102,7 +103,7 @@ class ConfigReading:
         if hardware is not None:
             count = "" if hardware.gpu_count is None else f" x{hardware.gpu_count}"
             nodes = "" if hardware.nodes == 1 else f" on {hardware.nodes} nodes"
-            named = hardware.gpu or ("GPU" if hardware.memory_gb is None else f"GPU of {hardware.memory_gb:g} GB")
+            named = hardware.gpu or _describe_memory(hardware.memory_gb)
             parts.append(f"{to_one_line(shorten(named))}{count}{nodes}")
             parts += [f"at most {hardware.hours:g} h"] if hardware.hours else []
         return ", ".join(parts) or "nothing that a quote needs"
@@ -319,6 +320,13 @@ def _list_leaves(table: Mapping[str, object], above: str = "") -> Iterator[str]:
             yield from _list_leaves(value, f"{above}{key}.")
         elif value is not None and value not in ("", []):
             yield f"{above}{key}"
+
+
+def _describe_memory(memory: tuple[float, float | None] | None) -> str:
+    if memory is None:
+        return "GPU"
+    least, most = memory
+    return f"GPU of {least:g} GB" + ("" if most == least else " or more" if most is None else f" to {most:g} GB")
 
 
 def _format_value(value: object) -> str:

@@ -32,7 +32,7 @@ NO_EFFECT = (
         "parallelism.context_parallel_rotate_method",
         "parallelism.enable_compiled_autograd",
     ),
-    *("training.mixed_precision_reduce", "parallelism.module_fqns_per_model_part", "compile.components", "compile.backend"),
+    *("training.mixed_precision_reduce", "parallelism.module_fqns_per_model_part", "compile.backend"),
 )
 MODELS = {
     ("llama3", "8b"): "llama-3.1-8b",
@@ -99,8 +99,9 @@ def _read_kernels(draft: ConfigDraft) -> None:
         draft.state("optimizer_kernel", "fused", "optimizer.fused")
     if draft.take_flag("optimizer.early_step_in_backward"):
         draft.state("optimizer_in_backward", value=True, key="optimizer.early_step_in_backward")
+    parts = draft.take_names("compile.components") or ("model", "loss")
     for key in ("training.compile", "compile.enable"):
-        if draft.take_flag(key):
+        if draft.take_flag(key) and "model" in parts:
             draft.state("compiled", value=True, key=key)
 
 

@@ -48,6 +48,7 @@ NO_EFFECT = (
 METHOD = re.compile(r"^(q?lora|dora|qdora)_")
 CHUNKED = ("CEWithChunkedOutputLoss", "LinearCrossEntropyLoss")
 FAMILIES = (
+    (re.compile(r"^code_llama2_(\d+b)$"), r"codellama-\1"),
     (re.compile(r"^llama(\d)_(\d)_(.+)$"), r"llama-\1.\2-\3"),
     (re.compile(r"^qwen(\d)_(\d)_(\d+)_(\d+)_?(b)(?:_.*)?$"), r"qwen\1.\2-\3.\4b"),
     (re.compile(r"^qwen(\d)_(\d)_(\d+b)(?:_.*)?$"), r"qwen\1.\2-\3"),
@@ -143,8 +144,11 @@ def _read_memory(draft: ConfigDraft) -> None:
         draft.state("loss", "chunked", "loss._component_")
     elif loss.endswith(("CrossEntropyLoss",)):
         draft.state("loss", "whole", "loss._component_")
-    elif "DPO" in loss:
-        draft.state("preference.algorithm", "dpo", "loss._component_")
+    elif "DPO" in loss or "GRPO" in loss:
+        draft.state("preference.algorithm", "grpo" if "GRPO" in loss else "dpo", "loss._component_")
+        samples = draft.take_count("grpo_samples")
+        if samples is not None:
+            draft.state("preference.completions", samples, "grpo_samples")
     elif loss:
         draft.leave("loss._component_", f"{loss}: the usual loss is sized")
 

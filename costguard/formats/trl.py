@@ -76,8 +76,14 @@ def recognise(file: ConfigFile) -> bool:
 
 def read(draft: ConfigDraft) -> None:
     """Take the model, the method, lengths, batches and sharding."""
-    state_model(draft, "model_name_or_path")
+    state_named_model(draft)
     read_arguments(draft)
+
+
+def state_named_model(draft: ConfigDraft) -> None:
+    """State the model: `model_name_or_path`, or `model_name` where a script's own arguments call it so."""
+    named = draft.take("model_name_or_path") is not None
+    state_model(draft, "model_name_or_path" if named else "model_name")
 
 
 def read_arguments(draft: ConfigDraft, *, trains_fully: bool = True) -> None:

@@ -133,6 +133,8 @@ def state_sharding_by_name(draft: ConfigDraft, name: str, key: str) -> None:
         return
     draft.assume("parallel.zero", int(found[1]))
     draft.assume("framework", "deepspeed")
-    if "offload" in name.lower():
+    if "offload_param" in name.lower():
+        draft.leave(key, "weights alone in host memory: sized on the GPU")
+    elif "offload" in name.lower():
         draft.assume("parallel.offload", "all" if found[1] == "3" else "optimizer")
     draft.notes.append(f"{key}: {Path(name).name} is not beside the config; ZeRO stage {found[1]} is taken from its name")

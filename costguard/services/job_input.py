@@ -189,7 +189,8 @@ def place_on_launch(
     stated = replace(stated, gpus=total)
     if launch.gpu is not None:
         field = f"{stated.config.files[-1]}: GPU" if stated.config is not None else "GPU"
-        found = GpuNames(known).resolve(launch.gpu, vram_gb=launch.memory_gb, field=field)
+        exact = launch.memory_gb[0] if launch.memory_gb and launch.memory_gb[0] == launch.memory_gb[1] else None
+        found = GpuNames(known).resolve(launch.gpu, vram_gb=exact, field=field)
         gpu = known[found.canonical]
         if launch.gpu_count is None:
             return _restrict_gpus(stated, (gpu.name,)), None, None
@@ -199,9 +200,7 @@ def place_on_launch(
             stated = replace(stated, notes=(*stated.notes, f"{launch.gpu} was taken as {gpu.name}"))
         return stated, Hardware(gpu=gpu, gpu_count=launch.gpu_count, nodes=launch.nodes), None
     if launch.memory_gb is not None:
-        alike = tuple(
-            gpu.name for gpu in known.values() if abs(gpu.memory_gib * GIB / 1e9 / launch.memory_gb - 1) < SIZE_TOLERANCE
-        )
+        alike = tuple(gpu.name for gpu in known.values() if _has_memory(gpu, *launch.memory_gb))
         stated = _restrict_gpus(stated, alike)
     if launch.nodes > 1:
         note = (
@@ -209,6 +208,12 @@ def place_on_launch(
         )
         stated = replace(stated, notes=(*stated.notes, f"{note} H100:{launch.gpu_count}x{launch.nodes}"))
     return stated, None, launch.gpu_count
+
+
+def _has_memory(gpu: Gpu, least: float, most: float | None) -> bool:
+    """Return whether a GPU has `least` to `most` GB, as far as advertised sizes differ from the datasheet's."""
+    has = gpu.memory_gib * GIB / 1e9
+    return has > least * (1 - SIZE_TOLERANCE) and (most is None or has < most * (1 + SIZE_TOLERANCE))
 
 
 def _restrict_gpus(stated: JobInput, names: tuple[str, ...]) -> JobInput:

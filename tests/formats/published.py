@@ -653,7 +653,7 @@ LAUNCHED = [
         "type: task\nname: axolotl-multi-node\nnodes: 2\nimage: nvcr.io/nvidia/pytorch:25.01-py3\nenv:\n  - HF_TOKEN\ncommands:\n"
         "  - |\n    accelerate launch \\\n      --config_file=fsdp1.yaml \\\n      -m axolotl.cli.train qlora-fsdp-70b.yaml \\\n"
         "      --num_processes=$DSTACK_GPUS_NUM\nresources:\n  gpu: 80GB:8\n  shm_size: 128GB\n",
-        {"on": (None, 8, 2), "memory": 80.0},
+        {"on": (None, 8, 2), "memory": (80.0, 80.0)},
     ),
     Published(
         f"{DSTACK}clusters/nccl-tests/.dstack.yml",
@@ -667,7 +667,7 @@ LAUNCHED = [
         "a.yml",
         "type: service\nimage: vllm/vllm-openai:latest\nenv:\n  - MODEL=NousResearch/Llama-2-7b-chat-hf\nport: 8000\nresources:\n"
         "  gpu: 24GB\nmodel: NousResearch/Llama-2-7b-chat-hf\n",
-        {"on": (None, 1, 1), "memory": 24.0},
+        {"on": (None, 1, 1), "memory": (24.0, 24.0)},
     ),
     Published(
         f"{HANDBOOK}launch.slurm",
@@ -715,4 +715,210 @@ LAUNCHED = [
     ),
 ]  # fmt: skip
 
-PUBLISHED = [*AXOLOTL, *LLAMAFACTORY, *TRL, *TORCHTUNE, *TORCHTITAN, *LITGPT, *NANOTRON, *SHARING, *LAUNCHED]
+LATER = [
+    Published(
+        f"{AX}gemma3/gemma-3-4b-qlora.yml",
+        "a.yml",
+        "base_model: google/gemma-3-4b-it\nload_in_4bit: true\nddp_find_unused_parameters: true\nchat_template: gemma3\neot_tokens:\n"
+        "  - <end_of_turn>\nunfrozen_parameters:\n  - ^lm_head\\..*\nadapter: qlora\nsequence_len: 2048\nlora_r: 32\n"
+        "lora_target_linear: true\ngradient_accumulation_steps: 4\nmicro_batch_size: 2\nnum_epochs: 1\noptimizer: adamw_bnb_8bit\n"
+        "bf16: true\nfp16:\ngradient_checkpointing: true\nflash_attention: true\neager_attention:\n",
+        {"model": "gemma-3-4b", "method": "qlora", "quant": "nf4", "lora.rank": 32, "lora.targets": ALL, "precision": "bf16",
+         "seq_len": 2048, "micro_batch": 2, "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
+    ),
+    Published(
+        f"{AX}cohere/command-r-7b-qlora.yml",
+        "a.yml",
+        "base_model: CohereForAI/c4ai-command-r7b-12-2024\nload_in_8bit: false\nload_in_4bit: true\nadapter: qlora\nlora_r: 32\n"
+        "lora_target_linear: true\nsequence_len: 2048\ngradient_accumulation_steps: 4\nmicro_batch_size: 1\nnum_epochs: 4\n"
+        "optimizer: adamw_bnb_8bit\nbf16: auto\ngradient_checkpointing: true\nattention: flash\n",
+        {"model": "command-r7b", "method": "qlora", "quant": "nf4", "lora.rank": 32, "lora.targets": ALL, "precision": "bf16",
+         "seq_len": 2048, "micro_batch": 1, "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
+    ),
+    Published(
+        f"{AX}mistral/bigstral-ds-zero3.yaml",
+        "a.yaml",
+        "base_model: mistral-community/Mixtral-8x22B-v0.1\ntrust_remote_code: true\nunfrozen_parameters:\n  - ^lm_head.weight$\n"
+        "model_config:\n  output_router_logits: true\nsequence_len: 2048\ngradient_accumulation_steps: 1\nmicro_batch_size: 1\n"
+        "num_epochs: 3\noptimizer: adamw_bnb_8bit\nbf16: auto\ngradient_checkpointing: true\nflash_attention: true\n"
+        "deepspeed: deepspeed_configs/zero3_bf16_cpuoffload_params.json\n",
+        {"model": "mixtral-8x22b", "method": "full", "precision": "bf16-amp", "seq_len": 2048, "micro_batch": 1,
+         "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash", "parallel.zero": 3, "framework": "deepspeed"},
+    ),
+    Published(
+        f"{AX}mistral/mistral-dpo-qlora.yml",
+        "a.yml",
+        "base_model: mistralai/Mistral-7B-Instruct-v0.2\nload_in_4bit: true\nchat_template: chatml\nrl: dpo\nsequence_len: 2048\n"
+        "sample_packing: false\nadapter: qlora\nlora_r: 8\nlora_target_linear: true\nlora_target_modules:\n  - gate_proj\n"
+        "lora_modules_to_save:\n - embed_tokens\n - lm_head\ngradient_accumulation_steps: 4\nmicro_batch_size: 16\nnum_epochs: 6\n"
+        "optimizer: adamw_bnb_8bit\nbf16: auto\ngradient_checkpointing: true\nflash_attention: false\n",
+        {"model": "mistral-7b-v0.2", "method": "qlora", "quant": "nf4", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16",
+         "seq_len": 2048, "micro_batch": 16, "optimizer": "adamw-8bit", "checkpointing": "full", "preference.algorithm": "dpo"},
+    ),
+    Published(
+        f"{AX}archived/falcon/config-7b-lora.yml",
+        "a.yml",
+        "base_model: tiiuae/falcon-7b\nload_in_8bit: true\nload_in_4bit: false\ngptq: false\nadapter: lora\nsequence_len: 2048\n"
+        "max_packed_sequence_len:\nlora_r: 16\nlora_target_linear: true\nbatch_size: 2\nmicro_batch_size: 1\nnum_epochs: 4\n"
+        "optimizer: adamw_bnb_8bit\nbf16: auto\ngradient_checkpointing: true\nxformers_attention: true\nflash_attention:\n",
+        {"model": "falcon-7b", "method": "qlora", "quant": "int8", "lora.rank": 16, "lora.targets": ALL, "precision": "bf16",
+         "seq_len": 2048, "micro_batch": 1, "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
+    ),
+    Published(
+        f"{LF}ascend/qwen3_full_sft_fsdp2.yaml",
+        "a.yaml",
+        "model_name_or_path: Qwen/Qwen3-8B\nuse_v1_kernels: true\nflash_attn: fa2\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
+        "template: qwen3\ncutoff_len: 2048\nmax_steps: 500\nper_device_train_batch_size: 8\ngradient_accumulation_steps: 1\n"
+        "bf16: true\nresume_from_checkpoint: null\n",
+        {"model": "qwen3-8b", "method": "full", "precision": "bf16-amp", "seq_len": 2048, "micro_batch": 8, "attention": "flash",
+         "checkpointing": "full"},
+    ),
+    Published(
+        f"{LF}extras/fsdp_qlora/llama3_lora_sft.yaml",
+        "a.yaml",
+        f"{_LF}quantization_bit: 4\nstage: sft\nfinetuning_type: lora\nlora_target: q_proj,v_proj\ncutoff_len: 1024\n"
+        f"gradient_accumulation_steps: 8\nfp16: true\n{_LF_END}",
+        {**_LF8, "seq_len": 1024, "method": "qlora", "quant": "nf4", "lora.rank": 8, "lora.targets": ["q_proj", "v_proj"],
+         "precision": "fp16"},
+    ),
+    Published(
+        f"{LF}deepspeed/ds_z3_fp8_config.json",
+        "a.json",
+        '{"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": 0.001, "zero_force_ds_cpu_optimizer": true, "fp16":'
+        ' {"enabled": false}, "bf16": {"enabled": false}, "fp8": {"enabled": true, "hysteresis": 2}, "zero_optimization":'
+        ' {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": false}, "reduce_bucket_size": 12845056}}',
+        {"framework": "deepspeed", "parallel.zero": 3, "parallel.offload": "optimizer"},
+    ),
+    Published(
+        f"{TUNE}dev/llama3/8B_dora_fsdp2.yaml",
+        "a.yaml",
+        _tune("llama3.lora_llama3_8b\n  lora_attn_modules: ['q_proj', 'v_proj']\n  apply_lora_to_mlp: False\n  lora_rank: 8\n"
+              "  use_dora: True", "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 32\n"
+              "enable_activation_checkpointing: False\n", optimizer="torch.optim.AdamW", loss="torch.nn.CrossEntropyLoss"),
+        {"framework": "torchtune", "precision": "bf16", "micro_batch": 2, "optimizer": "adamw", "loss": "whole",
+         "model": "llama-3-8b", "method": "lora", "lora.rank": 8, "lora.targets": ["q_proj", "v_proj"], "lora.dora": True,
+         "checkpointing": "none"},
+    ),
+    Published(
+        f"{TUNE}code_llama2/7B_full_low_memory.yaml",
+        "a.yaml",
+        _tune("code_llama2.code_llama2_7b", "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 1\noptimizer_in_bwd: True\n"
+              "enable_activation_checkpointing: True\n", optimizer="bitsandbytes.optim.PagedAdamW"),
+        {"framework": "torchtune", "precision": "bf16", "micro_batch": 2, "optimizer": "paged-adamw", "loss": "chunked",
+         "model": "codellama-7b", "method": "full", "optimizer_in_backward": True, "checkpointing": "full"},
+    ),
+    Published(
+        f"{TUNE}llama3_1/8B_lora_dpo.yaml",
+        "a.yaml",
+        _tune("llama3_1.lora_llama3_1_8b\n  lora_attn_modules: ['q_proj', 'v_proj', 'output_proj']\n  apply_lora_to_mlp: True\n"
+              "  lora_rank: 8", "batch_size: 4\nepochs: 1\ngradient_accumulation_steps: 8\nenable_activation_checkpointing: True\n",
+              loss="torchtune.rlhf.loss.DPOLoss\n  beta: 0.1"),
+        {**{k: v for k, v in _TUNE.items() if k != "loss"}, "micro_batch": 4, "model": "llama-3.1-8b", "method": "lora",
+         "lora.rank": 8, "lora.targets": ["q_proj", "v_proj", "o_proj", *_MLP], "checkpointing": "full",
+         "preference.algorithm": "dpo"},
+    ),
+    Published(
+        f"{TUNE}dev/grpo/3B_full_rl.yaml",
+        "a.yaml",
+        _tune("llama3_2.llama3_2_3b", "base_model_path: ${base_dir}/Llama-3.2-3B\nbatch_size: 1\ngrpo_samples: 16\n"
+              "forward_batch_size: 1\nmax_generated_tokens: 512\nppo_batch_size: ${grpo_samples}\nnum_steps: 10000\nepochs: 10\n"
+              "gradient_accumulation_steps: 1\nenable_activation_checkpointing: True\nenable_activation_offloading: True\n",
+              loss="torchtune.rlhf.loss.GRPOSimpleLoss\n  kl_coeff: 0.04"),
+        {**{k: v for k, v in _TUNE.items() if k != "loss"}, "micro_batch": 1, "model": "llama-3.2-3b", "method": "full",
+         "checkpointing": "full", "offload_activations": True, "preference.algorithm": "grpo", "preference.completions": 16},
+    ),
+    Published(
+        f"{TITAN}torchtitan/models/deepseek_v3/train_configs/deepseek_v3_671b.toml",
+        "a.toml",
+        _titan('name = "deepseek_v3"\nflavor = "671B"', "local_batch_size = 4\nseq_len = 4096\nsteps = 10_000",
+               "data_parallel_shard_degree = -1\ntensor_parallel_degree = 1\nexpert_parallel_degree = 1", "selective",
+               '[compile]\nenable = true\ncomponents = ["loss"]\n'),
+        {**_TITAN, "model": "deepseek-v3", "seq_len": 4096, "micro_batch": 4, "checkpointing": "selective"},
+    ),
+    Published(
+        f"{TITAN}torchtitan/models/llama3/train_configs/debug_model.toml",
+        "a.toml",
+        _titan('name = "llama3"\nflavor = "debugmodel"', "local_batch_size = 8\nseq_len = 2048\nsteps = 10",
+               "data_parallel_shard_degree = -1\ntensor_parallel_degree = 1", "selective"),
+        {**_TITAN, "model": "llama3-debugmodel", "seq_len": 2048, "micro_batch": 8, "checkpointing": "selective"},
+    ),
+    Published(
+        f"{LIT}finetune/mistral-7b/qlora.yaml",
+        "a.yaml",
+        _lit("checkpoint_dir: kaggle/temp/mistral/mistralai/Mistral-7B-Instruct-v0.3\nprecision: bf16-true\nquantize: bnb.nf4\n"
+             "devices: 2\nnum_nodes: 1\nlora_r: 32\nlora_query: true\nlora_key: false\nlora_value: true\n",
+             "  global_batch_size: 8\n  micro_batch_size: 2\n  epochs: 4\n  max_seq_length: 512\n"),
+        {**_LIT, "model": "mistral-7b-v0.3", "method": "qlora", "quant": "nf4", "lora.rank": 32,
+         "lora.targets": ["q_proj", "v_proj"], "seq_len": 512, "micro_batch": 2, "checkpointing": "full", "parallel.fsdp": True,
+         "on": (None, 2, 1)},
+    ),
+    Published(
+        "huggingface/trl examples/scripts/nemo_gym/config.yaml",
+        "a.yaml",
+        'model_name: "Qwen/Qwen2.5-1.5B-Instruct"\ndataset_path: "/home/x/train.jsonl"\ntask: "workplace"\nlearning_rate: 1.0e-5\n'
+        "max_steps: 1000\nnum_generations: 16\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 256\n"
+        'max_completion_length: 10000\nlr_scheduler_type: "linear"\noptim: "adamw_torch_fused"\ntemperature: 1.0\n',
+        {"model": "qwen2.5-1.5b", "method": "full", "micro_batch": 1, "optimizer": "adamw", "optimizer_kernel": "fused",
+         "preference.algorithm": "grpo", "preference.completions": 16},
+    ),
+    Published(
+        "huggingface/nanotron examples/config_qwen.yaml",
+        "a.yaml",
+        "model:\n  dtype: bfloat16\n  model_config: {is_qwen2_config: true, hidden_size: 256, intermediate_size: 768,"
+        " num_attention_heads: 4, num_hidden_layers: 12, num_key_value_heads: 4, tie_word_embeddings: true, vocab_size: 49152,"
+        " moe_config: null}\noptimizer: {accumulate_grad_in_fp32: true, optimizer_factory: {name: adamW}, zero_stage: 0}\n"
+        "parallelism: {context_parallel_size: 1, dp: 1, expert_parallel_size: 1, pp: 1, recompute_layer: false, tp: 2}\n"
+        "tokens: {batch_accumulation_per_replica: 1, micro_batch_size: 3, sequence_length: 8192, train_steps: 15}\n",
+        {**_NANOTRON, "architecture.layers": 12, "architecture.hidden": 256, "architecture.heads": 4, "architecture.kv_heads": 4,
+         "architecture.ffn": 768, "architecture.vocab": 49152, "seq_len": 8192, "micro_batch": 3, "on": (None, 2, 1)},
+    ),
+    Published(
+        f"{DSTACK}single-node-training/axolotl/.dstack.yml",
+        "a.yml",
+        "type: task\nname: x\nimage: axolotlai/axolotl:main-latest\ncommands:\n  - |\n    axolotl train scout-qlora-fsdp1.yaml \\\n"
+        "      --hub-model-id $HUB_MODEL_ID\nresources:\n  gpu: H100:2\n  shm_size: 24GB\n  disk: 500GB..\n",
+        {"on": ("H100", 2, 1)},
+    ),
+    Published(
+        f"{DSTACK}single-node-training/trl/train.dstack.yml",
+        "a.yml",
+        "type: task\nname: trl-train\npython: '3.10'\ncommands:\n  - pip install peft\n  - |\n    accelerate launch \\\n"
+        "      --config_file=examples/accelerate_configs/multi_gpu.yaml \\\n      --num_processes $DSTACK_GPUS_PER_NODE \\\n"
+        "      examples/scripts/sft.py \\\n      --model_name meta-llama/Meta-Llama-3.1-8B \\\n"
+        '      --dataset_text_field="text" \\\n      --per_device_train_batch_size 1 \\\n      --gradient_accumulation_steps 4 \\\n'
+        "      --bf16 \\\n      --max_seq_length 1024 \\\n      --lora_r 16 --lora_alpha 32 \\\n"
+        "      --lora_target_modules q_proj k_proj v_proj o_proj \\\n      --load_in_4bit \\\n      --use_peft \\\n"
+        '      --attn_implementation "flash_attention_2" \\\n      --output_dir models/llama31\nresources:\n  gpu:\n'
+        "    memory: 24GB..\n    count: 1..\n  shm_size: 24GB\n",
+        {"model": "llama-3.1-8b", "method": "qlora", "quant": "nf4", "lora.rank": 16,
+         "lora.targets": ["q_proj", "k_proj", "v_proj", "o_proj"], "precision": "bf16", "seq_len": 1024, "micro_batch": 1,
+         "attention": "flash", "on": (None, None, 1), "memory": (24.0, None)},
+    ),
+    Published(
+        f"{SKY}falcon/falcon.yaml",
+        "a.yaml",
+        "resources:\n  accelerators: A100-80GB:1\n  disk_size: 1000\n  disk_tier: best\nworkdir: .\nenvs:\n"
+        "  MODEL_NAME: tiiuae/falcon-7b\nsetup: |\n  pip install trl\nrun: |\n  python train.py \\\n  --model_name $MODEL_NAME \\\n"
+        "  --max_seq_len 2048 \\\n  --bf16 \\\n  --max_steps 500\n",
+        {"on": ("A100-80GB", 1, 1), "disk_gb": 1000},
+    ),
+    Published(
+        f"{HANDBOOK}zephyr-7b-beta/dpo/config_full.yaml",
+        "a.yaml",
+        "model_name_or_path: alignment-handbook/zephyr-7b-sft-full\ntorch_dtype: null\nbf16: true\nbeta: 0.01\n"
+        "gradient_accumulation_steps: 2\ngradient_checkpointing: true\nmax_length: 1024\nmax_prompt_length: 512\n"
+        "num_train_epochs: 1\noptim: adamw_torch\nper_device_train_batch_size: 8\nhub_model_id: zephyr-7b-dpo-full\n",
+        {"model": "alignment-handbook/zephyr-7b-sft-full", "method": "full", "precision": "bf16-amp", "seq_len": 1024,
+         "micro_batch": 8, "optimizer": "adamw", "checkpointing": "full", "preference.algorithm": "dpo"},
+    ),
+    Published(
+        f"{HANDBOOK}accelerate_configs/multi_gpu.yaml",
+        "a.yaml",
+        f"{_ACCELERATE}distributed_type: MULTI_GPU\ngpu_ids: all\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 16\n",
+        {"precision": "bf16", "on": (None, 16, 1)},
+    ),
+]  # fmt: skip
+"""Configs that were looked up after the readers had been written. At first 16 of these 22 had every field right; of the other
+six, three had a wrong value (offloading, targets, compilation), and three lacked one, and said so."""
+
+PUBLISHED = [*AXOLOTL, *LLAMAFACTORY, *TRL, *TORCHTUNE, *TORCHTITAN, *LITGPT, *NANOTRON, *SHARING, *LAUNCHED, *LATER]
