@@ -28,7 +28,7 @@ def parse_span(text: str) -> float | None:
 def parse_memory(text: str) -> tuple[float, float | None] | None:
     """Return the (least, most) GB of `80GB`, `24GB..` or `24GB..80GB`; None if it is no size."""
     found = MEMORY.match(text.strip())
-    if found is None or text.strip().isdigit():
+    if found is None or "G" not in text.upper():
         return None
     least, most = float(found[1]), float(found[3]) if found[3] else None
     return least, most if found[2] else least
