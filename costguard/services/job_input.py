@@ -64,7 +64,9 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     `job_files`: one job file, or configs and launch files of other tools (`costguard.formats`), which are merged.
     """
     named_files = [job_files] if isinstance(job_files, str) else list(job_files or ())
-    paths = [expand_path(name) for name in named_files if name]
+    if "" in named_files:
+        raise InputError("is empty", field="FILE", hint="write the name of a file, or leave it out")
+    paths = [expand_path(name) for name in named_files]
     own, config = _read_files(paths)
     table = merge_flags(own, flags) if paths else dict(flags)
     template = _find_template(table.pop("template"), facts) if "template" in table else None
