@@ -12,11 +12,10 @@ and everything else is reported as not read. Decision 0066 says why nothing is g
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Protocol, cast
 
 from costguard.errors import InputError
-from costguard.formats.loading import ConfigFile, load_config_file
+from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, ConfigReading
 
 FORMATS: tuple[str, ...] = (
@@ -54,15 +53,14 @@ class FormatReader(Protocol):
         """Take what is understood from `draft.file`, and state it on `draft`."""
 
 
-def read_config(path: Path) -> ConfigReading:
-    """Return what the config at `path` states; raise InputError if it is no config of a known format, or cannot be read."""
-    file = load_config_file(path)
+def read_config(file: ConfigFile) -> ConfigReading:
+    """Return what a config states; raise InputError if it is of no known format, or a value of it cannot be used."""
     reader = find_format(file)
     if reader is None:
         labels = ", ".join(load_format(name).LABEL for name in FORMATS)
         raise InputError(
             "is a config of no known format",
-            field=str(path),
+            field=str(file.path),
             hint=f"known: {labels}; or a job file (model = ..., method = ...)",
         )
     draft = ConfigDraft(file, reader.LABEL)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from costguard.errors import InputError, shorten, to_one_line
-from costguard.settings.files import read_table, read_text
+from costguard.settings.files import parse_table, read_text
 
 MOST_NODES = 100_000
 """Values of a file, each alias counted as what it stands for. The largest published config read so far has 400."""
@@ -63,25 +63,30 @@ def load_config_file(path: Path) -> ConfigFile:
         what = "is a pickle, which runs code when it is loaded; it is not opened"
         hint = "write it as JSON where it was made: print(trainer.args.to_json_string()), and name that file"
         raise InputError(what, field=str(path), hint=hint)
-    if ending in (".toml", ".json"):
-        return ConfigFile(path=path, kind=ending[1:], documents=(_check_size(read_table(path), path),), text="")
     text = read_text(path)
-    if ending == ".ipynb":
-        return ConfigFile(path=path, kind=PYTHON, documents=(), text=_join_cells(path))
-    if ending == ".py":
-        return ConfigFile(path=path, kind=PYTHON, documents=(), text=text)
+    if ending in (".toml", ".json"):
+        return build_table_file(parse_table(text, path), text, path)
+    if ending in (".py", ".ipynb"):
+        return ConfigFile(path=path, kind=PYTHON, documents=(), text=_join_cells(text, path) if ending == ".ipynb" else text)
     if ending in (".yaml", ".yml"):
         return ConfigFile(path=path, kind=YAML, documents=_parse_yaml(text, path), text=text)
-    if text.startswith("#!") or "#SBATCH" in text or ending in (".sh", ".slurm", ".sbatch"):
-        return ConfigFile(path=path, kind=SHELL, documents=(), text=text)
-    raise InputError(
-        "has an ending that says nothing", field=str(path), hint="name it .yaml, .toml, .json, .py, .ipynb, .sh or .sbatch"
-    )
+    return load_script(text, path)
 
 
-def _join_cells(path: Path) -> str:
+def build_table_file(table: Mapping[str, object], text: str, path: Path) -> ConfigFile:
+    """Return the config that a parsed table is; raise InputError if it is nested too deeply or holds too many values."""
+    kind = JSON if path.suffix.lower() == ".json" or text.lstrip().startswith("{") else TOML
+    return ConfigFile(path=path, kind=kind, documents=(_check_size(table, path),), text="")
+
+
+def load_script(text: str, path: Path) -> ConfigFile:
+    """Return a shell script, which is never run."""
+    return ConfigFile(path=path, kind=SHELL, documents=(), text=text)
+
+
+def _join_cells(text: str, path: Path) -> str:
     """Return the code cells of a notebook as one text, without the lines that call a shell."""
-    cells = cast("Any", read_table(path)).get("cells")
+    cells = cast("Any", parse_table(text if text.lstrip().startswith("{") else "{}", path)).get("cells")
     found = []
     for cell in cells if isinstance(cells, list) else ():
         if isinstance(cell, dict) and cell.get("cell_type") == "code":

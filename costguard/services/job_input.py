@@ -11,7 +11,7 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError
 from costguard.quoting.quote import Rental
 from costguard.settings import expand_path, read_table
-from costguard.settings.files import read_text
+from costguard.settings.files import parse_table, read_text
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import (
     AMOUNT_KEYS,
@@ -31,6 +31,7 @@ from costguard.values import checks
 from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu, GpuNames
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.formats.loading import ConfigFile
     from costguard.formats.reading import ConfigReading
     from costguard.quoting.template import WorkloadTemplate
     from costguard.sizing.observed_runs import ObservedRun
@@ -88,36 +89,47 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
 
 
 def _read_files(paths: Sequence[Path]) -> tuple[Table, ConfigReading | None]:
-    """Return the table that the files state, and the reading of those that are another tool's."""
-    if len(paths) == 1 and (own := _read_own_file(paths[0])) is not None:
+    """Return the table that the files state, and the reading of those that are another tool's; costguard's own win."""
+    loaded = [_load_file(path) for path in paths]
+    own: Table = {}
+    for table in loaded:
+        own = merge_tables(own, table) if isinstance(table, dict) else own
+    foreign = [file for file in loaded if not isinstance(file, dict)]
+    if not foreign:
         return own, None
-    if not paths:
-        return {}, None
     from costguard.formats import read_config
     from costguard.formats.reading import merge_readings
 
-    config = merge_readings(read_config(path) for path in paths)
+    config = merge_readings(read_config(file) for file in foreign)
     if config.templates and config.hardware is None:
         raise InputError(
             f"{', '.join(config.templates[:4])}: filled in by another program, and not read",
             field=str(config.files[0]),
             hint=f"render the template first. Read as {config.label}: {config.describe()}",
         )
-    return config.table, config
+    return merge_flags(config.table, own), config
 
 
-def _read_own_file(path: Path) -> Table | None:
-    """Return the table of a job file of costguard's own; None for another tool's file."""
+def _load_file(path: Path) -> dict[str, object] | ConfigFile:
+    """Return the table of a job file of costguard's own, or another tool's file. A file is read once: it may be a pipe."""
     ending = path.suffix.lower()
-    if ending in CONFIG_ENDINGS or (ending not in (".toml", ".json") and read_text(path).startswith("#!")):
-        return None
-    table = read_table(path)
+    if ending in CONFIG_ENDINGS:
+        from costguard.formats.loading import load_config_file
+
+        return load_config_file(path)
+    text = read_text(path)
+    if ending not in (".toml", ".json") and text.startswith("#!"):
+        from costguard.formats.loading import load_script
+
+        return load_script(text, path)
+    table = parse_table(text, path)
     if table.keys() <= {*KEYS, "template"}:
         return table
     from costguard.formats import find_format
-    from costguard.formats.loading import load_config_file
+    from costguard.formats.loading import build_table_file
 
-    return None if ending in (".toml", ".json") and find_format(load_config_file(path)) is not None else table
+    file = build_table_file(table, text, path)
+    return table if find_format(file) is None else file
 
 
 def _find_template(name: object, facts: ShippedFacts) -> WorkloadTemplate:

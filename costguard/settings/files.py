@@ -16,7 +16,11 @@ LARGEST_FILE = 8 * 2**20
 
 def read_table(path: Path) -> dict[str, object]:
     """Return the table in a TOML or JSON file; raise InputError that names the file and the line of a syntax error."""
-    text = read_text(path)
+    return parse_table(read_text(path), path)
+
+
+def parse_table(text: str, path: Path) -> dict[str, object]:
+    """Return the table that `text`, the content of the file `path`, holds as TOML or JSON. Raises as `read_table`."""
     parse = _parse_json if path.suffix == ".json" or text.lstrip().startswith("{") else _parse_toml
     table = parse(text, path)
     if not isinstance(table, dict):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -150,3 +152,21 @@ def test_gpus_of_a_memory_alone_restrict_the_market(costguard: Command, folder: 
     answer = costguard("quote", "a.dstack.yml", "qlora.yml", "--tokens", "1e8", "--market", market, "--json").data
     assert answer["options"]
     assert all(75 < o["gpu_memory_gib"] < 85 and o["gpu_count"] == 8 for o in answer["options"])
+
+
+def test_a_pipe_is_read_once(costguard: Command, folder: Path) -> None:
+    for text, code in (('model = "gpt2"\nmethod = "full"\n', 0), (AXOLOTL, 2), ("#!/bin/sh\n#SBATCH --gres=gpu:a100:1\n", 2)):
+        os.mkfifo(folder / "pipe")
+        writer = Thread(target=(folder / "pipe").write_text, args=(text,))
+        writer.start()
+        assert costguard("size", "pipe").code == code
+        writer.join(5)
+        (folder / "pipe").unlink()
+
+
+def test_a_job_file_of_our_own_wins_over_a_config_and_stands_on_its_machines(costguard: Command, folder: Path) -> None:
+    (folder / "job.toml").write_text('model = "gpt2"\nmethod = "qlora"\ntokens = 1e6\n')
+    (folder / "task.yaml").write_text(SKYPILOT)
+    answer = costguard("size", "job.toml", "task.yaml", "--json").data
+    assert (answer["job"]["model"], answer["job"]["tokens"]) == ("gpt2", 1_000_000)
+    assert costguard("size", "job.toml", "qlora.yml", "--json").data["job"]["seq_len"] == 2048

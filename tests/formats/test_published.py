@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from costguard.formats import FORMATS, load_format, read_config
+from costguard.formats.loading import load_config_file
 from costguard.formats.reading import ConfigReading, merge_readings
 from tests.formats.published import PUBLISHED, Published
 
@@ -25,7 +26,7 @@ def flatten(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str,
 def read(one: Published, folder: Path) -> ConfigReading:
     path = folder / one.name
     path.write_text(one.text)
-    return merge_readings([read_config(path)])
+    return merge_readings([read_config(load_config_file(path))])
 
 
 def list_wrong(one: Published, found: ConfigReading) -> list[str]:
