@@ -169,4 +169,5 @@ def test_a_job_file_of_our_own_wins_over_a_config_and_stands_on_its_machines(cos
     (folder / "task.yaml").write_text(SKYPILOT)
     answer = costguard("size", "job.toml", "task.yaml", "--json").data
     assert (answer["job"]["model"], answer["job"]["tokens"]) == ("gpt2", 1_000_000)
-    assert costguard("size", "job.toml", "qlora.yml", "--json").data["job"]["seq_len"] == 2048
+    both = costguard("size", "job.toml", "qlora.yml", "--seq-len", "512", "--json").data["job"]
+    assert (both["model"], both["micro_batch"], both["lora"]["rank"]) == ("gpt2", 2, 32)
