@@ -46,7 +46,10 @@ class ConfigFile:
         """Return whether `name` is a relative path to a file in this file's folder or below it."""
         folder, target = self.path.parent.resolve(), Path(name)
         inside = not target.is_absolute() and ".." not in target.parts and not name.startswith("~")
-        return inside and (folder / target).resolve().is_relative_to(folder) and (folder / target).is_file()
+        try:
+            return inside and (folder / target).resolve().is_relative_to(folder) and (folder / target).is_file()
+        except (OSError, ValueError):  # a name too long, or with a null byte: no file has it
+            return False
 
     def load_beside(self, name: str) -> ConfigFile | None:
         """Return the config `name` beside this one; None if it is not there, or outside this file's folder: it is not opened.

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
+from costguard import api
+from costguard.errors import CostguardError
+from tests.campaign import examples
 from tests.conftest import Command
+from tests.formats.published import PUBLISHED
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(9)
@@ -86,3 +94,34 @@ def test_odd_files_end_in_a_clean_refusal(costguard: Command, tmp_path: Path, te
     ran = costguard("size", f"odd.{ending}")
     assert ran.code == 2, ran
     ran.is_clean()
+
+
+ODD: tuple[object, ...] = (
+    *(None, "", -1, 0, 1e400, float("nan"), 10**30, [], {}, "x" * 500, "\x00", True, False, "auto", [[]], {"a": {"b": 1}}),
+    *("${{ x }}", "1e9", -5.5, [1, 2], "\x1b[31m", 3.7, "all", "none", {"_component_": 5}, "../x", "/etc/passwd"),
+)
+
+
+def list_paths(table: object, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(table, dict):
+        for key, value in table.items():
+            yield (*above, key)
+            yield from list_paths(value, (*above, key))
+
+
+def test_a_published_config_with_odd_values_is_read_or_refused_and_never_fails(tmp_path: Path) -> None:
+    chance = random.Random(26)  # noqa: S311 - no secret
+    written = [one for one in PUBLISHED if one.name.endswith(("yaml", "yml", "json"))]
+    for number in range(examples(100)):
+        one = chance.choice(written)
+        table = next(iter(yaml.safe_load_all(one.text)))
+        for _ in range(chance.choice([1, 1, 2, 4])):
+            *above, last = chance.choice([*list_paths(table), ("added",)])
+            inner = table
+            for key in above:
+                inner = inner[key]
+            inner[last] = json.loads(json.dumps(chance.choice(ODD)))
+        file = tmp_path / one.name
+        file.write_text(json.dumps(table) if one.name.endswith("json") else yaml.dump(table))
+        with suppress(CostguardError):
+            api.size(file, model="gpt2", seq_len=128) if number % 2 else api.size(file)
