@@ -126,14 +126,7 @@ def _read_precision(draft: ConfigDraft) -> None:
 
 def _read_memory(draft: ConfigDraft) -> None:
     _read_attention(draft)
-    checkpointing = draft.take("gradient_checkpointing")
-    if checkpointing is None:
-        draft.assume("checkpointing", "none")
-    elif checkpointing in ("offload", "offload_disk"):
-        draft.state("checkpointing", "full", "gradient_checkpointing")
-        draft.state("offload_activations", value=True, key="gradient_checkpointing")
-    else:
-        draft.state("checkpointing", "full" if checkpointing else "none", "gradient_checkpointing")
+    _read_checkpointing(draft)
     if draft.take_flag("activation_offloading"):
         draft.state("offload_activations", value=True, key="activation_offloading")
     plugins = draft.take_names("plugins") or ()
@@ -147,6 +140,25 @@ def _read_memory(draft: ConfigDraft) -> None:
     for key in FAST_KERNELS:
         if draft.take_flag(key):
             draft.leave(key, "its fused kernels save memory that is not subtracted")
+
+
+def _read_checkpointing(draft: ConfigDraft) -> None:
+    checkpointing = draft.take("gradient_checkpointing")
+    settings = draft.take("fsdp_config")
+    by_fsdp = [
+        key
+        for key in ("activation_checkpointing", "fsdp_activation_checkpointing")
+        if isinstance(settings, dict) and settings.get(key)
+    ]
+    if checkpointing is None and by_fsdp:
+        draft.state("checkpointing", "full", f"fsdp_config.{by_fsdp[0]}")
+    elif checkpointing is None:
+        draft.assume("checkpointing", "none")
+    elif checkpointing in ("offload", "offload_disk"):
+        draft.state("checkpointing", "full", "gradient_checkpointing")
+        draft.state("offload_activations", value=True, key="gradient_checkpointing")
+    else:
+        draft.state("checkpointing", "full" if checkpointing else "none", "gradient_checkpointing")
 
 
 def _read_attention(draft: ConfigDraft) -> None:

@@ -14,6 +14,8 @@ from costguard.formats.loading import ConfigFile
 
 COMPUTED = "${computed}"
 """Stands for a value that only the program knows; `ConfigDraft` takes it for a template."""
+MODULES = frozenset(("modal", "ray", "accelerators"))
+"""Modules whose attributes are names of GPUs; an attribute of anything else is computed."""
 MOST_CHARACTERS = 400_000
 """Python's parser needs a multiple of the text in memory; no published script or notebook has a tenth of it."""
 
@@ -59,7 +61,8 @@ class PythonSource:
         if isinstance(node, ast.Name):
             return self._constants.get(node.id, COMPUTED)
         if isinstance(node, ast.Attribute):
-            return f"@{get_name(node)}"
+            name = get_name(node)
+            return f"@{name}" if name.partition(".")[0] in MODULES else COMPUTED
         if isinstance(node, ast.Call):
             return {"@": get_name(node.func), **self.read_arguments(node)}
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):

@@ -92,6 +92,7 @@ class ConfigReading:
             (f"read as {self.label}: {self.describe()}", True),
             (f"assumed, as {self.label} does where nothing is stated: {'; '.join(self.assumed)}", bool(self.assumed)),
             (f"not read, and may change the figures: {_name_some(self.unread)}", bool(self.unread)),
+            (f"filled in by another program, and not read: {_name_some(self.templates)}", bool(self.templates)),
             (f"no effect on the figures: {_name_some(self.ignored)}", bool(self.ignored)),
         )
         return (*(text for text, said in parts if said), *self.notes, *((unsized,) if epochs else ()))
@@ -255,11 +256,12 @@ class ConfigDraft:
         name = other.file.path.name
         self._stated += [(field_, value, f"{name}: {key}") for field_, value, key in other._stated]
         self._assumed += other._assumed
+        self._left += [f"{name}: {key} (computed when it runs)" for key in other._templates]
         self._left += [f"{name}: {key}" for key in (*other._left, *other._list_unread())]
 
-    def has(self, *names: str) -> bool:
-        """Return whether each field of the job was stated or assumed."""
-        return all(self.get(name) is not None for name in names)
+    def is_computed(self, key: str) -> bool:
+        """Return whether `key` was taken and another program fills it in, so that it has no default either."""
+        return key in self._templates
 
     def get(self, name: str) -> object | None:
         """Return a field of the job as stated so far; None if it was not."""

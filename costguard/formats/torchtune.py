@@ -11,6 +11,7 @@ The builder's name is the model: `lora_llama3_1_8b` is Llama 3.1 8B with adapter
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, StepPlan
@@ -89,8 +90,9 @@ def read(draft: ConfigDraft) -> None:
 def _read_model(draft: ConfigDraft) -> None:
     builder = (draft.take_text("model._component_") or "").rpartition(".")[2]
     kind = METHOD.match(builder)
-    named = _name_model(METHOD.sub("", builder))
-    draft.state("model", find_shipped_name(named) or named, "model._component_")
+    names = list(_list_names(METHOD.sub("", builder)))
+    shipped = next((found for found in map(find_shipped_name, names) if found), names[0])
+    draft.state("model", shipped, "model._component_")
     quantised = bool(kind and kind[1].startswith("q")) or bool(draft.take_flag("model.quantize_base"))
     if kind is None:
         draft.state("method", "full", "model._component_")
@@ -112,13 +114,13 @@ def _read_model(draft: ConfigDraft) -> None:
         draft.state("lora.dora", value=True, key="model.use_dora")
 
 
-def _name_model(builder: str) -> str:
-    """Return the model's name: llama3_1_8b is llama-3.1-8b, qwen2_5_7b_base is qwen2.5-7b, llama3_8b is llama-3-8b."""
+def _list_names(builder: str) -> Iterator[str]:
+    """Yield what a builder may stand for: llama3_1_8b is llama-3.1-8b, qwen2_1_5b is qwen2-1.5b, llama3_8b llama-3-8b."""
     for pattern, name in FAMILIES:
         if pattern.match(builder):
-            return pattern.sub(name, builder)
+            yield pattern.sub(name, builder)
     spaced = re.sub(r"^(llama)(\d)", r"\1-\2", builder)
-    return re.sub(r"_(?:base|instruct)$", "", spaced).replace("_", "-")
+    yield re.sub(r"_(?:base|instruct)$", "", spaced).replace("_", "-")
 
 
 def _read_optimizer(draft: ConfigDraft) -> None:

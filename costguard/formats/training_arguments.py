@@ -66,9 +66,9 @@ NO_EFFECT = (
 def read_batch(draft: ConfigDraft) -> None:
     """Take the micro-batch, accumulation, steps and epochs."""
     micro = draft.take_count("per_device_train_batch_size")
-    if micro is None:
+    if micro is None and not draft.is_computed("per_device_train_batch_size"):
         draft.assume("micro_batch", 8)
-    else:
+    elif micro is not None:
         draft.state("micro_batch", micro, "per_device_train_batch_size")
     draft.plan = StepPlan(
         accumulation=draft.take_count("gradient_accumulation_steps"),

@@ -11,7 +11,7 @@ Defaults of `from_pretrained`: 2,048 tokens, 4-bit weights; of `get_peft_model`:
 from __future__ import annotations
 
 from costguard.formats import training_arguments
-from costguard.formats.literals import PythonSource
+from costguard.formats.literals import COMPUTED, PythonSource
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft
 from costguard.formats.vocabulary import state_model, state_targets
@@ -36,8 +36,12 @@ NO_EFFECT = (
 
 
 def recognise(file: ConfigFile) -> bool:
-    """Return whether the source loads a model with Unsloth."""
-    return "unsloth" in file.text and any(f"{name}.from_pretrained" in file.text for name in CLASSES)
+    """Return whether the source loads a model with Unsloth; a Modal app must name it, else only its machines are known."""
+    if "unsloth" not in file.text or not any(f"{name}.from_pretrained" in file.text for name in CLASSES):
+        return False
+    loads = PythonSource(file).list_full_calls(*(f"{name}.from_pretrained" for name in CLASSES))
+    named = any(COMPUTED not in (one.get("model_name"), one.get("0")) for one in loads)
+    return named or "modal" not in file.text
 
 
 def read(draft: ConfigDraft) -> None:

@@ -921,4 +921,172 @@ LATER = [
 """Configs that were looked up after the readers had been written. At first 16 of these 22 had every field right; of the other
 six, three had a wrong value (offloading, targets, compilation), and three lacked one, and said so."""
 
-PUBLISHED = [*AXOLOTL, *LLAMAFACTORY, *TRL, *TORCHTUNE, *TORCHTITAN, *LITGPT, *NANOTRON, *SHARING, *LAUNCHED, *LATER]
+_AX_END = "optimizer: adamw_bnb_8bit\nbf16: auto\ntf32: false\ngradient_checkpointing: true\nflash_attention: true\n"
+_AX8 = {"precision": "bf16", "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"}
+LAST = [
+    Published(
+        f"{AX}llama-3/instruct-lora-8b.yml",
+        "a.yml",
+        "base_model: NousResearch/Meta-Llama-3-8B-Instruct\nload_in_8bit: true\nload_in_4bit: false\nsequence_len: 4096\n"
+        "sample_packing: false\nadapter: lora\nlora_r: 32\nlora_target_linear: true\ngradient_accumulation_steps: 4\n"
+        f"micro_batch_size: 2\nnum_epochs: 4\ns2_attention:\neval_max_new_tokens: 128\n{_AX_END}",
+        {**_AX8, "model": "llama-3-8b", "method": "qlora", "quant": "int8", "lora.rank": 32, "lora.targets": ALL, "seq_len": 4096,
+         "micro_batch": 2},
+    ),
+    Published(
+        f"{AX}qwen2/dpo.yaml",
+        "a.yaml",
+        "base_model: Qwen/Qwen2.5-0.5B\nrl: dpo\nsequence_len: 2048\nsample_packing: false\ngradient_accumulation_steps: 4\n"
+        f"micro_batch_size: 2\nnum_epochs: 4\n{_AX_END}",
+        {**_AX8, "model": "qwen2.5-0.5b", "method": "full", "seq_len": 2048, "micro_batch": 2, "preference.algorithm": "dpo"},
+    ),
+    Published(
+        f"{AX}llama-3/3b-qat-fsdp2.yaml",
+        "a.yaml",
+        "base_model: meta-llama/Llama-3.2-3B\nload_in_4bit: false\nplugins:\n  - axolotl.integrations.liger.LigerPlugin\n"
+        "liger_fused_linear_cross_entropy: true\nsequence_len: 8192\nattn_implementation: flash_attention_2\nqat:\n"
+        "  weight_dtype: int4\ngradient_accumulation_steps: 1\nmicro_batch_size: 16\nnum_epochs: 1\noptimizer: adamw_torch_fused\n"
+        "bf16: true\nfsdp_version: 2\nfsdp_config:\n  offload_params: false\n  reshard_after_forward: true\n"
+        "  activation_checkpointing: true\n",
+        {"model": "llama-3.2-3b", "method": "full", "precision": "bf16-amp", "seq_len": 8192, "micro_batch": 16,
+         "optimizer": "adamw", "optimizer_kernel": "fused", "attention": "flash", "loss": "fused", "parallel.fsdp": True,
+         "checkpointing": "full"},
+    ),
+    Published(
+        f"{AX}phi/phi3-ft-fsdp.yml",
+        "a.yml",
+        "base_model: microsoft/Phi-3-mini-4k-instruct\nsequence_len: 4096\nadapter:\ngradient_accumulation_steps: 2\n"
+        "micro_batch_size: 12\nnum_epochs: 2\noptimizer: adamw_torch_fused\nbf16: auto\ngradient_checkpointing: true\n"
+        "attn_implementation: flash_attention_2\nfsdp:\n  - full_shard\nfsdp_config:\n  fsdp_offload_params: true\n"
+        "resize_token_embeddings_to_32x: true\n",
+        {"model": "phi-3-mini", "method": "full", "precision": "bf16-amp", "seq_len": 4096, "micro_batch": 12,
+         "optimizer": "adamw", "optimizer_kernel": "fused", "checkpointing": "full", "attention": "flash",
+         "parallel.fsdp": True, "parallel.offload": "all"},
+    ),
+    Published(
+        f"{LF}train_lora/llama3_lora_kto.yaml",
+        "a.yaml",
+        f"{_LF}stage: kto\nfinetuning_type: lora\nlora_target: all\npref_beta: 0.1\ncutoff_len: 2048\n"
+        f"gradient_accumulation_steps: 8\nbf16: true\n{_LF_END}",
+        {**_LF8, "method": "lora", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16"},
+    ),
+    Published(
+        f"{LF}train_lora/llama3_lora_sft_ds3.yaml",
+        "a.yaml",
+        f"{_LF}stage: sft\nfinetuning_type: lora\nlora_target: all\ndeepspeed: examples/deepspeed/ds_z3_config.json\n"
+        f"cutoff_len: 2048\ngradient_accumulation_steps: 2\nbf16: true\n{_LF_END}",
+        {**_LF8, "method": "lora", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16", "parallel.zero": 3,
+         "framework": "deepspeed"},
+    ),
+    Published(
+        f"{LF}extras/llama_pro/llama3_freeze_sft.yaml",
+        "a.yaml",
+        "model_name_or_path: models/llama3-8b-instruct-pro\nstage: sft\ndo_train: true\nfinetuning_type: freeze\n"
+        "freeze_trainable_layers: 8\nuse_llama_pro: true\ntemplate: llama3\ncutoff_len: 1024\ngradient_accumulation_steps: 8\n"
+        f"fp16: true\n{_LF_END}",
+        {**_LF8, "model": "models/llama3-8b-instruct-pro", "method": "full", "seq_len": 1024, "precision": "fp16-amp"},
+    ),
+    Published(
+        f"{LF}extras/loraplus/llama3_lora_sft.yaml",
+        "a.yaml",
+        f"{_LF}stage: sft\nfinetuning_type: lora\nlora_target: all\nloraplus_lr_ratio: 16.0\ncutoff_len: 2048\n"
+        f"gradient_accumulation_steps: 8\nbf16: true\n{_LF_END}",
+        {**_LF8, "method": "lora", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16"},
+    ),
+    Published(
+        f"{TUNE}qwen2/1.5B_lora_single_device.yaml",
+        "a.yaml",
+        _tune("qwen2.lora_qwen2_1_5b\n  lora_attn_modules: ['q_proj', 'v_proj']\n  apply_lora_to_mlp: False\n  lora_rank: 32",
+              "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 8\nenable_activation_checkpointing: True\n",
+              optimizer="torch.optim.AdamW"),
+        {**{k: v for k, v in _TUNE.items() if k != "optimizer_kernel"}, "model": "qwen2-1.5b", "method": "lora", "lora.rank": 32,
+         "lora.targets": ["q_proj", "v_proj"], "checkpointing": "full"},
+    ),
+    Published(
+        f"{TUNE}gemma/2B_full.yaml",
+        "a.yaml",
+        _tune("gemma.gemma_2b", "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 1\noptimizer_in_bwd: False\n"
+              "enable_activation_checkpointing: True\n"),
+        {**_TUNE, "model": "gemma-2b", "method": "full", "checkpointing": "full"},
+    ),
+    Published(
+        f"{TUNE}llama3_3/70B_full_multinode.yaml",
+        "a.yaml",
+        _tune("llama3_3.llama3_3_70b", "batch_size: 4\nepochs: 1\ngradient_accumulation_steps: 1\nfsdp_cpu_offload: False\n"
+              "enable_activation_checkpointing: True\nenable_activation_offloading: False\ncompile: True\n").replace(
+                  "max_seq_len: null", "max_seq_len: 1024"),
+        {**_TUNE, "model": "llama-3.3-70b", "method": "full", "checkpointing": "full", "seq_len": 1024, "micro_batch": 4,
+         "compiled": True},
+    ),
+    Published(
+        f"{LIT}finetune/stablelm-base-alpha-3b/full.yaml",
+        "a.yaml",
+        _lit("checkpoint_dir: checkpoints/stabilityai/stablelm-base-alpha-3b\nprecision: bf16-true\ndevices: 2\nnum_nodes: 1\n",
+             "  global_batch_size: 8\n  micro_batch_size: 1\n  epochs: 1\n  max_seq_length: 512\n"),
+        {**_LIT, "model": "stablelm-base-alpha-3b", "method": "full", "seq_len": 512, "micro_batch": 1, "checkpointing": "full",
+         "parallel.fsdp": True, "on": (None, 2, 1)},
+    ),
+    Published(
+        f"{HANDBOOK}zephyr-7b-beta/sft/config_qlora.yaml",
+        "a.yaml",
+        "model_name_or_path: mistralai/Mistral-7B-v0.1\ntorch_dtype: bfloat16\nattn_implementation: flash_attention_2\n"
+        "load_in_4bit: true\nuse_peft: true\nlora_r: 16\nlora_target_modules:\n- q_proj\n- k_proj\n- v_proj\n- o_proj\n"
+        "- gate_proj\n- up_proj\n- down_proj\nbf16: true\ngradient_accumulation_steps: 2\ngradient_checkpointing: true\n"
+        "max_length: 2048\nmax_steps: -1\nnum_train_epochs: 1\nper_device_train_batch_size: 4\n",
+        {"model": "mistral-7b", "method": "qlora", "quant": "nf4", "lora.rank": 16, "lora.targets": QKVO_MLP,
+         "precision": "bf16", "attention": "flash", "seq_len": 2048, "micro_batch": 4, "checkpointing": "full"},
+    ),
+    Published(
+        f"{HANDBOOK}zephyr-141b-A35b/orpo/config_full.yaml",
+        "a.yaml",
+        "model_name_or_path: mistral-community/Mixtral-8x22B-v0.1\ntorch_dtype: bfloat16\n"
+        "attn_implementation: flash_attention_2\nbf16: true\nbeta: 0.05\ngradient_accumulation_steps: 1\n"
+        "gradient_checkpointing: true\nhub_model_id: zephyr-orpo-141b-A35b\nmax_length: 2048\nmax_prompt_length: 1792\n"
+        "num_train_epochs: 3\noptim: adamw_bnb_8bit\nper_device_train_batch_size: 1\n",
+        {"model": "mixtral-8x22b", "method": "full", "precision": "bf16", "attention": "flash", "seq_len": 2048,
+         "micro_batch": 1, "optimizer": "adamw-8bit", "checkpointing": "full", "preference.algorithm": "dpo",
+         "preference.reference": False},
+    ),
+    Published(
+        f"{SKY}llama-3_1-finetuning/lora.yaml",
+        "a.yaml",
+        "envs:\n  MODEL_SIZE: 8B\nresources:\n  accelerators: A100:8\n  disk_tier: best\n  use_spot: true\nsetup: |\n"
+        "  tune download meta-llama/Meta-Llama-3.1-${MODEL_SIZE}-Instruct\nrun: |\n"
+        "  tune run --nproc_per_node $SKYPILOT_NUM_GPUS_PER_NODE \\\n    lora_finetune_distributed \\\n"
+        "    --config /configs/${MODEL_SIZE}-lora.yaml \\\n    dataset.source=$DATASET\n",
+        {"on": ("A100", 8, 1), "limits.tiers": ["spot"]},
+    ),
+    Published(
+        f"{SKY}vicuna/train.yaml",
+        "a.yaml",
+        "resources:\n  accelerators: A100-80GB:8\n  disk_size: 1000\n  use_spot: true\nnum_nodes: 1\nrun: |\n"
+        "  PER_DEVICE_BATCH_SIZE=$((2048 * $GC_SCALE / $SEQ_LEN))\n  torchrun \\\n    --nnodes=$NUM_NODES \\\n"
+        "    $TRAIN_SCRIPT \\\n    --model_name_or_path huggyllama/llama-${MODEL_SIZE}b \\\n    --bf16 True \\\n"
+        "    --num_train_epochs 3 \\\n    --per_device_train_batch_size $PER_DEVICE_BATCH_SIZE \\\n"
+        '    --gradient_accumulation_steps $((128 * 512 / $SEQ_LEN)) \\\n    --fsdp "full_shard auto_wrap" \\\n'
+        "    --model_max_length ${SEQ_LEN} \\\n    --gradient_checkpointing True \\\n    --lazy_preprocess True\n",
+        {"on": ("A100-80GB", 8, 1), "limits.tiers": ["spot"], "disk_gb": 1000, "precision": "bf16-amp", "parallel.fsdp": True,
+         "checkpointing": "full"},
+    ),
+    Published(
+        f"{SKY}qwen/qwen25-72b.yaml",
+        "a.yaml",
+        "envs:\n  MODEL_NAME: Qwen/Qwen2.5-72B-Instruct\nservice:\n  replicas: 2\nresources:\n"
+        "  accelerators: {A100:8, A100-80GB:4, A100-80GB:8}\n  disk_size: 1024\n  memory: 32+\n  ports: 8000\nrun: |\n"
+        "  vllm serve $MODEL_NAME \\\n    --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE\n",
+        {"disk_gb": 1024},
+    ),
+    Published(
+        "modal-labs/modal-examples 06_gpu_and_ml/unsloth_finetune.py",
+        "a.py",
+        'import modal\nfrom unsloth import FastLanguageModel\napp = modal.App("x")\nGPU_TYPE = "L40S"\nTIMEOUT_HOURS = 6\n'
+        "def load(config):\n    return FastLanguageModel.from_pretrained(model_name=config.model_name,\n"
+        "        max_seq_length=config.max_seq_length, load_in_4bit=config.load_in_4bit)\n"
+        "@app.function(gpu=GPU_TYPE, timeout=TIMEOUT_HOURS * 60 * 60)\ndef finetune(config): ...\n",
+        {"on": ("L40S", 1, 1), "hours": 6.0},
+    ),
+]  # fmt: skip
+"""A second lot, looked up after the first had been mended. At first 14 of these 18 had every field right; two had a wrong value
+(checkpointing, micro_batch), one an unknown model, and one was refused."""
+
+PUBLISHED = [*AXOLOTL, *LLAMAFACTORY, *TRL, *TORCHTUNE, *TORCHTITAN, *LITGPT, *NANOTRON, *SHARING, *LAUNCHED, *LATER, *LAST]

@@ -171,3 +171,15 @@ def test_a_job_file_of_our_own_wins_over_a_config_and_stands_on_its_machines(cos
     assert (answer["job"]["model"], answer["job"]["tokens"]) == ("gpt2", 1_000_000)
     both = costguard("size", "job.toml", "qlora.yml", "--seq-len", "512", "--json").data["job"]
     assert (both["model"], both["micro_batch"], both["lora"]["rank"]) == ("gpt2", 2, 32)
+
+
+def test_what_a_script_computes_is_named_and_has_no_default(costguard: Command, folder: Path) -> None:
+    (folder / "task.yaml").write_text(
+        "resources: {accelerators: 'H100:8', use_spot: $SPOT}\nrun: |\n"
+        "  torchrun train.py --model_name_or_path $MODEL --per_device_train_batch_size $BATCH --bf16 --max_length 512\n"
+    )
+    ran = costguard("size", "task.yaml", "--model", "gpt2")
+    assert "filled in by another program, and not read: resources.use_spot." in ran.out
+    assert "model_name_or_path (computed when it runs)" in ran.out
+    assert "per_device_train_batch_size (computed when it runs)" in ran.out
+    assert "micro_batch 8" not in ran.out
