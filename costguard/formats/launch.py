@@ -15,6 +15,8 @@ PROVIDERS = {
     "datacrunch": "verda",
 }
 """Clouds by the names of SkyPilot and dstack, and the names they have in costguard's market."""
+SMALLER_A100 = {"A100": "A100-40GB"}
+"""Names of SkyPilot's catalog and of Modal, where the 80 GB card has a name of its own."""
 USUAL_PER_MACHINE = 8
 """GPUs of the machines that clouds sell for training across machines."""
 

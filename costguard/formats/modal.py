@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from costguard.formats.launch import parse_memory
+from costguard.formats.launch import SMALLER_A100, parse_memory
 from costguard.formats.literals import COMPUTED, PythonSource
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, LaunchHardware
@@ -54,8 +54,9 @@ def _read_gpu(draft: ConfigDraft, stated: object, timeout: object) -> LaunchHard
         named = str(stated.get("@", "")).rpartition(".")[2]
         memory = parse_memory(size if isinstance(size, str) else f"{size}GB") if size is not None else None
         gpu = f"{named}-{memory[0]:g}GB" if memory is not None and named == "A100" else named
-        return LaunchHardware(gpu=gpu, gpu_count=count if isinstance(count, int) else 1, hours=hours)
+        return LaunchHardware(gpu=SMALLER_A100.get(gpu, gpu), gpu_count=count if isinstance(count, int) else 1, hours=hours)
     if not isinstance(stated, str):
         raise draft.refuse("gpu", "is computed when the program runs")
     gpu, _, counted = stated.removeprefix("@modal.gpu.").partition(":")
-    return LaunchHardware(gpu=gpu.rstrip("!"), gpu_count=int(counted) if counted.isdigit() else 1, hours=hours)
+    gpu = SMALLER_A100.get(gpu.rstrip("!").upper(), gpu.rstrip("!"))
+    return LaunchHardware(gpu=gpu, gpu_count=int(counted) if counted.isdigit() else 1, hours=hours)

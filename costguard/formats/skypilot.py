@@ -8,7 +8,7 @@ run: torchrun ... train.py --model_name_or_path meta-llama/Llama-3.1-8B
 from __future__ import annotations
 
 from costguard.formats.commands import read_commands
-from costguard.formats.launch import state_cloud
+from costguard.formats.launch import SMALLER_A100, state_cloud
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, LaunchHardware
 
@@ -43,7 +43,7 @@ def read(draft: ConfigDraft) -> None:
     gpu, count = _read_accelerators(draft)
     nodes = draft.take_count("num_nodes") or 1
     if gpu is not None:
-        draft.hardware = LaunchHardware(gpu=gpu, gpu_count=count, nodes=nodes)
+        draft.hardware = LaunchHardware(gpu=SMALLER_A100.get(gpu.upper(), gpu), gpu_count=count, nodes=nodes)
     if draft.take_flag("resources.use_spot"):
         draft.state("limits.tiers", ["spot"], "resources.use_spot")
     state_cloud(draft, "resources.cloud")

@@ -630,14 +630,14 @@ LAUNCHED = [
         "a.yaml",
         "name: axolotl\nresources:\n  accelerators: A100:1\n  cloud: gcp\n  use_spot: True\nworkdir: mistral\nrun: |\n"
         "  accelerate launch -m axolotl.cli.train qlora-checkpoint.yaml\n",
-        {"on": ("A100", 1, 1), "limits.tiers": ["spot"], "limits.providers": ["gcp"]},
+        {"on": ("A100-40GB", 1, 1), "limits.tiers": ["spot"], "limits.providers": ["gcp"]},
     ),
     Published(
         f"{SKY}gpt-2/gpt2-train.yaml",
         "a.yaml",
         "name: train\nresources:\n  accelerators: A100:8\n  any_of:\n    - cloud: gcp\n    - cloud: aws\nrun: |\n  cd ~/llm.c\n"
         "  mpirun -np $SKYPILOT_NUM_GPUS_PER_NODE ./train_gpt2cu \\\n      -b 64 -t 1024\n",
-        {"on": ("A100", 8, 1)},
+        {"on": ("A100-40GB", 8, 1)},
     ),
     Published(
         f"{SKY}gemma/finetune-lora.yaml",
@@ -1054,7 +1054,7 @@ LAST = [
         "  tune download meta-llama/Meta-Llama-3.1-${MODEL_SIZE}-Instruct\nrun: |\n"
         "  tune run --nproc_per_node $SKYPILOT_NUM_GPUS_PER_NODE \\\n    lora_finetune_distributed \\\n"
         "    --config /configs/${MODEL_SIZE}-lora.yaml \\\n    dataset.source=$DATASET\n",
-        {"on": ("A100", 8, 1), "limits.tiers": ["spot"]},
+        {"on": ("A100-40GB", 8, 1), "limits.tiers": ["spot"]},
     ),
     Published(
         f"{SKY}vicuna/train.yaml",

@@ -183,3 +183,10 @@ def test_what_a_script_computes_is_named_and_has_no_default(costguard: Command, 
     assert "model_name_or_path (computed when it runs)" in ran.out
     assert "per_device_train_batch_size (computed when it runs)" in ran.out
     assert "micro_batch 8" not in ran.out
+
+
+def test_an_a100_of_skypilot_and_modal_is_the_smaller_one(costguard: Command, folder: Path) -> None:
+    (folder / "task.yaml").write_text("resources: {accelerators: 'A100:8'}\nrun: x\n")
+    (folder / "app.py").write_text("import modal\napp = modal.App()\n@app.function(gpu='A100:8')\ndef f(): ...\n")
+    for name in ("task.yaml", "app.py"):
+        assert costguard("size", name, "--model", "gpt2", "--json").data["on"]["gpu"].startswith("A100-40GB")
