@@ -80,7 +80,7 @@ def build_quote_document(
     }
     return Document(
         data=data,
-        records=tuple(_build_option_record(o) for o in shown),
+        records=tuple(map(_build_option_record, shown, options)),
         lead=(_format_title(quote),),
         tables=(
             _build_option_table(quote, shown, words),
@@ -371,9 +371,8 @@ def _build_price_data(o: QuoteOption) -> dict[str, str] | None:
     return {"low": price.low.format(), "expected": price.expected.format(), "high": price.high.format()}
 
 
-def _build_option_record(o: QuoteOption) -> dict[str, object]:
-    """Return the option as one flat row."""
-    data = _build_option_data(o)
+def _build_option_record(o: QuoteOption, data: Mapping[str, object]) -> dict[str, object]:
+    """Return the option, whose data are `data`, as one flat row."""
     flat = {k: data[k] for k in ("provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "usd_per_hour")}
     for name in ("hours", "usd"):
         three = data[name] if isinstance(data[name], dict) else {}
