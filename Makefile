@@ -72,6 +72,7 @@ bugs: .venv/.dev
 
 bench: .venv/.dev
 	@$(BIN)/python -m bench.start
+	@$(BIN)/python -m bench.api
 	@$(BIN)/python -m bench.quote
 	@$(BIN)/python bench/accuracy.py
 	@$(BIN)/python bench/prices.py

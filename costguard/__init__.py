@@ -1,14 +1,29 @@
-"""costguard: the guard for money spent on cloud GPUs. Start reading at `costguard/services/`."""
+"""costguard: the guard for money spent on cloud GPUs. Start reading at `costguard/services/`, or use `costguard.quote(...)`."""
 
-from importlib import import_module
+from importlib import import_module as _import
 from typing import Any
 
 __version__ = "0.1.0"
 
+_OF_API = frozenset(("quote", "size", "status", "report", "keep", "stop"))
+"""Functions of `costguard.api`, imported when one is first used: `import costguard` costs nothing."""
+
+
+def __getattr__(name: str) -> object:
+    """Return the function `name` of `costguard.api`."""
+    if name not in _OF_API:
+        raise AttributeError(f"module 'costguard' has no attribute '{name}'")
+    return getattr(_import("costguard.api"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the names of this module and of the API."""
+    return sorted({*globals(), *_OF_API})
+
 
 def run(job: Any = None, **options: Any) -> Any:  # noqa: ANN401 - the fields of TrackedRun, which is imported when it is used
     """Track a training: `with costguard.run("job.toml") as run: ... run.step()`. Options: the fields of `TrackedRun`."""
-    return import_module("costguard.services.run.tracked_run").TrackedRun(job=job, **options)
+    return _import("costguard.services.run.tracked_run").TrackedRun(job=job, **options)
 
 
 def progress(step: float) -> None:

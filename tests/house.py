@@ -50,7 +50,10 @@ PURE_ROOMS = ("agents", "bills", "budgets", "guard", "metering", "quoting", "rep
 
 CLOSED_TO_CLOUDS = tuple(
     f"costguard.{room}"
-    for room in "cli data files ledger notifiers providers.plugins renderers services settings testing watchdog web".split()  # noqa: SIM905
+    for room in (
+        *("cli", "data", "files", "formats", "ledger", "notifiers", "providers.plugins", "renderers", "services", "settings"),
+        *("testing", "watchdog", "web"),
+    )
 )
 """What a cloud's package does not see: it has the pure rooms, errors, the clock, the provider ports and the transport."""
 
@@ -89,7 +92,7 @@ VERBS = frozenset(
 """Words that a public function may begin with; `from`, `of` and `to` are converters."""
 
 NAMED_BY_CONTRACT = frozenset(
-    ("main", "notify", "render", "upgrade", "downgrade", "provider", "command", "progress", "beat", "phase")
+    ("main", "notify", "render", "upgrade", "downgrade", "provider", "command", "progress", "beat", "phase", "status")
 )
 """Functions that an entry point, Alembic or users of the hints call by this name."""
 
@@ -190,7 +193,7 @@ def size_faults(root: Path) -> Iterator[str]:
 
 def _may_be_short(path: Path) -> bool:
     """Whether it is a plug-in, a command, a migration or the docstring of a package."""
-    rooms = {"cli", "renderers", "notifiers", "versions", "migrations", "clouds", "schedulers"}
+    rooms = {"cli", "formats", "renderers", "notifiers", "versions", "migrations", "clouds", "schedulers"}
     return path.stem in ("__init__", "__main__") or path.parent.name in rooms
 
 

@@ -18,7 +18,13 @@ __all__ = ["build_job_table", "parse_number"]
 Text = str | None
 Names = list[str] | None
 
-JobFile = Annotated[Text, typer.Argument(metavar="[JOB]", help="Job file (TOML or JSON); flags override it.")]
+JobFiles = Annotated[
+    Names,
+    typer.Argument(
+        metavar="[FILE]...",
+        help="Job file; or configs and launch files of other tools: Axolotl, TRL, SkyPilot ... Flags override them.",
+    ),
+]
 Template = Annotated[Text, typer.Option(metavar="NAME", help="A prepared job (lora-7b); list shows all.")]
 Model = Annotated[
     Text, typer.Option("--model", "-m", metavar="NAME", help="A built-in model (llama-3.1-8b), or a config.json.")

@@ -18,6 +18,7 @@ EXAMPLES = """Examples:
   costguard quote --model mistral-7b --method full --tokens 1B --on H100:8
   costguard quote --model llama-3.1-70b --method inference --requests-per-second 5 --prompt-len 1000 --output-len 300
   costguard quote --model sdxl --method lora --images 10000
+  costguard quote qlora.yml task.sky.yaml --tokens 50e6      # configs and launch files of other tools
   costguard quote --gpu H100 --count 8 --hours 12
   costguard quote --gpu H100 --hours 12 --region eu --tier on-demand --tier secure --exclude vast
   costguard quote --template lora-7b
@@ -27,7 +28,7 @@ EXAMPLES = """Examples:
 @add_output_options
 def command(
     ctx: typer.Context,
-    job: o.JobFile = None,
+    job: o.JobFiles = None,
     template: o.Template = None,
     model: o.Model = None,
     method: o.Method = None,

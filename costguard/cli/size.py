@@ -22,7 +22,7 @@ EXAMPLES = """Examples:
 @add_output_options
 def command(
     ctx: typer.Context,
-    job: o.JobFile = None,
+    job: o.JobFiles = None,
     template: o.Template = None,
     model: o.Model = None,
     method: o.Method = None,

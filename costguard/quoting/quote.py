@@ -44,11 +44,12 @@ SORT_KEYS = ("usd", "hours", "usd_per_hour", "provider")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rental:
-    """A plain rental without a model: some hours of given hardware. `gpu` is canonical."""
+    """A plain rental without a model: some hours of given hardware. `gpu` is canonical; `nodes`: machines of `gpu_count`."""
 
     gpu: str
     gpu_count: int
     hours: float
+    nodes: int = 1
     disk_gb: int = 0
     limits: JobLimits = NO_LIMITS
 

@@ -14,8 +14,13 @@ from costguard.views.document import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAnswer:
-    """A document to print and, for a negative result, the refusal that ends the command after it."""
+    """A document to print and, for a negative result, the refusal that ends the command after it.
+
+    `value`: what the document shows, for `costguard.api`: a Quote, SizeAnswer, FleetStatus, Statement or Override; None where
+    the document is all there is.
+    """
 
     document: Document
     warnings: tuple[str, ...] = ()
     refusal: CostguardError | None = None
+    value: object = None

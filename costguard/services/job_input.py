@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
-from costguard.errors import InputError
+from costguard.errors import InputError, UnknownNameError
 from costguard.quoting.quote import Rental
 from costguard.settings import expand_path, read_table
+from costguard.settings.files import parse_table, read_text
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.job import Job, Table, merge_flags, merge_tables, parse_job, parse_job_limits, read_subtable
+from costguard.sizing.job import (
+    AMOUNT_KEYS,
+    KEYS,
+    SHAPE_KEYS,
+    Job,
+    Table,
+    merge_flags,
+    merge_tables,
+    parse_job,
+    parse_job_limits,
+    read_subtable,
+)
 from costguard.sizing.placement import Hardware
 from costguard.sizing.recipe import resolve_framework
 from costguard.values import checks
-from costguard.values.gpu import Gpu, GpuNames
+from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu, GpuNames
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.formats.loading import ConfigFile
+    from costguard.formats.reading import ConfigReading
     from costguard.quoting.template import WorkloadTemplate
     from costguard.sizing.observed_runs import ObservedRun
 
@@ -26,36 +40,96 @@ LONGEST_COUNT = 12
 """Digits of a count of machines: more is a slip of the pen, and thousands of them no longer an integer."""
 
 
+CONFIG_ENDINGS = (".yaml", ".yml", ".py", ".ipynb", ".sh", ".slurm", ".sbatch", ".bin", ".pt", ".pth", ".pkl")
+"""Endings of files that are another tool's; TOML and JSON are told by their keys, and others by their first line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInput:
-    """The user input from a file, flags and a template: the table, and notes on names that were resolved."""
+    """The user input from files, flags and a template: the table, and notes on names that were resolved.
+
+    `config`: what another tool's configs state; None if there are none. `gpus`: GPUs of the whole run; None if not stated.
+    """
 
     table: Table
     folder: Path
     notes: tuple[str, ...]
     template: WorkloadTemplate | None = None
+    config: ConfigReading | None = None
+    gpus: int | None = None
 
 
-def read_job_input(flags: Table, job_file: str | None, facts: ShippedFacts) -> JobInput:
-    """Merge flags over the job file, both over a template, with every GPU name made canonical."""
-    path = expand_path(job_file) if job_file else None
-    table = merge_flags(read_table(path), flags) if path else dict(flags)
+def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: ShippedFacts) -> JobInput:
+    """Merge flags over the job file, both over a template, with every GPU name made canonical.
+
+    `job_files`: one job file, or configs and launch files of other tools (`costguard.formats`), which are merged.
+    """
+    named_files = [job_files] if isinstance(job_files, str) else list(job_files or ())
+    if "" in named_files:
+        raise InputError("is empty", field="FILE", hint="write the name of a file, or leave it out")
+    paths = [expand_path(name) for name in named_files]
+    own, config = _read_files(paths)
+    table = merge_flags(own, flags) if paths else dict(flags)
     template = _find_template(table.pop("template"), facts) if "template" in table else None
     table = merge_flags(template.job, table) if template else table
     limits = dict(read_subtable(table, "limits"))
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = () if config is None else config.list_notes(amount_stated=any(key in flags for key in AMOUNT_KEYS))
     named = parse_job_limits({"gpus": limits.get("gpus")}).gpus
     if named is not None:
         names = GpuNames(facts.get_gpus())
         resolved = [(given, names.resolve(given, field="limits.gpus")) for given in named]
-        notes = tuple(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short)
+        notes = (*notes, *(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short))
         table = merge_tables(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
     framework = table.get("framework")
     if isinstance(framework, str):
         meant, why = resolve_framework(framework)
         notes = (*notes, f"framework {framework} was taken as {meant}: {why}") if why else notes
-    in_file = path is not None and "model" not in flags
-    return JobInput(table=table, folder=path.parent if path and in_file else Path(), notes=notes, template=template)
+    in_file = bool(paths) and config is None and "model" not in flags
+    return JobInput(table=table, folder=paths[0].parent if in_file else Path(), notes=notes, template=template, config=config)
+
+
+def _read_files(paths: Sequence[Path]) -> tuple[Table, ConfigReading | None]:
+    """Return the table that the files state, and the reading of those that are another tool's; costguard's own win."""
+    loaded = [_load_file(path) for path in paths]
+    own: Table = {}
+    for table in loaded:
+        own = merge_tables(own, table) if isinstance(table, dict) else own
+    foreign = [file for file in loaded if not isinstance(file, dict)]
+    if not foreign:
+        return own, None
+    from costguard.formats import read_config
+    from costguard.formats.reading import merge_readings
+
+    config = merge_readings(read_config(file) for file in foreign)
+    if config.templates and config.hardware is None:
+        raise InputError(
+            f"{', '.join(config.templates[:4])}: filled in by another program, and not read",
+            field=str(config.files[0]),
+            hint=f"render the template first. Read as {config.label}: {config.describe()}",
+        )
+    return merge_flags(config.table, own), config
+
+
+def _load_file(path: Path) -> dict[str, object] | ConfigFile:
+    """Return the table of a job file of costguard's own, or another tool's file. A file is read once: it may be a pipe."""
+    ending = path.suffix.lower()
+    if ending in CONFIG_ENDINGS:
+        from costguard.formats.loading import load_config_file
+
+        return load_config_file(path)
+    text = read_text(path)
+    if ending not in (".toml", ".json") and text.startswith("#!"):
+        from costguard.formats.loading import load_script
+
+        return load_script(text, path)
+    table = parse_table(text, path)
+    if table.keys() <= {*KEYS, "template"}:
+        return table
+    from costguard.formats import find_format
+    from costguard.formats.loading import build_table_file
+
+    file = build_table_file(table, text, path)
+    return table if find_format(file) is None else file
 
 
 def _find_template(name: object, facts: ShippedFacts) -> WorkloadTemplate:
@@ -78,14 +152,111 @@ def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, 
 
 def read_job(stated: JobInput, facts: ShippedFacts) -> Job:
     """Return the job, which must have exactly one model."""
-    table = stated.table
-    given = [k for k in ("model", "path", "architecture") if k in table]
+    table, config = stated.table, stated.config
+    given = [k for k in SHAPE_KEYS if k in table]
     if len(given) != 1:
         what = "no model was given" if not given else f"{' and '.join(given)} are given at once"
+        hint = "name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
         raise InputError(
-            what, field="model", hint="name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
+            what, field="model", hint=hint if config is None else f"{hint}\nread as {config.label}: {config.describe()}"
         )
-    return parse_job(table, _read_architecture(stated, facts), facts.get_architecture)
+    try:
+        job = parse_job(table, _read_architecture(stated, facts), facts.get_architecture)
+    except UnknownNameError as unknown:
+        if config is None or unknown.field != "model":
+            raise
+        hint = f"{unknown.hint or ''}\nread as {config.label}: {config.describe()}"
+        raise InputError(unknown.what, field=f"{config.files[0]}: model", hint=hint) from None
+    return job if config is None else apply_step_plan(job, config, stated.gpus)
+
+
+def apply_step_plan(job: Job, config: ConfigReading, gpus: int | None) -> Job:
+    """Return `job` with the passes per step that `config` states, and with the tokens of its steps if `gpus` are known.
+
+    Example: 2 sequences of 4,096 tokens a pass, 4 passes a step and 500 steps on 8 GPUs are 131,072,000 tokens.
+    """
+    plan, recipe = config.plan, job.recipe
+    per_sequence = recipe.seq_len * job.example_sequences
+    if plan.global_sequences is not None and job.global_batch_tokens is None:
+        job = replace(job, global_batch_tokens=plan.global_sequences * per_sequence)
+    elif plan.accumulation is not None and job.global_batch_tokens is None:
+        job = replace(job, recipe=replace(recipe, gradient_accumulation=plan.accumulation))
+    if job.tokens is not None or plan.steps is None:
+        return job
+    ranks = None if gpus is None else max(1, gpus // (job.parallel.model_ranks if job.parallel else 1))
+    sequences = plan.global_sequences or (ranks and ranks * recipe.micro_batch * (plan.accumulation or 1))
+    return job if not sequences else replace(job, tokens=plan.steps * sequences * per_sequence)
+
+
+def place_on_launch(
+    stated: JobInput, facts: ShippedFacts, *, count: float | None = None
+) -> tuple[JobInput, Hardware | None, float | None]:
+    """Return the input, hardware and GPUs of a machine that the launch file states, where no flag names them.
+
+    A GPU without a name restricts the market to machines of that many GPUs, and to GPUs of its memory if that is stated.
+    """
+    launch = stated.config.hardware if stated.config is not None else None
+    if launch is None or count is not None or read_subtable(stated.table, "limits").get("gpus") is not None:
+        return stated, None, count
+    known = facts.get_gpus()
+    total = None if launch.gpu_count is None else launch.gpu_count * launch.nodes
+    stated = replace(stated, gpus=total)
+    if launch.gpu is not None:
+        field = f"{stated.config.files[-1]}: GPU" if stated.config is not None else "GPU"
+        exact = launch.memory_gb[0] if launch.memory_gb and launch.memory_gb[0] == launch.memory_gb[1] else None
+        found = GpuNames(known).resolve(launch.gpu, vram_gb=exact, field=field)
+        gpu = known[found.canonical]
+        if launch.gpu_count is None:
+            return _restrict_gpus(stated, (gpu.name,)), None, None
+        if not gpu.runs_pytorch:
+            raise _refuse_accelerator(gpu, launch.gpu_count * launch.nodes, facts)
+        if found.taken_as_short:
+            stated = replace(stated, notes=(*stated.notes, f"{launch.gpu} was taken as {gpu.name}"))
+        return stated, Hardware(gpu=gpu, gpu_count=launch.gpu_count, nodes=launch.nodes), None
+    if launch.memory_gb is not None:
+        alike = tuple(gpu.name for gpu in known.values() if _has_memory(gpu, *launch.memory_gb))
+        stated = _restrict_gpus(stated, alike)
+    if launch.nodes > 1:
+        note = (
+            f"{launch.nodes} machines are stated and no kind of GPU: as many machines as each kind needs are quoted; state --on"
+        )
+        stated = replace(stated, notes=(*stated.notes, f"{note} H100:{launch.gpu_count}x{launch.nodes}"))
+    return stated, None, launch.gpu_count
+
+
+def _has_memory(gpu: Gpu, least: float, most: float | None) -> bool:
+    """Return whether a GPU has `least` to `most` GB, as far as advertised sizes differ from the datasheet's."""
+    has = gpu.memory_gib * GIB / 1e9
+    return has > least * (1 - SIZE_TOLERANCE) and (most is None or has < most * (1 + SIZE_TOLERANCE))
+
+
+def _restrict_gpus(stated: JobInput, names: tuple[str, ...]) -> JobInput:
+    return replace(stated, table=merge_tables(stated.table, {"limits": {"gpus": names}}))
+
+
+def read_launch_rental(stated: JobInput, hardware: Hardware | None, hours: float | None) -> Rental | None:
+    """Return the rental of the machines of a launch file that states no job; None if there is a job, or no launch file.
+
+    `hours`: as a flag states them; None: the file's time limit.
+    """
+    config = stated.config
+    if config is None or config.hardware is None or any(key in stated.table for key in SHAPE_KEYS):
+        return None
+    hours = config.hardware.hours if hours is None else hours
+    read = f"read as {config.label}: {config.describe()}"
+    if hours is None:
+        hint = f"state --hours N for the machines alone, or the job: --model NAME --method NAME --tokens N\n{read}"
+        raise InputError("names no model and no time limit", field=str(config.files[0]), hint=hint)
+    if hardware is None:
+        raise InputError("names no single kind of GPU", field=str(config.files[0]), hint=f"state --gpu H100 --count 8\n{read}")
+    return Rental(
+        gpu=hardware.gpu.name,
+        gpu_count=hardware.gpu_count,
+        nodes=hardware.nodes,
+        hours=checks.require_number(hours, "--hours", least=1e-3, most=1e6),
+        disk_gb=checks.require_whole_number(stated.table.get("disk_gb", 0), "disk_gb", least=0),
+        limits=parse_job_limits(read_subtable(stated.table, "limits")),
+    )
 
 
 def _read_architecture(stated: JobInput, facts: ShippedFacts) -> Architecture:

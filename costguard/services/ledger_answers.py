@@ -68,6 +68,7 @@ def answer_status(
         document=build_status_document(found, told, head, settings.display.find_exchange(found.at)),
         warnings=tuple(dict.fromkeys((*list_status_warnings(found), *told))),
         refusal=build_incomplete_status_error(found, looked.refused if looked else ()) if strict else None,
+        value=found,
     )
 
 
@@ -155,6 +156,7 @@ def answer_report(
         document=document,
         warnings=list_report_warnings(found),
         refusal=build_incomplete_report_error(found) if strict else None,
+        value=found,
     )
 
 

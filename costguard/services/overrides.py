@@ -97,7 +97,8 @@ def keep_resource(
         "A lease does not stop a hard cap. It ends when the machine restarts.",
         f"next: costguard keep {seen.key.id} --lift ends it before its time",
     )
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
+    document = build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more)
+    return CommandAnswer(document=document, value=wish)
 
 
 def protect_resource(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:

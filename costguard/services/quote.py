@@ -266,8 +266,17 @@ def _quote_rental(asked: Rental, shop: Shop, facts: ShippedFacts) -> Iterator[Qu
             yield one
             continue
         offer, price = one
-        usd, disk = price_option(price, 1, hours, rates.get(offer.provider), asked.disk_gb)
-        yield QuoteOption(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, price=price, hours=hours, usd=usd, storage_usd=disk)
+        usd, disk = price_option(price, asked.nodes, hours, rates.get(offer.provider), asked.disk_gb)
+        yield QuoteOption(
+            gpu=gpu,
+            gpu_count=asked.gpu_count,
+            nodes=asked.nodes,
+            offer=offer,
+            price=price,
+            hours=hours,
+            usd=usd,
+            storage_usd=disk,
+        )
 
 
 def select_offers(limits: JobLimits, counts: tuple[int, ...] | None, today: date) -> OfferSelection:

@@ -22,8 +22,10 @@ from costguard.services.job_input import (
     JobInput,
     apply_hardware_flag,
     parse_hardware,
+    place_on_launch,
     read_job,
     read_job_input,
+    read_launch_rental,
     read_model_config,
     read_observed_runs,
     read_rental,
@@ -31,6 +33,7 @@ from costguard.services.job_input import (
 from costguard.settings import expand_path, get_cache_path, get_data_path, read_rows, read_settings
 from costguard.settings.files import PRICE_HISTORY_FILE
 from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
+from costguard.sizing.placement import Hardware
 from costguard.values import checks
 from costguard.values.gpu import GpuNames
 from costguard.values.money import Money, Rate
@@ -46,7 +49,7 @@ if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay
 def answer_quote(
     *,
     flags: Table,
-    job_file: str | None = None,
+    job_file: str | Sequence[str] | None = None,
     on: str | None = None,
     count: float | None = None,
     hours: float | None = None,
@@ -73,11 +76,11 @@ def answer_quote(
     stated = read_job_input(flags, job_file, facts)
     if on is not None:
         stated = apply_hardware_flag(stated, flags, count=count, hours=hours)
-    hardware, notes = parse_hardware(on, facts)
+    stated, hardware, notes, count = find_hardware(stated, on, facts, count)
     asked = (
-        read_rental(stated, count, hours)
-        if hours is not None
-        else apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
+        read_launch_rental(stated, hardware, hours)
+        or (read_rental(stated, count, hours) if hours is not None else None)
+        or apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
     )
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     drift, drift_notes = load_price_drift(facts)
@@ -103,6 +106,7 @@ def answer_quote(
         document=document,
         warnings=answer.warnings,
         refusal=_explain_no_option(answer, facts, 1 if counts is None else counts[0]),
+        value=answer,
     )
 
 
@@ -116,7 +120,7 @@ def answer_templates() -> CommandAnswer:
 def answer_size(
     *,
     flags: Table,
-    job_file: str | None = None,
+    job_file: str | Sequence[str] | None = None,
     on: str | None = None,
     explain: bool = False,
     strict: bool = False,
@@ -131,7 +135,7 @@ def answer_size(
 
     facts = ShippedFacts()
     stated = read_job_input(flags, job_file, facts)
-    hardware, notes = parse_hardware(on, facts)
+    stated, hardware, notes, _ = find_hardware(stated, on, facts)
     answer = flow.size_job(
         apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware
     )
@@ -148,7 +152,7 @@ def answer_size(
         helpful = [e.lever.change for e in answer.levers if e.fits]
         hint = f"would fit with: {'; or '.join(helpful[:3])}" if helpful else "no single change makes it fit: use more GPUs"
         refusal = NoAnswerError("the job does not fit on the stated hardware", hint=hint)
-    return CommandAnswer(document=document, warnings=answer.warnings, refusal=refusal)
+    return CommandAnswer(document=document, warnings=answer.warnings, refusal=refusal, value=answer)
 
 
 def answer_offers(
@@ -399,8 +403,22 @@ def _expand_regions(stated: Sequence[str], market: MarketReader) -> tuple[str, .
     return tuple(found)
 
 
+def find_hardware(
+    stated: JobInput, on: str | None, facts: ShippedFacts, count: float | None = None
+) -> tuple[JobInput, Hardware | None, tuple[str, ...], float | None]:
+    """Return the input, the hardware of `--on` or of a launch file, notes on it, and the GPUs of a machine that are stated."""
+    hardware, notes = parse_hardware(on, facts)
+    if hardware is not None:
+        return replace(stated, gpus=hardware.gpu_count * hardware.nodes), hardware, notes, count
+    placed, launched, counted = place_on_launch(stated, facts, count=count)
+    return placed, launched, notes, counted
+
+
 def read_asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
     """Return the job; with `strict` raise an error if a field would be assumed."""
+    if strict and stated.config is not None and stated.config.assumed:
+        what = f"leaves these to {stated.config.label}'s defaults: {'; '.join(stated.config.assumed)}"
+        raise InputError(what, field=str(stated.config.files[0]), hint="state them in the config, or leave out --strict")
     job = read_job(stated, facts)
     if strict:
         from costguard.sizing.assumptions import check_nothing_assumed

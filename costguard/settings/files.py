@@ -16,7 +16,11 @@ LARGEST_FILE = 8 * 2**20
 
 def read_table(path: Path) -> dict[str, object]:
     """Return the table in a TOML or JSON file; raise InputError that names the file and the line of a syntax error."""
-    text = _read_text(path)
+    return parse_table(read_text(path), path)
+
+
+def parse_table(text: str, path: Path) -> dict[str, object]:
+    """Return the table that `text`, the content of the file `path`, holds as TOML or JSON. Raises as `read_table`."""
     parse = _parse_json if path.suffix == ".json" or text.lstrip().startswith("{") else _parse_toml
     table = parse(text, path)
     if not isinstance(table, dict):
@@ -45,7 +49,7 @@ def _read_csv_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
     import csv
     import io
 
-    reader = csv.DictReader(io.StringIO(_read_text(path)), skipinitialspace=True, strict=True)
+    reader = csv.DictReader(io.StringIO(read_text(path)), skipinitialspace=True, strict=True)
     rows = []
     try:
         for cells in reader:
@@ -72,7 +76,8 @@ def _parse_cell(text: str) -> object:
     return text
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a file of at most LARGEST_FILE bytes; raise InputError that says why it cannot be read."""
     try:
         if path.is_dir():
             raise InputError("is a folder, not a file", field=str(path), hint=_suggest_file_inside(path))

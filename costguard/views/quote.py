@@ -80,7 +80,7 @@ def build_quote_document(
     }
     return Document(
         data=data,
-        records=tuple(_build_option_record(o) for o in shown),
+        records=tuple(map(_build_option_record, shown, options)),
         lead=(_format_title(quote),),
         tables=(
             _build_option_table(quote, shown, words),
@@ -106,7 +106,7 @@ def _build_template_parts(
 def _format_title(quote: Quote) -> str:
     asked = quote.asked
     if isinstance(asked, Rental):
-        return f"{asked.gpu} x{asked.gpu_count} for {asked.hours:g} h"
+        return f"{asked.gpu} x{asked.gpu_count}{f' on {asked.nodes} nodes' * (asked.nodes > 1)} for {asked.hours:g} h"
     r = asked.recipe
     method = f"{r.method} {asked.beside.algorithm}" if asked.beside else r.method
     length = [f"seq {r.seq_len}"] if asked.architecture.sample_unit is None else []
@@ -371,9 +371,8 @@ def _build_price_data(o: QuoteOption) -> dict[str, str] | None:
     return {"low": price.low.format(), "expected": price.expected.format(), "high": price.high.format()}
 
 
-def _build_option_record(o: QuoteOption) -> dict[str, object]:
-    """Return the option as one flat row."""
-    data = _build_option_data(o)
+def _build_option_record(o: QuoteOption, data: Mapping[str, object]) -> dict[str, object]:
+    """Return the option, whose data are `data`, as one flat row."""
     flat = {k: data[k] for k in ("provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "usd_per_hour")}
     for name in ("hours", "usd"):
         three = data[name] if isinstance(data[name], dict) else {}
@@ -401,7 +400,8 @@ def _build_refused_data(r: QuoteRefusal) -> dict[str, object]:
 
 
 def _build_rental_data(asked: Rental) -> dict[str, object]:
-    return {"gpu": asked.gpu, "gpu_count": asked.gpu_count, "hours": asked.hours}
+    told = {"gpu": asked.gpu, "gpu_count": asked.gpu_count, "nodes": asked.nodes, "hours": asked.hours}
+    return {key: value for key, value in told.items() if key != "nodes" or value != 1}
 
 
 def _build_plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:

@@ -41,6 +41,20 @@ def render(document: Document) -> str:
     return build_page(style, first, PATTERN_DEFINITIONS, header, main, make_element("footer", FOOTER))
 
 
+def render_fragment(document: Document, rows: int = MOST_ROWS) -> str:
+    """Return the lead, the tables' first `rows` and the notes as one element without style, for a notebook's cell."""
+    tables = [replace(one, rows=one.rows[:rows], tones=one.tones[:rows], sums=0) for one in document.tables if one.rows]
+    cut = sum(len(one.rows) > rows for one in document.tables)
+    return make_element(
+        "div",
+        *(make_element("p", make_element("strong", line)) for line in document.lead),
+        *(_render_table(table) for table in tables),
+        *([make_element("p", f"the first {rows} rows; .data has all")] if cut else []),
+        *([_render_notes(document.notes)] if document.notes else []),
+        class_="costguard",
+    )
+
+
 def _split_at_days(line: str) -> tuple[str, ...]:
     """Return `line` in pieces, with dates in elements that are not broken at their hyphens."""
     return tuple(make_element("time", piece) if DAY.fullmatch(piece) else piece for piece in DAY.split(line))

@@ -114,6 +114,8 @@ def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: 
     if asked.job_file is None and not asked.flags:
         return RunEstimate(terms=JobTerms(machine=machine), hardware=hardware, live=live, seen=seen, notes=notes)
     stated = read_job_input(asked.flags, asked.job_file, facts)
+    if hardware is not None:
+        stated = replace(stated, gpus=hardware.gpu_count * hardware.nodes)
     if set(stated.table) <= {"limits"}:
         return RunEstimate(terms=JobTerms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
     job = apply_calibration(read_asked_job(stated, facts, strict=False), asked.calibration, asked.config)

@@ -1,0 +1,12 @@
+# What type checkers read instead of __init__.py, whose functions of the API are imported only when they are used.
+from costguard.api import keep as keep
+from costguard.api import quote as quote
+from costguard.api import report as report
+from costguard.api import size as size
+from costguard.api import status as status
+from costguard.api import stop as stop
+from costguard.services.run.tracked_run import TrackedRun as run
+
+__version__: str
+
+def progress(step: float) -> None: ...

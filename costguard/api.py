@@ -1,0 +1,354 @@
+"""The Python API: what the commands answer, as typed values.
+
+    import costguard
+
+    answer = costguard.quote(model="llama-3.1-8b", method="qlora", tokens=50e6)
+    print(answer.best.usd.expected, answer.best.gpu.name)     # in a notebook, `answer` draws itself
+
+    costguard.quote("qlora.yml", "task.sky.yaml")             # configs and launch files of other tools
+    costguard.size("job.toml", on="H100:1").fits
+    costguard.report(month="2026-10", by="owner").data        # the JSON of `costguard report --json`
+
+Each function calls the service that the command of its name calls, so both give one answer. Wrong input raises
+`costguard.errors.InputError`; where the answer is no (nothing fits), it is returned with `refusal` set, as a command prints its
+answer before it ends with exit code 3. `docs/API.md` has an example of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+
+from costguard.errors import CostguardError, UnknownNameError
+from costguard.services import CommandAnswer
+from costguard.sizing.job_flags import FLAG_PLACES, build_job_table
+from costguard.values.checks import find_nearest_names
+from costguard.views.document import Document
+
+if TYPE_CHECKING:  # types and no more: each function imports what it needs
+    from costguard.guard.overrides import Override
+    from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal
+    from costguard.reporting.statement import Statement
+    from costguard.reporting.status import FleetStatus
+    from costguard.sizing.size_answer import FittingGpus, SizeAnswer
+
+NOTEBOOK_ROWS = 10
+"""Rows of a table in a notebook; `data` has all."""
+File = str | PathLike[str]
+Names = str | Sequence[str]
+Number = float | str
+"""A number, or text as a flag takes it: `50e6`, `"50M"`."""
+
+
+class JobFields(TypedDict, total=False):
+    """The flags of `costguard quote` that state a job and its limits, with `_` for `-`: see `costguard quote --help`."""
+
+    template: str
+    model: str
+    method: str
+    preference: str
+    precision: str
+    quant: str
+    optimizer: str
+    tokens: Number
+    images: Number
+    audio_seconds: Number
+    frames: Number
+    denoising_steps: Number
+    kv_cache: str
+    decoder_len: Number
+    seq_len: Number
+    micro_batch: Number
+    global_batch_tokens: Number
+    checkpointing: str
+    attention: str
+    disk_gb: Number
+    checkpoint_every_hours: Number
+    requests_per_second: Number
+    prompt_len: Number
+    output_len: Number
+    lora_rank: Number
+    lora_targets: Names
+    zero: Number
+    fsdp: bool
+    tp: Number
+    pp: Number
+    cp: Number
+    ep: Number
+    offload: str
+    max_usd: Number
+    max_hours: Number
+    max_gpus: Number
+    provider: Names
+    exclude: Names
+    secure_only: bool
+    max_price_age: str
+    framework: str
+    fused_loss: bool
+    compile: bool
+    region: Names
+    tier: Names
+    gpu: Names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command answers.
+
+    `warnings`: what was assumed, is old or is missing. `refusal`: why the answer is no; None if it is not.
+    """
+
+    document: Document
+    warnings: tuple[str, ...] = ()
+    refusal: CostguardError | None = None
+
+    @property
+    def data(self) -> Mapping[str, object]:
+        """Return the object that the command prints with `--json`."""
+        return self.document.data
+
+    def raise_refusal(self) -> None:
+        """Raise the refusal, if there is one: NoAnswerError or IncompleteError, whose `exit_code` is the command's."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def format_markdown(self) -> str:
+        """Return the answer as Markdown tables, as `--markdown` prints them."""
+        from costguard.renderers.markdown import render
+
+        return render(self.document)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of it."""
+        from costguard.renderers.html import render_fragment
+
+        return render_fragment(self.document, NOTEBOOK_ROWS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuoteAnswer(Answer):
+    """A quote: every way to run the job, ranked."""
+
+    quote: Quote
+
+    @property
+    def options(self) -> tuple[QuoteOption, ...]:
+        """Return the options, best first: `usd` and `hours` are intervals with `low`, `expected` and `high`."""
+        return self.quote.options
+
+    @property
+    def best(self) -> QuoteOption | None:
+        """Return the first option; None if there is none."""
+        return self.quote.options[0] if self.quote.options else None
+
+    @property
+    def refused(self) -> tuple[QuoteRefusal, ...]:
+        """Return what was refused, and why."""
+        return self.quote.refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAnswer(Answer):
+    """The GPU memory of a job."""
+
+    size: SizeAnswer
+
+    @property
+    def peak_gib(self) -> float:
+        """Return the peak of one GPU, in GiB."""
+        return self.size.footprint.peak / 2**30
+
+    @property
+    def fits(self) -> bool | None:
+        """Return whether it fits on the stated hardware; None if none was stated."""
+        return self.size.fits
+
+    @property
+    def fits_on(self) -> tuple[FittingGpus, ...]:
+        """Return the smallest number of each kind of GPU that holds the job."""
+        return self.size.fits_on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusAnswer(Answer):
+    """What runs and costs now."""
+
+    status: FleetStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAnswer(Answer):
+    """The costs of a period."""
+
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepAnswer(Answer):
+    """A lease. `lease`: as it was recorded; None where one was lifted."""
+
+    lease: Override | None
+
+
+def quote(
+    *files: File,
+    on: str | None = None,
+    count: float | None = None,
+    hours: float | None = None,
+    sort: str = "usd",
+    market: File | None = None,
+    calibration: File | None = None,
+    strict: bool = False,
+    config: File | None = None,
+    **job: Unpack[JobFields],
+) -> QuoteAnswer:
+    """Quote a job as `costguard quote` does: cost and duration on each offer, ranked.
+
+    `files`: a job file, or configs and launch files of other tools; `job` overrides them. `on`: fixed hardware, `"H100:8x2"`.
+    `count`: GPUs of a machine. `hours`: without a model, hours to rent `count` of `gpu`. `sort`: usd, hours, usd_per_hour or
+    provider. `market`, `calibration`, `config`: files instead of the usual ones. `strict`: refuse a job of which something
+    must be assumed.
+
+    Raises InputError for wrong input. Where nothing fits, `options` is empty and `refusal` says why.
+    """
+    from costguard.services.quote_commands import answer_quote
+
+    answer = answer_quote(
+        flags=_build_table(job),
+        job_file=[fspath(one) for one in files],
+        on=on,
+        count=count,
+        hours=hours,
+        sort=sort,
+        market=_name_file(market),
+        strict=strict,
+        every=True,
+        calibration=_name_file(calibration),
+        config=_name_file(config),
+    )
+    return QuoteAnswer(**_share(answer), quote=cast("Quote", answer.value))
+
+
+def size(
+    *files: File,
+    on: str | None = None,
+    strict: bool = False,
+    exact: bool = False,
+    calibration: File | None = None,
+    config: File | None = None,
+    **job: Unpack[JobFields],
+) -> MemoryAnswer:
+    """Compute the GPU memory of a job as `costguard size` does.
+
+    `exact`: also run one step on tensors without data (the extra `exact`). The rest: as in `quote`.
+
+    Raises InputError for wrong input. Where the job does not fit `on`, `fits` is False and `refusal` says what would help.
+    """
+    from costguard.services.quote_commands import answer_size
+
+    answer = answer_size(
+        flags=_build_table(job),
+        job_file=[fspath(one) for one in files],
+        on=on,
+        strict=strict,
+        exact=exact,
+        calibration=_name_file(calibration),
+        config=_name_file(config),
+    )
+    return MemoryAnswer(**_share(answer), size=cast("SizeAnswer", answer.value))
+
+
+def status(*, zone: str | None = None, strict: bool = False, offline: bool = False, config: File | None = None) -> StatusAnswer:
+    """Return what runs and costs now, as `costguard status` does: the configured providers are polled first.
+
+    `zone`: time zone of the month's boundaries. `offline`: read the ledger alone. `strict`: set `refusal` if a provider could
+    not be asked.
+    """
+    from costguard.services.ledger_answers import answer_status
+
+    answer = answer_status(zone=zone, strict=strict, offline=offline, config=_name_file(config))
+    return StatusAnswer(**_share(answer), status=cast("FleetStatus", answer.value))
+
+
+def report(
+    *,
+    month: str | None = None,
+    week: str | None = None,
+    day: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+    by: Names | None = None,
+    zone: str | None = None,
+    strict: bool = False,
+    config: File | None = None,
+) -> ReportAnswer:
+    """Report the costs of a period as `costguard report` does; this month where none is stated.
+
+    `month`: "2026-10". `week`: "2026-W40". `day`, `start`, `end`: days or instants; `end` is exclusive. `by`: keys to group
+    by, such as "owner" or "label:run". `strict`: set `refusal` if an account was not read without gaps.
+    """
+    from costguard.services.ledger_answers import answer_report
+
+    stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
+    keys = by if by is None or isinstance(by, str) else ",".join(by)
+    answer = answer_report(stated=stated, by=keys, zone=zone, strict=strict, config=_name_file(config))
+    return ReportAnswer(**_share(answer), statement=cast("Statement", answer.value))
+
+
+def keep(
+    machine: str, *, length: str | None = None, why: str | None = None, lift: bool = False, config: File | None = None
+) -> KeepAnswer:
+    """Keep a machine running for a time (a lease) as `costguard keep` does, or `lift` the lease.
+
+    `machine`: an id, a name, the beginning of either, or provider/account/region/id. `length`: "4h", "90m". `why`: the reason,
+    which others see. Raises InputError for a name that fits none or several, NoAnswerError if a policy does not allow it.
+    """
+    from costguard.services.overrides import keep_resource
+
+    answer = keep_resource(machine, length=length, why=why, lift=lift, config=_name_file(config))
+    return KeepAnswer(**_share(answer), lease=cast("Override | None", answer.value))
+
+
+def stop(
+    machine: str,
+    *,
+    yes: bool = False,
+    why: str = "",
+    ask: Callable[[str], bool] | None = None,
+    config: File | None = None,
+) -> Answer:
+    """Stop one machine as `costguard stop` does: look, ask, send once, prove.
+
+    `yes`: the question is answered in advance. `ask`: asks a person; without it and without `yes`, InputError is raised and
+    nothing is sent. Raises NoAnswerError for a machine that must stay, IncompleteError if the effect was not seen in time.
+    """
+    from costguard.services.act.by_hand import end_resource
+
+    return Answer(**_share(end_resource(machine, "stop", yes=yes, why=why, ask=ask, config=_name_file(config))))
+
+
+class _Shared(TypedDict):
+    document: Document
+    warnings: tuple[str, ...]
+    refusal: CostguardError | None
+
+
+def _share(answer: CommandAnswer) -> _Shared:
+    return {"document": answer.document, "warnings": answer.warnings, "refusal": answer.refusal}
+
+
+def _build_table(job: JobFields) -> dict[str, object]:
+    """Return the job's table; raise UnknownNameError for a field that no flag has."""
+    for name in job:
+        if name not in FLAG_PLACES:
+            near = find_nearest_names(name, FLAG_PLACES)
+            raise UnknownNameError("field", name, field=name, nearest=near, hint="or see costguard quote --help")
+    lists = ("provider", "exclude", "region", "tier", "gpu")
+    named = {name: [value] if name in lists and isinstance(value, str) else value for name, value in job.items()}
+    return build_job_table(named)
+
+
+def _name_file(file: File | None) -> str | None:
+    return None if file is None else fspath(file)

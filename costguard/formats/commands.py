@@ -1,0 +1,107 @@
+"""Reads the training command of a launch file: its literal arguments, and the config that it names beside the file.
+
+    torchrun --nproc_per_node 8 train.py --model_name_or_path gpt2 --per_device_train_batch_size 4
+    accelerate launch --config_file fsdp.yaml -m axolotl.cli.train qlora.yml
+
+Words are split as a shell splits them and nothing is expanded: a value with `$` in it is computed when the script runs.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
+
+from costguard.formats import trl
+from costguard.formats.loading import ConfigFile
+from costguard.formats.reading import ConfigDraft
+
+CONTINUED = re.compile(r"\\\n\s*")
+CONFIG_NAME = re.compile(r"^[^-$`*?{}][^$`*?{}]*\.(?:ya?ml|json|toml)$")
+MARKS = frozenset(("model_name_or_path", "per_device_train_batch_size"))
+"""Arguments that only a command with the Trainer's arguments has; those of another script mean what that script says."""
+LISTS = ("lora_target_modules",)
+"""Arguments that take several words."""
+FLAGS_WORTH = frozenset(
+    "model_name_or_path model_name per_device_train_batch_size gradient_accumulation_steps max_steps num_train_epochs "  # noqa: SIM905
+    "bf16 fp16 optim "
+    "gradient_checkpointing max_seq_length max_length model_max_length block_size lora_r use_peft load_in_4bit load_in_8bit "
+    "torch_dtype dtype attn_implementation deepspeed fsdp torch_compile use_liger_kernel beta num_generations "
+    "max_prompt_length max_completion_length lora_target_modules packing use_vllm".split()
+)
+"""Arguments of a training command that are read; the rest are the launcher's and the script's own."""
+
+
+def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "") -> None:
+    """Add to `draft` what the one training command in the shell text `text` states.
+
+    `key`: where the text stands. `folder`: the folder beside the file in which it runs.
+    """
+    commands = [arguments for arguments in map(_read_arguments, _list_commands(text)) if MARKS & arguments.keys()]
+    if len(commands) > 1:
+        draft.leave(key, f"{len(commands)} training commands: state the job by its config or by flags")
+    elif commands:
+        arguments = commands[0]
+        known = {name: value for name, value in arguments.items() if name in FLAGS_WORTH}
+        inner = ConfigDraft(draft.file, trl.LABEL, values=known)
+        trl.state_named_model(inner)
+        trl.read_arguments(inner, trains_fully=False)  # what a script does without arguments only it knows
+        draft.add_file(inner)
+        draft.plan = inner.plan
+        draft.notes += inner.notes
+        for name in sorted(arguments.keys() - FLAGS_WORTH)[:12]:
+            draft.leave(f"--{name}", "of the command")
+    for name in _list_config_names(text):
+        _read_config(draft, name, key, folder)
+
+
+def _list_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each line; a line that is no plain command is passed by."""
+    for line in CONTINUED.sub(" ", text).splitlines():
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue
+        if words:
+            yield words
+
+
+def _read_arguments(words: list[str]) -> dict[str, object]:
+    """Return `--name value` and `--name=value` as a table; a name without a value is true."""
+    found: dict[str, object] = {}
+    for index, word in enumerate(words):
+        if not word.startswith("--") or len(word) == len("--"):
+            continue
+        name, equals, value = word[2:].partition("=")
+        following = list(takewhile(lambda one: not one.startswith("-"), words[index + 1 :]))
+        several = following if name.replace("-", "_") in LISTS else following[:1]
+        found[name.replace("-", "_")] = value if equals else ",".join(several) or True
+    return found
+
+
+def _list_config_names(text: str) -> list[str]:
+    """Return the literal names of configs in the commands that start a training, in their order."""
+    starts = ("axolotl", "llamafactory-cli", "accelerate", "tune", "litgpt", "torchrun", "deepspeed", "trl")
+    names: dict[str, None] = {}
+    for words in _list_commands(text):
+        if any(word.rpartition("/")[2] in starts or word.startswith(("axolotl.", "torchtitan.")) for word in words):
+            values = [word.rpartition("=")[2] if word.startswith("--") else word for word in words]
+            names |= dict.fromkeys(value for value in values if CONFIG_NAME.match(value))
+    return list(names)
+
+
+def _read_config(draft: ConfigDraft, name: str, key: str, folder: str) -> None:
+    from costguard.formats import find_format
+
+    file: ConfigFile | None = draft.file.load_beside(f"{folder}/{name}" if folder else name)
+    reader = None if file is None else find_format(file)
+    if file is None or reader is None:
+        draft.notes.append(f"{key} names {name}, which is not read: name it too, costguard quote {name} {draft.file.path.name}")
+        return
+    inner = ConfigDraft(file, reader.LABEL)
+    reader.read(inner)
+    draft.add_file(inner)
+    draft.plan = inner.plan
+    draft.notes += inner.notes
+    draft.hardware = draft.hardware or inner.hardware

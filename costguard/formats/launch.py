@@ -1,0 +1,57 @@
+"""What launch files share: names of GPUs with a count, durations, and machines from a total number of GPUs."""
+
+from __future__ import annotations
+
+import re
+
+from costguard.formats.reading import ConfigDraft, LaunchHardware
+
+SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|hr|d|w)?", re.IGNORECASE)
+SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hr": 3600, "d": 86400, "w": 604800}
+MEMORY = re.compile(r"^(\d+(?:\.\d+)?)\s*(?:GB|G|GiB)?(\.\.)?(?:(\d+(?:\.\d+)?)\s*(?:GB|G|GiB))?$", re.IGNORECASE)
+PROVIDERS = {
+    **{name: name for name in ("aws", "gcp", "azure", "runpod", "lambda", "oci", "vast", "vultr", "verda", "nebius", "crusoe")},
+    "vastai": "vast",
+    "datacrunch": "verda",
+}
+"""Clouds by the names of SkyPilot and dstack, and the names they have in costguard's market."""
+SMALLER_A100 = {"A100": "A100-40GB"}
+"""Names of SkyPilot's catalog and of Modal, where the 80 GB card has a name of its own."""
+USUAL_PER_MACHINE = 8
+"""GPUs of the machines that clouds sell for training across machines."""
+
+
+def parse_span(text: str) -> float | None:
+    """Return the hours of `12h`, `90m`, `1d`, `3600` (seconds); None if it is no duration."""
+    found = SPAN.fullmatch(text.strip())
+    return None if found is None else float(found[1]) * SECONDS[(found[2] or "s").lower()] / 3600
+
+
+def parse_memory(text: str) -> tuple[float, float | None] | None:
+    """Return the (least, most) GB of `80GB`, `24GB..` or `24GB..80GB`; None if it is no size."""
+    found = MEMORY.match(text.strip())
+    if found is None or "G" not in text.upper():
+        return None
+    least, most = float(found[1]), float(found[3]) if found[3] else None
+    return least, most if found[2] else least
+
+
+def split_machines(draft: ConfigDraft, total: int, gpu: str | None, hours: float | None = None) -> LaunchHardware:
+    """Return `total` GPUs as machines of eight; fewer are one machine. What is assumed is noted."""
+    per_machine = min(total, USUAL_PER_MACHINE)
+    if total % per_machine:
+        draft.leave("GPUs", f"{total} are no whole number of machines: state --on GPU:COUNTxNODES")
+        return LaunchHardware(gpu=gpu, hours=hours)
+    if total > per_machine:
+        draft.notes.append(f"{total} GPUs: {per_machine} a machine is assumed")
+    return LaunchHardware(gpu=gpu, gpu_count=per_machine, nodes=total // per_machine, hours=hours)
+
+
+def state_cloud(draft: ConfigDraft, key: str) -> None:
+    """Restrict the market to the clouds that `key` names, as far as costguard has prices of them."""
+    named = draft.take_names(key) or ()
+    known = [PROVIDERS[name.lower()] for name in named if name.lower() in PROVIDERS]
+    if known and len(known) == len(named):
+        draft.state("limits.providers", known, key)
+    elif named:
+        draft.leave(key, f"{', '.join(named)}: the whole market is quoted")

@@ -1,0 +1,92 @@
+"""Literal values of Python source, found in its syntax tree: the source is parsed and never run.
+
+A name counts where the module assigns a literal to it once, as in `GPU = "H100:8"`. Products and sums of numbers count too
+(`timeout=24 * 60 * 60`). Everything else is computed, and stays unknown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from costguard.errors import InputError, shorten, to_one_line
+from costguard.formats.loading import ConfigFile
+
+COMPUTED = "${computed}"
+"""Stands for a value that only the program knows; `ConfigDraft` takes it for a template."""
+MODULES = frozenset(("modal", "ray", "accelerators"))
+"""Modules whose attributes are names of GPUs; an attribute of anything else is computed."""
+MOST_CHARACTERS = 400_000
+"""Python's parser needs a multiple of the text in memory; no published script or notebook has a tenth of it."""
+
+
+class PythonSource:
+    """The calls of a source and their literal arguments."""
+
+    def __init__(self, file: ConfigFile) -> None:
+        if len(file.text) > MOST_CHARACTERS:
+            raise InputError("is too long for a training script", field=str(file.path), hint="name the script that trains")
+        try:
+            self._tree = ast.parse(file.text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as broken:
+            why = shorten(to_one_line(str(broken)))
+            raise InputError(
+                f"is not valid Python: {why}", field=str(file.path), hint="python -m py_compile says where"
+            ) from None
+        self._constants = self._find_constants()
+
+    def list_calls(self, *names: str) -> Iterator[dict[str, object]]:
+        """Yield the arguments of each call of a function with one of `names` as its last part, positions by `0`, `1` ..."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call) and get_name(node.func).rpartition(".")[2] in names:
+                yield self.read_arguments(node)
+
+    def list_full_calls(self, *names: str) -> Iterator[dict[str, object]]:
+        """Yield the arguments of each call whose function ends in one of `names`, such as `app.function`."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call) and get_name(node.func).endswith(names):
+                yield self.read_arguments(node)
+
+    def read_arguments(self, call: ast.Call) -> dict[str, object]:
+        """Return the arguments of a call; COMPUTED where one is no literal."""
+        found = {str(index): self.read_value(node) for index, node in enumerate(call.args)}
+        return found | {word.arg: self.read_value(word.value) for word in call.keywords if word.arg is not None}
+
+    def read_value(self, node: ast.expr) -> object:
+        """Return the literal that `node` is; COMPUTED if it is none."""
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            pass
+        if isinstance(node, ast.Name):
+            return self._constants.get(node.id, COMPUTED)
+        if isinstance(node, ast.Attribute):
+            name = get_name(node)
+            return f"@{name}" if name.partition(".")[0] in MODULES else COMPUTED
+        if isinstance(node, ast.Call):
+            return {"@": get_name(node.func), **self.read_arguments(node)}
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):
+            left, right = self.read_value(node.left), self.read_value(node.right)
+            if isinstance(left, int | float) and isinstance(right, int | float):
+                return left * right if isinstance(node.op, ast.Mult) else left + right
+        return COMPUTED
+
+    def _find_constants(self) -> dict[str, object]:
+        """Return the names that are assigned one literal, once."""
+        found: dict[str, object] = {}
+        self._constants = {}
+        for node in ast.walk(self._tree):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            for target in targets:
+                if isinstance(target, ast.Name) and value is not None:
+                    known = self.read_value(value)
+                    found[target.id] = COMPUTED if target.id in found and found[target.id] != known else known
+        return found
+
+
+def get_name(node: ast.expr) -> str:
+    """Return the dotted name of a function or attribute; "" if it has none."""
+    if isinstance(node, ast.Attribute):
+        return f"{get_name(node.value)}.{node.attr}".lstrip(".")
+    return node.id if isinstance(node, ast.Name) else ""

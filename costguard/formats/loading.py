@@ -1,0 +1,192 @@
+"""Loads a config as plain values: bounded in size, depth and aliases, and never executed.
+
+YAML is read by PyYAML's safe loader, so a tag such as `!!python/object` is refused; Python and notebooks are parsed to a syntax
+tree, of which only literals are looked at; `training_args.bin` is a pickle, which runs code when it is loaded, and is refused.
+
+Example of a bound: nine lines of YAML in which each repeats the line before ten times ("billion laughs") stand for a billion
+values. They are counted as they would be expanded, and refused at `MOST_NODES`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from costguard.errors import InputError, shorten, to_one_line
+from costguard.settings.files import parse_table, read_text
+
+MOST_NODES = 100_000
+"""Values of a file, each alias counted as what it stands for. The largest published config read so far has 400."""
+DEEPEST = 60
+"""Levels of nesting; published configs have at most 8."""
+DOCUMENTS_MOST = 50
+
+YAML, TOML, JSON, PYTHON, SHELL = "yaml", "toml", "json", "python", "shell"
+PICKLES = (".bin", ".pt", ".pth", ".pkl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFile:
+    """A loaded config. `kind`: what it was parsed as. `documents`: its tables (YAML may hold several). `text`: as written."""
+
+    path: Path
+    kind: str
+    documents: tuple[Mapping[str, object], ...]
+    text: str
+
+    @property
+    def table(self) -> Mapping[str, object]:
+        """Return the first table; {} for a script."""
+        return self.documents[0] if self.documents else {}
+
+    def is_beside(self, name: str) -> bool:
+        """Return whether `name` is a relative path to a file in this file's folder or below it."""
+        folder, target = self.path.parent.resolve(), Path(name)
+        inside = not target.is_absolute() and ".." not in target.parts and not name.startswith("~")
+        try:
+            return inside and (folder / target).resolve().is_relative_to(folder) and (folder / target).is_file()
+        except (OSError, ValueError):  # a name too long, or with a null byte: no file has it
+            return False
+
+    def load_beside(self, name: str) -> ConfigFile | None:
+        """Return the config `name` beside this one; None if it is not there, or outside this file's folder: it is not opened.
+
+        Raise InputError for one that cannot be read.
+        """
+        return load_config_file(self.path.parent / name) if self.is_beside(name) else None
+
+
+def load_config_file(path: Path) -> ConfigFile:
+    """Return the config at `path`; raise InputError that says what it is and why it is not read."""
+    ending = path.suffix.lower()
+    if ending in PICKLES:
+        what = "is a pickle, which runs code when it is loaded; it is not opened"
+        hint = "write it as JSON where it was made: print(trainer.args.to_json_string()), and name that file"
+        raise InputError(what, field=str(path), hint=hint)
+    text = read_text(path)
+    if ending in (".toml", ".json"):
+        return build_table_file(parse_table(text, path), text, path)
+    if ending in (".py", ".ipynb"):
+        return ConfigFile(path=path, kind=PYTHON, documents=(), text=_join_cells(text, path) if ending == ".ipynb" else text)
+    if ending in (".yaml", ".yml"):
+        return ConfigFile(path=path, kind=YAML, documents=_parse_yaml(text, path), text=text)
+    return load_script(text, path)
+
+
+def build_table_file(table: Mapping[str, object], text: str, path: Path) -> ConfigFile:
+    """Return the config that a parsed table is; raise InputError if it is nested too deeply or holds too many values."""
+    kind = JSON if path.suffix.lower() == ".json" or text.lstrip().startswith("{") else TOML
+    return ConfigFile(path=path, kind=kind, documents=(_check_size(table, path),), text="")
+
+
+def load_script(text: str, path: Path) -> ConfigFile:
+    """Return a shell script, which is never run."""
+    return ConfigFile(path=path, kind=SHELL, documents=(), text=text)
+
+
+def _join_cells(text: str, path: Path) -> str:
+    """Return the code cells of a notebook as one text, without the lines that call a shell."""
+    cells = cast("Any", parse_table(text if text.lstrip().startswith("{") else "{}", path)).get("cells")
+    found = []
+    for cell in cells if isinstance(cells, list) else ():
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            source = cell.get("source", "")
+            lines = "".join(map(str, source)) if isinstance(source, list) else str(source)
+            if not lines.lstrip().startswith("%%"):
+                found.append("\n".join(line for line in lines.split("\n") if not line.lstrip().startswith(("!", "%"))))
+    return "\n".join(found)
+
+
+def _check_size(value: Any, path: Path) -> Any:  # noqa: ANN401 - any value of JSON or TOML
+    """Return `value` unless it is nested too deeply or holds too many values."""
+    level, nodes = [value], 0
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _list_inner(one)]
+        nodes += len(level)
+        if not level:
+            return value
+        if nodes > MOST_NODES:
+            break
+    raise _refuse_size(path)
+
+
+def _list_inner(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def _refuse_size(path: Path) -> InputError:
+    what = f"holds more than {MOST_NODES:,} values, or more than {DEEPEST} levels of them"
+    return InputError(what, field=str(path), hint="name a training config or a launch file")
+
+
+def _parse_yaml(text: str, path: Path) -> tuple[Mapping[str, object], ...]:
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _check_events(yaml.parse(text, Loader=loader), path)
+        found = list(yaml.load_all(text, Loader=loader))
+    except yaml.YAMLError as broken:
+        raise _refuse_yaml(broken, text, path) from None
+    except (ValueError, RecursionError) as broken:
+        raise InputError(f"is not valid YAML: {shorten(to_one_line(str(broken)))}", field=str(path)) from None
+    tables = tuple(one for one in found if one is not None)
+    if not tables or len(tables) > DOCUMENTS_MOST or not all(isinstance(one, Mapping) for one in tables):
+        raise InputError("holds no table of keys", field=str(path), hint="start it with key: value")
+    return tuple(cast("Mapping[str, object]", _name_keys(one)) for one in tables)
+
+
+def _name_keys(value: object) -> object:
+    """Return `value` with every key as text: YAML reads `on:` and `8:` as true and 8."""
+    if isinstance(value, Mapping):
+        return {str(key): _name_keys(inner) for key, inner in value.items()}
+    return [_name_keys(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _check_events(events: Iterator[Any], path: Path) -> None:
+    """Raise InputError if the YAML is too deep, or too large once its aliases are expanded."""
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []
+    total = 0
+    for event in events:
+        kind = type(event).__name__
+        if kind == "AliasEvent":
+            total += sizes.get(event.anchor, 1)
+        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+            open_nodes.append((event.anchor, total))
+            total += 1
+        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+            anchor, before = open_nodes.pop()
+            if anchor is not None:
+                sizes[anchor] = total - before
+        elif kind == "ScalarEvent":
+            total += 1
+        if total > MOST_NODES or len(open_nodes) > DEEPEST:
+            raise _refuse_size(path)
+
+
+def _refuse_yaml(broken: Any, text: str, path: Path) -> InputError:  # noqa: ANN401 - PyYAML has no types
+    """Return the error for YAML that is not valid or has a tag of a program's own."""
+    mark = getattr(broken, "problem_mark", None)
+    where = f"{path} line {mark.line + 1}" if mark is not None else str(path)
+    problem = shorten(to_one_line(str(getattr(broken, "problem", None) or broken)), 160)
+    if "could not determine a constructor" in problem:
+        tag = problem.rpartition("tag ")[2]
+        return InputError(
+            f"has the tag {tag}: only plain values are read, and nothing is executed", field=where, hint="remove it"
+        )
+    if "{{" in text or "{%" in text:
+        hint = "render the template first, and name the file that comes out"
+        return InputError(f"is a template, not YAML: {problem}", field=where, hint=hint)
+    return InputError(f"is not valid YAML: {problem}", field=where, hint="check the indentation and the quotes of this line")
+
+
+def quote_json(value: object) -> str:
+    """Return `value` as one short line, to name it in a message."""
+    return shorten(to_one_line(json.dumps(value, default=str)), 60)

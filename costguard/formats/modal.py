@@ -1,0 +1,62 @@
+"""Modal: the literal `gpu=` and `timeout=` of functions in a Python file (modal.com/docs/guide/gpu, read 2026-11).
+
+    @app.function(gpu="H100:8", timeout=24 * 60 * 60)
+    def train(): ...
+
+`gpu=modal.gpu.A100(count=2, size="80GB")` is the older form. The file is parsed, never imported.
+"""
+
+from __future__ import annotations
+
+from costguard.formats.launch import SMALLER_A100, parse_memory
+from costguard.formats.literals import COMPUTED, PythonSource
+from costguard.formats.loading import ConfigFile
+from costguard.formats.reading import ConfigDraft, LaunchHardware
+
+LABEL = "Modal"
+KINDS = ("python",)
+
+DECORATORS = ("app.function", "app.cls", "stub.function", "stub.cls")
+
+
+def recognise(file: ConfigFile) -> bool:
+    """Return whether the source has functions of Modal with a GPU."""
+    return (
+        "modal" in file.text and "gpu=" in file.text and any(f".{name.partition('.')[2]}(" in file.text for name in DECORATORS)
+    )
+
+
+def read(draft: ConfigDraft) -> None:
+    """Take the GPU of the one kind of function that has one, and its time limit."""
+    calls = [one for one in PythonSource(draft.file).list_full_calls(".function", ".cls") if one.get("gpu") is not None]
+    asked = {str(one["gpu"]) for one in calls}
+    if not calls:
+        raise draft.refuse("gpu", "no function asks for a GPU")
+    if COMPUTED in asked:
+        raise draft.refuse("gpu", "is computed when the program runs")
+    if len(asked) > 1:
+        draft.leave("gpu", f"{len(asked)} functions ask for different GPUs: the first is quoted")
+    draft.hardware = _read_gpu(draft, calls[0]["gpu"], calls[0].get("timeout"))
+    nodes = next((one.get("size", one.get("0")) for one in PythonSource(draft.file).list_calls("clustered")), None)
+    if isinstance(nodes, int):
+        from dataclasses import replace
+
+        draft.hardware = replace(draft.hardware, nodes=nodes)
+
+
+def _read_gpu(draft: ConfigDraft, stated: object, timeout: object) -> LaunchHardware:
+    hours = timeout / 3600 if isinstance(timeout, int | float) and not isinstance(timeout, bool) else None
+    if isinstance(stated, list) and stated:
+        draft.leave("gpu", f"{len(stated)} kinds of GPUs: the first is quoted")
+        stated = stated[0]
+    if isinstance(stated, dict) and ".gpu." in str(stated.get("@", "")):
+        count, size = stated.get("count", 1), stated.get("size", stated.get("memory"))
+        named = str(stated.get("@", "")).rpartition(".")[2]
+        memory = parse_memory(size if isinstance(size, str) else f"{size}GB") if size is not None else None
+        gpu = f"{named}-{memory[0]:g}GB" if memory is not None and named == "A100" else named
+        return LaunchHardware(gpu=SMALLER_A100.get(gpu, gpu), gpu_count=count if isinstance(count, int) else 1, hours=hours)
+    if not isinstance(stated, str):
+        raise draft.refuse("gpu", "is computed when the program runs")
+    gpu, _, counted = stated.removeprefix("@modal.gpu.").partition(":")
+    gpu = SMALLER_A100.get(gpu.rstrip("!").upper(), gpu.rstrip("!"))
+    return LaunchHardware(gpu=gpu, gpu_count=int(counted) if counted.isdigit() else 1, hours=hours)

@@ -1,0 +1,163 @@
+"""Slurm: the `#SBATCH` lines of a batch script (slurm.schedmd.com/sbatch.html, read 2026-11), and its training command.
+
+#SBATCH --nodes=2
+#SBATCH --gres=gpu:h100:8       # of one node; also --gpus-per-node=h100:8, --gpus=16 for all nodes
+#SBATCH --time=12:00:00         # minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from costguard.formats.commands import read_commands
+from costguard.formats.loading import ConfigFile
+from costguard.formats.reading import TEMPLATE, ConfigDraft, LaunchHardware
+
+LABEL = "Slurm"
+KINDS = ("shell",)
+
+SHORT = {
+    "N": "nodes",
+    "t": "time",
+    "G": "gpus",
+    "C": "constraint",
+    "n": "ntasks",
+    "J": "job-name",
+    "p": "partition",
+    "o": "output",
+    "e": "error",
+    "A": "account",
+    "c": "cpus-per-task",
+    "q": "qos",
+    "w": "nodelist",
+}
+NO_EFFECT = (
+    *(
+        "job-name",
+        "output",
+        "error",
+        "partition",
+        "account",
+        "qos",
+        "cpus-per-*",
+        "mem*",
+        "exclusive",
+        "requeue",
+        "mail-*",
+        "wait",
+    ),
+    *(
+        "ntasks*",
+        "export",
+        "open-mode",
+        "signal",
+        "chdir",
+        "array",
+        "begin",
+        "comment",
+        "hint",
+        "dependency",
+        "no-requeue",
+        "wrap",
+    ),
+    *(
+        "reservation",
+        "exclude",
+        "nodelist",
+        "tasks-per-node",
+        "threads-per-core",
+        "distribution",
+        "gpu-bind",
+        "get-user-env",
+        "propagate",
+    ),
+)
+GRES = re.compile(r"^gpu(?::([A-Za-z][\w.-]*))?(?::(\d+))?$")
+TYPED = re.compile(r"^(?:([A-Za-z][\w.-]*):)?(\d+)$")
+CLOCK = re.compile(r"^(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
+
+
+def recognise(file: ConfigFile) -> bool:
+    """Return whether there is a line for sbatch."""
+    return bool(re.search(r"^#SBATCH\s", file.text, re.MULTILINE))
+
+
+def read(draft: ConfigDraft) -> None:
+    """Take the GPUs, nodes and time limit; raise InputError if the script computes its GPUs."""
+    draft.values = _read_directives(draft.file.text)
+    nodes = draft.take_text("nodes") or "1"
+    if not nodes.isdigit():
+        raise draft.refuse("#SBATCH --nodes", f"is no single number: {nodes}")
+    limit = draft.take_text("time")
+    hours = parse_clock(limit) if limit else None
+    gpu, count = _read_gpus(draft, int(nodes))
+    if gpu is None:
+        gpu = draft.take_text("constraint")
+        if gpu is not None and not re.fullmatch(r"[A-Za-z]{1,4}\d{1,4}\w*", gpu):
+            draft.leave("constraint", f"{gpu} names no GPU")
+            gpu = None
+    draft.hardware = LaunchHardware(gpu=gpu, gpu_count=count, nodes=int(nodes), hours=hours)
+    read_commands(draft, draft.file.text, "the script")
+    draft.ignore(*NO_EFFECT)
+
+
+def parse_clock(text: str) -> float | None:
+    """Return the hours of Slurm's time: `90` and `90:00` are minutes, `12:00:00` hours, `3-00:00:00` and `1-12` days."""
+    found = CLOCK.match(text.strip())
+    if found is None:
+        return None
+    days, first, second, third = (None if part is None else int(part) for part in found.groups())
+    if days is not None:
+        return days * 24 + (first or 0) + (second or 0) / 60 + (third or 0) / 3600
+    if third is not None:
+        return (first or 0) + (second or 0) / 60 + third / 3600
+    return (first or 0) / 60 + (second or 0) / 3600
+
+
+def _read_directives(text: str) -> dict[str, object]:
+    """Return the options of the `#SBATCH` lines, those before the first command, as sbatch reads them."""
+    found: dict[str, object] = {}
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            break
+        if not stripped.startswith("#SBATCH"):
+            continue
+        try:
+            words = shlex.split(stripped.removeprefix("#SBATCH"), comments=True)
+        except ValueError:
+            continue
+        for word, following in zip(words, [*words[1:], ""], strict=True):
+            if word.startswith("--"):
+                name, equals, value = word[2:].partition("=")
+                found[name] = value if equals else True if following.startswith("-") or not following else following
+            elif re.match(r"^-[A-Za-z]", word):
+                found[SHORT.get(word[1], word[1])] = word[2:].removeprefix("=") or following
+    return found
+
+
+def _read_gpus(draft: ConfigDraft, nodes: int) -> tuple[str | None, int]:
+    """Return the kind and the GPUs of one node."""
+    for key, pattern in (("gres", GRES), ("gpus-per-node", TYPED), ("gpus", TYPED), ("gpus-per-task", TYPED)):
+        stated = draft.values.get(key)
+        if stated is None:
+            continue
+        if TEMPLATE.search(str(stated)):
+            raise draft.refuse(f"#SBATCH --{key}", f"is computed when the script runs: {stated}")
+        text = draft.take_text(key) or ""
+        found = next((match for part in text.split(",") if (match := pattern.match(part))), None)
+        if found is None:
+            continue
+        count = int(found[2] or 1)
+        if key == "gpus-per-task":
+            count *= (
+                int(str(draft.take("ntasks-per-node") or 1)) if str(draft.values.get("ntasks-per-node", 1)).isdigit() else 1
+            )
+        if key == "gpus":
+            if count % nodes:
+                raise draft.refuse("#SBATCH --gpus", f"{count} GPUs are not divided evenly among {nodes} nodes")
+            count //= nodes
+        return found[1], count
+    hint = "no #SBATCH line states a whole number of GPUs (the script computes them, or its caller does)"
+    raise draft.refuse("#SBATCH --gres", hint)

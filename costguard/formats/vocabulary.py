@@ -1,0 +1,140 @@
+"""Words that several formats share: optimizers, precisions, attention, adapters, quantised loading, models.
+
+Sources, read 2026-11: transformers `training_args.py` (OptimizerNames), bitsandbytes' optimizers, PEFT's LoraConfig, PyTorch's
+and torchao's class names. An optimizer that is not here (Muon, GaLore, APOLLO ...) has states of another size: it is left, and
+said.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from costguard.data import ShippedFacts
+from costguard.formats.reading import ConfigDraft
+from costguard.values.checks import fold_name
+
+OPTIMIZERS = {
+    **dict.fromkeys(("adamw", "adam", "adamwtorch", "adamwhf", "adamwtorchfused", "fusedadam", "adamwapexfused"), "adamw"),
+    **dict.fromkeys(("adamwtorchxla", "adamwtorchnpufused", "cpuadam", "deepspeedcpuadam"), "adamw"),
+    **dict.fromkeys(("adamw8bit", "adamwbnb8bit", "adam8bit", "bitsandbytesadamw8bit"), "adamw-8bit"),
+    **dict.fromkeys(("pagedadamw", "pagedadamw32bit"), "paged-adamw"),
+    "pagedadamw8bit": "paged-adamw-8bit",
+    "adafactor": "adafactor",
+    **dict.fromkeys(("lion", "lion32bit", "lionpytorch", "pagedlion32bit"), "lion"),
+    **dict.fromkeys(("lion8bit", "pagedlion8bit"), "lion-8bit"),
+    "sgd": "sgd",
+}
+FUSED = ("adamwtorchfused", "fusedadam", "adamwapexfused")
+DTYPES = {
+    **dict.fromkeys(("bf16", "bfloat16", "torch.bfloat16"), "bf16"),
+    **dict.fromkeys(("fp16", "float16", "half", "torch.float16"), "fp16"),
+    **dict.fromkeys(("fp32", "float32", "float", "torch.float32"), "fp32"),
+}
+ATTENTIONS = {
+    **dict.fromkeys(("flash_attention_2", "fa2", "flash_attn_2", "flash", "sdpa", "flex_attention"), "flash"),
+    **dict.fromkeys(("flash_attention_3", "fa3", "kernels-community/flash-attn3"), "flash3"),
+    **dict.fromkeys(
+        ("kernels-community/flash-attn", "kernels-community/flash-attn2", "kernels-community/vllm-flash-attn3"), "flash"
+    ),
+    "eager": "eager",
+}
+"""PyTorch's `sdpa` takes the flash kernel or one of the same memory (efficient attention)."""
+
+SUFFIX = re.compile(r"(?:[-_](?:unsloth[-_])?bnb[-_]4bit|[-_]unsloth|[-_](?:hf|fp16|bf16|4bit))+$", re.IGNORECASE)
+"""What re-uploads of a model append to its name; none changes the shape."""
+QUANTISED = re.compile(r"bnb[-_]4bit", re.IGNORECASE)
+ZERO_IN_NAME = re.compile(r"z(?:ero)?[_-]?([0-3])(?![0-9])", re.IGNORECASE)
+
+
+def state_model(draft: ConfigDraft, key: str) -> None:
+    """State the model that `key` names: shipped, a re-upload of a shipped one, a folder beside the config, or as written."""
+    named = draft.take_text(key)
+    if named is not None:
+        name_model(draft, named, key)
+
+
+def name_model(draft: ConfigDraft, named: str, key: str) -> None:
+    """State the model `named`, as `state_model` does."""
+    config = f"{named.rstrip('/')}/config.json"
+    if draft.file.is_beside(config):
+        draft.state("path", str(draft.file.path.parent / config), key)
+        return
+    draft.state("model", find_shipped_name(named) or named, key)
+
+
+def find_shipped_name(named: str) -> str | None:
+    """Return the shipped model that `named` is, by its whole name or by the last part of it; None if there is none.
+
+    Example: NousResearch/Llama-2-7b-hf and /tmp/Llama-2-7b-hf/ are llama-2-7b, whose release is meta-llama/Llama-2-7b-hf.
+    """
+    whole, last = fold_name(named), named.rstrip("/").rpartition("/")[2]
+    ends: dict[str, str] = {}
+    for name, aliases in ShippedFacts().list_models().items():
+        for alias in (name, *aliases):
+            if fold_name(alias) == whole:
+                return name
+            for end in (alias.rpartition("/")[2], SUFFIX.sub("", alias.rpartition("/")[2])):
+                ends.setdefault(fold_name(end), name)
+    return ends.get(fold_name(last)) or ends.get(fold_name(SUFFIX.sub("", last)))
+
+
+def state_optimizer(draft: ConfigDraft, key: str) -> None:
+    """State the optimizer that `key` names, and its kernel if the name says which; leave one that is not known."""
+    named = draft.take_text(key)
+    if named is not None:
+        name_optimizer(draft, named, key)
+
+
+def name_optimizer(draft: ConfigDraft, named: str, key: str) -> None:
+    """State the optimizer `named`: a name of transformers, or a class such as torch.optim.AdamW."""
+    word = fold_name(named.rpartition(".")[2])
+    known = OPTIMIZERS.get(word)
+    if word.startswith("paged") and "PagedAdamW" in named and known is None:
+        known = "paged-adamw"
+    if known is None:
+        draft.leave(key, f"{named}: its states are not known")
+        return
+    draft.state("optimizer", known, key)
+    if word in FUSED:
+        draft.state("optimizer_kernel", "fused", key)
+
+
+def state_attention(draft: ConfigDraft, key: str) -> None:
+    """State the attention implementation that `key` names."""
+    named = draft.take_text(key)
+    if named is None:
+        return
+    known = ATTENTIONS.get(named.lower())
+    if known is None:
+        draft.leave(key, f"{named}: not a known attention")
+    else:
+        draft.state("attention", known, key)
+
+
+def state_targets(draft: ConfigDraft, key: str) -> None:
+    """State the modules with adapters; `all` and `all-linear` are every linear layer."""
+    named = draft.take_names(key)
+    if named is None:
+        return
+    if named in (("all",), ("all-linear",)):
+        draft.state("lora.targets", "all-linear", key)
+    elif any(word in name for name in named for word in ("*", "|", "\\")):
+        draft.leave(key, "a pattern of names")
+    else:
+        draft.state("lora.targets", [name.rpartition(".")[2] for name in named], key)
+
+
+def state_sharding_by_name(draft: ConfigDraft, name: str, key: str) -> None:
+    """State ZeRO from the name of a DeepSpeed config that is not here: `ds_z3_offload_config.json` is stage 3 with offload."""
+    found = ZERO_IN_NAME.search(Path(name).name)
+    if found is None:
+        draft.leave(key, f"{Path(name).name} is not beside the config")
+        return
+    draft.assume("parallel.zero", int(found[1]))
+    draft.assume("framework", "deepspeed")
+    if "offload_param" in name.lower():
+        draft.leave(key, "weights alone in host memory: sized on the GPU")
+    elif "offload" in name.lower():
+        draft.assume("parallel.offload", "all" if found[1] == "3" else "optimizer")
+    draft.notes.append(f"{key}: {Path(name).name} is not beside the config; ZeRO stage {found[1]} is taken from its name")
