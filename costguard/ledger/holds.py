@@ -94,6 +94,7 @@ class HoldStore:
         Each counts for those after it, and what is spent is read once: many callers who ask at the same time share the cost.
         """
         budgets, results = tuple(budgets), list[Admission | InputError]()
+        new = dict[str, tuple[Hold, list[Budget]]]()
         with self._writing(self._engine) as connection:
             ask = make_query(connection)
             books = _TransactionSpendingReader(ask, self._rules, self._ceilings)
@@ -103,7 +104,8 @@ class HoldStore:
                 matching = [budget for budget in budgets if counts_in_filter(hold, budget.match)]
                 try:
                     require(is_open_hold(hold, now), f"hold {hold.id}", "expires or ends before it starts", "take a new one")
-                    taken = _is_taken(ask, hold, now)
+                    before = new[hold.id][0] if hold.id in new else _find_hold(ask, hold.id)
+                    taken = before is not None and _is_same_hold(before, hold, now)
                 except InputError as error:
                     results.append(error)
                     continue
@@ -112,10 +114,12 @@ class HoldStore:
                     continue
                 admission = admit_to_all(map(standings.get_standing, matching), hold.money)
                 if admission.admitted:
-                    _end_expired_holds(connection, now)
-                    _insert_hold(connection, hold, matching, now)
+                    new[hold.id] = hold, matching
                     standings.add_hold(hold)
                 results.append(admission)
+            if new:
+                _end_expired_holds(connection, now)
+                _insert_holds(connection, list(new.values()), now)
         return results
 
     def release(self, hold_id: str, now: datetime) -> Hold:
@@ -245,14 +249,8 @@ class _BudgetStandings:
         )
 
 
-def _is_taken(ask: Query, hold: Hold, now: datetime) -> bool:
-    """Return whether `hold` was taken before.
-
-    Raises InputError if its id cannot be taken again.
-    """
-    there = _find_hold(ask, hold.id)
-    if there is None:
-        return False
+def _is_same_hold(there: Hold, hold: Hold, now: datetime) -> bool:
+    """Return True if `there` is open, and `hold` is the same but for its times. Raises InputError if it is not."""
     field = f"hold {hold.id}"
     require(is_open_hold(there, now), field, f"was taken before, and {there.ended_by or EXPIRED}", "take one with a new id")
     same = replace(there, taken_at=hold.taken_at, expires_at=hold.expires_at) == hold
@@ -285,26 +283,31 @@ def _make_storable(hold: Hold) -> Hold:
     return replace(hold, labels=labels, **texts)
 
 
-def _insert_hold(connection: Connection, hold: Hold, budgets: Sequence[Budget], now: datetime) -> None:
+def _insert_holds(connection: Connection, taken: Sequence[tuple[Hold, Sequence[Budget]]], now: datetime) -> None:
+    """Write holds that are new, each with the budgets that it counts in."""
     names = HOLD_COLUMNS.split(", ")
-    values: SqlRow = (
-        hold.id,
-        hold.money.nano,
-        hold.money.currency,
-        *(getattr(hold, name) for name in TEXT_COLUMNS),
-        encode_labels(hold.labels),
-        to_micros(hold.taken_at),
-        to_micros(hold.expires_at),
-        None,
-        None,
-        None,
-    )
-    _execute_sql(connection, f"INSERT INTO hold ({HOLD_COLUMNS}) VALUES ({', '.join('?' * len(names))})", *values)  # noqa: S608 - our own column names
-    limits: list[SqlRow] = [(hold.id, make_storable(budget.name)) for budget in budgets]
+    rows: list[SqlRow] = [
+        (
+            hold.id,
+            hold.money.nano,
+            hold.money.currency,
+            *(getattr(hold, name) for name in TEXT_COLUMNS),
+            encode_labels(hold.labels),
+            to_micros(hold.taken_at),
+            to_micros(hold.expires_at),
+            None,
+            None,
+            None,
+        )
+        for hold, _ in taken
+    ]
+    limits: list[SqlRow] = [(hold.id, make_storable(budget.name)) for hold, budgets in taken for budget in budgets]
+    for row in rows:
+        _execute_sql(connection, f"INSERT INTO hold ({HOLD_COLUMNS}) VALUES ({', '.join('?' * len(names))})", *row)  # noqa: S608 - our own column names
     for limit in limits:
         _execute_sql(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", *limit)
     recorder = RowRecorder()
-    recorder.add("hold", HOLD_COLUMNS, [values])
+    recorder.add("hold", HOLD_COLUMNS, rows)
     recorder.add("hold_budget", "hold_id, budget", limits)
     _append_digests(connection, recorder, now)
     _count_transaction(connection)

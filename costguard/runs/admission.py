@@ -30,7 +30,7 @@ class AdmitRequest:
     - `flags`, `job_file`, `on`, `count`, `hours`: the job or rental, as for `costguard quote`.
     - `machines`: so many such rentals.
     - `money`: hold this instead of the high end of a quote; then nothing is quoted.
-    - `owner`, `account`, `provider`, `gpu` (canonical), `labels`: what budgets may select by; "" counts as any value.
+    - `owner`, `account`, `labels`: what budgets may select by; "" counts as any value. `provider`, `gpu`: of stated `money`.
     - `name`: of the run, for people. `lasts`: how long the hold counts at most; None: 1.5 times the quote's hours and one more.
     - `id`: of the hold, so that a repeated request is held once; "": a new one.
     """

@@ -51,6 +51,7 @@ from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.sizing.job import Job, JobLimits
 from costguard.sizing.placement import Hardware
 from costguard.values.checks import require, require_whole_number
+from costguard.values.gpu import GpuNames
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval
 
@@ -168,7 +169,8 @@ def price_run(request: AdmitRequest, facts: ShippedFacts) -> tuple[RunPrice, Run
         require(not given, "usd", "is stated, so nothing is quoted", "leave out the job and the GPUs, or the cost")
         hours = None if request.hours is None else Interval.exactly(request.hours)
         usd = MoneyInterval(low=request.money, expected=request.money, high=request.money)
-        return RunPrice(usd=usd, hours=hours, provider=request.provider, gpu=request.gpu), None
+        gpu = GpuNames(facts.get_gpus()).resolve(request.gpu, field="gpu").canonical if request.gpu else ""
+        return RunPrice(usd=usd, hours=hours, provider=request.provider, gpu=gpu), None
     asked, hardware, notes = _read_request(request, facts)
     alone = machines == 1 or isinstance(asked, Rental)
     require(alone, "machines", "belongs to a rental: the quote of a job counts its machines", "leave it out")
@@ -185,8 +187,8 @@ def price_run(request: AdmitRequest, facts: ShippedFacts) -> tuple[RunPrice, Run
         hours=option.hours,
         machines=machines,
         option=option,
-        provider=request.provider or (only[0] if len(only) == 1 else ""),
-        gpu=request.gpu or (option.gpu.name if hardware or len(gpus) == 1 else ""),
+        provider=only[0] if len(only) == 1 else "",
+        gpu=option.gpu.name if hardware or len(gpus) == 1 else "",
         warnings=(*answer.warnings, *notes),
     )
     return price, quoter
