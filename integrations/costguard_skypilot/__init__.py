@@ -28,6 +28,8 @@ HOURS_VARIABLE, HOLD_VARIABLE = "COSTGUARD_HOURS", "COSTGUARD_HOLD"
 HOURS_DEFAULT = 24.0
 """Where a task states none; COSTGUARD_HOURS of the API server's environment states another one. An assumption, 2026-11."""
 HOURS_MAX = 8784.0
+BUDGET_LABELS = ("project", "team")
+"""The labels that a budget may select by."""
 LAUNCHES = ("cluster_launch", "jobs_launch", "serve_up", "jobs_pool_apply")
 """Names of SkyPilot's `AdminPolicyRequestName` (0.14) at which machines are asked for; the others validate, or follow these."""
 NO_PRICE = "no_price"
@@ -50,7 +52,7 @@ class CostguardPolicy(sky.AdminPolicy):  # type: ignore[misc]  # SkyPilot is not
         owner = str(user_request.user.name or "") if user_request.user else ""
         bodies = [build_request(one, nodes=task.num_nodes or 1, hours=hours, owner=owner, cluster=cluster) for one in wanted]
         answers = [admit_once(client, body) for body in bodies]
-        admitted = [one for one, answer in zip(wanted, answers, strict=True) if answer.may_launch]
+        admitted = [one for one, answer in zip(wanted, answers) if answer.may_launch]  # noqa: B905 - Python 3.9
         for answer in answers:
             print(f"costguard: {answer.says}")  # noqa: T201 - SkyPilot's log
         if not admitted:
@@ -90,7 +92,7 @@ def build_request(resources: Any, *, nodes: int, hours: float, owner: str, clust
     if resources.use_spot:
         body["tier"] = "spot"
     if resources.labels:
-        body["labels"] = {str(key): str(value) for key, value in resources.labels.items()}
+        body["labels"] = {key: str(value) for key, value in resources.labels.items() if key in BUDGET_LABELS}
     body = {key: value for key, value in body.items() if value != ""}
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:8]
     known = f"{PLAIN.sub('-', cluster)[:80]}-{digest}" if cluster else secrets.token_hex(6)
