@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -68,9 +69,14 @@ class AdmissionClient:
         return cls(url=url, token=read_token(environ), fails=fails)
 
     def admit(self, run: Mapping[str, object]) -> Answer:
-        """Ask for a hold of `run`, the body of POST /v1/admit. Never raises: what goes wrong is an unknown answer."""
+        """Ask for a hold of `run`, the body of POST /v1/admit. Never raises: what goes wrong is an unknown answer.
+
+        Where its id belongs to a hold that has ended, it asks once more under another one.
+        """
         try:
             status, said = self._post("/v1/admit", run)
+            if status == HTTP_BAD_REQUEST and "was taken before" in str(said.get("says")):
+                status, said = self._post("/v1/admit", {**run, "id": f"{str(run.get('id'))[:100]}-{secrets.token_hex(3)}"})
         except (OSError, ValueError) as error:
             return self._give_up(f"costguard cannot be asked ({_describe(error)})")
         if status == HTTP_OK and said.get("held") is True:

@@ -51,7 +51,7 @@ class CostguardPolicy(sky.AdminPolicy):  # type: ignore[misc]  # SkyPilot is not
         cluster = str((options.cluster_name if options else "") or "")
         owner = str(user_request.user.name or "") if user_request.user else ""
         bodies = [build_request(one, nodes=task.num_nodes or 1, hours=hours, owner=owner, cluster=cluster) for one in wanted]
-        answers = [admit_once(client, body) for body in bodies]
+        answers = [admit_at_any_price(client, body) for body in bodies]
         admitted = [one for one, answer in zip(wanted, answers) if answer.may_launch]  # noqa: B905 - Python 3.9
         for answer in answers:
             print(f"costguard: {answer.says}")  # noqa: T201 - SkyPilot's log
@@ -99,16 +99,12 @@ def build_request(resources: Any, *, nodes: int, hours: float, owner: str, clust
     return {**body, "id": f"sky-{known}"}
 
 
-def admit_once(client: AdmissionClient, body: dict[str, object]) -> Answer:
-    """Ask for a hold: at any provider's price where costguard knows none of this one.
-
-    And under a new id, where that of the cluster belongs to a hold that has ended.
-    """
+def admit_at_any_price(client: AdmissionClient, body: dict[str, object]) -> Answer:
+    """Ask for a hold: at any provider's price where costguard knows none of this one."""
     answer = client.admit(body)
-    if "provider" in body and (answer.reason == NO_PRICE or (answer.status == HTTP_BAD_REQUEST and "provider" in answer.says)):
-        return admit_once(client, {key: value for key, value in body.items() if key != "provider"})
-    if answer.status == HTTP_BAD_REQUEST and "was taken before" in answer.says:
-        return client.admit({**body, "id": f"{body['id']}-{secrets.token_hex(3)}"})
+    unknown = answer.reason == NO_PRICE or (answer.status == HTTP_BAD_REQUEST and "provider" in answer.says)
+    if unknown and "provider" in body:
+        return client.admit({key: value for key, value in body.items() if key != "provider"})
     return answer
 
 

@@ -27,6 +27,16 @@ def client(watchdog: Station, *, token: str = "cg_sky", fails: str = OPEN) -> Ad
     return AdmissionClient(url=f"http://{watchdog.at.host}:{watchdog.at.port}", token=token, fails=fails)
 
 
+def test_an_id_of_a_hold_that_has_ended_is_replaced_and_not_launched_without(watchdog: Station) -> None:
+    asks = client(watchdog, fails=CLOSED)
+    first = asks.admit({"usd": "1", "owner": "ada", "id": "job-7"})
+    assert asks.end(first.hold, started=True)
+    again = asks.admit({"usd": "1", "owner": "ada", "id": "job-7"})
+    assert (again.outcome, again.hold.startswith("job-7-")) == (HELD, True)
+    assert asks.admit({"usd": "1000", "owner": "ada", "id": "job-7"}).outcome == REFUSED
+    assert asks.end(again.hold, started=False)
+
+
 def test_a_run_is_held_refused_and_ended(watchdog: Station) -> None:
     asks = client(watchdog)
     held = asks.admit({"usd": "60", "hours": 1, "owner": "ada"})
