@@ -5,7 +5,7 @@
     EpilogSlurmctld -> `python3 -m costguard_slurm epilog` -> POST /v1/admit/end
 
 What the job has is read from `scontrol show job`. The hold's id is slurm-JOBID; a job that is requeued holds anew. Where
-costguard cannot be asked the job starts, and slurmctld's log says so (COSTGUARD_FAIL=closed holds it back). Python 3.9, no
+costguard cannot be asked the job starts, and its admin comment says so (COSTGUARD_FAIL=closed holds it back). Python 3.9, no
 dependency.
 """
 
@@ -18,11 +18,11 @@ import sys
 from collections.abc import Mapping
 from typing import Optional
 
-from costguard_admission import AdmissionClient
+from costguard_admission import HELD, AdmissionClient
 
 SCONTROL = "scontrol"
 WITHIN_S = 10
-GPUS = re.compile(r"^gres/gpu(?::(?P<name>[A-Za-z0-9._-]+))?$")
+GPUS = re.compile(r"^gres[:/]gpu(?::(?P<name>[A-Za-z][A-Za-z0-9._-]*))?(?:[:=](?P<count>\d{1,6}))?$")
 TIME = re.compile(r"^(?:(?P<d>\d{1,5})-)?(?P<h>\d{1,2}):(?P<m>\d{2}):(?P<s>\d{2})$")
 COMMENT_CHARS_MAX = 500
 PROLOG, EPILOG = "prolog", "epilog"
@@ -52,10 +52,11 @@ def start_job(job: str, client: AdmissionClient, environ: Mapping[str, str]) -> 
         return 0
     answer = client.admit(body)
     sys.stderr.write(f"costguard_slurm: job {job}: {answer.says}\n")
+    if answer.outcome != HELD:
+        comment = "".join(letter if letter.isprintable() else " " for letter in answer.says)[:COMMENT_CHARS_MAX]
+        _call(["update", f"JobId={job}", f"AdminComment=costguard: {comment}"])
     if answer.may_launch:
         return 0
-    comment = "".join(letter if letter.isprintable() else " " for letter in answer.says)[:COMMENT_CHARS_MAX]
-    _call(["update", f"JobId={job}", f"AdminComment=costguard: {comment}"])
     _call(["requeuehold", job])
     return 1
 
@@ -68,11 +69,12 @@ def end_job(job: str, client: AdmissionClient) -> int:
 
 def build_request(job: str, fields: Mapping[str, str], environ: Mapping[str, str]) -> Optional[dict[str, object]]:  # noqa: UP045 - Python 3.9
     """Return the body of POST /v1/admit for a job; None if it has no GPU."""
-    name, count = find_gpus(fields.get("ReqTRES") or fields.get("TRES") or fields.get("AllocTRES") or "")
+    stated = fields.get("NumNodes", "").partition("-")[0]
+    nodes = int(stated) if stated.isdecimal() and stated != "0" else 1
+    name, count = find_gpus(fields, nodes)
     if count == 0:
         return None
-    nodes = int(fields["NumNodes"].partition("-")[0]) if fields.get("NumNodes", "").partition("-")[0].isdecimal() else 1
-    even = nodes >= 1 and count % nodes == 0
+    even = count % nodes == 0
     body: dict[str, object] = {
         "gpu": name or environ.get("COSTGUARD_GPU", ""),
         "count": count // nodes if even else 1,
@@ -86,14 +88,26 @@ def build_request(job: str, fields: Mapping[str, str], environ: Mapping[str, str
     return {key: value for key, value in body.items() if value}
 
 
-def find_gpus(tres: str) -> tuple[str, int]:
-    """Return the kind and number of GPUs in Slurm's trackable resources: cpu=96,gres/gpu=8,gres/gpu:h100=8 is (h100, 8)."""
+def find_gpus(fields: Mapping[str, str], nodes: int) -> tuple[str, int]:
+    """Return the kind and number of a job's GPUs: of its trackable resources, else of what it asked for, a node or in all.
+
+    Slurm tracks GPUs only where AccountingStorageTRES names them. ReqTRES=cpu=96,gres/gpu=8,gres/gpu:h100=8 is (h100, 8);
+    TresPerNode=gres:gpu:t4:4 (22.05; gres/gpu:t4:4 since 23.11) on two nodes is (t4, 8).
+    """
+    for key, times in (("ReqTRES", 1), ("TRES", 1), ("AllocTRES", 1), ("TresPerJob", 1), ("TresPerNode", nodes)):
+        name, count = parse_gpus(fields.get(key, ""))
+        if count:
+            return name, count * times
+    return "", 0
+
+
+def parse_gpus(tres: str) -> tuple[str, int]:
+    """Return the kind and number of GPUs in a list of resources; ("", 0) if it has none."""
     name, count = "", 0
     for part in tres.split(","):
-        key, _, value = part.partition("=")
-        found = GPUS.match(key.strip())
-        if found and value.strip().isdecimal():
-            name, count = found["name"] or name, max(count, int(value))
+        found = GPUS.match(part.strip())
+        if found:
+            name, count = found["name"] or name, max(count, int(found["count"] or 1))
     return name, count
 
 

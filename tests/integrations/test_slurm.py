@@ -77,15 +77,20 @@ def test_a_job_over_the_budget_is_requeued_and_held_with_the_reason(watchdog: St
 def test_where_costguard_cannot_be_asked_the_policy_decides(watchdog: Station, tmp_path: Path) -> None:
     gone = "http://127.0.0.1:9"
     assert call(watchdog, tmp_path, "prolog", COSTGUARD_URL=gone) == 0
+    assert "fails open" in (tmp_path / "called").read_text().splitlines()[1]
     assert call(watchdog, tmp_path, "prolog", COSTGUARD_URL=gone, COSTGUARD_FAIL="closed") == 1
     assert call(watchdog, tmp_path, "prolog", COSTGUARD_URL="") == 0
     assert call(watchdog, tmp_path, "start") == 2
 
 
 def test_gpus_time_limits_and_jobs_without_gpus_are_read_as_slurm_writes_them() -> None:
-    assert find_gpus("cpu=96,mem=1T,gres/gpu=8,gres/gpu:h100=8") == ("h100", 8)
-    assert find_gpus("gres/gpu=2") == ("", 2)
-    assert find_gpus("cpu=4,gres/gpumem=80G,gres/shard=3") == ("", 0)
+    assert find_gpus({"ReqTRES": "cpu=96,mem=1T,gres/gpu=8,gres/gpu:h100=8", "TresPerNode": "gres:gpu:4"}, 2) == ("h100", 8)
+    untracked = {"ReqTRES": "cpu=1,mem=500M,node=2,billing=1"}
+    for stated in ("gres:gpu:t4:4", "gres/gpu:t4:4", "gres/gpu:t4=4"):
+        assert find_gpus({**untracked, "TresPerNode": stated}, 2) == ("t4", 8)
+    assert find_gpus({"TresPerJob": "gres:gpu:2"}, 2) == ("", 2)
+    assert find_gpus({"TresPerNode": "gres:gpu"}, 1) == ("", 1)
+    assert find_gpus({"TRES": "cpu=4,gres/gpumem=80G,gres/shard=3"}, 1) == ("", 0)
     assert [parse_time_limit(text) for text in ("12:00:00", "1-06:30:00", "UNLIMITED", "x")] == [12.0, 30.5, 0.0, 0.0]
     assert build_request("7", {"ReqTRES": "cpu=4", "NumNodes": "1"}, {}) is None
     odd = build_request("7", {"ReqTRES": "gres/gpu=3", "NumNodes": "2", "TimeLimit": "UNLIMITED"}, {"COSTGUARD_GPU": "T4"})
