@@ -67,6 +67,7 @@ class AdmissionQuoter:
     config: str | None
     budgets: Callable[[], Sequence[Budget]]
     clock: Callable[[], float] = time.monotonic
+    _facts: ShippedFacts = field(default_factory=ShippedFacts)
     _kept: OrderedDict[str, _KeptQuote] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -104,7 +105,7 @@ class AdmissionQuoter:
         with self._lock:
             kept = self._kept.get(key)
             if kept is None or kept.until < self.clock():
-                price, quoter = price_run(request, ShippedFacts())
+                price, quoter = price_run(request, self._facts)
                 kept = self._kept[key] = _KeptQuote(price, quoter, self.clock() + KEPT_S)
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MOST:
