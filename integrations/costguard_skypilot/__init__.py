@@ -33,7 +33,9 @@ BUDGET_LABELS = ("project", "team")
 LAUNCHES = ("cluster_launch", "jobs_launch", "serve_up", "jobs_pool_apply")
 """Names of SkyPilot's `AdminPolicyRequestName` (0.14) at which machines are asked for; the others validate, or follow these."""
 NO_PRICE = "no_price"
-PLAIN = re.compile(r"[^A-Za-z0-9._:-]+")
+PLAIN = re.compile(r"[^a-z0-9-]+")
+HOLD_LABEL = "costguard-hold"
+"""Of the machines: the hold ends with the last of them, if the watchdog lists their cloud. GCP's labels have no capitals."""
 
 
 class CostguardPolicy(sky.AdminPolicy):  # type: ignore[misc]  # SkyPilot is not installed where this is checked
@@ -58,10 +60,11 @@ class CostguardPolicy(sky.AdminPolicy):  # type: ignore[misc]  # SkyPilot is not
         if not admitted:
             raise RuntimeError(f"costguard: {answers[0].says}")
         kept = keep_largest_hold(client, answers, dryrun=bool(options and options.dryrun))
-        if len(admitted) < len(wanted):
-            task.set_resources(type(task.resources)(admitted))
         if kept:
+            admitted = [one.copy(labels={**(one.labels or {}), HOLD_LABEL: kept}) for one in admitted]
             task.update_envs({HOLD_VARIABLE: kept})
+        if kept or len(admitted) < len(wanted):
+            task.set_resources(type(task.resources)(admitted))
         return same
 
 
@@ -95,7 +98,7 @@ def build_request(resources: Any, *, nodes: int, hours: float, owner: str, clust
         body["labels"] = {key: str(value) for key, value in resources.labels.items() if key in BUDGET_LABELS}
     body = {key: value for key, value in body.items() if value != ""}
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:8]
-    known = f"{PLAIN.sub('-', cluster)[:80]}-{digest}" if cluster else secrets.token_hex(6)
+    known = f"{PLAIN.sub('-', cluster.lower())[:40]}-{digest}" if cluster else secrets.token_hex(6)
     return {**body, "id": f"sky-{known}"}
 
 

@@ -29,7 +29,9 @@ class Task:
 
 def gpus(name: str, count: int = 8, **more: Any) -> SimpleNamespace:  # noqa: ANN401 - SkyPilot's
     plain = {"accelerators": {name: count}, "cloud": None, "use_spot": False, "labels": None}
-    return SimpleNamespace(**{**plain, **more})
+    made = SimpleNamespace(**{**plain, **more})
+    made.copy = lambda **change: SimpleNamespace(**{**vars(made), **change})
+    return made
 
 
 @dataclass
@@ -81,6 +83,7 @@ def test_a_launch_is_held_for_its_hours_and_its_task_knows_the_hold(policy: Any,
     wanted = Task([gpus("H100", cloud="RunPod", use_spot=True, labels={"team": "vision"})], {"COSTGUARD_HOURS": "12"}, 2)
     done = ask(policy, guard, wanted, monkeypatch)
     assert done.envs["COSTGUARD_HOLD"] == "hold-H100"
+    assert [one.labels for one in done.resources] == [{"team": "vision", "costguard-hold": "hold-H100"}]
     body = guard.asked[0]
     assert body.pop("id").startswith("sky-ada-")
     assert body == {
