@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Command
+from tests.test_docs import blocks
 
 ROOT = Path(__file__).parents[2]
 BUDGETS = """
@@ -183,3 +185,18 @@ def test_a_launcher_that_is_ended_from_outside_releases_the_hold(tmp_path: Path,
         made.send_signal(signal.SIGTERM)
         assert made.wait(30) == 128 + signal.SIGTERM
     assert holds(ledger, "ended_by") == [("released",)]
+
+
+@pytest.mark.parametrize("page", ["ADMIT", "SKYPILOT", "KUBERNETES", "SLURM"])
+def test_every_command_of_the_pages_works_as_it_is_written(costguard: Command, page: str) -> None:
+    lines = [
+        line.partition(" #")[0]
+        for block in blocks()
+        if block.page == f"docs/{page}.md" and block.language == "sh"
+        for line in block.text.splitlines()
+        if line.startswith("costguard ")
+    ]
+    assert lines
+    for line in lines:
+        ran = costguard(*shlex.split(line)[1:])
+        assert ran.code == 0, f"{line}: {ran.err}"
