@@ -23,6 +23,7 @@ from tests.test_docs import Block, blocks
 
 NOT_HERE = {
     "costguard top": "needs a terminal of its own (tests/cli/test_top.py)",
+    "costguard demo --serve": "serves until it is ended (tests/web)",
     "costguard size --model gpt2-medium": "needs torch, which is an extra (tests/services/test_exact_step.py)",
     "costguard run --job job.toml --id train-1": "ends the machine on which it runs (tests/cli/test_run_machine.py)",
     "costguard report --month 2026-10 --email": "needs a mail server (tests/cli/test_report_sent.py)",
