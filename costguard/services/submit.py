@@ -66,8 +66,8 @@ def launch_admitted_run(wanted: SubmitOptions) -> int:
 
 
 def find_job_file(request: AdmitRequest, command: Sequence[str]) -> AdmitRequest:
-    """Return the request with the launcher's own file as its job, if nothing else states one."""
-    if request.job_file or request.flags or request.on or request.money or request.hours is not None:
+    """Return the request with the launcher's own file as its job, if nothing else states what is launched. Hours do not."""
+    if request.job_file or request.flags or request.on or request.money:
         return request
     files = [word for word in command[1:] if word.endswith(JOB_FILE_ENDINGS) and Path(word).is_file()]
     if len(files) != 1:

@@ -167,9 +167,12 @@ def test_a_launcher_runs_only_when_its_run_is_held_and_its_exit_code_is_passed_o
     Path("job.toml").write_text('model = "gpt2"\nmethod = "full"\ntokens = 1_000_000\n')
     assert costguard("submit", *NLP, "--", "test", "-f", "job.toml").code == 0
     assert [one[1] for one in holds(ledger)] == ["released", None], "a run that was launched keeps its hold"
+    Path("rental.toml").write_text('[limits]\ngpus = ["T4"]\n')
+    assert costguard("submit", "--hours", "1", *NLP, "--", "sh", "-c", "exit 9", "sh", "rental.toml").code == 9
+    assert holds(ledger, "gpu, ended_by")[-1] == ("T4", "released"), "hours of the command line, GPUs of its file"
     assert costguard("submit", "--wait", "--usd", "1", *NLP, "--", "true").code == 0
     assert costguard("submit", "--usd", "1", *NLP, "--", "no-such-launcher").code == 127
-    assert sorted(str(one[1]) for one in holds(ledger)) == ["None", "committed", "released", "released"]
+    assert sorted(str(one[1]) for one in holds(ledger)) == ["None", "committed", "released", "released", "released"]
     assert costguard("submit", "--", "true").code == 2
     monkeypatch.setenv("COSTGUARD_HOLD", "hold-1")
     twice = costguard("submit", "--usd", "1", "--", "true")
