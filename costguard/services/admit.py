@@ -6,7 +6,7 @@
 The high end of the quote is held. Attributes of the run that nobody stated stay empty: such a hold counts in every budget that
 the run may fall under. A hold ends with `end_hold`, or when its time runs out.
 
-Example: 8 H100 for 12 h are quoted at $287.04 (high end), and budget `lab` has $200.00 left: nothing is held, and 5 of them
+Example: 8 H100 for 12 h are quoted at $287.04 (high end), and budget `lab` has $200.00 left: nothing is held, and 4 of them
 for 12 h, or all 8 for 8.3 h, would fit.
 """
 
