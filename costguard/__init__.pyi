@@ -5,8 +5,10 @@ from costguard.api import report as report
 from costguard.api import size as size
 from costguard.api import status as status
 from costguard.api import stop as stop
-from costguard.services.run.tracked_run import TrackedRun as run
+from costguard.services.run.tracked_run import TrackedRun
 
 __version__: str
+
+run = TrackedRun
 
 def progress(step: float) -> None: ...

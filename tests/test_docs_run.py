@@ -40,7 +40,7 @@ WRITTEN = {
     "costguard init": "costguard init --yes --force",
     "costguard init --guard": "costguard init --guard --yes --force",
 }
-MAY_REFUSE = ("costguard size", "costguard breakeven", "costguard quote", "costguard run", "costguard simulate")
+MAY_REFUSE = tuple(f"costguard {name}" for name in ("size", "breakeven", "quote", "admit", "run", "simulate"))
 """Commands whose answer may be no (exit 3), as the comment behind them says or their figures do."""
 SLACK = "json://127.0.0.1:9/hook"
 """An address that takes nothing: nobody is told anything here."""

@@ -70,6 +70,12 @@ class BudgetStatus:
         """Return what may still be held: the cap less the exposure. Negative if the exposure exceeds the cap."""
         return self.budget.cap - self.exposure
 
+    @property
+    def left_range(self) -> MoneyInterval:
+        """Return `left` as an interval: the low end, which decides, is `left`; the others are left if less was spent."""
+        free = self.budget.cap - self.holds
+        return MoneyInterval(low=self.left, expected=free - self.spent.expected, high=free - self.spent.low)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWarning:
@@ -86,7 +92,7 @@ class Admission:
     `reason`: within_budget; budget_cap (exposure plus new money exceeds the cap); currency (the budget is in another currency,
     so they cannot be compared); no_budget (no budget matches, so there is no limit); already_held (requested and admitted
     before). For the last two, the other fields are empty. `exposure` excludes the new money, which is `asked`; `left` is cap -
-    exposure, and may be negative.
+    exposure, and may be negative; `left_range`: as an interval, whose low end is `left`.
     """
 
     admitted: bool
@@ -96,6 +102,7 @@ class Admission:
     exposure: Money | None = None
     cap: Money | None = None
     left: Money | None = None
+    left_range: MoneyInterval | None = None
 
     @property
     def says(self) -> str:
@@ -163,6 +170,7 @@ def admit_hold(standing: BudgetStatus, new: Money) -> Admission:
         exposure=standing.exposure,
         cap=cap,
         left=standing.left,
+        left_range=standing.left_range,
     )
 
 

@@ -130,6 +130,19 @@ def counts_in_filter(hold: Hold, match: ResourceFilter) -> bool:
     return all(known[key] in values if key in known else bool(values) for key, values in match.labels or ())
 
 
+def list_open_attributes(hold: Hold, match: ResourceFilter) -> tuple[str, ...]:
+    """Return the attributes that `match` selects by and `hold` does not state: if stated, the run may fall outside."""
+    pairs = (
+        ("provider", match.providers, hold.provider),
+        ("account", match.accounts, hold.account),
+        ("owner", match.owners, hold.owner),
+        ("gpu", match.gpus, hold.gpu),
+    )
+    known = dict(hold.labels)
+    unlabelled = (f"label {key}" for key, _ in match.labels or () if key not in known)
+    return (*(name for name, wanted, stated in pairs if wanted and not stated), *unlabelled)
+
+
 def sum_open_holds(budget: Budget, holds: Iterable[Hold], now: datetime) -> Money:
     """Return the sum of the open `holds` that count in `budget`, in its currency."""
     counted = (h.money for h in holds if is_open_hold(h, now) and counts_in_filter(h, budget.match))

@@ -32,6 +32,8 @@ COMMAND_GROUPS = {
         "offers": "List rental offers and the age of each price.",
         "prices": "Show the prices in use and their age; refresh fetches current ones.",
         "breakeven": "Compare buying with renting: when a bought GPU breaks even.",
+        "admit": "Hold what a run may cost before it is launched, or say which budget refuses it.",
+        "submit": "Run a launcher (sky, sbatch, ...) once its run is admitted; release the hold if it fails.",
         "run": "Run a command with a quote, a budget hold and tracking.",
         "calibrate": "Calibrate quotes and sizes with observed runs (tokens/s, hours, peak memory).",
     },
@@ -79,7 +81,7 @@ COMMAND_GROUPS = {
 """The commands by what they are for, in the order of `--help`."""
 COMMANDS = {name: told for group in COMMAND_GROUPS.values() for name, told in group.items()}
 
-OWN_SCREEN = frozenset(("watch", "top", "run", "mcp"))
+OWN_SCREEN = frozenset(("watch", "top", "run", "submit", "mcp"))
 """Commands that write to the terminal while they run."""
 INTERRUPTED = 130
 LONGEST_SHOWN = 300

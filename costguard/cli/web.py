@@ -25,6 +25,7 @@ EXAMPLES = """Examples:
 
 \b
   costguard web token grafana --for 90d       # shown once; only its hash is stored
+  costguard web token slurm --role operator   # may also admit runs
   costguard web tokens
   costguard web revoke grafana
   costguard web invite ada --role operator    # a link that logs ada into the pages, once
@@ -38,7 +39,9 @@ def command(
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
     words: Annotated[Names, typer.Argument(metavar="[NAME]", help="Whose token.")] = None,
     length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Validity (90d).")] = None,
-    role: Annotated[Text, typer.Option("--role", metavar="ROLE", help="viewer | operator | admin (viewer).")] = None,
+    role: Annotated[
+        Text, typer.Option("--role", metavar="ROLE", help="viewer | operator | admin; of a token: viewer | operator (viewer).")
+    ] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -50,13 +53,13 @@ def command(
         raise InputError(f"{action} takes other arguments", field="web", hint=USAGE[action])
     if length is not None and action != "token":
         raise InputError("belongs to token", field="--for", hint=USAGE["token"])
-    if role is not None and action != "invite":
-        raise InputError("belongs to invite", field="--role", hint=USAGE["invite"])
+    if role is not None and action not in ("invite", "token"):
+        raise InputError("belongs to invite and token", field="--role", hint=USAGE["invite"])
     from costguard.services import agent_commands
 
     config = ctx.obj.config
     if action == "token":
-        write_answer(agent_commands.create_web_token(given[0], length=length, config=config), ctx)
+        write_answer(agent_commands.create_web_token(given[0], length=length, role=role, config=config), ctx)
     elif action == "invite":
         from costguard.services import web_logins
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from costguard.budgets.budget import Budget, find_budget_period
-from costguard.budgets.budget_status import ALREADY_HELD, Admission, admit_to_all, compute_budget_status
+from costguard.budgets.budget_status import ALREADY_HELD, Admission, BudgetStatus, admit_to_all, compute_budget_status
 from costguard.budgets.hold import (
     COMMITTED,
     EXPIRED,
@@ -35,7 +35,7 @@ from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders, decode
 from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
 from costguard.metering.accrual import POLL_GAP
-from costguard.values.calendar import LONGEST_ROLLING_DAYS
+from costguard.values.calendar import LONGEST_ROLLING_DAYS, Period
 from costguard.values.checks import require
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Money
@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay f
     from sqlalchemy import Connection
 
     from costguard.metering.billing import BillingRule
+    from costguard.metering.spending import Spending
 
 HOLD_COLUMNS = (
     "id, nano, currency, who, why, provider, account, owner, gpu, labels, taken_us, expires_us, ended_us, ended_by, spent_nano"
@@ -78,24 +79,48 @@ class HoldStore:
     def take(self, hold: Hold, budgets: Iterable[Budget], now: datetime) -> Admission:
         """Set `hold` aside at `now` if each matching budget has that much left, and return the admission.
 
-        The admission names the budget that decided. A refused hold writes nothing. One that already exists, equal and open, is
-        admitted and not counted again, so a call whose answer was lost may be repeated. Raises InputError if the id belongs to
-        another hold or to an ended one.
+        The admission names the budget that decided. A refused hold writes nothing. One that already exists and is open, equal
+        but for its times, is admitted and not counted again, so a call whose answer was lost may be repeated. Raises InputError
+        if the id belongs to another hold or to an ended one.
         """
-        hold = _make_storable(hold)
-        require(is_open_hold(hold, now), f"hold {hold.id}", "expires or ends before it starts", "take a new one")
-        matching = [budget for budget in budgets if counts_in_filter(hold, budget.match)]
+        result = self.take_all([hold], budgets, now)[0]
+        if isinstance(result, InputError):
+            raise result
+        return result
+
+    def take_all(self, holds: Iterable[Hold], budgets: Iterable[Budget], now: datetime) -> list[Admission | InputError]:
+        """Take several holds, in their order, in one transaction; return for each what `take` returns or raises.
+
+        Each counts for those after it, and what is spent is read once: many callers who ask at the same time share the cost.
+        """
+        budgets, results = tuple(budgets), list[Admission | InputError]()
+        new = dict[str, tuple[Hold, list[Budget]]]()
         with self._writing(self._engine) as connection:
             ask = make_query(connection)
-            if _is_taken(ask, hold, now):
-                return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money)
-            admission = _compute_admission(
-                _TransactionSpendingReader(ask, self._rules, self._ceilings), load_counting_holds(ask, now), hold, matching, now
-            )
-            if admission.admitted:
+            books = _TransactionSpendingReader(ask, self._rules, self._ceilings)
+            standings = _BudgetStandings(books, load_counting_holds(ask, now), now)
+            for stated in holds:
+                hold = _make_storable(stated)
+                matching = [budget for budget in budgets if counts_in_filter(hold, budget.match)]
+                try:
+                    require(is_open_hold(hold, now), f"hold {hold.id}", "expires or ends before it starts", "take a new one")
+                    before = new[hold.id][0] if hold.id in new else _find_hold(ask, hold.id)
+                    taken = before is not None and _is_same_hold(before, hold, now)
+                except InputError as error:
+                    results.append(error)
+                    continue
+                if taken:
+                    results.append(Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money))
+                    continue
+                admission = admit_to_all(map(standings.get_standing, matching), hold.money)
+                if admission.admitted:
+                    new[hold.id] = hold, matching
+                    standings.add_hold(hold)
+                results.append(admission)
+            if new:
                 _end_expired_holds(connection, now)
-                _insert_hold(connection, hold, matching, now)
-        return admission
+                _insert_holds(connection, list(new.values()), now)
+        return results
 
     def release(self, hold_id: str, now: datetime) -> Hold:
         """End the hold of a run that will not start, and return it.
@@ -190,39 +215,46 @@ class _TransactionSpendingReader(SpendingReader):
         self._rules, self._ceilings, self._gap = rules, ceilings, POLL_GAP
 
 
-def _compute_admission(
-    books: SpendingReader, others: Sequence[Hold], hold: Hold, budgets: Sequence[Budget], now: datetime
-) -> Admission:
-    """Return whether all `budgets` admit `hold` in addition to `others`.
+class _BudgetStandings:
+    """The status of each budget that is asked for, within a transaction that takes holds. Each period is read once."""
 
-    Each period is read once.
-    """
-    periods = [find_budget_period(budget, now) for budget in budgets]
-    spendings = {period: books.load_spending(period, now) for period in set(periods)}
-    standings = [
-        compute_budget_status(
+    def __init__(self, books: SpendingReader, others: Sequence[Hold], now: datetime) -> None:
+        self._books, self._others, self._now = books, others, now
+        self._spendings: dict[Period, list[Spending]] = {}
+        self._standings: dict[str, BudgetStatus] = {}
+
+    def get_standing(self, budget: Budget) -> BudgetStatus:
+        """Return the status of `budget` with all holds so far."""
+        if budget.name not in self._standings:
+            self._standings[budget.name] = self._compute(budget, self._others, self._now)
+        return self._standings[budget.name]
+
+    def add_hold(self, hold: Hold) -> None:
+        """Count a hold that was just taken."""
+        for name, one in self._standings.items():
+            if counts_in_filter(hold, one.budget.match) and hold.money.currency == one.budget.cap.currency:
+                self._standings[name] = replace(one, holds=one.holds + hold.money)
+        self._others = [*self._others, hold]
+
+    def _compute(self, budget: Budget, others: Sequence[Hold], now: datetime) -> BudgetStatus:
+        period = find_budget_period(budget, now)
+        if period not in self._spendings:
+            self._spendings[period] = [*self._books.load_spending(period, now), *list_unlisted_spending(others, period)]
+        return compute_budget_status(
             budget,
-            [*spendings[period], *list_unlisted_spending(others, period)],
+            self._spendings[period],
             (),
             holds=sum_open_holds(budget, others, now),
             now=now,
         )
-        for budget, period in zip(budgets, periods, strict=True)
-    ]
-    return admit_to_all(standings, hold.money)
 
 
-def _is_taken(ask: Query, hold: Hold, now: datetime) -> bool:
-    """Return whether `hold` was taken before.
-
-    Raises InputError if its id cannot be taken again.
-    """
-    there = _find_hold(ask, hold.id)
-    if there is None:
-        return False
+def _is_same_hold(there: Hold, hold: Hold, now: datetime) -> bool:
+    """Return True if `there` is open, and `hold` is the same but for its times. Raises InputError if it is not."""
     field = f"hold {hold.id}"
     require(is_open_hold(there, now), field, f"was taken before, and {there.ended_by or EXPIRED}", "take one with a new id")
-    require(replace(there, taken_at=hold.taken_at) == hold, field, "is another hold's id", "take one with a new id")
+    same = replace(there, taken_at=hold.taken_at, expires_at=hold.expires_at) == hold
+    require(same, field, "is another hold's id", "take one with a new id")
     return True
 
 
@@ -251,26 +283,31 @@ def _make_storable(hold: Hold) -> Hold:
     return replace(hold, labels=labels, **texts)
 
 
-def _insert_hold(connection: Connection, hold: Hold, budgets: Sequence[Budget], now: datetime) -> None:
+def _insert_holds(connection: Connection, taken: Sequence[tuple[Hold, Sequence[Budget]]], now: datetime) -> None:
+    """Write holds that are new, each with the budgets that it counts in."""
     names = HOLD_COLUMNS.split(", ")
-    values: SqlRow = (
-        hold.id,
-        hold.money.nano,
-        hold.money.currency,
-        *(getattr(hold, name) for name in TEXT_COLUMNS),
-        encode_labels(hold.labels),
-        to_micros(hold.taken_at),
-        to_micros(hold.expires_at),
-        None,
-        None,
-        None,
-    )
-    _execute_sql(connection, f"INSERT INTO hold ({HOLD_COLUMNS}) VALUES ({', '.join('?' * len(names))})", *values)  # noqa: S608 - our own column names
-    limits: list[SqlRow] = [(hold.id, make_storable(budget.name)) for budget in budgets]
+    rows: list[SqlRow] = [
+        (
+            hold.id,
+            hold.money.nano,
+            hold.money.currency,
+            *(getattr(hold, name) for name in TEXT_COLUMNS),
+            encode_labels(hold.labels),
+            to_micros(hold.taken_at),
+            to_micros(hold.expires_at),
+            None,
+            None,
+            None,
+        )
+        for hold, _ in taken
+    ]
+    limits: list[SqlRow] = [(hold.id, make_storable(budget.name)) for hold, budgets in taken for budget in budgets]
+    for row in rows:
+        _execute_sql(connection, f"INSERT INTO hold ({HOLD_COLUMNS}) VALUES ({', '.join('?' * len(names))})", *row)  # noqa: S608 - our own column names
     for limit in limits:
         _execute_sql(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", *limit)
     recorder = RowRecorder()
-    recorder.add("hold", HOLD_COLUMNS, [values])
+    recorder.add("hold", HOLD_COLUMNS, rows)
     recorder.add("hold_budget", "hold_id, budget", limits)
     _append_digests(connection, recorder, now)
     _count_transaction(connection)

@@ -302,8 +302,7 @@ def build_job_hold(
     attempt: JobAttempt, job: str, money: Money, terms: JobTerms, *, who: str, labels: Mapping[str, str], now: datetime
 ) -> Hold:
     """Return a hold of `money` for an attempt of `job`."""
-    high = terms.left_hours.high if terms.left_hours else None
-    lasts = HOLD_LENGTH_UNQUOTED if high is None else timedelta(hours=HOLD_FACTOR * high) + HOLD_MARGIN
+    lasts = compute_hold_length(terms.left_hours.high if terms.left_hours else None)
     machine = terms.machine
     return Hold(
         id=attempt.id,
@@ -311,13 +310,19 @@ def build_job_hold(
         who=who,
         why=f"job {job}, attempt {attempt.number}",
         taken_at=now,
-        expires_at=now + min(lasts, HOLD_DURATION_MAX - timedelta(seconds=1)),
+        expires_at=now + lasts,
         provider=machine.provider,
         account=machine.account,
         owner=machine.owner,
         gpu=machine.gpu,
         labels=tuple(sorted({**labels, JOB_LABEL: job}.items())),
     )
+
+
+def compute_hold_length(hours: float | None) -> timedelta:
+    """Return how long the hold of a run counts that takes at most `hours`; None: unknown."""
+    lasts = HOLD_LENGTH_UNQUOTED if hours is None else timedelta(hours=min(HOLD_FACTOR * hours, 1e5)) + HOLD_MARGIN
+    return min(lasts, HOLD_DURATION_MAX - timedelta(seconds=1))
 
 
 def compute_lease_length(terms: JobTerms, longest: timedelta) -> timedelta | None:

@@ -32,8 +32,8 @@ from costguard.services.web_backend import find_key_file
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.settings.web import parse_listen_address, resolve_web_address
-from costguard.values.agent import CODE_VALID_FOR, TOKEN_VALID_MAX, VIEWER, EnrollmentCode, WebToken
-from costguard.values.checks import require
+from costguard.values.agent import CODE_VALID_FOR, OPERATOR, TOKEN_ROLES, TOKEN_VALID_MAX, VIEWER, EnrollmentCode, WebToken
+from costguard.values.checks import require, require_one_of
 from costguard.values.resource import INSTANCE, RUNNING
 from costguard.views.agents import (
     build_agents_document,
@@ -128,17 +128,18 @@ def revoke_agent_access(stated: str, *, config: str | None = None) -> CommandAns
     return CommandAnswer(document=build_agents_document([done], live, now, did=did))
 
 
-def create_web_token(name: str, *, length: str | None, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard web token`: create a reader's token, shown once."""
+def create_web_token(name: str, *, length: str | None, role: str | None = None, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard web token`: create a token, shown once. `role`: of TOKEN_ROLES, None: a reader's."""
     settings, now = read_settings(config), get_now()
     told = "is not a name: letters, digits and . _ @ -, at most 64"
     require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
     lasts = parse_duration(length or "90d", "--for", least=timedelta(minutes=1), most=TOKEN_VALID_MAX)
+    chosen = require_one_of(role or VIEWER, TOKEN_ROLES, "--role")
     shown = make_token()
-    made = WebToken(hash=hash_token(shown), name=name, role=VIEWER, who=describe_user(), at=now, expires_at=now + lasts)
+    made = WebToken(hash=hash_token(shown), name=name, role=chosen, who=describe_user(), at=now, expires_at=now + lasts)
     with open_agent_store(settings) as book:
         book.add_token(made)
-    did = f"{name} may read status, with this token:"
+    did = f"{name} may {'read status and admit runs' if chosen == OPERATOR else 'read status'}, with this token:"
     return CommandAnswer(document=build_tokens_document([made], now, shown=shown, did=did))
 
 

@@ -29,11 +29,16 @@ from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
 from costguard.ledger.agents.store import AgentStore
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
+from costguard.services.admission_desk import AdmissionDesk
 from costguard.services.agent_writer import SAMPLES_KEPT_FOR, AgentBatchWriter, CheckedMessage
 from costguard.services.door_channel import DoorChannel
 from costguard.services.door_messages import (
+    AdmitOffer,
+    AdmitReply,
     BeatOffer,
     BeatReply,
+    HoldEndOffer,
+    HoldEndReply,
     JoinOffer,
     JoinReply,
     Pulse,
@@ -67,7 +72,7 @@ END_WAIT_S = 5.0
 class AgentDesk:
     """Takes what the door offers. `machine`: returns the agent's machine; None: it is not listed. `commits`: the writer.
 
-    `stops`: does the stops that people confirmed.
+    `stops`: does the stops that people confirmed. `admissions`: takes the holds of runs.
     """
 
     book: AgentStore
@@ -75,6 +80,7 @@ class AgentDesk:
     machine: Callable[[ResourceKey], AgentMachine | None]
     commits: AgentBatchWriter
     stops: PersonStops
+    admissions: AdmissionDesk
     _judged: Mapping[ResourceKey, AgentVerdict] = field(default_factory=dict)
     _judged_until: datetime = EPOCH
     _agents: dict[str, Agent] = field(default_factory=dict)
@@ -85,14 +91,16 @@ class AgentDesk:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the threads that let agents join and stop machines for people."""
+        """Start the threads that let agents join, stop machines for people, and take holds."""
         self.stops.start()
+        self.admissions.start()
         self._thread = threading.Thread(target=self._write_joins, name="joins", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Let no more agents join, and stop no more machines."""
+        """Let no more agents join, stop no more machines, and take no more holds."""
         self.stops.end()
+        self.admissions.end()
         self._joins.put(None)
         if self._thread is not None:
             self._thread.join(END_WAIT_S)
@@ -151,6 +159,10 @@ class AgentDesk:
     def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
         """Have a machine stopped when its turn comes, and call `answer` with what became of it."""
         self.stops.take(offer, answer)
+
+    def take_admission(self, offer: AdmitOffer | HoldEndOffer, answer: Callable[[AdmitReply | HoldEndReply], object]) -> None:
+        """Take a hold, or end one, when its turn comes, and call `answer` with what became of it."""
+        self.admissions.take(offer, answer)
 
     def join(self, offer: JoinOffer) -> JoinReply:
         """Let an agent join; the reply follows the commit."""
@@ -254,7 +266,15 @@ def serve_while_watching(room: WatchdogContext, open_door: OpenDoor | None, *, c
             machines.update(tuple(books.load_live(room.clock.now())))
         commits = AgentBatchWriter(book=book, heard=room.heard, clock=room.clock, interval=room.guard.rules.interval)
         stops = PersonStops(url=resolve_ledger_url(room.settings), config=config)
-        desk = AgentDesk(book=book, clock=room.clock, machine=machines.find_machine, commits=commits, stops=stops)
+        admissions = AdmissionDesk(settings=lambda: room.settings)
+        desk = AgentDesk(
+            book=book,
+            clock=room.clock,
+            machine=machines.find_machine,
+            commits=commits,
+            stops=stops,
+            admissions=admissions,
+        )
         channel = DoorChannel(desk)
         commits.start()
         desk.start()

@@ -30,10 +30,14 @@ from typing import Protocol
 
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.services.door_messages import (
+    AdmitOffer,
+    AdmitReply,
     BeatOffer,
     BeatReply,
     FrameError,
     FromWatchdog,
+    HoldEndOffer,
+    HoldEndReply,
     JoinOffer,
     JoinReply,
     Pulse,
@@ -79,6 +83,9 @@ class DoorDesk(Protocol):
 
     def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
         """Take a stop that a person confirmed, and call `answer` once, from any thread."""
+
+    def take_admission(self, offer: AdmitOffer | HoldEndOffer, answer: Callable[[AdmitReply | HoldEndReply], object]) -> None:
+        """Take a run that wants a hold, or the end of one, and call `answer` once, from any thread."""
 
 
 @dataclass(slots=True, eq=False)
@@ -259,7 +266,7 @@ class DoorChannel:
             return
         door.in_flight += 1
 
-        def answer(reply: BeatReply | JoinReply | StopReply) -> None:
+        def answer(reply: BeatReply | JoinReply | StopReply | AdmitReply | HoldEndReply) -> None:
             frame = encode_frame(reply)
             self._do(lambda: self._answer(door, frame))
 
@@ -267,6 +274,8 @@ class DoorChannel:
             self._desk.take_beat(message, answer)
         elif isinstance(message, StopOffer):
             self._desk.take_stop(message, answer)
+        elif isinstance(message, AdmitOffer | HoldEndOffer):
+            self._desk.take_admission(message, answer)
         else:
             self._desk.take_join(message, answer)
 

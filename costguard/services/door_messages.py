@@ -1,7 +1,7 @@
 """The messages between the door, which speaks HTTP in its own process, and the watchdog (decision 0057).
 
-    door -> watchdog     Pulse; BeatOffer, JoinOffer: a message that was verified and parsed completely
-    watchdog -> door     RunNote after each run of the guard; BeatReply, JoinReply: after the commit
+    door -> watchdog     Pulse; BeatOffer, JoinOffer, StopOffer, AdmitOffer ...: what was verified and parsed completely
+    watchdog -> door     RunNote after each run of the guard; BeatReply, JoinReply, AdmitReply ...: after the commit
 
 A frame is four bytes of length and a MessagePack array of one of these types. What the door says is checked again by its
 bounds: it could be somebody else's by then. Its signature is not: the door has verified it.
@@ -9,6 +9,7 @@ bounds: it could be somebody else's by then. Its signature is not: the door has 
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import Annotated
@@ -33,6 +34,8 @@ from costguard.agents.messages import (
     AgentRecord,
     AgentRequest,
 )
+from costguard.budgets.hold import HOLD_DURATION_MAX, HOLD_NANO_MAX, HOLD_TEXT_MAX
+from costguard.runs.admission import LABELS_MAX
 
 FILES_VARIABLE = "COSTGUARD_DOOR_FILES"
 """In the environment of the watchdog's own door: the file descriptors of the listening socket and of the channel, as `5,6`."""
@@ -44,6 +47,9 @@ FOREIGN_MOST = 64
 HASH_LENGTH = 64
 PATH_MOST = 1024
 """Characters of a machine's whole key."""
+HOLD_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
+"""Of a hold that somebody asks for over HTTP; a Kubernetes UID is one."""
+HOLD_ID_MATCH = re.compile(HOLD_ID_PATTERN, re.ASCII)
 _WIDEST = 4
 """Characters that `encode_plain` may make of one: an escape such as \\x1b."""
 
@@ -52,6 +58,9 @@ Millis = Annotated[int, msgspec.Meta(ge=FIRST_MS, le=LAST_MS)]
 Id = Annotated[str, msgspec.Meta(max_length=ID_MOST)]
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MOST * _WIDEST)]
 Version = Annotated[str, msgspec.Meta(max_length=VERSION_MOST * _WIDEST)]
+
+HoldId = Annotated[str, msgspec.Meta(pattern=HOLD_ID_PATTERN)]
+HoldText = Annotated[str, msgspec.Meta(max_length=HOLD_TEXT_MAX)]
 
 
 class WireRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -113,6 +122,35 @@ class StopOffer(msgspec.Struct, array_like=True, frozen=True, tag=4):
     why: Text
 
 
+class AdmitOffer(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """A run that wants a hold. `token_hash`: as stored; `hold`: its id; `lasts_s`: how long it counts at most.
+
+    The rest as in `Hold`, "" where it is not known.
+    """
+
+    number: Number
+    token_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
+    hold: HoldId
+    nano: Annotated[int, msgspec.Meta(ge=1, le=HOLD_NANO_MAX)]
+    currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")]
+    lasts_s: Annotated[float, msgspec.Meta(ge=1, le=HOLD_DURATION_MAX.total_seconds())]
+    why: HoldText
+    provider: HoldText
+    account: HoldText
+    owner: HoldText
+    gpu: HoldText
+    labels: Annotated[list[tuple[HoldText, HoldText]], msgspec.Meta(max_length=LABELS_MAX)]
+
+
+class HoldEndOffer(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """A hold that its holder ends. `started`: its run ended; else it was never launched."""
+
+    number: Number
+    token_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
+    hold: HoldId
+    started: bool
+
+
 class RunNote(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """The guard ran, at `at_us`. `committed`: the run is in the ledger, and not a dry one."""
 
@@ -159,8 +197,40 @@ class StopReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
     lines: list[str] = []
 
 
-FromDoor = Pulse | BeatOffer | JoinOffer | StopOffer
-FromWatchdog = RunNote | BeatReply | JoinReply | StopReply
+class AdmitReply(msgspec.Struct, array_like=True, frozen=True, tag=17):
+    """What became of a run that wants a hold: `refused` is "", or a name of `REFUSALS`; else the rest is its `Admission`.
+
+    `cap`, `left`, `left_expected`, `left_high`: nano-units of `currency`, of the budget that decided; `budget` "": none did.
+    `until_us`: when the hold expires, in microseconds; 0: it was not held.
+    """
+
+    number: int
+    refused: str = ""
+    says: str = ""
+    wait_s: float | None = None
+    admitted: bool = False
+    reason: str = ""
+    budget: str = ""
+    currency: str = ""
+    cap: int = 0
+    left: int = 0
+    left_expected: int = 0
+    left_high: int = 0
+    until_us: int = 0
+
+
+class HoldEndReply(msgspec.Struct, array_like=True, frozen=True, tag=18):
+    """What became of the end of a hold: `refused` is "", or a name of `REFUSALS`. `ended_by`: how it ended."""
+
+    number: int
+    refused: str = ""
+    says: str = ""
+    wait_s: float | None = None
+    ended_by: str = ""
+
+
+FromDoor = Pulse | BeatOffer | JoinOffer | StopOffer | AdmitOffer | HoldEndOffer
+FromWatchdog = RunNote | BeatReply | JoinReply | StopReply | AdmitReply | HoldEndReply
 UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ENCODER = msgspec.msgpack.Encoder()
 _FROM_DOOR = msgspec.msgpack.Decoder(FromDoor)

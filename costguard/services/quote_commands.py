@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,24 +73,18 @@ def answer_quote(
     checks.require_one_of(sort, SORT_KEYS, "--sort")
     rows = None if top is None else checks.require_whole_number(top, "--top")
     facts = ShippedFacts()
-    stated = read_job_input(flags, job_file, facts)
-    if on is not None:
-        stated = apply_hardware_flag(stated, flags, count=count, hours=hours)
-    stated, hardware, notes, count = find_hardware(stated, on, facts, count)
-    asked = (
-        read_launch_rental(stated, hardware, hours)
-        or (read_rental(stated, count, hours) if hours is not None else None)
-        or apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
+    told = read_asked(
+        flags, job_file, facts, on=on, count=count, hours=hours, strict=strict, calibration=calibration, config=config
     )
-    counts = None if count is None else (checks.require_whole_number(count, "--count"),)
+    asked, counts = told.asked, told.counts
     drift, drift_notes = load_price_drift(facts)
     with MarketReader(find_market_file(market, config)) as source:
         asked = replace(asked, limits=resolve_limits(asked.limits, source))
         answer = flow.build_quote(
-            asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts, today=_get_today(), drift=drift
+            asked, market=source, facts=facts, on=told.hardware, sort=sort, counts=counts, today=_get_today(), drift=drift
         )
-        compared = _compare_with_template(stated, asked, source, facts, drift)
-    answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes, *drift_notes))
+        compared = _compare_with_template(told.stated, asked, source, facts, drift)
+    answer = replace(answer, warnings=(*answer.warnings, *told.notes, *drift_notes))
     advice = None if every or rows is not None else choose_advice(answer.options)
     visible = answer.options[:rows] if advice is None else advice.options
     plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
@@ -108,6 +102,46 @@ def answer_quote(
         refusal=_explain_no_option(answer, facts, 1 if counts is None else counts[0]),
         value=answer,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedRun:
+    """What a quote is asked about: a job or a rental, the hardware that is stated, and how many GPUs a machine may have.
+
+    `counts` None: any. `stated`: what was read. `notes`: sentences on it.
+    """
+
+    asked: Job | Rental
+    hardware: Hardware | None
+    counts: tuple[int, ...] | None
+    stated: JobInput
+    notes: tuple[str, ...]
+
+
+def read_asked(
+    flags: Table,
+    job_file: str | Sequence[str] | None,
+    facts: ShippedFacts,
+    *,
+    on: str | None,
+    count: float | None,
+    hours: float | None,
+    strict: bool,
+    calibration: str | None,
+    config: str | None,
+) -> AskedRun:
+    """Return the job or rental that flags and files state. Raises InputError for what cannot be quoted."""
+    stated = read_job_input(flags, job_file, facts)
+    if on is not None:
+        stated = apply_hardware_flag(stated, flags, count=count, hours=hours)
+    stated, hardware, notes, count = find_hardware(stated, on, facts, count)
+    asked = (
+        read_launch_rental(stated, hardware, hours)
+        or (read_rental(stated, count, hours) if hours is not None else None)
+        or apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
+    )
+    counts = None if count is None else (checks.require_whole_number(count, "--count"),)
+    return AskedRun(asked=asked, hardware=hardware, counts=counts, stated=stated, notes=(*stated.notes, *notes))
 
 
 def answer_templates() -> CommandAnswer:

@@ -33,6 +33,8 @@ from costguard.services.bill_duty import CHECK_EVERY as BILLS_EVERY
 from costguard.services.dispatch import is_led_by_another
 from costguard.services.guard import GuardRunResult
 from costguard.services.guard_inputs import build_guard_config
+from costguard.services.hold_duty import CHECK_EVERY as HOLDS_EVERY
+from costguard.services.hold_duty import HoldDuty
 from costguard.services.overrides import make_override
 from costguard.services.policy import describe_machines
 from costguard.services.poll import PollCycleResult
@@ -217,10 +219,18 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
         outbox=Duty(name="outbox", run=partial(_deliver_messages, made), every=OUTBOX_EVERY),
         others=(
             Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
+            Duty(name="holds", run=_build_hold_duty(made).run, every=HOLDS_EVERY),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
             *((Duty(name="bills", run=made.bills.run, every=BILLS_EVERY),) if made.bills else ()),
         ),
     )
+
+
+def _build_hold_duty(made: WatchdogContext) -> HoldDuty:
+    def leads() -> bool:
+        return not made.guard.dry_run and not is_led_by_another(made.book, made.guard.holder, made.clock.now())
+
+    return HoldDuty(settings=lambda: made.settings, clock=made.clock.now, leads=leads)
 
 
 def _name_sources(sources: tuple[InstanceSource, ...]) -> list[tuple[str, InstanceSource]]:

@@ -13,7 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costguard.agents.messages import NO_TOKEN, MessageRefusedError
+from costguard.agents.messages import NO_TOKEN, NOT_ALLOWED, MessageRefusedError
+from costguard.budgets.budget import Budget
 from costguard.errors import CostguardError
 from costguard.ledger.agents.directory import AgentDirectory
 from costguard.ledger.db.address import parse_ledger_address
@@ -22,8 +23,10 @@ from costguard.services.configured_providers import SystemClock
 from costguard.services.metrics import open_metrics_board
 from costguard.services.ports import Seal
 from costguard.services.run_board import RunBoard
+from costguard.services.web_activity import ActivityBoard
+from costguard.services.web_admissions import AdmissionQuoter
 from costguard.settings import Settings, WebSettings, get_data_path, read_settings, resolve_ledger_url
-from costguard.values.agent import WebToken, is_token_valid
+from costguard.values.agent import TOKEN_ROLES, WebToken, is_token_valid
 
 if TYPE_CHECKING:  # a type and no more: it imports what builds a plan
     from costguard.services.web_pages import PageServices
@@ -33,11 +36,20 @@ LATE_AFTER_RUNS = 3
 
 
 @dataclass(slots=True, kw_only=True)
+class LauncherServices:
+    """What launchers are answered with. `authorize`: returns the record of a token with one of these roles, or raises."""
+
+    authorize: Callable[[str, tuple[str, ...]], WebToken]
+    quoter: AdmissionQuoter
+    activity: ActivityBoard
+
+
+@dataclass(slots=True, kw_only=True)
 class WebServices:
     """The parts to be served. `desk`: builds the gateway for a signer. `note_run`: called with a run that is not in the ledger.
 
     `health`: seconds since the last run that is in the ledger, and whether it is late. `metrics`: the text for Prometheus;
-    None: no route. `pages`: None: no pages are served.
+    None: no route. `pages`, `launchers`: None: none of their routes.
     """
 
     web: WebSettings
@@ -48,6 +60,7 @@ class WebServices:
     health: Callable[[], tuple[float | None, bool]]
     metrics: Callable[[], bytes] | None = None
     pages: PageServices | None = None
+    launchers: LauncherServices | None = None
     note_run: Callable[[datetime], object] = field(default=lambda _: None)
 
 
@@ -57,15 +70,17 @@ def build_web_services(settings: Settings, *, config: str | None = None, interva
     `interval`: of the guard, None: that of the settings.
     """
     sources = _LedgerSources(settings, config, interval)
+    board = RunBoard(sources.get_mark, sources.render_status)
     return WebServices(
         web=settings.web,
         key_file=find_key_file(settings),
         desk=lambda seal: AgentGateway(book=sources.directory, seal=seal, clock=sources.clock),
-        board=RunBoard(sources.get_mark, sources.render_status),
+        board=board,
         reader=sources.authorize_reader,
         health=sources.check_health,
         metrics=open_metrics_board(settings).read_text,
         pages=_build_pages(settings, config),
+        launchers=_build_launchers(sources, board, config),
         note_run=sources.note_run,
     )
 
@@ -99,10 +114,16 @@ class _LedgerSources:
         return load_renderer("json")(document).encode()
 
     def authorize_reader(self, token: str) -> WebToken:
-        """Return the record of `token`. Raises MessageRefusedError if it grants no access."""
+        """Return the record of a reader's `token`. Raises MessageRefusedError if it grants no access."""
+        return self.authorize(token, TOKEN_ROLES)
+
+    def authorize(self, token: str, roles: tuple[str, ...]) -> WebToken:
+        """Return the record of `token`. Raises MessageRefusedError if it grants no access, or has none of `roles`."""
         found = self.directory.load_token(hash_token(token)) if token else None
         if found is None or not is_token_valid(found, self.clock.now()):
             raise MessageRefusedError(NO_TOKEN)
+        if found.role not in roles:
+            raise MessageRefusedError(NOT_ALLOWED)
         return found
 
     def check_health(self) -> tuple[float | None, bool]:
@@ -114,6 +135,10 @@ class _LedgerSources:
         age_s = max(0.0, (self.clock.now() - last.at).total_seconds())
         return age_s, age_s > LATE_AFTER_RUNS * interval.total_seconds()
 
+    def list_budgets(self) -> tuple[Budget, ...]:
+        """Return the budgets of the settings as they are now."""
+        return self._read_settings().budgets
+
     def _read_settings(self) -> Settings:
         """Return the settings as the file has them now; if it is invalid, as they were."""
         if self._config is not None:
@@ -122,6 +147,14 @@ class _LedgerSources:
             except CostguardError:
                 return self._settings
         return self._settings
+
+
+def _build_launchers(sources: _LedgerSources, board: RunBoard, config: str | None) -> LauncherServices:
+    return LauncherServices(
+        authorize=sources.authorize,
+        quoter=AdmissionQuoter(config=config, budgets=sources.list_budgets),
+        activity=ActivityBoard(board=board, health=sources.check_health, clock=sources.clock.now),
+    )
 
 
 def _build_pages(settings: Settings, config: str | None) -> PageServices:

@@ -15,8 +15,9 @@ CODE_VALID_FOR = timedelta(minutes=10)
 """How long a code may be used."""
 SILENT_AFTER = timedelta(minutes=3)
 """An agent that was not heard for so long is silent: twelve beats. An assumption, 2026-11."""
-VIEWER = "viewer"
-"""What a token lets its holder do: read status. There is nothing else yet that one could do over HTTP."""
+VIEWER, OPERATOR = "viewer", "operator"
+TOKEN_ROLES = (VIEWER, OPERATOR)
+"""What a token lets its holder do: read status, figures and activity; an operator also admits runs and ends their holds."""
 TOKEN_VALID_MAX = timedelta(days=366)
 
 
@@ -67,7 +68,7 @@ class EnrollmentCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebToken:
-    """A token for reading over HTTP, of which only the hash is stored; it is shown once. `name`: its holder."""
+    """A token for HTTP, of which only the hash is stored; it is shown once. `name`: its holder."""
 
     hash: str
     name: str

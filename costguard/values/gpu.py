@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.values.checks import find_nearest_names, require, require_number
@@ -258,7 +259,7 @@ class _GpuSpellings:
 
 
 def _collect_spellings(gpu: Gpu) -> _GpuSpellings:
-    read = [_split_name(spelling) for spelling in _list_spellings(gpu)]
+    read = [_split_known_name(spelling) for spelling in _list_spellings(gpu)]
     sizes = frozenset[int]().union(*(words.sizes for words in read)) | {int(gpu.vram_gb)}
     forms = frozenset[str]().union(*(words.forms for words in read))
     return _GpuSpellings(gpu=gpu, words=_NameParts(model=read[0].model, sizes=sizes, forms=forms))
@@ -279,6 +280,12 @@ def _split_name(name: str) -> _NameParts:
     words = [_SPELLED_OUT.get(word, word) for word in re.findall(r"[a-z\d]+", rest)]
     model = "".join(word for word in words if word not in _FORMS and not _NOISE.fullmatch(word))
     return _NameParts(model=model, sizes=sizes, forms=_FORMS.intersection(words))
+
+
+@lru_cache(maxsize=2048)
+def _split_known_name(name: str) -> _NameParts:
+    """Return the parts of a name of our own tables: the server of launchers reads all of them for each quote."""
+    return _split_name(name)
 
 
 def _fold_spelling(name: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.values.agent import VIEWER
+from costguard.values.agent import OPERATOR, VIEWER
 
-OPERATOR, ADMIN = "operator", "admin"
+ADMIN = "admin"
 ROLES = (VIEWER, OPERATOR, ADMIN)
 """Each role may do what those before it may: see; keep, protect, snooze and approve; arm and stop."""
 INVITE_VALID_FOR = timedelta(hours=24)

@@ -20,6 +20,7 @@ from costguard.web.link import WatchdogLink
 from costguard.web.metrics import build_metrics_router
 from costguard.web.middleware import build_refusal
 from costguard.web.pages import build_page_router
+from costguard.web.routes.admissions import build_admission_router
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
@@ -43,6 +44,8 @@ def build_application(
     if parts.pages is not None:
         app.include_router(build_page_router(parts.pages, link))
     app.include_router(routes.build_reader_router(parts, agent_zip or routes.build_agent_zip_once()))
+    if parts.launchers is not None:
+        app.include_router(build_admission_router(parts.launchers, link))
     if parts.metrics is not None:
         app.include_router(build_metrics_router(parts.reader, parts.metrics))
 

@@ -16,9 +16,13 @@ from typing import Any, NoReturn, TypeVar
 
 from costguard.agents.messages import NO_WATCHDOG, TOO_OFTEN, MessageRefusedError
 from costguard.services.door_messages import (
+    AdmitOffer,
+    AdmitReply,
     BeatOffer,
     BeatReply,
     FrameError,
+    HoldEndOffer,
+    HoldEndReply,
     JoinOffer,
     JoinReply,
     Pulse,
@@ -41,7 +45,8 @@ FRAMES_AT_ONCE = 10_000
 OUT_OF_MEMORY_EXIT = 71
 
 Connect = Callable[[], socket.socket | None]
-_Reply = TypeVar("_Reply", BeatReply, JoinReply, StopReply)
+Question = BeatOffer | JoinOffer | StopOffer | AdmitOffer | HoldEndOffer
+_Reply = TypeVar("_Reply", BeatReply, JoinReply, StopReply, AdmitReply, HoldEndReply)
 
 
 class WatchdogLink:
@@ -60,7 +65,7 @@ class WatchdogLink:
         self.tried = asyncio.Event()
         """Set once the channel is open, or there was no watchdog at the first try."""
 
-    async def ask(self, pack: Callable[[int], BeatOffer | JoinOffer | StopOffer], kind: type[_Reply]) -> _Reply:
+    async def ask(self, pack: Callable[[int], Question], kind: type[_Reply]) -> _Reply:
         """Send a question, and return its reply. Raises MessageRefusedError if no watchdog takes it."""
         writer = self._writer
         if writer is None:

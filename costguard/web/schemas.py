@@ -108,6 +108,31 @@ HEALTH = _build_object(
     ("state", "guard_age_s"), state={"enum": ["ok", "late", "never"]}, guard_age_s={"type": ["number", "null"]}
 )
 REFUSED = _build_object(("error", "says"), error={"enum": list(REFUSALS)}, says={"type": "string"})
+_TEXT: Schema = {"type": "string"}
+ADMISSION: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "job": {"type": "object"},
+        "labels": {"type": "object", "additionalProperties": _TEXT},
+        "usd": {"type": ["string", "integer"]},
+        "for_s": {"type": "number", "minimum": 1},
+        **{name: {"type": "number", "minimum": 0} for name in ("count", "hours", "machines")},
+        **dict.fromkeys(("currency", "on", "gpu", "provider", "region", "tier", "owner", "account", "name", "id"), _TEXT),
+    },
+}
+ADMITTED: Schema = {
+    "type": "object",
+    "required": ["schema", "held", "reason", "says", "hold", "would_fit"],
+    "properties": {"held": {"type": "boolean"}, "hold": {"type": ["string", "null"]}, "reason": _TEXT, "says": _TEXT},
+}
+HOLD_END = _build_object(("hold",), hold=_TEXT, started={"type": "boolean"})
+HOLD_ENDED = _build_object(("hold", "ended_by"), hold=_TEXT, ended_by=_TEXT)
+ACTIVITY: Schema = {
+    "type": "object",
+    "required": ["schema", "machine", "state", "active", "why"],
+    "properties": {"state": {"enum": ["active", "idle", "unknown"]}, "active": {"type": "boolean"}},
+}
 STATUS = {"type": "object", "required": ["schema", "at", "resources"]}
 
 

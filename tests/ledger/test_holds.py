@@ -225,6 +225,24 @@ def test_a_hold_that_is_asked_for_again_is_admitted_and_counted_once(url: str, h
     assert rows(url, "SELECT count(*) FROM hold") == [(1,)]
 
 
+def test_several_that_ask_at_once_count_one_after_the_other_in_one_transaction(url: str, holds: HoldStore) -> None:
+    spend(url)  # 3 to 6 of the agent
+    wanted = [hold(f"h{n}", "1") for n in range(12)]
+    wanted[1] = hold("h0", "1", expires_at=NOON + 2 * HOUR)  # the first one asks again, a little later
+    wanted[2] = hold("h0", "2")
+    came = holds.take_all(wanted, [AGENT, EVERYBODY], NOON)
+    said = [one.what if isinstance(one, InputError) else one.reason for one in came]
+    left = 10 - 6
+    assert said[:3] == ["within_budget", "already_held", "is another hold's id"]
+    assert said[3:] == ["within_budget"] * (left - 1) + ["budget_cap"] * (9 - left + 1)
+    refused = came[-1]
+    assert not isinstance(refused, InputError)
+    assert refused.left == usd("0")
+    assert refused.left_range is not None
+    assert refused.left_range.low <= refused.left_range.expected <= refused.left_range.high
+    assert len(open_ones(url)) == left
+
+
 def test_an_id_is_used_for_one_hold_only(holds: HoldStore) -> None:
     holds.take(hold("h1"), [AGENT], NOON)
     with pytest.raises(InputError, match="another hold's id"):

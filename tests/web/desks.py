@@ -23,12 +23,14 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
+from costguard.services.admission_desk import AdmissionDesk
 from costguard.services.agent_desk import AgentDesk
 from costguard.services.agent_enrolment import JoinProof, hash_code
 from costguard.services.agent_gateway import NO_PROOF, AgentEnvelope, AgentGateway, VerifiedMessage
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
 from costguard.services.door_messages import LENGTH, BeatOffer, BeatReply, JoinOffer, Pulse, decode_from_door, encode_frame
 from costguard.services.person_stops import PersonStops
+from costguard.settings import Settings
 from costguard.testing.doubles import FakeClock
 from costguard.values.agent import CODE_VALID_FOR, Agent, EnrollmentCode
 from costguard.values.instant import to_micros
@@ -176,7 +178,14 @@ def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = T
         directory = AgentDirectory(url)
         desk = AgentGateway(book=directory, seal=seal, clock=clock)
         stops = PersonStops(url=url, config=None)
-        guarded = AgentDesk(book=book, clock=clock, machine=lives.get, commits=commits, stops=stops)
+        guarded = AgentDesk(
+            book=book,
+            clock=clock,
+            machine=lives.get,
+            commits=commits,
+            stops=stops,
+            admissions=AdmissionDesk(settings=Settings),
+        )
         if begun:
             commits.start()
         try:

@@ -22,8 +22,12 @@ from costguard.services.door_channel import (
 from costguard.services.door_messages import (
     FRAME_MOST,
     LENGTH,
+    AdmitOffer,
+    AdmitReply,
     BeatOffer,
     BeatReply,
+    HoldEndOffer,
+    HoldEndReply,
     JoinOffer,
     JoinReply,
     Pulse,
@@ -59,6 +63,9 @@ class Desk:
 
     def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
         answer(StopReply(offer.number))
+
+    def take_admission(self, offer: AdmitOffer | HoldEndOffer, answer: Callable[[AdmitReply | HoldEndReply], object]) -> None:
+        answer(AdmitReply(offer.number))
 
 
 @pytest.fixture

@@ -133,7 +133,9 @@ COSTLY = {
 }
 
 
-@pytest.mark.parametrize("path", ["/v1/agents/join", BEATS_PATH.format("nobody"), "/v1/status", "/healthz", "/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/v1/agents/join", BEATS_PATH.format("nobody"), "/v1/status", "/v1/admit", "/healthz", "/nothing"]
+)
 @pytest.mark.parametrize("body", COSTLY.values(), ids=COSTLY.keys())
 def test_no_body_of_anybody_costs_more_than_its_share_of_a_second(watchdog: Station, path: str, body: bytes) -> None:
     spent = []

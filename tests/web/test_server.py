@@ -235,4 +235,5 @@ def test_what_breaks_inside_is_told_without_a_trace(watchdog: Station, monkeypat
 def test_the_openapi_document_tells_of_every_route(shared: Station) -> None:
     paths = json.loads(shared.ask("GET", "/openapi.json").body)["paths"]
     agents = {"/v1/agents/hello", "/v1/agents/join", "/v1/agents/{agent}/beats"}
-    assert set(paths) == {*agents, "/metrics", "/healthz", "/v1/status", "/costguard-agent.pyz"}
+    launchers = {"/v1/admit", "/v1/admit/end", "/v1/activity/{machine}"}
+    assert set(paths) == {*agents, *launchers, "/metrics", "/healthz", "/v1/status", "/costguard-agent.pyz"}

@@ -67,6 +67,11 @@ class ChildProcess:
         code = self._process.poll()
         return None if code is None else code if code >= 0 else SIGNAL_EXIT_BASE - code
 
+    def wait_until_ended(self) -> int:
+        """Wait for the program to end, and return its exit code as `get_exit_code` does."""
+        code = self._process.wait()
+        return code if code >= 0 else SIGNAL_EXIT_BASE - code
+
     def send(self, number: int) -> None:
         """Send a signal to the program; to its whole process group if it has its own, as a terminal does."""
         with suppress(ProcessLookupError, PermissionError):

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 from costguard.agents.messages import MessageRefusedError
 from costguard.errors import CostguardError
 from costguard.services.door_messages import StopOffer, StopReply
-from costguard.values.agent import VIEWER
-from costguard.values.web_login import ADMIN, OPERATOR
+from costguard.values.agent import OPERATOR, VIEWER
+from costguard.values.web_login import ADMIN
 from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
 
 ASKED_TWICE = {"approve-stop", "approve-terminate", "stop"}

@@ -1,0 +1,55 @@
+"""`costguard admit`: hold what a run may cost before it is launched, or refuse it; and end such a hold."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.admission_options import add_admission_options, read_admit_request
+from costguard.cli.answer import write_answer
+from costguard.cli.options import Text
+from costguard.errors import InputError
+
+EXAMPLES = """Examples:
+
+\b
+  costguard admit job.toml --owner ada --label team=vision
+  costguard admit --gpu H100 --count 8 --hours 12 --provider runpod
+  costguard admit --usd 50 --hours 12 --name nightly --json
+  costguard admit --ended hold-3f2a9c0b17de          # the run has ended: its money is in the ledger
+  costguard admit --release hold-3f2a9c0b17de        # it was never launched
+
+Exit code 0: held; 3: refused by a budget, or without a price, and nothing was held. costguard submit does it around a launcher.
+"""
+
+
+@add_admission_options
+def command(
+    ctx: typer.Context,
+    job: o.JobFiles = None,
+    release: Annotated[Text, typer.Option(metavar="HOLD", help="End this hold: its run was never launched.")] = None,
+    ended: Annotated[Text, typer.Option(metavar="HOLD", help="End this hold: its run has ended.")] = None,
+    spent: Annotated[
+        Text, typer.Option(metavar="USD", help="With --ended: what the run cost, if no provider lists it.")
+    ] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Read the options, and admit the run or end the hold."""
+    from costguard.services import admit
+    from costguard.values.money import Money
+
+    if spent is not None and ended is None:
+        raise InputError("belongs to --ended", field="--spent", hint="costguard admit --ended HOLD --spent 12.30")
+    if release is None and ended is None:
+        write_answer(admit.answer_admit(read_admit_request(ctx.params, job, ctx.obj.config)), ctx)
+        return
+    if release is not None and ended is not None:
+        raise InputError("are given together", field="--release and --ended", hint="leave one of them out")
+    money = None if spent is None else Money.parse(spent, field="--spent")
+    write_answer(
+        admit.answer_hold_end(release or ended or "", started=release is None, spent=money, config=ctx.obj.config), ctx
+    )

@@ -1,0 +1,39 @@
+"""`costguard submit`: run a launcher once its run is admitted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli.admission_options import add_admission_options, read_admit_request
+from costguard.cli.options import Text
+from costguard.cli.run import VerbatimCommand
+
+EXAMPLES = """Examples:
+
+\b
+  costguard submit --gpu H100 --count 8 --hours 12 -- sky launch task.yaml
+  costguard submit --job job.toml --owner ada --label team=vision -- sbatch train.sbatch
+  costguard submit --wait --usd 50 --hours 12 -- ./launch-and-wait.sh
+
+Without --job and flags, the job is read from the launcher's own file, if it names one. Exit code 3: refused, and the launcher
+was not started; else the launcher's. Where it fails, the hold is released.
+"""
+COMMAND = VerbatimCommand
+
+
+@add_admission_options
+def command(
+    ctx: typer.Context,
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- LAUNCHER", help="The launcher and its arguments.")] = None,
+    job: Annotated[Text, typer.Option("--job", metavar="FILE", help="File of the job, as for costguard quote.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="The launcher returns when the run has ended: so does the hold.")
+    ] = False,
+) -> None:
+    """Admit the run, start the launcher, and exit with its exit code."""
+    from costguard.services.submit import SubmitOptions, launch_admitted_run
+
+    request = read_admit_request(ctx.params, job, ctx.obj.config)
+    raise typer.Exit(launch_admitted_run(SubmitOptions(command=tuple(command or ()), request=request, waits=wait)))

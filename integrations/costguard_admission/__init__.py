@@ -1,0 +1,157 @@
+"""Ask costguard for a hold before a launch, over HTTP (docs/ADMIT.md). Python 3.9 and later, no dependency.
+
+    client = AdmissionClient.from_environment()
+    answer = client.admit({"gpu": "H100", "count": 8, "hours": 12, "owner": "ada", "id": "build-7"})
+    if not answer.may_launch:
+        raise SystemExit(answer.says)
+
+What happens where costguard cannot be asked, or cannot say, is the caller's policy: `open` (the default: launch without a hold,
+and say so) or `closed` (refuse). A budget that refuses is never overruled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+OPEN, CLOSED = "open", "closed"
+HELD, REFUSED, UNKNOWN = "held", "refused", "unknown"
+TIMEOUT_S = 5.0
+"""How long a launch waits for an answer: a webhook of Kubernetes has 10 s."""
+ANSWER_MOST = 1 << 20
+HTTP_OK, HTTP_BAD_REQUEST, HTTP_REFUSED = 200, 400, 409
+FITS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What costguard said. `outcome`: held, refused by a budget, or unknown: no answer, or one that says neither.
+
+    `may_launch`: by the caller's policy. `says`: a sentence for people. `hold`: its id, "" if there is none. `money`: held.
+    `status`: of HTTP, 0 without an answer. `reason`: costguard's name for it, such as budget_cap or no_price.
+    """
+
+    outcome: str
+    may_launch: bool
+    says: str
+    hold: str = ""
+    status: int = 0
+    money: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class AdmissionClient:
+    """Asks the server at `url`, such as https://guard.example. `token`: of an operator. `fails`: OPEN or CLOSED."""
+
+    url: str
+    token: str = field(repr=False)
+    fails: str = OPEN
+    timeout_s: float = TIMEOUT_S
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> AdmissionClient:
+        """Return the client that COSTGUARD_URL, COSTGUARD_TOKEN (or COSTGUARD_TOKEN_FILE) and COSTGUARD_FAIL state.
+
+        Raises ValueError if one of them is missing or wrong.
+        """
+        url, fails = environ.get("COSTGUARD_URL", "").rstrip("/"), environ.get("COSTGUARD_FAIL", OPEN)
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("COSTGUARD_URL must be the address of costguard's server: https://guard.example")
+        if fails not in (OPEN, CLOSED):
+            raise ValueError(f"COSTGUARD_FAIL must be {OPEN} or {CLOSED}")
+        return cls(url=url, token=read_token(environ), fails=fails)
+
+    def admit(self, run: Mapping[str, object]) -> Answer:
+        """Ask for a hold of `run`, the body of POST /v1/admit. Never raises: what goes wrong is an unknown answer.
+
+        Where its id belongs to a hold that has ended, it asks once more under another one.
+        """
+        try:
+            status, said = self._post("/v1/admit", run)
+            if status == HTTP_BAD_REQUEST and "was taken before" in str(said.get("says")):
+                status, said = self._post("/v1/admit", {**run, "id": f"{str(run.get('id'))[:100]}-{secrets.token_hex(3)}"})
+        except (OSError, ValueError) as error:
+            return self._give_up(f"costguard cannot be asked ({_describe(error)})")
+        if status == HTTP_OK and said.get("held") is True:
+            hold, money = str(said.get("hold") or ""), float(said.get("usd") or 0)
+            return Answer(HELD, may_launch=True, says=str(said.get("says", "")), hold=hold, status=status, money=money)
+        if status == HTTP_REFUSED and said.get("reason") != "no_price":
+            return Answer(REFUSED, may_launch=False, says=describe_refusal(said), status=status)
+        return self._give_up(
+            f"costguard answered {status}: {said.get('says', 'nothing that is known')}", status, str(said.get("reason", ""))
+        )
+
+    def end(self, hold: str, *, started: bool) -> bool:
+        """End a hold: its run has ended (`started`), or was never launched. Return whether costguard took it."""
+        try:
+            return self._post("/v1/admit/end", {"hold": hold, "started": started})[0] == HTTP_OK
+        except (OSError, ValueError):
+            return False
+
+    def _give_up(self, why: str, status: int = 0, reason: str = "") -> Answer:
+        opens = self.fails == OPEN
+        says = f"{why}: {'launched without a hold (fails open)' if opens else 'refused (fails closed)'}"
+        return Answer(UNKNOWN, may_launch=opens, says=says, status=status, reason=reason)
+
+    def _post(self, path: str, body: Mapping[str, object]) -> tuple[int, dict[str, Any]]:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers, method="POST")  # noqa: S310 - http or https
+        try:
+            with _OPENER.open(request, timeout=self.timeout_s) as came:
+                return came.status, _parse(came.read(ANSWER_MOST))
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, _parse(refused.read(ANSWER_MOST))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is followed nowhere: the token would go with it."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow no redirect."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+def describe_refusal(said: Mapping[str, Any]) -> str:
+    """Return why a budget refuses, and what would fit, as one sentence for people."""
+    fits = [f"{one.get('what')} ({one.get('usd')} USD)" for one in said.get("would_fit") or () if isinstance(one, dict)]
+    more = f". Would fit: {'; '.join(fits[:FITS_SHOWN])}" if fits else ""
+    unstated = [str(one) for one in said.get("unstated") or ()]
+    hint = f". It counts there because nobody stated its {', '.join(unstated)}" if unstated else ""
+    return f"{said.get('says', 'a budget refuses it')}{hint}{more}"
+
+
+def read_token(environ: Mapping[str, str]) -> str:
+    """Return the token of COSTGUARD_TOKEN, or of the file that COSTGUARD_TOKEN_FILE names. Raises ValueError without one."""
+    token, file = environ.get("COSTGUARD_TOKEN", ""), environ.get("COSTGUARD_TOKEN_FILE", "")
+    if not token and file:
+        try:
+            with open(file, encoding="utf-8") as opened:  # noqa: PTH123 - Python 3.9 in other programs' processes
+                token = opened.read().strip()
+        except OSError as error:
+            raise ValueError(f"COSTGUARD_TOKEN_FILE cannot be read: {error.strerror}") from None
+    if not token:
+        raise ValueError("COSTGUARD_TOKEN is not set: costguard web token NAME --role operator makes one")
+    return token
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    found = json.loads(body)
+    if not isinstance(found, dict):
+        raise ValueError("an answer of another form")  # noqa: TRY004 - as JSON that cannot be parsed
+    return found
+
+
+def _describe(error: Exception) -> str:
+    """Return an error without the request, which carries the token."""
+    reason = getattr(error, "reason", None)
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

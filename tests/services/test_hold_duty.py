@@ -1,0 +1,76 @@
+"""A hold ends with the last machine that names it by its label, through a real ledger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from costguard.budgets.hold import Hold
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.holds import load_open_holds
+from costguard.ledger.spans.writer import LedgerWriter
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Observation
+from costguard.services.admit import open_holds
+from costguard.services.hold_duty import HoldDuty
+from costguard.settings import Settings, check_settings, resolve_ledger_url
+from costguard.values.money import Money
+from costguard.values.resource import ENDED
+from tests.metering.stories import SCOPE, machine
+
+NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
+MIN = timedelta(minutes=1)
+
+
+class World:
+    """A ledger with two holds, and machines as they are listed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings: Settings = check_settings(f'[ledger]\nurl = "sqlite:///{folder}/ledger.db"\n', "costguard.toml")
+        self.now = NOON
+        self.leads = True
+        self.duty = HoldDuty(settings=lambda: self.settings, clock=lambda: self.now, leads=lambda: self.leads)
+        with open_holds(self.settings) as holds:
+            for name in ("hold-a", "hold-b"):
+                wanted = Hold(
+                    id=name,
+                    money=Money.parse("5"),
+                    who="ada",
+                    why="run",
+                    taken_at=NOON,
+                    expires_at=NOON + timedelta(hours=9),
+                )
+                assert holds.take(wanted, [], NOON).admitted
+
+    def list_machines(self, *states: str, label: str = "hold-a") -> list[str]:
+        """The ids of the holds that are open after a poll that lists machines in these states, and the duty."""
+        self.now += MIN
+        seen: list[Observation] = []
+        for number, state in enumerate(states):
+            one = machine(f"i-{number}", started_at=NOON - MIN)
+            seen.append(replace(one, state=state, labels=(("costguard-hold", label),)))
+        with LedgerWriter(resolve_ledger_url(self.settings), rules={}, ceilings={}) as ledger:
+            ledger.record_polls([Poll(scope=SCOPE, at=self.now, asked_at=self.now, inventory=Complete(items=tuple(seen)))])
+        self.duty.run()
+        with LedgerReader(resolve_ledger_url(self.settings)) as reader, reader.snapshot() as ask:
+            return [hold.id for hold in load_open_holds(ask, self.now)]
+
+
+def test_a_hold_ends_with_the_last_of_its_machines_and_no_other_does(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert world.list_machines() == ["hold-a", "hold-b"], "its machine has yet to come"
+    assert world.list_machines("running", "running") == ["hold-a", "hold-b"]
+    assert world.list_machines("running", "stopped") == ["hold-a", "hold-b"]
+    assert world.list_machines(ENDED, "stopped") == ["hold-a", "hold-b"]
+    assert world.list_machines(ENDED, ENDED) == ["hold-b"]
+    assert world.list_machines() == ["hold-b"]
+
+
+def test_a_watchdog_that_does_not_lead_ends_none(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.list_machines("running")
+    world.leads = False
+    assert world.list_machines(ENDED) == ["hold-a", "hold-b"]
+    world.leads = True
+    assert world.list_machines(ENDED) == ["hold-b"]
