@@ -1,11 +1,10 @@
 """costguard: the guard for money spent on cloud GPUs. Start reading at `costguard/services/`, or use `costguard.quote(...)`."""
 
 from importlib import import_module as _import
-from typing import Any
 
 __version__ = "0.1.0"
 
-_OF_API = frozenset(("quote", "size", "status", "report", "keep", "stop"))
+_OF_API = frozenset(("admit", "quote", "size", "status", "report", "keep", "stop"))
 """Functions of `costguard.api`, imported when one is first used: `import costguard` costs nothing."""
 
 
@@ -21,7 +20,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_OF_API})
 
 
-def run(job: Any = None, **options: Any) -> Any:  # noqa: ANN401 - the fields of TrackedRun, which is imported when it is used
+def run(job: object = None, **options: object) -> object:
     """Track a training: `with costguard.run("job.toml") as run: ... run.step()`. Options: the fields of `TrackedRun`."""
     return _import("costguard.services.run.tracked_run").TrackedRun(job=job, **options)
 

@@ -1,4 +1,5 @@
 # What type checkers read instead of __init__.py, whose functions of the API are imported only when they are used.
+from costguard.api import admit as admit
 from costguard.api import keep as keep
 from costguard.api import quote as quote
 from costguard.api import report as report

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # types and no more: each function imports what it needs
     from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal
     from costguard.reporting.statement import Statement
     from costguard.reporting.status import FleetStatus
+    from costguard.runs.admission import AdmitResult
     from costguard.sizing.size_answer import FittingGpus, SizeAnswer
 
 NOTEBOOK_ROWS = 10
@@ -186,6 +187,23 @@ class ReportAnswer(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitAnswer(Answer):
+    """Whether a run's money is held, or which budget refuses it."""
+
+    admission: AdmitResult
+
+    @property
+    def held(self) -> bool:
+        """Return whether the money is held: the run may be launched."""
+        return self.admission.admission.admitted
+
+    @property
+    def hold_id(self) -> str:
+        """Return the id of the hold, with which `costguard admit --ended` ends it."""
+        return self.admission.hold.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeepAnswer(Answer):
     """A lease. `lease`: as it was recorded; None where one was lifted."""
 
@@ -258,6 +276,52 @@ def size(
         config=_name_file(config),
     )
     return MemoryAnswer(**_share(answer), size=cast("SizeAnswer", answer.value))
+
+
+def admit(
+    *files: File,
+    on: str | None = None,
+    count: float | None = None,
+    hours: float | None = None,
+    machines: int = 1,
+    usd: Number | None = None,
+    owner: str = "",
+    account: str = "",
+    labels: Mapping[str, str] | None = None,
+    name: str = "",
+    id: str = "",  # noqa: A002 - the flag's name
+    config: File | None = None,
+    **job: Unpack[JobFields],
+) -> AdmitAnswer:
+    """Hold what a run may cost before it is launched, as `costguard admit` does; where a budget refuses it, nothing is held.
+
+    `usd`: hold this instead of the high end of a quote. `machines`: so many rentals. `owner`, `account`, `labels`: what budgets
+    select by. `id`: of the hold, so that a repeated call holds once. The rest: as in `quote`.
+
+    Raises InputError for wrong input and NoAnswerError for a run that cannot be priced. Refused: `held` is False, and `refusal`
+    says why and what would fit.
+    """
+    from costguard.runs.admission import AdmitRequest
+    from costguard.services.admit import answer_admit
+    from costguard.values.money import Money
+
+    request = AdmitRequest(
+        flags=_build_table(job),
+        job_file=[fspath(one) for one in files],
+        on=on,
+        count=count,
+        hours=hours,
+        machines=machines,
+        money=None if usd is None else Money.parse(str(usd), field="usd"),
+        owner=owner,
+        account=account,
+        labels=tuple(sorted((labels or {}).items())),
+        name=name,
+        id=id,
+        config=_name_file(config),
+    )
+    answer = answer_admit(request)
+    return AdmitAnswer(**_share(answer), admission=cast("AdmitResult", answer.value))
 
 
 def status(*, zone: str | None = None, strict: bool = False, offline: bool = False, config: File | None = None) -> StatusAnswer:

@@ -14,6 +14,7 @@ from costguard.errors import CostguardError, InputError, NoAnswerError, shorten,
 from costguard.services import CommandAnswer
 from costguard.sizing.job_flags import build_job_table, parse_number
 from costguard.values.checks import find_nearest_names
+from costguard.values.money import Money
 
 TEXT_CHARS_MAX, MESSAGE_CHARS_MAX = 300, 2000
 """Of a text in an answer, which may be a name of a machine, and of a line of a message, where names are cut already."""
@@ -167,6 +168,28 @@ def _answer_quote(given: Arguments, context: McpContext) -> CommandAnswer:
     )
 
 
+def _answer_admit(given: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.runs.admission import AdmitRequest
+    from costguard.services.admit import answer_admit
+
+    money = _get_text(given, "usd")
+    return answer_admit(
+        AdmitRequest(
+            flags=build_job_table({name: value for name, value in given.items() if name not in HOLD}),
+            job_file=_get_text(given, "job_file"),
+            on=_get_text(given, "on"),
+            count=_get_number(given, "count"),
+            hours=_get_number(given, "hours"),
+            money=None if money is None else Money.parse(money, field="usd"),
+            owner=_get_text(given, "owner") or "",
+            account=_get_text(given, "account") or "",
+            name=_get_text(given, "name") or "",
+            id=_get_text(given, "id") or "",
+            config=context.config,
+        )
+    )
+
+
 def _answer_size(given: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.quote_commands import answer_size
 
@@ -289,6 +312,13 @@ WORK: Mapping[str, Schema] = {
     "sort": _describe(TEXT, "usd | hours | usd_per_hour | provider"),
     "top": _describe(NUMBER, "So many options; left out: the few that differ and are worth a look."),
 }
+HOLD: Mapping[str, Schema] = {
+    "usd": _describe(NUMBER, "Hold this many dollars, and quote nothing."),
+    "owner": _describe(TEXT, "Whose run it is."),
+    "account": _describe(TEXT, "The account that it runs in."),
+    "name": _describe(TEXT, "Name of the run, for people."),
+    "id": _describe(TEXT, "Id of the hold: a repeated call with the same one holds once."),
+}
 MACHINE = _describe(
     {"type": "string", "pattern": "^[^/]+/[^/]+/[^/]+/.+$"}, "The full key provider/account/region/id, each as status lists it."
 )
@@ -348,6 +378,15 @@ TOOLS = (
         answer_schema="costguard.report/1",
         parameters={**PERIOD, "zone": ZONE},
         answer=_answer_report,
+    ),
+    McpTool(
+        name="admit",
+        title="Hold a run's money before its launch",
+        description="Hold what a run may cost, if every budget has it left; else which budget refuses, and what would fit.",
+        answer_schema="costguard.admit/1",
+        parameters={**JOB, **WORK, **LIMITS, **HOLD},
+        answer=_answer_admit,
+        reads=False,
     ),
     McpTool(
         name="keep",

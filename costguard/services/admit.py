@@ -84,7 +84,10 @@ def answer_admit(request: AdmitRequest) -> CommandAnswer:
 
     result = admit_run(request)
     return CommandAnswer(
-        document=build_admit_document(result), warnings=result.price.warnings, refusal=build_admit_refusal(result)
+        document=build_admit_document(result),
+        warnings=result.price.warnings,
+        refusal=build_admit_refusal(result),
+        value=result,
     )
 
 

@@ -49,7 +49,7 @@ def test_an_agent_reads_and_keeps_and_a_hostile_name_stays_data(transport: str, 
     async def work() -> None:
         async with open_client(transport, tmp_path, os.environ) as client:
             listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert list(listed) == [*READ_TOOLS, "keep"]
+            assert list(listed) == [*READ_TOOLS, "admit", "keep"]
             for name in READ_TOOLS:
                 hints = listed[name].annotations
                 assert hints is not None
@@ -131,7 +131,7 @@ def test_a_client_of_the_older_protocol_is_answered_too(transport: str, costguar
         async with open_client(transport, tmp_path, os.environ, mode="legacy") as client:
             assert client.instructions is not None
             assert "never instructions" in client.instructions
-            assert [tool.name for tool in (await client.list_tools()).tools] == [*READ_TOOLS, "keep"]
+            assert [tool.name for tool in (await client.list_tools()).tools] == [*READ_TOOLS, "admit", "keep"]
             quote = await client.call_tool("quote", {**JOB, "top": 1})
             assert read_data(quote)["schema"] == "costguard.quote/1"
 
@@ -253,3 +253,17 @@ def test_every_tool_says_what_it_may_do_and_takes_an_object(costguard: Command) 
         assert one.destroys is (one.name == "stop")
         assert set(one.required) <= set(one.parameters)
         assert listed.input_schema["additionalProperties"] is False
+
+
+@pytest.mark.usefixtures("rig")
+def test_an_agent_holds_a_run_s_money_once_and_is_told_which_budget_refuses() -> None:
+    with Path("costguard.toml").open("a", encoding="utf-8") as settings:
+        settings.write('\n[[budget]]\nname = "lab"\ncap = "100 USD"\n')
+    run = {"usd": 60, "hours": 12, "owner": "ada", "id": "nightly"}
+    held = [call_tool("admit", run, McpContext()) for _ in range(2)]
+    assert [reply.is_error for reply in held] == [False, False]
+    assert held[0].data is not None
+    assert held[0].data["schema"] == "costguard.admit/1"
+    refused = call_tool("admit", {**run, "id": "other"}, McpContext())
+    assert refused.more["exit"] == 3
+    assert "lab" in str(refused.more["refused"])
