@@ -36,14 +36,14 @@ from costguard.services.door_messages import (
     BeatReply,
     JoinOffer,
     JoinReply,
+    PersonOffer,
+    PersonReply,
     Pulse,
     RunNote,
-    StopOffer,
-    StopReply,
     unpack_beat,
 )
 from costguard.services.guard import GuardRunResult
-from costguard.services.person_stops import PersonStops
+from costguard.services.person_acts import PersonActs
 from costguard.services.watchdog_context import WatchdogContext
 from costguard.services.web_backend import LATE_AFTER_RUNS
 from costguard.settings import resolve_ledger_url
@@ -67,14 +67,14 @@ END_WAIT_S = 5.0
 class AgentDesk:
     """Takes what the door offers. `machine`: returns the agent's machine; None: it is not listed. `commits`: the writer.
 
-    `stops`: does the stops that people confirmed.
+    `acts`: does what people confirmed on a page.
     """
 
     book: AgentStore
     clock: Clock
     machine: Callable[[ResourceKey], AgentMachine | None]
     commits: AgentBatchWriter
-    stops: PersonStops
+    acts: PersonActs
     _judged: Mapping[ResourceKey, AgentVerdict] = field(default_factory=dict)
     _judged_until: datetime = EPOCH
     _agents: dict[str, Agent] = field(default_factory=dict)
@@ -86,13 +86,13 @@ class AgentDesk:
 
     def start(self) -> None:
         """Start the threads that let agents join and stop machines for people."""
-        self.stops.start()
+        self.acts.start()
         self._thread = threading.Thread(target=self._write_joins, name="joins", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
         """Let no more agents join, and stop no more machines."""
-        self.stops.end()
+        self.acts.end()
         self._joins.put(None)
         if self._thread is not None:
             self._thread.join(END_WAIT_S)
@@ -148,9 +148,9 @@ class AgentDesk:
         except queue.Full:
             answer(JoinReply(offer.number, TOO_OFTEN, "too many agents join at once", 5))
 
-    def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
-        """Have a machine stopped when its turn comes, and call `answer` with what became of it."""
-        self.stops.take(offer, answer)
+    def take_act(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
+        """Have a stop or an answer done when its turn comes, and call `answer` with what became of it."""
+        self.acts.take(offer, answer)
 
     def join(self, offer: JoinOffer) -> JoinReply:
         """Let an agent join; the reply follows the commit."""
@@ -253,8 +253,8 @@ def serve_while_watching(room: WatchdogContext, open_door: OpenDoor | None, *, c
             machines = ListedMachines(room)
             machines.update(tuple(books.load_live(room.clock.now())))
         commits = AgentBatchWriter(book=book, heard=room.heard, clock=room.clock, interval=room.guard.rules.interval)
-        stops = PersonStops(url=resolve_ledger_url(room.settings), config=config)
-        desk = AgentDesk(book=book, clock=room.clock, machine=machines.find_machine, commits=commits, stops=stops)
+        acts = PersonActs(url=resolve_ledger_url(room.settings), config=config)
+        desk = AgentDesk(book=book, clock=room.clock, machine=machines.find_machine, commits=commits, acts=acts)
         channel = DoorChannel(desk)
         commits.start()
         desk.start()

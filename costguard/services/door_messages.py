@@ -113,6 +113,14 @@ class StopOffer(msgspec.Struct, array_like=True, frozen=True, tag=4):
     why: Text
 
 
+class AskOffer(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """An answer to a question of the guard, given with a link. `secret`: the link's, which the door has not stored."""
+
+    number: Number
+    secret: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
+    approve: bool
+
+
 class RunNote(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """The guard ran, at `at_us`. `committed`: the run is in the ledger, and not a dry one."""
 
@@ -148,8 +156,11 @@ class JoinReply(msgspec.Struct, array_like=True, frozen=True, tag=13):
     name: str = ""
 
 
-class StopReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
-    """What became of a stop: `refused` is "", or a name of `REFUSALS`. `done`: it is proven; else `lines` say why not."""
+class PersonReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """What became of a stop or an answer: `refused` is "", or a name of `REFUSALS`.
+
+    `done`: it is proven, or recorded; else `lines` say why not.
+    """
 
     number: int
     refused: str = ""
@@ -159,8 +170,9 @@ class StopReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
     lines: list[str] = []
 
 
-FromDoor = Pulse | BeatOffer | JoinOffer | StopOffer
-FromWatchdog = RunNote | BeatReply | JoinReply | StopReply
+PersonOffer = StopOffer | AskOffer
+FromDoor = Pulse | BeatOffer | JoinOffer | PersonOffer
+FromWatchdog = RunNote | BeatReply | JoinReply | PersonReply
 UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ENCODER = msgspec.msgpack.Encoder()
 _FROM_DOOR = msgspec.msgpack.Decoder(FromDoor)

@@ -21,15 +21,19 @@ from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.overrides import Override, is_override_open
 from costguard.guard.replay.history import ResourceHistory
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.ask_links import AskLinkStore
 from costguard.ledger.guard.guard_state import load_last_run
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.spans.observations import HistoryReader
 from costguard.reporting.status import FleetStatus, ResourceBurn
 from costguard.services import CommandAnswer, overrides
+from costguard.services.ask_links import choose_keep_length, hash_secret
 from costguard.services.guard import GuardRunResult
 from costguard.services.ledger_answers import CurrentView, load_current_view
 from costguard.services.web_backend import LATE_AFTER_RUNS
 from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.fields import format_duration
+from costguard.values.ask_link import AskLink
 from costguard.values.calendar import Period
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey
@@ -123,6 +127,16 @@ class MachinePage:
         return is_override_open(wish, self.at)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskPage:
+    """What a link asks. `approves`: what an approval means, a sentence each. `keeps_for`: how long a denial keeps it."""
+
+    link: AskLink
+    row: MachineRow | None
+    approves: tuple[str, ...]
+    keeps_for: str
+
+
 @dataclass(slots=True, kw_only=True)
 class PageServices:
     """What the pages are served with. `config`: the settings file; None: the usual one. `clock`: a demo's stands still.
@@ -147,6 +161,18 @@ class PageServices:
     def __post_init__(self, stated: Settings | None) -> None:
         """Take the stated settings."""
         self._settings, self._read_s = stated, monotonic()
+
+    def find_ask(self, secret: str) -> AskPage:
+        """Return what the link of `secret` asks, and change nothing. Raises NoAnswerError unless it waits for an answer."""
+        with AskLinkStore(resolve_ledger_url(self.settings)) as book:
+            link, _ = book.find(hash_secret(secret), self.clock())
+        row = self.load_fleet().find_row("/".join(link.key))
+        return AskPage(
+            link=link,
+            row=row,
+            approves=tuple(self.describe_act(row, f"approve-{link.act}")),
+            keeps_for=format_duration(choose_keep_length(self.settings, link.policy)),
+        )
 
     @property
     def settings(self) -> Settings:
@@ -246,12 +272,12 @@ class PageServices:
             found[signal] = {"at": [at // 1_000_000 for at in ats[::thin]], "value": list(values[::thin])}
         return {"signals": found}
 
-    def describe_act(self, found: MachinePage, do: str) -> list[str]:
-        """Return what an approval or a stop of this machine means, a sentence each."""
+    def describe_act(self, row: MachineRow | None, do: str) -> list[str]:
+        """Return what an approval or a stop of this machine means, a sentence each. `row`: None if it is not listed."""
         act = "terminate" if do == "approve-terminate" else "stop"
-        if found.row is None:
+        if row is None:
             return ["It is not listed any more: there is nothing to do."]
-        seen = found.row.one.live.observation
+        seen = row.one.live.observation
         loses = seen.handling.stop_loses if act == "stop" else seen.handling.terminate_loses
         lines = [f"Lost for good: {', '.join(loses)}." if loses else overrides.LOSS_UNKNOWN]
         if do.startswith("approve"):

@@ -233,6 +233,13 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
         "Who starts the HTTP server: child (`costguard watch` does) or none (you start `costguard serve`).",
         "none",
     ),
+    ("web", "answer_links"): (
+        (
+            "Whether a message that asks about an act carries a link that approves or denies it, for a day and once; "
+            "needs url. Whoever reads the message can use it. Default: true."
+        ),
+        "false",
+    ),
     ("web", "behind_proxy"): (
         "Address of the proxy that terminates TLS: only its X-Forwarded-For header is trusted.",
         "127.0.0.1",

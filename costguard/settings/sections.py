@@ -244,6 +244,7 @@ class WebSettings:
     - `url`: the URL that others use; None: that of `listen`. `hosts`: further accepted host names.
     - `tls_cert`, `tls_key`: PEM files. `behind_proxy`: the address of the proxy that terminates TLS.
     - `key_file`: file of the key that signs answers to agents; None: next to the ledger.
+    - `answer_links`: messages that ask carry a link that approves or denies, where `url` is set.
     - `process`: "child": `costguard watch` starts the server; "none": `costguard serve` is started by somebody else.
     """
 
@@ -255,6 +256,7 @@ class WebSettings:
     behind_proxy: str | None = None
     key_file: str | None = field(default=None, metadata=PATH_FIELD)
     process: str = "child"
+    answer_links: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

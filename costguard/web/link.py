@@ -21,10 +21,10 @@ from costguard.services.door_messages import (
     FrameError,
     JoinOffer,
     JoinReply,
+    PersonOffer,
+    PersonReply,
     Pulse,
     RunNote,
-    StopOffer,
-    StopReply,
     decode_from_watchdog,
     encode_frame,
     split_frames,
@@ -41,7 +41,7 @@ FRAMES_AT_ONCE = 10_000
 OUT_OF_MEMORY_EXIT = 71
 
 Connect = Callable[[], socket.socket | None]
-_Reply = TypeVar("_Reply", BeatReply, JoinReply, StopReply)
+_Reply = TypeVar("_Reply", BeatReply, JoinReply, PersonReply)
 
 
 class WatchdogLink:
@@ -60,7 +60,7 @@ class WatchdogLink:
         self.tried = asyncio.Event()
         """Set once the channel is open, or there was no watchdog at the first try."""
 
-    async def ask(self, pack: Callable[[int], BeatOffer | JoinOffer | StopOffer], kind: type[_Reply]) -> _Reply:
+    async def ask(self, pack: Callable[[int], BeatOffer | JoinOffer | PersonOffer], kind: type[_Reply]) -> _Reply:
         """Send a question, and return its reply. Raises MessageRefusedError if no watchdog takes it."""
         writer = self._writer
         if writer is None:

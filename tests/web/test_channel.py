@@ -26,9 +26,9 @@ from costguard.services.door_messages import (
     BeatReply,
     JoinOffer,
     JoinReply,
+    PersonOffer,
+    PersonReply,
     Pulse,
-    StopOffer,
-    StopReply,
     encode_frame,
 )
 from costguard.services.web_backend import build_web_services
@@ -57,8 +57,8 @@ class Desk:
     def take_join(self, offer: JoinOffer, answer: Callable[[JoinReply], object]) -> None:
         answer(JoinReply(offer.number))
 
-    def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
-        answer(StopReply(offer.number))
+    def take_act(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
+        answer(PersonReply(offer.number))
 
 
 @pytest.fixture
