@@ -108,12 +108,12 @@ def build_metrics_board(
     return RunBoard(lambda: (run(), int(seconds() // AGE_MAX_S)), make)
 
 
-def open_metrics_board(settings: Settings) -> RunBoard:
-    """Return the board of the ledger of `settings`."""
+def open_metrics_board(settings: Settings, make: Callable[[], bytes]) -> RunBoard:
+    """Return the board of the ledger of `settings`. `make`: returns the text."""
     url = resolve_ledger_url(settings)
 
     def find_run() -> int:
         with LedgerReader(url) as reader, reader.snapshot() as ask:
             return load_last_run_number(ask)
 
-    return build_metrics_board(find_run, lambda: render_metrics(load_metrics(settings)))
+    return build_metrics_board(find_run, make)

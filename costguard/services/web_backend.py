@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costguard.agents.messages import NO_TOKEN, MessageRefusedError
-from costguard.errors import CostguardError
 from costguard.ledger.agents.directory import AgentDirectory
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.services.agent_gateway import AgentGateway, hash_token
@@ -22,10 +21,11 @@ from costguard.services.configured_providers import SystemClock
 from costguard.services.metrics import open_metrics_board
 from costguard.services.ports import Seal
 from costguard.services.run_board import RunBoard
-from costguard.settings import Settings, WebSettings, get_data_path, read_settings, resolve_ledger_url
+from costguard.settings import Settings, WebSettings, get_data_path, resolve_ledger_url
 from costguard.values.agent import WebToken, is_token_valid
 
 if TYPE_CHECKING:  # a type and no more: it imports what builds a plan
+    from costguard.services.page_builder import BuilderProcess, PageBuilder
     from costguard.services.web_pages import PageServices
 
 LATE_AFTER_RUNS = 3
@@ -51,21 +51,27 @@ class WebServices:
     note_run: Callable[[datetime], object] = field(default=lambda _: None)
 
 
-def build_web_services(settings: Settings, *, config: str | None = None, interval: timedelta | None = None) -> WebServices:
+def build_web_services(
+    settings: Settings,
+    *,
+    config: str | None = None,
+    interval: timedelta | None = None,
+    builder: PageBuilder | BuilderProcess | None = None,
+) -> WebServices:
     """Return the parts over the ledger of `settings`. `config`: the file that they are read from again for each status.
 
-    `interval`: of the guard, None: that of the settings.
+    `interval`: of the guard, None: that of the settings. `builder`: of status, metrics and pages; None: this process.
     """
-    sources = _LedgerSources(settings, config, interval)
+    sources, builds = _LedgerSources(settings, interval), builder or _build_here(settings, config)
     return WebServices(
         web=settings.web,
         key_file=find_key_file(settings),
         desk=lambda seal: AgentGateway(book=sources.directory, seal=seal, clock=sources.clock),
-        board=RunBoard(sources.get_mark, sources.render_status),
+        board=RunBoard(sources.get_mark, builds.build_status),
         reader=sources.authorize_reader,
         health=sources.check_health,
-        metrics=open_metrics_board(settings).read_text,
-        pages=_build_pages(settings, config),
+        metrics=open_metrics_board(settings, builds.build_metrics).read_text,
+        pages=_build_pages(settings, config, builder),
         note_run=sources.note_run,
     )
 
@@ -73,9 +79,9 @@ def build_web_services(settings: Settings, *, config: str | None = None, interva
 class _LedgerSources:
     """What the parts read."""
 
-    def __init__(self, settings: Settings, config: str | None, interval: timedelta | None) -> None:
+    def __init__(self, settings: Settings, interval: timedelta | None) -> None:
         self.clock, self.directory = SystemClock(), AgentDirectory(resolve_ledger_url(settings))
-        self._settings, self._config, self._interval = settings, config, interval
+        self._settings, self._interval = settings, interval
         self._noted: datetime | None = None
 
     def note_run(self, at: datetime) -> None:
@@ -86,17 +92,6 @@ class _LedgerSources:
         """Return what the newest run is known by; None before the first."""
         last = self.directory.load_last_run()
         return None if last is None and self._noted is None else (last.id if last else 0, self._noted)
-
-    def render_status(self) -> bytes:
-        """Return the status as `costguard status --offline --json` prints it, by the settings as they are now."""
-        from costguard.providers.plugins import load_renderer
-        from costguard.services.ledger_answers import load_current_status
-        from costguard.views.status import build_status_document
-
-        settings = self._read_settings()
-        found, head = load_current_status(settings, settings.defaults.zone, None)
-        document = build_status_document(found, (), head, settings.display.find_exchange(found.at))
-        return load_renderer("json")(document).encode()
 
     def authorize_reader(self, token: str) -> WebToken:
         """Return the record of `token`. Raises MessageRefusedError if it grants no access."""
@@ -114,22 +109,19 @@ class _LedgerSources:
         age_s = max(0.0, (self.clock.now() - last.at).total_seconds())
         return age_s, age_s > LATE_AFTER_RUNS * interval.total_seconds()
 
-    def _read_settings(self) -> Settings:
-        """Return the settings as the file has them now; if it is invalid, as they were."""
-        if self._config is not None:
-            try:
-                self._settings = read_settings(self._config)
-            except CostguardError:
-                return self._settings
-        return self._settings
+
+def _build_here(settings: Settings, config: str | None) -> PageBuilder:
+    from costguard.services.page_builder import PageBuilder
+
+    return PageBuilder(config, settings)
 
 
-def _build_pages(settings: Settings, config: str | None) -> PageServices:
+def _build_pages(settings: Settings, config: str | None, builder: PageBuilder | BuilderProcess | None) -> PageServices:
     from costguard.services.web_pages import PageServices
 
     web = settings.web
     secure = web.tls_cert is not None or web.behind_proxy is not None
-    return PageServices(config=config, stated=settings, secure=secure)
+    return PageServices(config=config, stated=settings, secure=secure, builder=builder)
 
 
 def find_key_file(settings: Settings) -> Path:

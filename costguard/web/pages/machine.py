@@ -57,7 +57,7 @@ def build_router(room: PageRoom) -> APIRouter:
             return room.refuse(403, "Not allowed", f"This needs the role {needed}; you are {reader.role}.", reader=reader)
         if do in ASKED_TWICE and fields.get("sure") != "yes":
             found = await asyncio.to_thread(room.services.load_machine, path)
-            told = room.services.describe_act(found.row, do)
+            told = room.services.describe_act(found.one, do)
             return room.render("confirm.html", reader, title="Confirm", here="", machine=found, fields=fields, told=told)
         if do == "stop":
             await _stop(room, reader, path, fields.get("why", ""))
