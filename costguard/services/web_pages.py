@@ -6,15 +6,16 @@ the person who is logged in. No provider is asked, and nothing is stopped here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from threading import Lock, Thread
 from time import monotonic
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, NoAnswerError
 from costguard.guard.action_intents import Intent
 from costguard.guard.overrides import Override, is_override_open
@@ -24,6 +25,8 @@ from costguard.ledger.guard.ask_links import AskLinkStore
 from costguard.ledger.guard.guard_state import load_last_run
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.spans.observations import HistoryReader
+from costguard.metering.billing import get_billing_rule
+from costguard.metering.span import Span, compute_charge, compute_known_until
 from costguard.reporting.status import ResourceBurn
 from costguard.services import CommandAnswer, overrides
 from costguard.services.ask_links import choose_keep_length, hash_secret
@@ -34,6 +37,7 @@ from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import format_duration
 from costguard.values.ask_link import AskLink
 from costguard.values.calendar import Period
+from costguard.values.money import MoneyInterval, sum_intervals
 from costguard.values.resource import ResourceKey
 
 FLEET_AGE_MAX_S = 60.0
@@ -47,15 +51,27 @@ GAP_MIN = timedelta(minutes=15)
 """Shorter times between two complete listings are no gap: as long as a scope may go unseen (`reporting/status.py`)."""
 
 
+class SpanCost(NamedTuple):
+    """What one line of a machine cost in the period that its page shows."""
+
+    span: Span
+    money: MoneyInterval
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePage:
-    """One machine's recorded life. `row`, `one`: None if it is not listed any more. `gaps`: when its account was not seen."""
+    """One machine's recorded life. `row`, `one`: None if it is not listed any more. `gaps`: when its account was not seen.
+
+    `costs`: of its spans in the last 14 days, the newest first; `totals`: their sums, one for each currency.
+    """
 
     key: ResourceKey
     row: MachineRow | None
     one: ResourceBurn | None
     past: ResourceHistory
     gaps: tuple[tuple[datetime, datetime], ...]
+    costs: tuple[SpanCost, ...]
+    totals: tuple[MoneyInterval, ...]
     intents: tuple[Intent, ...]
     wishes: tuple[Override, ...]
     verdicts: tuple[Mapping[str, object], ...]
@@ -206,6 +222,7 @@ class PageServices:
         ends = [(one.start, one.end) for one in stretches if one.outcome == "complete" and one.end > period.start]
         usual = fleet.last.interval if fleet.last else self.settings.watch.every
         facts = fleet.load_facts(path)
+        costs = list_span_costs(past, facts.one if facts else None, Period(start=period.start, end=now))
         pause = max(GAP_MIN, LATE_AFTER_RUNS * usual)
         gaps = [(a[1], b[0]) for a, b in pairwise(ends) if b[0] - a[1] > pause]
         return MachinePage(
@@ -214,6 +231,8 @@ class PageServices:
             one=facts.one if facts else None,
             past=past,
             gaps=tuple(gaps),
+            costs=tuple(reversed(costs)),
+            totals=tuple(sum_costs(costs)),
             intents=tuple(reversed(intents)),
             wishes=tuple(reversed(wishes)),
             verdicts=facts.verdicts if facts else (),
@@ -272,3 +291,35 @@ ACTS: Mapping[str, Act] = {
     "approve-terminate": lambda path, _, why, config: overrides.approve_action(path, "terminate", why=why, config=config),
 }
 """What the page of a machine can do: name -> (key, length, reason, settings file) to the answer of the command."""
+
+
+def list_span_costs(past: ResourceHistory, one: ResourceBurn | None, period: Period) -> list[SpanCost]:
+    """Return what each span cost within `period`, ordered by time; of an open one until the period's end.
+
+    `one`: the machine as it is listed; None: it is not listed any more. A span that is open is certain until it was last seen,
+    less what its provider's listing may lag.
+    """
+    lag = timedelta(seconds=get_billing_rule(ShippedFacts().get_billing_rules(), past.key.provider).lag_s)
+    found = list[SpanCost]()
+    for span in past.spans:
+        if span.start >= period.end or (span.end is not None and span.end <= period.start):
+            continue
+        reach = None
+        if span.end is None:
+            reach = compute_known_until(
+                start=span.start,
+                complete_at=None,
+                logged_at=past.said[-1].at if past.said else span.start,
+                seen_at=one.live.seen_at if one else None,
+                absent_at=one.live.absent_at if one else None,
+                lag=lag,
+                as_of=period.end,
+            )
+        found.append(SpanCost(span, compute_charge(span, period, reach)))
+    return found
+
+
+def sum_costs(costs: Sequence[SpanCost]) -> Iterator[MoneyInterval]:
+    """Yield the sum of each currency."""
+    for currency in sorted({cost.money.low.currency for cost in costs}):
+        yield sum_intervals((cost.money for cost in costs if cost.money.low.currency == currency), currency)
