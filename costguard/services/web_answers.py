@@ -105,6 +105,6 @@ def arm_page_policy(services: PageServices, who: str, name: str, level: str, why
 def read_log(services: PageServices, since: str) -> tuple[Document, Document, str]:
     """Return the log's rows, the newest first, its verification, and why it does not verify ("" if it does)."""
     shown = show_audit(since=since or None, config=services.config).document
-    checked = verify_audit(config=services.config)
+    checked = verify_audit(config=services.config, check=services.audit.check)
     tables = tuple(replace(table, rows=tuple(reversed(table.rows))) for table in shown.tables)
     return replace(shown, tables=tables), checked.document, str(checked.refusal or "")

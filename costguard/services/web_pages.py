@@ -22,6 +22,7 @@ from costguard.guard.overrides import Override, is_override_open
 from costguard.guard.replay.history import ResourceHistory
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.ask_links import AskLinkStore
+from costguard.ledger.guard.audit_check import AuditWatch
 from costguard.ledger.guard.guard_state import load_last_run
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.spans.observations import HistoryReader
@@ -110,7 +111,7 @@ class PageServices:
     `stated`: the settings as they were read already; they count until the file is read anew. None: it is read at once.
 
     `read_only`: nothing is changed, as in a demo. `secure`: cookies are sent over TLS only.
-    `builder`: builds the fleet; None: this process does.
+    `builder`: builds the fleet; None: this process does. `audit`: remembers how much of the log was verified.
     """
 
     config: str | None = None
@@ -119,6 +120,7 @@ class PageServices:
     read_only: bool = False
     secure: bool = False
     builder: FleetBuilder | None = None
+    audit: AuditWatch = field(default_factory=AuditWatch)
     _fleet: FleetPage | None = None
     _made_s: float = 0.0
     _took_s: float = 0.0
