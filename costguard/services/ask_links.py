@@ -26,6 +26,7 @@ from costguard.services import CommandAnswer, overrides
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import format_duration, parse_duration
 from costguard.settings.notify import CONSOLE_CHANNEL
+from costguard.settings.web import ANSWER_LINKS, NO_LINKS
 from costguard.values.ask_link import APPROVED, ASK_LINK_VALID_FOR, DENIED, AskLink
 from costguard.values.resource import ResourceKey
 
@@ -99,10 +100,10 @@ class MessageLinker:
 def build_linker(settings: Settings) -> Callable[[Notification], Notification]:
     """Return what adds links to messages: nothing unless `[web] url` says at which address people reach the pages."""
     web = settings.web
-    if web.url is None or web.listen is None:
+    if web.url is None or web.listen is None or web.links == NO_LINKS:
         return lambda message: message
     base = web.url.rstrip("/")
-    return MessageLinker(url=resolve_ledger_url(settings), base=base, answers=web.answer_links).add_links
+    return MessageLinker(url=resolve_ledger_url(settings), base=base, answers=web.links == ANSWER_LINKS).add_links
 
 
 def answer_ask(secret: str, *, approve: bool, url: str, config: str | None, now: datetime) -> CommandAnswer:

@@ -233,12 +233,12 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
         "Who starts the HTTP server: child (`costguard watch` does) or none (you start `costguard serve`).",
         "none",
     ),
-    ("web", "answer_links"): (
+    ("web", "links"): (
         (
-            "Whether a message that asks about an act carries a link that approves or denies it, for a day and once; "
-            "needs url. Whoever reads the message can use it. Default: true."
+            "Links that messages carry where url is set: answer (default: to the page of the machine, and to approve or deny "
+            "what is asked, once and within a day; whoever reads the message can do that), page (to the page alone) or none."
         ),
-        "false",
+        "page",
     ),
     ("web", "behind_proxy"): (
         "Address of the proxy that terminates TLS: only its X-Forwarded-For header is trusted.",

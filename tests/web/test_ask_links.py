@@ -11,12 +11,14 @@ from urllib.parse import urlencode
 import pytest
 
 from costguard.errors import NoAnswerError
+from costguard.guard.alerts.alert import Alert, Notification
 from costguard.guard.overrides import APPROVE, LEASE
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
-from costguard.services.ask_links import answer_ask, parse_subject
+from costguard.services.ask_links import answer_ask, build_linker, parse_subject
 from costguard.services.audit import show_audit, verify_audit
 from costguard.services.web_logins import compute_form_token
+from costguard.settings import check_settings
 from costguard.values.ask_link import ASK_LINK_VALID_FOR
 from tests.fakes.server import serving
 from tests.providers.transport.wires import Told
@@ -156,6 +158,18 @@ def test_an_unknown_link_one_of_yesterday_and_one_whose_question_is_over_answer_
     with pytest.raises(NoAnswerError, match="no longer asked"):
         answer_ask(secret, approve=True, url=url, config=None, now=now)
     assert house.wishes() == []
+
+
+@pytest.mark.parametrize(("stated", "page", "answer"), [("answer", 1, 1), ("page", 1, 0), ("none", 0, 0)])
+def test_the_settings_say_which_links_a_message_carries(tmp_path: Path, stated: str, page: int, answer: int) -> None:
+    web = f'listen = "127.0.0.1:0"\nurl = "https://guard.example"\nlinks = "{stated}"'
+    settings = check_settings(f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n[web]\n{web}\n', "costguard.toml")
+    now = datetime.now(UTC)
+    asks = Alert(topic="policy:dear", subject="a/b/c/d", owner="", severity="warning", what="Stop d?", at=now, ask="stop")
+    sent = Notification(id="m", channel="env:CHAT", why_now="first", severity="warning", title="x", notices=(asks,), at=now)
+    (found,) = build_linker(settings)(sent).notices
+    labels = [label for label, _ in found.links]
+    assert (labels.count("page"), labels.count("to approve or deny")) == (page, answer)
 
 
 def test_what_is_not_a_machine_has_no_page() -> None:
