@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # bench and scripts are folders beside the package, not installed
 
-from bench import predictions, scores, speeds  # noqa: E402 - after the path above
+from bench import card, predictions, scores, speeds  # noqa: E402 - after the path above
 from bench.page import PRICES_BEGIN as BEGIN  # noqa: E402
 from bench.page import PRICES_END as END  # noqa: E402
 from bench.page import Scores, page  # noqa: E402
@@ -32,7 +32,8 @@ def main(words: list[str] | None = None) -> int:
     """0 when done; 2 where a file cannot be read."""
     asked = arguments(words)
     paths = {kind: getattr(asked, kind) for kind in KINDS}
-    if not any(paths.values()):
+    ours = not any(paths.values())
+    if ours:
         paths = {
             kind: [path for path in (GIVEN / f"{kind}_dev.csv", GIVEN / f"{kind}2_dev.csv") if path.exists()] for kind in KINDS
         }
@@ -44,7 +45,7 @@ def main(words: list[str] | None = None) -> int:
     if asked.predictions:
         predictions.write(asked.predictions, **{kind: rows.get(kind) for kind in KINDS})
         return 0
-    told = page(scored(rows))
+    told = page(scored(rows), card.sections() if ours else ())
     print(told)
     if asked.write:
         prices = keep_part(asked.write)  # written by bench/prices.py

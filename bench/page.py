@@ -55,13 +55,13 @@ class Scores:
         return [d for d in self.decisions if not d.ran]
 
 
-def page(found: Scores) -> str:
-    """All sections that have rows."""
+def page(found: Scores, more: Sequence[str] = ()) -> str:
+    """All sections that have rows, and `more` before what falls short."""
     parts = [HEAD, *_targets(found)]
     parts += _memory(found) if found.memory else []
     parts += _speed(found) if found.speed_fitted else []
     parts += _faketensor(found) if found.faketensor else []
-    return "\n\n".join([*parts, *_shortfalls(found), READ]) + "\n"
+    return "\n\n".join([*parts, *more, *_shortfalls(found), READ]) + "\n"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -143,6 +143,8 @@ def fake_recipe(row: Row) -> Recipe:
         checkpointing="full" if row["ckpt"] == "True" else "none",
         attention="eager" if row["attn"] == "eager" else "flash",
         lora=lora,
+        dropout=False,
+        autocast_rules="cpu",
     )
 
 

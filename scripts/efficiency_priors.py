@@ -28,6 +28,10 @@ PHYSICS: dict[str, tuple[float, str]] = {
     "attention_per_fp32_blackwell": (20.0, "the same of FlashAttention-4 and cuDNN on B200: about 1,600 of 80"),
     "attention_per_fp32_amd": (4.0, "the same on MI300X: composable-kernel attention at about 300-600 TFLOPS of 163; assumed"),
     "launch_s": (5e-4, "seconds in which the host launches the kernels of a layer, a pass: some 50 of 10 us in eager PyTorch"),
+    "adapter_launch_s": (
+        5e-4,
+        "the same of one adapter of PEFT: 0.44-0.59 ms in six of eight jobs on an H100 (bench/card.csv, 2026-11-27)",
+    ),
     "step_s": (
         5e-3,
         "seconds in which the host clips and updates the sharded tensors of a layer, once a step: ten of some 0.5 ms; assumed",
@@ -125,6 +129,7 @@ PRIORS: dict[str, Prior] = {
     ),
     "exchange fused": Prior(1.0, 0.7, "the same in Megatron and with DeepEP, which overlap most of it", additive=True),
     "launch": Prior(0.8, 0.7, "share of the launches not hidden behind kernels", additive=True),
+    "adapters": Prior(0.9, 0.4, "the same of adapters, where it outlasts what the GPU computes", additive=True),
     "step": Prior(1.0, 0.6, "the same of clipping and updating", additive=True),
     "routing": Prior(0.8, 0.5, "the same of routing", additive=True),
     "routing fused": Prior(0.8, 0.5, "the same where router and permutation are fused", additive=True),

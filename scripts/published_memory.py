@@ -201,7 +201,7 @@ def recipe_of(row: Row, kind: str) -> Recipe:
         lora=Lora(rank=int(row["lora_rank"] or 16), targets=targets_of(row), dora=row.get("adapter") == "dora"),
         framework=framework,
         gradient_accumulation=accumulation,
-        dropout=framework in DROPS or kind == "encoder",
+        dropout=True if framework in DROPS or kind == "encoder" else None,
         fused_loss="chunked" in words or "liger" in words or "fused cross-entropy" in words,
         loss="in-place" if IN_PLACE.search(note) else "auto",
         moments="bf16" if "bf16 moments" in note or "moments in bf16" in note else "auto",

@@ -24,11 +24,13 @@ from tests.test_docs import Block, blocks
 NOT_HERE = {
     "costguard top": "needs a terminal of its own (tests/cli/test_top.py)",
     "costguard size --model gpt2-medium": "needs torch, which is an extra (tests/services/test_exact_step.py)",
+    "costguard review": "needs a repository with a change (tests/review/test_review.py)",
     "costguard run --job job.toml --id train-1": "ends the machine on which it runs (tests/cli/test_run_machine.py)",
     "costguard report --month 2026-10 --email": "needs a mail server (tests/cli/test_report_sent.py)",
     "costguard report --month 2026-10 --format focus": "the fakes' ledger is of this month; the next line needs its file",
     "costguard focus check": "see the line before",
     "costguard reconcile --month 2026-10": "no cloud here has a bill of that month (tests/cli/test_reconcile.py)",
+    "costguard demo --serve": "serves until it is interrupted (tests/cli/test_demo_serve.py)",
     "costguard prices refresh --public": "asks public servers (tests/public_prices)",
     "costguard prices refresh": "Vast's fake serves offers at its own pace of minutes (tests/cli/test_prices.py)",
 }

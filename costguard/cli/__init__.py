@@ -27,6 +27,7 @@ COMMAND_GROUPS = {
     "Before a run": {
         "quote": "Quote a job: cost and duration on each offer, ranked.",
         "size": "Compute the GPU memory that a job needs, and list the GPUs it fits on.",
+        "review": "Quote the job files that a change touches, before and after; in CI as a comment.",
         "models": "List the built-in models, with their sizes.",
         "offers": "List rental offers and the age of each price.",
         "prices": "Show the prices in use and their age; refresh fetches current ones.",
@@ -68,6 +69,7 @@ COMMAND_GROUPS = {
         "providers": "Show what costguard supports for each provider, and its limits.",
         "agent": "Enrol, list or revoke the agents on machines.",
         "web": "Manage tokens for reading status over HTTP from `costguard watch`.",
+        "mcp": "Serve quotes, status and reports to agents over the Model Context Protocol.",
         "metrics": "Print the ledger's figures for Prometheus: money, machines, guard health.",
         "audit": "Show or verify the tamper-evident log.",
         "db": "Locate, back up, check or upgrade the ledger.",
@@ -77,7 +79,7 @@ COMMAND_GROUPS = {
 """The commands by what they are for, in the order of `--help`."""
 COMMANDS = {name: told for group in COMMAND_GROUPS.values() for name, told in group.items()}
 
-OWN_SCREEN = frozenset(("watch", "top", "run"))
+OWN_SCREEN = frozenset(("watch", "top", "run", "mcp"))
 """Commands that write to the terminal while they run."""
 INTERRUPTED = 130
 LONGEST_SHOWN = 300

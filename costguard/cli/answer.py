@@ -21,7 +21,7 @@ from costguard.services import CommandAnswer
 from costguard.system.progress import clear_progress
 from costguard.views.document import Document
 
-TEXT_FORMATS = ("table", "html", "markdown")
+TEXT_FORMATS = ("table", "html", "markdown", "github")
 """Formats that people read: they hold the warnings themselves."""
 
 Pieces = Iterable[str] | Iterable[bytes]

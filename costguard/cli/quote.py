@@ -89,6 +89,7 @@ def command(
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
+    format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Read the options and print the quote."""
     from costguard.services import quote_commands

@@ -20,12 +20,16 @@ from costguard.values.gpu import GIB, Gpu
 
 if TYPE_CHECKING:  # types and no more
     from costguard.data import ShippedFacts
+    from costguard.sizing.exact_memory import ExactMemory
 
 GPU_COUNTS = (1, 2, 4, 8)
 """GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""
 
 PARAMETER_TOLERANCE = 0.001
 """Share by which two counts of one model's parameters may differ: a pooler, a classifier."""
+
+TOLD_FROM = 0.01
+"""What a GPU adds to `--exact` is named from a hundredth of the peak."""
 
 SAVING_BYTES_MIN = GIB // 20
 """Bytes: a change that saves less shows as 0.0 GiB, and is no advice."""
@@ -92,7 +96,17 @@ def add_exact_step(sized: SizeAnswer, config: Table, sizer: ExactSizer) -> SizeA
     base = exact.parameters - (exact.trained if job.recipe.adapters else 0)
     said = f"transformers builds {base:,} parameters, the closed form counts {job.architecture.parameters:,}"
     differs = abs(base / job.architecture.parameters - 1) > PARAMETER_TOLERANCE
-    return replace(sized, exact=exact, warnings=(*sized.warnings, said) if differs else sized.warnings)
+    told = (*sized.warnings, *((said,) if differs else ()), *_tell_what_gpus_add(job, exact))
+    return replace(sized, exact=exact, warnings=told)
+
+
+def _tell_what_gpus_add(job: Job, exact: ExactMemory) -> tuple[str, ...]:
+    """Return a sentence on what a GPU keeps and the fake CPU tensors of `exact` do not: dropout's masks, autocast's powers."""
+    alone = replace(job, recipe=replace(job.recipe, dropout=False, autocast_rules="cpu"))
+    more = _compute_footprint(job).peak - _compute_footprint(alone).peak
+    if more < TOLD_FROM * exact.peak:
+        return ()
+    return (f"--exact runs without dropout and with a CPU's autocast: a GPU needs about {more / GIB:.1f} GiB more",)
 
 
 def _place_as_stated(placer: Placer, on: Hardware) -> Placement:

@@ -88,6 +88,7 @@ def check_runnable(job: Job, *, gpus: int = 1) -> None:
     )
     for name in SWITCHES:
         require(not getattr(recipe, name), name, "is not run by --exact", f"write {name} = false, or {LEAVE_OUT_HINT}")
+    require(not recipe.dropout, "dropout", "is not run by --exact", f"write dropout = false, or {LEAVE_OUT_HINT}")
     _check_shape(job)
     _check_split(job, gpus)
 

@@ -40,7 +40,7 @@ MOST_DISK_GB = 10_000_000
 HOURS_PER_YEAR = 8760
 
 SHAPE_KEYS = ("model", "path", "architecture")
-RECIPE_KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("lora", "gradient_accumulation"))
+RECIPE_KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("lora", "gradient_accumulation", "autocast_rules"))
 DATASET_KEYS = ("examples", "tokens_per_example", "epochs")
 PRICE_AGE = re.compile(r"(\d{1,4})([dw]?)", re.ASCII)
 LIMIT_KEYS = (

@@ -96,7 +96,8 @@ settings (Liger, Unsloth's kernels, sample packing) is not implied: fused_loss, 
 SERVER_NAMES = ("vllm", "sglang", "tensorrtllm", "trtllm", "tgi")
 
 ADAPTER_METHODS = ("lora", "qlora")
-SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "offload_activations", "dropout")
+AUTOCAST_RULES = ("cuda", "cpu")
+SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "offload_activations")
 LORA_GROUPS = ("attention", "all-linear")
 
 
@@ -144,8 +145,10 @@ class Recipe:
     - `compiled`: torch.compile fuses norms and activations.
     - `optimizer_in_backward`: each gradient is applied and freed immediately.
     - `double_quant`: the nf4 scales are quantised too.
-    - `dropout`: dropout is active, so masks and eager attention's dropped scores are kept (default in BERT and GPT-2,
-        not in Llama).
+    - `dropout`: dropout is active, so masks and dropped scores are kept. None: as the released model trains in the library
+        (yes for BERT, GPT-2 and T5 in transformers, no for Llama).
+    - `autocast_rules`: what is computed in fp32 under autocast. "cuda": a GPU's list, with powers and every softmax. "cpu":
+        the shorter one that fake CPU tensors follow (torch.amp, "Autocast Op Reference").
     - `offload_activations`: tensors that checkpointing keeps are stored in host memory.
     - `decoder_len`: tokens of an encoder-decoder's answer, which its decoder processes; None: as many as the encoder reads
         (of Whisper, the most it writes). `seq_len` is the encoder's.
@@ -170,7 +173,8 @@ class Recipe:
     optimizer_in_backward: bool = False
     double_quant: bool = False
     offload_activations: bool = False
-    dropout: bool = False
+    dropout: bool | None = None
+    autocast_rules: str = "cuda"
     prefill_chunk: int | None = None
     experts_implementation: str = "auto"
     loss: str = "auto"
@@ -206,6 +210,9 @@ class Recipe:
         )
         for name in SWITCHES:
             require_bool(getattr(self, name), name)
+        if self.dropout is not None:
+            require_bool(self.dropout, "dropout")
+        require_one_of(self.autocast_rules, AUTOCAST_RULES, "autocast_rules")
         if self.prefill_chunk is not None:
             require_whole_number(self.prefill_chunk, "prefill_chunk", most=100_000_000)
         require_whole_number(self.seq_len, "seq_len", most=100_000_000)

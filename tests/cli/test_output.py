@@ -79,7 +79,7 @@ def test_a_flag_goes_before_the_ending_of_a_file(report: Command) -> None:
 
 @pytest.mark.parametrize("file", ["a.xlsx", "a.docx", "a.PDF", "a.tsv", "a.xlsx.gz", "a.tar.gz"])
 def test_an_ending_of_no_format_is_refused_with_those_there_are(report: Command, file: str) -> None:
-    known = ".beancount, .csv, .focus, .htm, .html, .json, .markdown, .md, .parquet, .table, .txt"
+    known = ".beancount, .csv, .focus, .github, .htm, .html, .json, .markdown, .md, .parquet, .table, .txt"
     report("--output", file).says(file, "and no format does", known, "--format NAME")
     assert list(Path().iterdir()) == []
     assert report("--csv", "--output", file).code == 0, "who says which format may call the file as they like"

@@ -39,6 +39,7 @@ WITHIN_OF = {
 def recipe_of(row: dict[str, str]) -> Recipe:
     stated = json.loads(row["recipe"])
     rank, targets = stated.pop("lora", (16, "all-linear"))
+    stated |= {"dropout": stated.get("dropout", False), "autocast_rules": "cpu"}  # fake tensors were run so
     return Recipe(**stated, lora=Lora(rank=rank, targets=targets if isinstance(targets, str) else tuple(targets)))
 
 

@@ -58,6 +58,8 @@ def test_peak_is_what_fake_tensors_measure(row: dict[str, str]) -> None:
         checkpointing=row["ckpt"],
         attention=row["attn"],
         lora=lora,
+        dropout=False,
+        autocast_rules="cpu",
     )
     assert peak(shipped(row["model"]), recipe) == pytest.approx(int(row["peak_bytes"]), rel=0.007)
 

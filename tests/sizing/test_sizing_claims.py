@@ -82,9 +82,12 @@ def test_m1_the_list_of_s0_sums_to_16() -> None:
 
 
 def test_m2_gpt_350m_at_batch_8_needs_about_40_gb_and_no_4090() -> None:
+    """On a GPU GPT-2's own modules keep more: its GELU takes a power, which autocast computes in fp32 (`bench/card.csv`)."""
     gpt = replace(shipped("gpt2-medium"), positions=2048)
-    sized = compute_footprint(gpt, replace(MIXED, micro_batch=8, checkpointing="none"), Parallelism())
-    assert 36 * GB < sized.peak < 46 * GB
+    plain = replace(MIXED, micro_batch=8, checkpointing="none", autocast_rules="cpu")
+    assert 36 * GB < compute_footprint(gpt, plain, Parallelism()).peak < 46 * GB
+    sized = compute_footprint(gpt, replace(plain, autocast_rules="cuda"), Parallelism())
+    assert 46 * GB < sized.peak < 56 * GB
     assert not fits(sized, 24)
 
 

@@ -322,7 +322,7 @@ def _make_job_name(text: str) -> str:
     return kept.strip("._-")[:60] or "job"
 
 
-SPEED_DIGITS = 6
+SPEED_DIGITS, PEAK_DIGITS = 6, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,9 +356,18 @@ def close_ended_attempt(
 
 
 def learn_speed(
-    asked: RunRequest, found: RunEstimate, job: str, *, marks: Sequence[ProgressMark], ended: JobAttempt
+    asked: RunRequest,
+    found: RunEstimate,
+    job: str,
+    *,
+    marks: Sequence[ProgressMark],
+    ended: JobAttempt,
+    peak_gib: float | None = None,
 ) -> LearntSpeed:
-    """Store the measured speed for calibration, if it is suitable, and quote such a job again."""
+    """Store the measured speed for calibration, if it is suitable, and quote such a job again.
+
+    `peak_gib`: allocated at most on one GPU; None: not measured.
+    """
     if found.job is None or found.stated is None or found.hardware is None:
         return LearntSpeed(unfit="it was not quoted, so there is nothing to compare")
     speed = measure_token_speed(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
@@ -367,7 +376,7 @@ def learn_speed(
     if found.differs:
         return LearntSpeed(unfit=found.differs)
     try:
-        left_out = _add_to_calibration(asked, found, round(speed, SPEED_DIGITS), ended, job)
+        left_out = _add_to_calibration(asked, found, round(speed, SPEED_DIGITS), ended, job, peak_gib=peak_gib)
         if left_out:
             return LearntSpeed(tokens_per_s=speed, unfit=left_out)
         after = quote_again(asked, found, ended.seen_at)
@@ -424,7 +433,9 @@ def _is_result(path: Path) -> bool:
     return found == {} or (isinstance(found, dict) and found.get("schema") == RUN_SCHEMA)
 
 
-def _add_to_calibration(asked: RunRequest, found: RunEstimate, speed: float, ended: JobAttempt, job: str) -> str:
+def _add_to_calibration(
+    asked: RunRequest, found: RunEstimate, speed: float, ended: JobAttempt, job: str, *, peak_gib: float | None
+) -> str:
     """Add the run to the calibration; return why it was left out, "" if it was not."""
     assert found.stated is not None  # noqa: S101 - for the type checker: asked by `learn`
     assert found.hardware is not None  # noqa: S101
@@ -438,6 +449,8 @@ def _add_to_calibration(asked: RunRequest, found: RunEstimate, speed: float, end
         "at": ended.seen_at.isoformat(timespec="seconds"),
         "source": "costguard run" if found.seen else "costguard run, its GPU as stated",
     }
+    if peak_gib is not None and found.seen:
+        row["peak_gib"] = round(peak_gib, PEAK_DIGITS)
     facts = ShippedFacts()
     fresh = read_observed_runs([(name, row)], found.stated.folder, facts)
     answer = update_calibration(fresh, find_calibration_file(asked.calibration, asked.config), facts)

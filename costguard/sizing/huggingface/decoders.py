@@ -261,7 +261,7 @@ UNROTATED = LayerImplementation(rotated=False)
 def read_gpt2(config: ModelConfig, name: str) -> Architecture:
     """GPT-2: learned positions, tied."""
     style = _build_learned_style(config, positions=config.read_positions(1024), tied=True)
-    style = replace(style, written=LayerImplementation(rotated=False, wide_softmax=False))
+    style = replace(style, written=LayerImplementation(rotated=False, wide_softmax=False, drops=True))
     return build_decoder(
         config, name, read_plain_attention(config, fused=True), _read_plain_feed_forward(config, "gelu_new"), style
     )

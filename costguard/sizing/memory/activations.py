@@ -30,6 +30,9 @@ from costguard.sizing.memory.frameworks import FP32, LayerStyle
 
 KEPT_BY_ACTIVATION = {"gelu_new": 4, "gelu_fast": 5, "quick_gelu": 2, "relu": 0}
 """Tensors of the feed-forward's width that an activation keeps besides its result; a fused kernel keeps its input only."""
+KEPT_UNDER_WIDE_AUTOCAST = {"gelu_new": 7}
+"""The same in 16-bit tensors where autocast computes powers in fp32: gelu_new keeps its input, the tanh and the factor of the
+product in 4 bytes and the other factor in 2 (NewGELUActivation of transformers; GPT-2 on an H100, `bench/card.csv`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +175,8 @@ def _compute_expert(block: LayerBlock, style: LayerStyle, width: int) -> tuple[f
     f, n = block.feed_forward, style.numerics
     result = n.operand * width if style.trained else _compute_inputs_kept(style, width, ("down_proj",))
     extra = 1 if style.fused or (f.activation == "relu" and not style.trained) else KEPT_BY_ACTIVATION.get(f.activation, 1)
+    if style.wide_autocast and not style.fused:
+        extra = KEPT_UNDER_WIDE_AUTOCAST.get(f.activation, extra)
     extra = min(extra, 1) if style.kernels else extra
     extra += style.written.recast and style.numerics.autocast and not f.gated
     wide = (extra + 2 if not style.fused else 2) if f.gated else extra
@@ -220,7 +225,8 @@ def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool
         held = a.heads if style.batch > 1 else 1
         tensors = FP32 * (a.query_width + (a.query_width + value) * held // a.heads)
         shared = style.seq / style.batch if biased and block.causal else 0
-        return kept + tensors + scores + shared + result * style.trained, 2 * scores
+        dropped = (FP32 + 1) * a.heads * style.seq if style.dropout else 0
+        return kept + tensors + scores + dropped + shared + result * style.trained, 2 * scores
     keys, values = _count_key_heads(block, style)
     tensors = n.compute * (a.query_width + span * (a.query_width * keys + value * values) / a.heads) + result
     if style.packs_qkv or (a.packed and values == a.kv_heads):
@@ -273,11 +279,12 @@ def _compute_scores(style: LayerStyle, *, added: bool) -> tuple[int, int]:
     """Return (bytes kept per score by eager attention, bytes per score that the backward pass adds).
 
     Most models compute the softmax in fp32 and keep a cast copy for the product. BERT and GPT-2 do not; but under autocast the
-    mask or bias that is `added` is fp32, and so is the sum. (CUDA's autocast computes every softmax in fp32, the CPU's does
-    not; this follows the CPU.) A cap keeps the tanh's result, a clamp its input. Dropout keeps its input and a mask.
+    mask or bias that is `added` is fp32, and so is the sum, and a GPU's autocast computes every softmax in fp32. A
+    cap keeps the tanh's result, a clamp its input. Dropout keeps its input and a mask.
     """
     compute = style.numerics.compute
-    softmax = FP32 if style.wide_softmax or (style.numerics.autocast and added) else compute
+    autocast_widens = style.wide_autocast or (style.numerics.autocast and added)
+    softmax = FP32 if style.wide_softmax or autocast_widens else compute
     kept = softmax + (compute if softmax != compute else 0) + compute * (style.written.capped + style.clamped)
     dropped = compute + 1 if style.dropout else 0
     return kept + dropped, 3 * softmax - kept

@@ -359,6 +359,7 @@ class LayerStyle:
         `batch`: number of sequences.
     - `flash`: full scores never exist. `masked`: each layer keeps a mask with one number per score, shared by all
         heads.
+    - `wide_autocast`: autocast computes powers and every softmax in fp32, as it does on a GPU.
     - `clamped`: see `FrameworkTraits.clamps_scores`. `biased`: attention adds a learned bias to scores (T5).
         `wide_softmax`: eager attention's softmax is fp32 and then
         cast.
@@ -385,6 +386,7 @@ class LayerStyle:
     clamped: bool
     biased: bool
     dropout: bool
+    wide_autocast: bool
     seq: int
     cross_seq: int
     batch: int
@@ -423,7 +425,8 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
         wide_softmax=known.softmax_fp32 and written.wide_softmax,
         clamped=known.clamps_scores and block.written == LIKE_LLAMA,
         biased=block.written.biased,
-        dropout=recipe.dropout,
+        dropout=known.pads and block.written.drops if recipe.dropout is None else recipe.dropout,
+        wide_autocast=numerics.autocast and recipe.autocast_rules == "cuda",
         seq=seq,
         cross_seq=block.cross_tokens or recipe.seq_len,
         batch=recipe.micro_batch,

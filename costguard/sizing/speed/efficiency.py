@@ -41,6 +41,7 @@ class StepConstants:
     launch_s: float
     step_s: float
     routing_s: float
+    adapter_launch_s: float
     expert_launch_s: float
     expert_fetch_s: float
     fused_share: float

@@ -139,6 +139,13 @@ def _count_adapter_weights(block: LayerBlock, lora: Lora) -> int:
     return lora.rank * (attention + max(1, block.feed_forward.experts_per_token) * forward)
 
 
+def _count_adapted(block: LayerBlock, lora: Lora) -> int:
+    """Return the matrices of one layer that carry an adapter, each of which is a module; experts are not."""
+    names = [*block.attention.list_matrices(block.hidden)]
+    names += [] if block.feed_forward.experts else [*block.feed_forward.list_matrices(block.hidden)]
+    return sum(_carries_adapter(name, lora) for name in names)
+
+
 def _carries_adapter(name: str, lora: Lora) -> bool:
     if lora.targets in LORA_GROUPS:
         return lora.targets == "all-linear" or name in ATTENTION_MATRICES
@@ -230,7 +237,8 @@ class TokenWork:
 
     `hidden_layers`, `ffn_layers`, `routed_hidden`: width x layers of all layers, of feed-forwards, of mixtures. `words`: size
     of the vocabulary, times the share of tokens that is predicted. `walked`: the layers are convolutions. `layers`,
-    `mixture_layers`: their number, and that of those with experts. `experts`: experts of one such layer. `unit`: what the
+    `mixture_layers`: their number, and that of those with experts. `experts`: experts of one such layer.
+    `adapted_matrices`: matrices of all layers that carry an adapter, those of experts not counted. `unit`: what the
     model's input is counted in (tokens, images, frames), and `units_per_token`: how many of them a token is.
     """
 
@@ -252,6 +260,7 @@ class TokenWork:
     layers: int
     mixture_layers: int
     experts: int
+    adapted_matrices: int
     unit: str = "tokens"
     units_per_token: float = 1.0
 
@@ -291,6 +300,7 @@ def count_work(architecture: Architecture, recipe: Recipe) -> TokenWork:
         layers=sum(b.layers for b in architecture.blocks),
         mixture_layers=sum(b.layers for b in architecture.blocks if b.feed_forward.experts),
         experts=max((b.feed_forward.experts for b in architecture.blocks), default=0),
+        adapted_matrices=sum(b.layers * _count_adapted(b, recipe.lora) for b in architecture.blocks) if recipe.adapters else 0,
         unit=architecture.sample_unit or "tokens",
         units_per_token=architecture.units_per_sample / (architecture.sample_tokens or 1) if architecture.sample_unit else 1.0,
     )

@@ -1,0 +1,70 @@
+"""`costguard review`: what a change costs, job by job, before and after; in CI as one comment that is updated."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import add_output_options, write_answer
+from costguard.cli.options import Names, Text
+from costguard.errors import InputError
+from costguard.values.checks import require_one_of
+
+EXAMPLES = """Examples:
+
+\b
+  costguard review --base origin/main --path 'jobs/*.toml'
+  costguard review --base main --path 'jobs/*' --max-increase 50 --format github
+  costguard review --ci github --path 'jobs/*' --max-usd 500       # in a workflow on: pull_request (docs/CI.md)
+
+It compares the commits BASE and HEAD, and quotes each matching file that differs as `costguard quote FILE` does. In a pattern *
+also matches /. Exit 3: over a limit, or a limit is set and a job cannot be quoted.
+"""
+
+
+@add_output_options
+def command(
+    ctx: typer.Context,
+    path: Annotated[Names, typer.Option("--path", metavar="PATTERN", help="Which files are job files (repeatable).")] = None,
+    base: Annotated[Text, typer.Option("--base", metavar="REVISION", help="The branch or commit to compare with.")] = None,
+    ci: Annotated[
+        Text, typer.Option("--ci", metavar="NAME", help="github | gitlab: the change of this CI job; write its comment.")
+    ] = None,
+    comment: Annotated[bool, typer.Option("--comment/--no-comment", help="With --ci: write the comment.")] = True,
+    max_usd: Annotated[Text, typer.Option("--max-usd", metavar="N", help="Dollars that all changed jobs may cost.")] = None,
+    max_increase: Annotated[
+        Text, typer.Option("--max-increase", metavar="N", help="Dollars by which they may become dearer.")
+    ] = None,
+    market: o.Market = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+    format: o.Format = None,  # noqa: A002 - the option's name
+) -> None:
+    """Compare, print, and comment."""
+    if (base is None) == (ci is None):
+        raise InputError("state one of --base and --ci", field="--base", hint="costguard review --base main --path 'jobs/*'")
+    patterns, config = [line for one in path or () for line in one.split()], ctx.obj.config
+    if ci is not None:
+        from costguard.services.review import ci as flow
+        from costguard.services.review.comment import FORGES
+
+        require_one_of(ci, FORGES, "--ci")
+        answer = flow.answer_ci_review(
+            forge=ci,
+            patterns=patterns,
+            max_usd=max_usd,
+            max_increase=max_increase,
+            comments=comment and not ctx.obj.offline,
+            market=market,
+            config=config,
+        )
+    else:
+        from costguard.services.review import answer_review
+
+        answer = answer_review(
+            patterns=patterns, base=base or "", max_usd=max_usd, max_increase=max_increase, market=market, config=config
+        )
+    write_answer(answer, ctx)

@@ -1,0 +1,383 @@
+"""The tools that an agent sees: one `McpTool` each, answered by the service of the command with the same name.
+
+The structured content of an answer is the JSON of the command, with every text made one clean line: a machine's name, a label
+or a reason was written by somebody else, and a model that reads it must find data. To add a tool, append it to `TOOLS`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from costguard.errors import CostguardError, InputError, NoAnswerError, shorten, to_one_line
+from costguard.services import CommandAnswer
+from costguard.sizing.job_flags import build_job_table, parse_number
+from costguard.values.checks import find_nearest_names
+
+TEXT_CHARS_MAX, MESSAGE_CHARS_MAX = 300, 2000
+"""Of a text in an answer, which may be a name of a machine, and of a line of a message, where names are cut already."""
+
+Arguments = Mapping[str, object]
+Schema = Mapping[str, object]
+
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": ["number", "string"]}
+SWITCH: Schema = {"type": "boolean"}
+NAMES: Schema = {"type": "array", "items": {"type": "string"}}
+PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpContext:
+    """What every call has: the settings file (None: the one that applies), and whether the network may be used."""
+
+    config: str | None = None
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTool:
+    """One tool. `parameters`: the JSON schema of each argument. `answer_schema`: the `schema` of its answer's JSON.
+
+    `reads`: it changes nothing. `destroys`: it may end something. `asks_clouds`: it may make requests to providers.
+    """
+
+    name: str
+    title: str
+    description: str
+    answer_schema: str
+    parameters: Mapping[str, Schema]
+    answer: Callable[[Arguments, McpContext], CommandAnswer]
+    required: tuple[str, ...] = ()
+    reads: bool = True
+    destroys: bool = False
+    asks_clouds: bool = False
+    is_offered: Callable[[McpContext], bool] = field(default=lambda _: True)
+
+    def build_input_schema(self) -> dict[str, object]:
+        """Return the JSON schema of the arguments."""
+        made: dict[str, object] = {"type": "object", "properties": dict(self.parameters), "additionalProperties": False}
+        return {**made, "required": list(self.required)} if self.required else made
+
+    def build_output_schema(self) -> dict[str, object]:
+        """Return the JSON schema of the answer: an object whose `schema` names the contract of the command's --json."""
+        return {"type": "object", "properties": {"schema": {"const": self.answer_schema}}, "required": ["schema"]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReply:
+    """The reply to a call. `data`: the command's JSON, None after an error. `more`: what the command says beside its answer."""
+
+    data: dict[str, object] | None
+    more: dict[str, object]
+    is_error: bool = False
+
+    def list_texts(self) -> list[str]:
+        """Return the reply as texts for clients that read no structured content: JSON in ASCII, so that names stay quoted."""
+        return [json.dumps(part, allow_nan=False, separators=(",", ":")) for part in (self.data, self.more) if part]
+
+
+def call_tool(name: str, arguments: Arguments, context: McpContext) -> ToolReply:
+    """Call the tool `name`. An expected failure is a reply with its message and exit code."""
+    try:
+        tool = find_tool(name)
+        answer = tool.answer(read_arguments(tool, arguments), context)
+    except CostguardError as error:
+        return ToolReply(data=None, more={"error": _clean_message(error), "exit": error.exit_code}, is_error=True)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the agent gets a line and the server goes on
+        what = _clean_text(f"unexpected {type(error).__name__}: {error}; this is a bug in costguard", MESSAGE_CHARS_MAX)
+        return ToolReply(data=None, more={"error": [what], "exit": CostguardError.exit_code}, is_error=True)
+    more: dict[str, object] = {}
+    if answer.warnings:
+        more["warnings"] = [_clean_text(one, MESSAGE_CHARS_MAX) for one in answer.warnings]
+    if answer.refusal is not None:
+        more |= {"refused": _clean_message(answer.refusal), "exit": answer.refusal.exit_code}
+    data = clean_value(answer.document.data)
+    return ToolReply(data=data if isinstance(data, dict) else None, more=more)
+
+
+def find_tool(name: str) -> McpTool:
+    """Return the tool `name`; raises InputError if there is none."""
+    for tool in TOOLS:
+        if tool.name == name:
+            return tool
+    hint = f"one of: {', '.join(tool.name for tool in TOOLS)}"
+    raise InputError("is not a tool of costguard", field=shorten(to_one_line(name)), hint=hint)
+
+
+def clean_value(value: object) -> object:
+    """Return JSON data in which every text is one printable line of at most TEXT_CHARS_MAX characters."""
+    if isinstance(value, str):
+        return _clean_text(value, TEXT_CHARS_MAX)
+    if isinstance(value, Mapping):
+        return {str(clean_value(str(key))): clean_value(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_value(one) for one in value]
+    return value
+
+
+def _clean_text(text: str, longest: int) -> str:
+    return shorten(to_one_line(text), longest)
+
+
+def _clean_message(error: CostguardError) -> list[str]:
+    """Return the lines of a message; a line break within a name was replaced where the message was made."""
+    return [_clean_text(line, MESSAGE_CHARS_MAX) for line in str(error).splitlines() if line]
+
+
+def read_arguments(tool: McpTool, stated: Arguments) -> Arguments:
+    """Return `stated`, checked against the tool's parameters. Raises InputError that names the argument."""
+    for name, value in stated.items():
+        if name not in tool.parameters:
+            near = find_nearest_names(name, tool.parameters)
+            hint = f"did you mean {near[0]}?" if near else f"it takes: {', '.join(tool.parameters)}"
+            raise InputError(f"is not an argument of {tool.name}", field=shorten(to_one_line(name)), hint=hint)
+        kind = tool.parameters[name]["type"]
+        kinds = [kind] if isinstance(kind, str) else list(kind) if isinstance(kind, list) else []
+        fits = any(isinstance(value, PYTHON_TYPES[one]) and (one == "boolean" or not isinstance(value, bool)) for one in kinds)
+        if not fits or (isinstance(value, list) and not all(isinstance(one, str) for one in value)) or value == "":
+            raise InputError(f"must be: {' or '.join(kinds)}", field=name, hint="leave it out where it says nothing")
+    missing = [name for name in tool.required if name not in stated]
+    if missing:
+        raise InputError(f"is missing: {tool.name} needs it", field=missing[0], hint="state it")
+    return stated
+
+
+# Each service is imported when its tool is called, as commands are: listing the tools costs no market and no ledger.
+
+
+def _answer_quote(given: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.services.quote_commands import answer_quote
+
+    return answer_quote(
+        flags=build_job_table(given),
+        job_file=_get_text(given, "job_file"),
+        on=_get_text(given, "on"),
+        count=_get_number(given, "count"),
+        hours=_get_number(given, "hours"),
+        top=_get_number(given, "top"),
+        sort=_get_text(given, "sort") or "usd",
+        config=context.config,
+    )
+
+
+def _answer_size(given: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.services.quote_commands import answer_size
+
+    job_file, on = _get_text(given, "job_file"), _get_text(given, "on")
+    return answer_size(flags=build_job_table(given), job_file=job_file, on=on, config=context.config)
+
+
+def _answer_offers(given: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.services.quote_commands import answer_offers
+
+    top = _get_number(given, "top")
+    return answer_offers(
+        flags=build_job_table(given),
+        count=_get_number(given, "count"),
+        sort=_get_text(given, "sort") or "usd_per_hour",
+        top=20 if top is None else top,
+        offline=True,
+        config=context.config,
+    )
+
+
+def _answer_status(given: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.services.ledger_answers import answer_status
+
+    offline = context.offline or not given.get("poll", True)
+    return answer_status(zone=_get_text(given, "zone"), offline=offline, config=context.config)
+
+
+def _answer_report(given: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.services.ledger_answers import answer_report
+
+    stated = {name: _get_text(given, name) for name in ("month", "day", "week", "from", "to")}
+    return answer_report(stated=stated, by=_get_text(given, "by"), zone=_get_text(given, "zone"), config=context.config)
+
+
+def _answer_keep(given: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.services.mcp_acts import keep_for_agent
+
+    return keep_for_agent(str(given["machine"]), length=str(given["for"]), why=str(given["why"]), config=context.config)
+
+
+def _answer_stop(given: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.services.mcp_acts import stop_for_agent
+
+    if context.offline:
+        raise NoAnswerError("asks a provider, and the server runs with --offline", field="stop")
+    return stop_for_agent(str(given["machine"]), why=str(given["why"]), config=context.config)
+
+
+def _is_stop_armed(context: McpContext) -> bool:
+    from costguard.services.mcp_acts import is_mcp_armed
+    from costguard.settings import read_settings
+
+    try:
+        return is_mcp_armed(read_settings(context.config))
+    except CostguardError:  # the call says what is wrong with the settings or the ledger
+        return False
+
+
+def _get_text(given: Arguments, name: str) -> str | None:
+    value = given.get(name)
+    return None if value is None else str(value)
+
+
+def _get_number(given: Arguments, name: str) -> float | None:
+    value = given.get(name)
+    if isinstance(value, str):
+        return parse_number(value, name)
+    return value if isinstance(value, int | float) else None
+
+
+def _describe(kind: Schema, description: str) -> Schema:
+    return {**kind, "description": description}
+
+
+LIMITS: Mapping[str, Schema] = {
+    "gpu": _describe(NAMES, "Only these GPUs: H100, A100-80GB-SXM, RTX-4090."),
+    "provider": _describe(NAMES, "Only these providers: aws, gcp, runpod, lambda, vast."),
+    "exclude": _describe(NAMES, "Not these providers."),
+    "region": _describe(NAMES, "Only these regions or places: us-east-1, us, eu, de."),
+    "tier": _describe(NAMES, "Only on-demand, spot, reserved, community or secure."),
+    "secure_only": _describe(SWITCH, "No machines of private hosts."),
+    "max_price_age": _describe(TEXT, "Only prices that were seen so lately: 7d, 2w."),
+}
+JOB: Mapping[str, Schema] = {
+    "job_file": _describe(TEXT, "Path of a job file on the server's machine; other arguments override it."),
+    "template": _describe(TEXT, "A prepared job: lora-7b, rlhf-7b ..."),
+    "model": _describe(TEXT, "A built-in model (llama-3.1-8b), or the path of a Hugging Face config.json."),
+    "method": _describe(TEXT, "pretrain | full | lora | qlora | inference"),
+    "preference": _describe(TEXT, "dpo | ppo | grpo"),
+    "precision": _describe(TEXT, "bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4"),
+    "quant": _describe(TEXT, "none | nf4 | int8 | int4 | mxfp4, or a GGUF type"),
+    "optimizer": _describe(TEXT, "adamw, adamw-8bit, adafactor, lion, sgd ..."),
+    "seq_len": _describe(NUMBER, "Tokens per sequence."),
+    "micro_batch": _describe(NUMBER, "Sequences per GPU and pass."),
+    "checkpointing": _describe(TEXT, "none | selective | full"),
+    "attention": _describe(TEXT, "flash | flash3 | eager"),
+    "framework": _describe(TEXT, "hf | unsloth | torchtune | megatron ..."),
+    "lora_rank": _describe(NUMBER, "Rank of the adapters (16)."),
+    "zero": _describe(NUMBER, "ZeRO stage 0-3."),
+    "fsdp": _describe(SWITCH, "Shard weights fully (FSDP)."),
+    "tp": _describe(NUMBER, "Tensor-parallel ranks."),
+    "pp": _describe(NUMBER, "Pipeline-parallel ranks."),
+    "on": _describe(TEXT, "Fixed hardware, GPU:COUNT[xNODES]: H100:8, H100:8x4."),
+}
+WORK: Mapping[str, Schema] = {
+    "tokens": _describe(NUMBER, "Tokens to train on (all epochs), or to generate: 50e6, 1.5B."),
+    "images": _describe(NUMBER, "Instead of tokens, for image models: images, all epochs."),
+    "audio_seconds": _describe(NUMBER, "Instead of tokens, for Whisper: seconds of sound, all epochs."),
+    "frames": _describe(NUMBER, "Instead of tokens, for video models: frames, all epochs."),
+    "global_batch_tokens": _describe(NUMBER, "Tokens per optimizer step over all GPUs."),
+    "requests_per_second": _describe(NUMBER, "Of a server: requests per second, on average."),
+    "prompt_len": _describe(NUMBER, "Of a server: tokens of a prompt."),
+    "output_len": _describe(NUMBER, "Of a server: tokens of an answer."),
+    "count": _describe(NUMBER, "GPUs of an instance; with hours and one gpu: a plain rental."),
+    "hours": _describe(NUMBER, "Quote a plain rental of this length instead of a job."),
+    "max_usd": _describe(NUMBER, "Refuse options that cost more, in dollars."),
+    "max_hours": _describe(NUMBER, "Refuse options that take longer."),
+    "max_gpus": _describe(NUMBER, "Refuse options with more GPUs."),
+    "sort": _describe(TEXT, "usd | hours | usd_per_hour | provider"),
+    "top": _describe(NUMBER, "So many options; left out: the few that differ and are worth a look."),
+}
+MACHINE = _describe(
+    {"type": "string", "pattern": "^[^/]+/[^/]+/[^/]+/.+$"}, "The full key provider/account/region/id, each as status lists it."
+)
+ZONE = _describe(TEXT, "Time zone for month boundaries: Europe/Berlin.")
+PERIOD: Mapping[str, Schema] = {
+    "month": _describe(TEXT, "YYYY-MM; left out: this month."),
+    "day": _describe(TEXT, "YYYY-MM-DD"),
+    "week": _describe(TEXT, "YYYY-Www, Monday to Sunday."),
+    "from": _describe(TEXT, "Start of the period: a day or an instant."),
+    "to": _describe(TEXT, "End of the period, exclusive."),
+    "by": _describe(TEXT, "Group by: provider,account,owner,gpu,region,resource,label:KEY ..."),
+}
+
+TOOLS = (
+    McpTool(
+        name="quote",
+        title="Quote a GPU job",
+        description="Cost, hours and fit of a training or inference job (or a plain rental) at each provider, before it runs.",
+        answer_schema="costguard.quote/1",
+        parameters={**JOB, **WORK, **LIMITS},
+        answer=_answer_quote,
+    ),
+    McpTool(
+        name="size",
+        title="Size a GPU job",
+        description="GPU memory that a job needs, by phase; which GPUs fit; which changes make it smaller.",
+        answer_schema="costguard.size/1",
+        parameters=JOB,
+        answer=_answer_size,
+    ),
+    McpTool(
+        name="offers",
+        title="List GPU offers",
+        description="Rental offers in the market data, with the age of each price. Asks no provider.",
+        answer_schema="costguard.offers/1",
+        parameters={
+            **LIMITS,
+            "count": _describe(NUMBER, "GPUs of an instance."),
+            "sort": _describe(TEXT, "usd_per_hour | usd_per_gpu_hour | age | provider"),
+            "top": _describe(NUMBER, "Rows (20; 0 for all)."),
+        },
+        answer=_answer_offers,
+    ),
+    McpTool(
+        name="status",
+        title="Show running machines and their cost",
+        description="What runs on the configured clouds, what it costs an hour and this month, and whether it works.",
+        answer_schema="costguard.status/1",
+        parameters={"zone": ZONE, "poll": _describe(SWITCH, "false: from the ledger, without asking the clouds (true).")},
+        answer=_answer_status,
+        asks_clouds=True,
+    ),
+    McpTool(
+        name="report",
+        title="Report a period's costs",
+        description="The recorded costs of a period by group, with bounds, and what the figures do not include.",
+        answer_schema="costguard.report/1",
+        parameters={**PERIOD, "zone": ZONE},
+        answer=_answer_report,
+    ),
+    McpTool(
+        name="keep",
+        title="Keep a machine running for a time",
+        description="Record a lease: policies do not stop the machine until it ends. Ask the person first; it costs money.",
+        answer_schema="costguard.wish/1",
+        parameters={
+            "machine": MACHINE,
+            "for": _describe(TEXT, "45m, 4h, 2h30m, 1d"),
+            "why": _describe({"type": "string", "minLength": 1}, "The person's reason; it is shown to others."),
+        },
+        required=("machine", "for", "why"),
+        answer=_answer_keep,
+        reads=False,
+    ),
+    McpTool(
+        name="stop",
+        title="Stop a machine",
+        description="Stop one machine and prove it. What is not on its disks is lost. Ask the person first; name the machine.",
+        answer_schema="costguard.act/1",
+        parameters={
+            "machine": MACHINE,
+            "why": _describe({"type": "string", "minLength": 1}, "The person's reason; it is shown to others."),
+        },
+        required=("machine", "why"),
+        answer=_answer_stop,
+        reads=False,
+        destroys=True,
+        asks_clouds=True,
+        is_offered=_is_stop_armed,
+    ),
+)
+"""In the order in which an agent sees them. `stop` is offered while it is armed, and looks again when it is called."""

@@ -1,0 +1,97 @@
+"""The callback in a real Lightning Trainer: a tiny model on the CPU. Skipped where torch and lightning are not installed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Command
+
+torch = pytest.importorskip("torch", reason="torch is not installed (extra exact)")
+lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
+
+from costguard.integrations.lightning import CHECKPOINT, CostguardCallback  # noqa: E402 - needs lightning
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class TinyModule(lightning.LightningModule):  # type: ignore[misc, name-defined]  # not installed where types are checked
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 1)
+
+    def training_step(self, batch: Any, _index: int) -> Any:  # noqa: ANN401 - tensors
+        return self.layer(batch[0]).square().mean()
+
+    def validation_step(self, batch: Any, _index: int) -> None:  # noqa: ANN401 - tensors
+        self.layer(batch[0])
+
+    def configure_optimizers(self) -> Any:  # noqa: ANN401 - an optimizer
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+@pytest.fixture(autouse=True)
+def home(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    del costguard
+    monkeypatch.setattr("costguard.services.run.terms._list_local_gpus", list)
+    monkeypatch.setattr("costguard.services.run.tracked_run.list_hint_sockets", list)
+
+
+def fit(folder: Path, callback: CostguardCallback, steps: int, resume: str | None = None) -> Any:  # noqa: ANN401 - a Trainer
+    rows = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=4)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = lightning.Trainer(accelerator="cpu", max_steps=steps, default_root_dir=folder, callbacks=[callback], **quiet)
+    trainer.fit(TinyModule(), rows, rows, ckpt_path=resume)
+    return trainer
+
+
+def test_it_reports_at_the_start_at_each_validation_and_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = fit(tmp_path, CostguardCallback(rate="2", look_every_s=0.0), steps=48)
+    err = capsys.readouterr().err
+    assert trainer.global_step == 48
+    assert "costguard: job training, attempt 1, at $2.0000/h (--rate)" in err
+    assert err.count(" of 48 after ") == 3, "sixteen batches an epoch, three validations"
+    assert "ended at step 48" in err
+
+
+def test_the_cap_ends_the_training_with_a_checkpoint_that_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = fit(tmp_path, CostguardCallback(max_usd=0.0001, rate="3", look_every_s=0.01), steps=100_000)
+    stopped = trainer.global_step
+    assert 0 < stopped < 100_000
+    assert "the cap is reached" in capsys.readouterr().err
+    resumed = fit(tmp_path, CostguardCallback(), steps=stopped + 5, resume=str(tmp_path / CHECKPOINT))
+    assert resumed.global_step == stopped + 5
+    assert f"ended at step {stopped + 5}" in capsys.readouterr().err
+
+
+def test_a_failed_training_teaches_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Failing(TinyModule):
+        def training_step(self, batch: Any, index: int) -> Any:  # noqa: ANN401 - tensors
+            if index == 5:
+                raise RuntimeError("out of memory")
+            return super().training_step(batch, index)
+
+    rows = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=4)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = lightning.Trainer(
+        accelerator="cpu", max_steps=9, default_root_dir=tmp_path, callbacks=[CostguardCallback()], **quiet
+    )
+    with pytest.raises(RuntimeError):
+        trainer.fit(Failing(), rows)
+    assert "ended with an exception at step 5" in capsys.readouterr().err
+
+
+def test_a_step_of_the_callback_costs_less_than_fifty_microseconds(tmp_path: Path) -> None:
+    callback = CostguardCallback(max_usd=1000, rate="3")
+    trainer = fit(tmp_path, callback, steps=1)
+    callback.on_train_start(trainer, None)
+    best = float("inf")
+    for _ in range(3):
+        began = time.perf_counter()
+        for _ in range(5000):
+            callback.on_train_batch_end(trainer, None, None, None, 0)
+        best = min(best, (time.perf_counter() - began) / 5000)
+    assert best < 50e-6, f"{best * 1e6:.1f} us"

@@ -1,0 +1,234 @@
+"""`with costguard.run(...)`: what it prints, where it stops, what it teaches, and what a step costs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import costguard as package
+from costguard.errors import InputError
+from costguard.services.run.tracked_run import TrackedRun, find_listener, is_first_rank, read_peak_memory_gib
+from tests.conftest import Command
+
+JOB: dict[str, object] = {
+    "model": "llama-3.1-8b",
+    "method": "qlora",
+    "tokens": 50_000_000,
+    "seq_len": 2048,
+    "micro_batch": 2,
+    "global_batch_tokens": 16_384,
+}
+STEP_S_MAX = 50e-6
+Make = Callable[..., tuple[TrackedRun, "Clock"]]
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def make(costguard: Command, market: str, monkeypatch: pytest.MonkeyPatch) -> Make:
+    del costguard
+    monkeypatch.setattr("costguard.services.run.terms._list_local_gpus", list)
+    monkeypatch.setattr("costguard.services.run.tracked_run.list_hint_sockets", list)
+
+    def made(**options: Any) -> tuple[TrackedRun, Clock]:  # noqa: ANN401 - of the run
+        clock = Clock()
+        stated = {"job": JOB, "on": "RTX-4090:1", "rate": "0.34", "market": market, **options}
+        return package.run(clock=clock, **stated), clock
+
+    return made
+
+
+def train(run: TrackedRun, clock: Clock, steps: int, step_s: float) -> None:
+    for _ in range(steps):
+        clock.now_s += step_s
+        if run.step():
+            break
+
+
+def test_it_says_the_end_and_the_cost_at_the_start_at_each_evaluation_and_at_the_end(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, clock = make(steps=3000)
+    with run:
+        begun = capsys.readouterr().err
+        train(run, clock, 600, 6.0)
+        clock.now_s += 240
+        run.exclude_pause()
+        run.report()
+        told = capsys.readouterr().err
+        train(run, clock, 2400, 6.0)
+    ended = capsys.readouterr().err
+    assert "costguard: job training, attempt 1 on RTX-4090 x1, at $0.3400/h (--rate)" in begun
+    assert "costguard: quoted: " in begun
+    assert "costguard: expected end: " in begun
+    # 600 steps took 3,840 s with the evaluation: 2,400 more take 15,360 s at the same share of evaluations, 5.33 h in all
+    assert "step 600 of 3000 after 1.07 h, $0.3627; expected end " in told
+    assert "$1.81 in all" in told
+    assert "ended at step 3000 after 5.07 h, $1.72" in ended
+    assert "calibrated with 2,731 tokens a second" in ended
+    assert "next quote: " in ended
+
+
+def test_the_second_quote_is_closer_than_the_first(make: Make) -> None:
+    first, clock = make(steps=3000)
+    with first:
+        assert first.terms.hours is not None
+        quoted, seconds = first.terms.hours.expected, first.terms.hours.expected * 3600 * 1.5
+        train(first, clock, 3000, seconds / 3052)  # 50e6 tokens are 3,052 steps of 16,384
+    second, _ = make(steps=3000)
+    with second:
+        assert second.terms.hours is not None
+        again = second.terms.hours.expected
+    assert abs(again - 1.5 * quoted) < 0.7 * abs(quoted - 1.5 * quoted)
+
+
+@pytest.mark.parametrize(
+    ("cap", "steps"),
+    [({"max_usd": 0.17}, 1800), ({"max_hours": 0.5}, 1800), ({"job": {**JOB, "limits": {"max_usd": 0.17}}}, 1800), ({}, 5000)],
+)
+def test_it_stops_at_its_own_cap(cap: dict[str, Any], steps: int, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    run, clock = make(steps=5000, **cap)
+    with run:
+        train(run, clock, 5000, 1.0)
+        assert run._step == steps
+        assert run.should_stop is bool(cap)
+    assert ("the cap is reached after 30.0 min, $0.1700: stopping" in capsys.readouterr().err) is bool(cap)
+
+
+def test_an_unknown_price_is_said_beside_a_cap_and_nothing_is_stopped_for_it(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, clock = make(job=None, rate=None, max_usd=1, steps=100)
+    with run:
+        train(run, clock, 100, 3600.0)
+        assert run.should_stop is False
+    assert "not checked: the price is unknown" in capsys.readouterr().err
+
+
+def test_an_agent_gets_the_steps_and_measures_them(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "hints.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(str(path))
+        monkeypatch.setenv("COSTGUARD_HINTS", str(path))
+        monkeypatch.setattr("costguard.services.run.tracked_run.list_hint_sockets", lambda: [str(path)])
+        monkeypatch.setattr("costguard_agent.hints._last_sent_s", {})
+        sender: dict[str, Any] = {}
+        monkeypatch.setattr("costguard_agent.hints._socket_cache", sender)
+        run, clock = make(steps=100)
+        with run:
+            train(run, clock, 100, 10.0)
+        assert json.loads(agent.recv(4096)) == {"hint": "progress", "step": 1}
+        assert find_listener() == "the agent"
+        sender["socket"].close()
+    assert run.learnt is None
+    assert not list(tmp_path.rglob("calibration.json"))
+
+
+def test_what_fails_and_what_resumes_teaches_nothing_wrong(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    run, clock = make(steps=3000)
+
+    def fail() -> None:
+        with run:
+            train(run, clock, 600, 6.0)
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert "ended with an exception at step 600" in capsys.readouterr().err
+    assert run.learnt is not None
+    assert run.learnt.tokens_per_s is None
+    resumed, clock = make(steps=3000)
+    with resumed:
+        resumed.begin_at(2000)
+        train(resumed, clock, 500, 6.0)
+        resumed.report()
+    assert "step 2500 of 3000" in capsys.readouterr().err
+    assert resumed.learnt is not None
+    assert resumed.learnt.tokens_per_s == pytest.approx(16_384 / 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"job": "no-such.toml"}, "no-such.toml"),
+        ({"job": {**JOB, "model": "no-such"}}, "model"),
+        ({"max_usd": "much"}, "max_usd"),
+        ({"max_hours": -1}, "max_hours"),
+        ({"steps": 0}, "steps"),
+        ({"on": "H1000:8"}, "--on"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_the_training_begins(options: dict[str, Any], field: str, make: Make) -> None:
+    run, _ = make(**options)
+    with pytest.raises(InputError) as refused:
+        run.__enter__()
+    assert field in str(refused.value)
+
+
+def test_a_job_over_its_cap_or_too_large_for_the_gpu_runs_all_the_same(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    run, clock = make(job={**JOB, "method": "full"}, steps=10)
+    with run:
+        train(run, clock, 10, 1.0)
+    assert "not quoted: " in capsys.readouterr().err
+
+
+def test_other_ranks_print_and_record_nothing(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (is_first_rank({}), is_first_rank({"RANK": "0"}), is_first_rank({"RANK": "3"})) == (True, True, False)
+    run, clock = make(steps=100, quiet=True)
+    with run:
+        train(run, clock, 100, 10.0)
+        run.report()
+    assert capsys.readouterr().err == ""
+    assert run.learnt is None
+
+
+def test_a_step_costs_less_than_fifty_microseconds(make: Make) -> None:
+    options = {"job": None, "steps": 10**9, "max_usd": 1000}
+    run, _ = make(**options)
+    run.clock = time.monotonic
+    with run:
+        best = min(_time_steps(run, 20_000) for _ in range(3))
+        run.look_every_s = run._next_look_s = 0.0  # each step looks: never so in practice
+        looking = min(_time_steps(run, 500) for _ in range(3))
+    assert best < STEP_S_MAX
+    assert looking < 10 * STEP_S_MAX
+
+
+def _time_steps(run: TrackedRun, count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        run.step()
+    return (time.perf_counter() - began) / count
+
+
+def test_peak_memory_of_the_gpus_becomes_part_of_what_is_learnt(
+    make: Make, costguard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peaks = {0: 9 * 2**30, 1: 17 * 2**30}
+    cuda = SimpleNamespace(is_available=lambda: True, device_count=lambda: 2, max_memory_allocated=peaks.get)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert read_peak_memory_gib() == 17
+    monkeypatch.setattr("costguard.services.run.terms._list_local_gpus", lambda: ["NVIDIA GeForce RTX 4090"])
+    run, clock = make(steps=3000)
+    with run:
+        train(run, clock, 600, 6.0)
+    shown = costguard("calibrate", "--show", "--json").data["families"]
+    assert {one["measure"] for one in shown} == {"speed", "memory"}
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace()))
+    assert read_peak_memory_gib() is None
