@@ -17,6 +17,7 @@ from costguard.values.text_format import encode_plain, format_local_time
 
 BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "wished", "lifted", "moved", "hook", "settings"
 ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"
+LINK = "link"
 ROWS = "rows"
 AUDIT_KINDS = {
     BEGAN: "the audit log was created",
@@ -31,6 +32,7 @@ AUDIT_KINDS = {
     REVOKED: "an agent was revoked or replaced",
     REFUSED: "messages with an invalid agent signature were refused",
     TOKEN: "an HTTP reader token was created or revoked",
+    LINK: "a link that answers a question was sent, or was answered",
     ROWS: "rows that decide who pays were written",
 }
 """Kind of row -> what it tells."""
@@ -134,6 +136,13 @@ def _describe_access(body: Mapping[str, Any]) -> str:
     return words.format(**{name: body.get(name) for name in ("who", "did", "name", "role")})
 
 
+def _describe_link(body: Mapping[str, Any]) -> str:
+    asked = f"{body.get('act')} {_format_place(body)} ({body.get('policy')})"
+    if body.get("did") == "sent":
+        return f"a link to answer whether to {asked} was sent to {body.get('addressee')}"
+    return f"{body.get('addressee')} {body.get('did')} by link: {asked}"
+
+
 def _describe_adoption(body: Mapping[str, Any]) -> str:
     return f"{body.get('table')} {body.get('id')} of {_format_place(body) or 'no machine'} stood here before"
 
@@ -172,5 +181,6 @@ _DESCRIBERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
         f"{body.get('count')} messages in the name of agent {body.get('id')} of {_format_place(body)} had an invalid signature"
     ),
     TOKEN: _describe_access,
+    LINK: _describe_link,
     ROWS: _describe_rows,
 }

@@ -356,6 +356,11 @@ class EscalationState:
     meaning: str = ""
     promised: tuple[tuple[str, datetime], ...] = ()
 
+    @property
+    def episode(self) -> str:
+        """Return what its alerts are known by, which changes when the escalation begins anew or its policy changes."""
+        return f"{self.meaning} {self.started_at.isoformat()}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 
 from costguard.metering.meter import FIXED_UNITS, GB, Meter
 from costguard.metering.span import Span
@@ -106,6 +107,7 @@ def compute_hourly_price(meter: Meter, nano: int, at: datetime) -> int:
     return divide_half_even(nano * meter.quantity * HOUR_US, unit)
 
 
+@lru_cache(maxsize=32)
 def make_zero_burn(currency: str = "USD") -> HourlyBurn:
     """Return a burn of zero."""
     zero = Money(nano=0, currency=currency)

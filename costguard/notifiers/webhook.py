@@ -121,6 +121,7 @@ def build_webhook_body(message: Notification) -> bytes:
             "at": format_instant(one.at),
             "facts": [{"label": encode_plain(label), "text": encode_plain(text)} for label, text in one.facts],
             "keep": encode_plain(one.keep) or None,
+            "links": [{"label": label, "url": url} for label, url in one.links],
         }
         for one in message.notices[:MOST_NOTICES]
     ]

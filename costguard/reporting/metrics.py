@@ -25,10 +25,11 @@ from costguard.guard.context import GuardRun
 from costguard.guard.signals import IDLE
 from costguard.metering.burn import list_burns
 from costguard.metering.spending import Spending
+from costguard.reporting.statement.waste import Waste
 from costguard.reporting.status import FleetStatus, ResourceBurn
 from costguard.values.agent import Agent, is_silent
 from costguard.values.instant import SECOND_US, to_micros
-from costguard.values.money import MoneyInterval, make_zero_interval, sum_intervals
+from costguard.values.money import Money, MoneyInterval, make_zero_interval, sum_intervals
 from costguard.values.resource import INSTANCE, RUNNING, Attribution
 
 GAUGE, COUNTER = "gauge", "counter"
@@ -86,7 +87,9 @@ class LedgerCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsInput:
-    """All that the metrics are made of. `spending`: of the month of `status`. `run`: the last guard run; None: there was none.
+    """All that the metrics are made of. `spending`: of the month of `status`; `wastes`: the part of it that was idle.
+
+    `verdicts`: machines by policy and finding. `run`: the last guard run; None: there was none.
 
     `build`: labels of the build, by name. `build_s`: how many seconds the figures took to read.
     """
@@ -96,6 +99,8 @@ class MetricsInput:
     counts: LedgerCounts
     run: GuardRun | None = None
     agents: Sequence[Agent] = ()
+    wastes: Sequence[Waste] = ()
+    verdicts: Mapping[Group, int] = field(default_factory=dict)
     build: Mapping[str, str] = field(default_factory=dict)
     build_s: float = 0.0
 
@@ -106,6 +111,7 @@ def build_metrics(given: MetricsInput) -> tuple[MetricFamily, ...]:
         *_build_money(given),
         *_build_budgets(given.status),
         *_build_machines(given.status),
+        *_build_idle_month(given.wastes),
         *_build_scopes(given.status),
         *_build_guard(given),
         *_build_agents(given),
@@ -263,6 +269,19 @@ def _build_machines(status: FleetStatus) -> Iterator[MetricFamily]:
     yield _build_gauge("costguard_resources_unpriced", "Resources that bill at a price nobody knows.", [((), unpriced)])
 
 
+def _build_idle_month(wastes: Iterable[Waste]) -> Iterator[MetricFamily]:
+    seconds, money = defaultdict[Group, Decimal](Decimal), defaultdict[Group, Decimal](Decimal)
+    for one in wastes:
+        group = _group_money(one.attribution)
+        seconds[group] += Decimal(str(one.attribution.gpu_count)) * (one.idle_us // SECOND_US)
+        if one.currency == "USD":
+            money[group] += Money(nano=one.idle + one.partly).to_decimal()
+    says = "GPU-seconds of the running month for which whole machines did nothing, where their work is measured."
+    yield _build_counted("costguard_month_idle_gpu_seconds", says, seconds, MONEY_LABELS)
+    says = "USD of the running month for machines, or a part of their GPUs, that did nothing, where their work is measured."
+    yield _build_counted("costguard_month_idle_usd", says, money, MONEY_LABELS)
+
+
 def _count_idle_gpu_seconds(one: ResourceBurn, at: datetime) -> Decimal:
     if one.work.state != IDLE or one.work.since is None:
         return Decimal(0)
@@ -311,6 +330,8 @@ def _build_guard(given: MetricsInput) -> Iterator[MetricFamily]:
     yield _build_counter("costguard_guard_runs_total", "Guard runs that were recorded.", {(): counts.runs})
     yield _build_counter("costguard_polls_total", "Polls of scopes, by outcome.", counts.polls, ("provider", "outcome"))
     yield _build_counter("costguard_acts_total", "Acts that came to an end, by outcome.", counts.acts, ("act", "outcome"))
+    says = "Machines by what a policy or a hard cap finds about them."
+    yield _build_counted("costguard_verdicts", says, given.verdicts, ("policy", "finding"))
     intents = {_clean(*key): number for key, number in counts.intents.items()}
     yield _build_gauge("costguard_intents", "Acts that are planned or under way.", sorted(intents.items()), ("act", "state"))
     messages = [((outcome,), number) for outcome, number in sorted(counts.messages.items())]

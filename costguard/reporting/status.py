@@ -92,7 +92,10 @@ class ResourceBurn:
 
     def get_burn(self, currency: str = "USD") -> HourlyBurn:
         """Return its burn in `currency`."""
-        return next((burn for burn in self.burns if burn.currency == currency), make_zero_burn(currency))
+        for burn in self.burns:
+            if burn.currency == currency:
+                return burn
+        return make_zero_burn(currency)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,14 +41,14 @@ from costguard.services.door_messages import (
     HoldEndReply,
     JoinOffer,
     JoinReply,
+    PersonOffer,
+    PersonReply,
     Pulse,
     RunNote,
-    StopOffer,
-    StopReply,
     unpack_beat,
 )
 from costguard.services.guard import GuardRunResult
-from costguard.services.person_stops import PersonStops
+from costguard.services.person_acts import PersonActs
 from costguard.services.watchdog_context import WatchdogContext
 from costguard.services.web_backend import LATE_AFTER_RUNS
 from costguard.settings import resolve_ledger_url
@@ -72,14 +72,14 @@ END_WAIT_S = 5.0
 class AgentDesk:
     """Takes what the door offers. `machine`: returns the agent's machine; None: it is not listed. `commits`: the writer.
 
-    `stops`: does the stops that people confirmed. `admissions`: takes the holds of runs.
+    `acts`: does what people confirmed on a page. `admissions`: takes the holds of runs.
     """
 
     book: AgentStore
     clock: Clock
     machine: Callable[[ResourceKey], AgentMachine | None]
     commits: AgentBatchWriter
-    stops: PersonStops
+    acts: PersonActs
     admissions: AdmissionDesk
     _judged: Mapping[ResourceKey, AgentVerdict] = field(default_factory=dict)
     _judged_until: datetime = EPOCH
@@ -91,15 +91,15 @@ class AgentDesk:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the threads that let agents join, stop machines for people, and take holds."""
-        self.stops.start()
+        """Start the threads that let agents join, do what people confirmed, and take holds."""
+        self.acts.start()
         self.admissions.start()
         self._thread = threading.Thread(target=self._write_joins, name="joins", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Let no more agents join, stop no more machines, and take no more holds."""
-        self.stops.end()
+        """Let no more agents join, do nothing more for people, and take no more holds."""
+        self.acts.end()
         self.admissions.end()
         self._joins.put(None)
         if self._thread is not None:
@@ -156,9 +156,9 @@ class AgentDesk:
         except queue.Full:
             answer(JoinReply(offer.number, TOO_OFTEN, "too many agents join at once", 5))
 
-    def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
-        """Have a machine stopped when its turn comes, and call `answer` with what became of it."""
-        self.stops.take(offer, answer)
+    def take_act(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
+        """Have a stop or an answer done when its turn comes, and call `answer` with what became of it."""
+        self.acts.take(offer, answer)
 
     def take_admission(self, offer: AdmitOffer | HoldEndOffer, answer: Callable[[AdmitReply | HoldEndReply], object]) -> None:
         """Take a hold, or end one, when its turn comes, and call `answer` with what became of it."""
@@ -265,14 +265,14 @@ def serve_while_watching(room: WatchdogContext, open_door: OpenDoor | None, *, c
             machines = ListedMachines(room)
             machines.update(tuple(books.load_live(room.clock.now())))
         commits = AgentBatchWriter(book=book, heard=room.heard, clock=room.clock, interval=room.guard.rules.interval)
-        stops = PersonStops(url=resolve_ledger_url(room.settings), config=config)
+        acts = PersonActs(url=resolve_ledger_url(room.settings), config=config)
         admissions = AdmissionDesk(settings=lambda: room.settings)
         desk = AgentDesk(
             book=book,
             clock=room.clock,
             machine=machines.find_machine,
             commits=commits,
-            stops=stops,
+            acts=acts,
             admissions=admissions,
         )
         channel = DoorChannel(desk)

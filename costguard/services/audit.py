@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from costguard.errors import InputError, NoAnswerError
-from costguard.guard.audit import ROWS, AuditFinding, format_anchor, parse_anchor
+from costguard.guard.audit import ROWS, AuditAnchor, AuditFinding, format_anchor, parse_anchor
 from costguard.guard.overrides import ACCEPT
 from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard.audit_log import RollbackMarker, check_audit, iterate_entries, parse_entry, read_head_text
+from costguard.ledger.guard.audit_check import AuditScan, check_audit
+from costguard.ledger.guard.audit_log import RollbackMarker, iterate_entries, parse_entry, read_head_text
 from costguard.services import CommandAnswer
 from costguard.settings import Settings, get_data_path, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
@@ -19,12 +21,17 @@ from costguard.values.instant import to_micros
 from costguard.views import ledger as documents
 from costguard.views.policy import build_override_document
 
+AuditCheck = Callable[[Query, Sequence[AuditAnchor]], tuple[AuditScan, list[AuditFinding]]]
 
-def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard audit verify`; if there are findings, print them and end with a refusal."""
+
+def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None, check: AuditCheck = check_audit) -> CommandAnswer:
+    """Answer `costguard audit verify`; if there are findings, print them and end with a refusal.
+
+    `check`: checks the log; a server remembers what it verified before.
+    """
     noted, settings = [parse_anchor(one) for one in anchors], read_settings(config)
     with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
-        chain, findings = check_audit(ask, noted)
+        chain, findings = check(ask, noted)
         shown = reader.where.shown
     head = format_anchor(chain.last.seq, chain.last.hash) if chain.last else ""
     doubt = find_rollback_marker(settings).describe_doubt()

@@ -9,7 +9,7 @@ guard does not wait for deliveries. The module also opens the channels and hooks
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,6 +23,7 @@ from costguard.notifiers import Channel
 from costguard.providers import plugins
 from costguard.reporting.schedule import MAIL_PREFIX
 from costguard.services.act.hooks import HookCall, HookRunner
+from costguard.services.ask_links import build_linker
 from costguard.services.concurrency import run_all
 from costguard.services.ports import Notifier
 from costguard.settings import Settings, expand_path
@@ -67,7 +68,7 @@ class DispatchResult:
 class OutboxDispatcher:
     """Delivers due notifications, one round per call.
 
-    `notifiers`: by channel name. `second`: channel for undeliverable ones.
+    `notifiers`: by channel name. `second`: channel for undeliverable ones. `add_links`: returns a message with its links.
     """
 
     def __init__(
@@ -78,9 +79,10 @@ class OutboxDispatcher:
         clock: Clock,
         second: Notifier,
         limit_s: float = DISPATCH_LIMIT_S,
+        add_links: Callable[[Notification], Notification] = lambda message: message,
     ) -> None:
         self._outbox, self._notifiers, self._clock, self._second = outbox, notifiers, clock, second
-        self._limit_s = limit_s
+        self._limit_s, self._add_links = limit_s, add_links
         self._unsettled = dict[str, DeliveryResult]()
 
     def deliver(self) -> DispatchResult:
@@ -88,7 +90,7 @@ class OutboxDispatcher:
         began, owed = self._clock.now(), bool(self._unsettled)
         self._settle_all(began)
         messages = _choose_messages(self._outbox.due_messages(began))
-        asked = {one.id: partial(_send_message, self._notifiers.get(one.channel), one) for one in messages}
+        asked = {one.id: partial(_send_message, self._notifiers.get(one.channel), self._add_links(one)) for one in messages}
         answers = run_all(asked, limit_s=self._limit_s, most=DISPATCH_MESSAGES_MAX)
         now = self._clock.now()
         came = [(one, _end_old_retries(_to_delivery(answers[one.id]), one, now)) for one in messages]
@@ -169,7 +171,11 @@ def open_console(clock: Clock) -> Notifier:
 def open_dispatcher(settings: Settings, book: GuardStore, clock: Clock, holder: str = "") -> OutboxDispatcher:
     """Open the dispatcher of `book`; one per process. `holder`: name in the leader lease, "" if the process takes none."""
     return OutboxDispatcher(
-        _LedgerOutbox(book, holder), open_notifiers(settings, clock), clock=clock, second=open_console(clock)
+        _LedgerOutbox(book, holder),
+        open_notifiers(settings, clock),
+        clock=clock,
+        second=open_console(clock),
+        add_links=build_linker(settings),
     )
 
 

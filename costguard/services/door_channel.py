@@ -40,9 +40,9 @@ from costguard.services.door_messages import (
     HoldEndReply,
     JoinOffer,
     JoinReply,
+    PersonOffer,
+    PersonReply,
     Pulse,
-    StopOffer,
-    StopReply,
     decode_from_door,
     encode_frame,
     split_frames,
@@ -81,8 +81,8 @@ class DoorDesk(Protocol):
     def take_join(self, offer: JoinOffer, answer: Callable[[JoinReply], object]) -> None:
         """Take a request to join, and call `answer` once, from any thread."""
 
-    def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
-        """Take a stop that a person confirmed, and call `answer` once, from any thread."""
+    def take_act(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
+        """Take a stop or an answer that a person confirmed, and call `answer` once, from any thread."""
 
     def take_admission(self, offer: AdmitOffer | HoldEndOffer, answer: Callable[[AdmitReply | HoldEndReply], object]) -> None:
         """Take a run that wants a hold, or the end of one, and call `answer` once, from any thread."""
@@ -266,18 +266,18 @@ class DoorChannel:
             return
         door.in_flight += 1
 
-        def answer(reply: BeatReply | JoinReply | StopReply | AdmitReply | HoldEndReply) -> None:
+        def answer(reply: BeatReply | JoinReply | PersonReply | AdmitReply | HoldEndReply) -> None:
             frame = encode_frame(reply)
             self._do(lambda: self._answer(door, frame))
 
         if isinstance(message, BeatOffer):
             self._desk.take_beat(message, answer)
-        elif isinstance(message, StopOffer):
-            self._desk.take_stop(message, answer)
         elif isinstance(message, AdmitOffer | HoldEndOffer):
             self._desk.take_admission(message, answer)
-        else:
+        elif isinstance(message, JoinOffer):
             self._desk.take_join(message, answer)
+        else:
+            self._desk.take_act(message, answer)
 
     def _answer(self, door: DoorConnection, frame: bytes) -> None:
         door.in_flight -= 1

@@ -151,6 +151,14 @@ class HoldEndOffer(msgspec.Struct, array_like=True, frozen=True, tag=8):
     started: bool
 
 
+class AskOffer(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """An answer to a question of the guard, given with a link. `secret`: the link's, which the door has not stored."""
+
+    number: Number
+    secret: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
+    approve: bool
+
+
 class RunNote(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """The guard ran, at `at_us`. `committed`: the run is in the ledger, and not a dry one."""
 
@@ -186,8 +194,11 @@ class JoinReply(msgspec.Struct, array_like=True, frozen=True, tag=13):
     name: str = ""
 
 
-class StopReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
-    """What became of a stop: `refused` is "", or a name of `REFUSALS`. `done`: it is proven; else `lines` say why not."""
+class PersonReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """What became of a stop or an answer: `refused` is "", or a name of `REFUSALS`.
+
+    `done`: it is proven, or recorded; else `lines` say why not.
+    """
 
     number: int
     refused: str = ""
@@ -229,8 +240,9 @@ class HoldEndReply(msgspec.Struct, array_like=True, frozen=True, tag=18):
     ended_by: str = ""
 
 
-FromDoor = Pulse | BeatOffer | JoinOffer | StopOffer | AdmitOffer | HoldEndOffer
-FromWatchdog = RunNote | BeatReply | JoinReply | StopReply | AdmitReply | HoldEndReply
+PersonOffer = StopOffer | AskOffer
+FromDoor = Pulse | BeatOffer | JoinOffer | PersonOffer | AdmitOffer | HoldEndOffer
+FromWatchdog = RunNote | BeatReply | JoinReply | PersonReply | AdmitReply | HoldEndReply
 UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ENCODER = msgspec.msgpack.Encoder()
 _FROM_DOOR = msgspec.msgpack.Decoder(FromDoor)

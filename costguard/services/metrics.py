@@ -7,6 +7,7 @@ nothing of the watchdog's memory, and answers while the watchdog is down. Needs 
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from time import monotonic
@@ -14,13 +15,19 @@ from typing import TYPE_CHECKING
 
 from costguard import __version__
 from costguard.errors import InputError, NoAnswerError
+from costguard.guard.evaluation import evaluate_snapshot
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.counts import load_counts, load_last_run_number
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.schema import HEAD_REVISION
 from costguard.ledger.guard_records import SnapshotRecords
+from costguard.ledger.reports.reader import ReportReader
+from costguard.metering.accrual import POLL_GAP
 from costguard.reporting.metrics import COUNTER, MetricFamily, MetricsInput, build_metrics
-from costguard.services.ledger_answers import load_current_status, open_books
+from costguard.reporting.statement.period import ReportPeriod
+from costguard.reporting.statement.sections import sum_resource_costs
+from costguard.services.ledger_answers import load_current_view, open_books
+from costguard.services.report import ReportQuestion, measure_waste
 from costguard.services.run_board import RunBoard
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import format_duration, parse_duration
@@ -52,15 +59,27 @@ def check_guard_age(within: str, config: str | None = None) -> None:
 def load_metrics(settings: Settings) -> tuple[MetricFamily, ...]:
     """Read the ledger and return its metrics."""
     began = monotonic()
-    status, _ = load_current_status(settings, settings.defaults.zone, None)
-    with open_books(settings) as books:
-        spending = books.load_spending(status.month, status.at)
+    view = load_current_view(settings, settings.defaults.zone, datetime.now(UTC))
+    status, found = view.status, evaluate_snapshot(view.rules, view.sight)
+    question = ReportQuestion(
+        asked=ReportPeriod(period=status.month, label=status.label),
+        by=(),
+        zone=settings.defaults.zone,
+        as_of=status.at,
+        pause=POLL_GAP,
+        group_from=settings.defaults.group_from,
+    )
+    with open_books(settings, ReportReader) as books, books.read_one_snapshot():
+        outlays = books.load_costs(status.month, status.at)
+        wastes, _ = measure_waste(books, outlays, {}, question)
     with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
         counts, run, agents = load_counts(ask, reader.where), SnapshotRecords(ask).load_last_run(), load_agents(ask)
     return build_metrics(
         MetricsInput(
             status=status,
-            spending=spending,
+            spending=sum_resource_costs(outlays),
+            wastes=wastes,
+            verdicts=Counter((case.verdict.policy.name, case.verdict.finding) for case in found.cases),
             counts=counts,
             run=run,
             agents=agents,
@@ -108,12 +127,12 @@ def build_metrics_board(
     return RunBoard(lambda: (run(), int(seconds() // AGE_MAX_S)), make)
 
 
-def open_metrics_board(settings: Settings) -> RunBoard:
-    """Return the board of the ledger of `settings`."""
+def open_metrics_board(settings: Settings, make: Callable[[], bytes]) -> RunBoard:
+    """Return the board of the ledger of `settings`. `make`: returns the text."""
     url = resolve_ledger_url(settings)
 
     def find_run() -> int:
         with LedgerReader(url) as reader, reader.snapshot() as ask:
             return load_last_run_number(ask)
 
-    return build_metrics_board(find_run, lambda: render_metrics(load_metrics(settings)))
+    return build_metrics_board(find_run, make)

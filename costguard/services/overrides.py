@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -54,14 +54,21 @@ LONGEST_LEASE, LONGEST_SNOOZE, LONGEST_PHASE = timedelta(days=30), timedelta(day
 APPROVAL_LENGTH = timedelta(hours=24)
 """A yes from last week was said of another situation."""
 ACTS = (STOP, TERMINATE)
+RecordOverride = Callable[[Override], object]
 LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan asks the provider."
 """Of an act whose cost nobody has stated: that is not the same as nothing."""
 
 
 def keep_resource(
-    stated: str, *, length: str | None, why: str | None, lift: bool = False, config: str | None = None
+    stated: str,
+    *,
+    length: str | None,
+    why: str | None,
+    lift: bool = False,
+    config: str | None = None,
+    record: RecordOverride | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard keep`: make a lease, or lift it.
+    """Answer `costguard keep`: make a lease, or lift it. `record`: writes the lease; None: into the ledger.
 
     Raises NoAnswerError if a policy does not allow its length or number.
     """
@@ -82,7 +89,7 @@ def keep_resource(
             )
             raise NoAnswerError(allowed.why, field=format_resource(seen), hint=hint)
         wish = _make_resource_override(LEASE, reason, now, until=_compute_end(now, lasts), live=live)
-        book.add_override(wish)
+        (record or book.add_override)(wish)
     costs = "its price is unknown, so the cost is unknown"
     if allowed.costs is not None:
         costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
@@ -212,8 +219,10 @@ def declare_phase(name: str, *, stated: str | None, length: str | None, config: 
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=("Hard caps still apply.",)))
 
 
-def approve_action(stated: str, act: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard approve`: allow one act on the present run of a machine, for a day."""
+def approve_action(
+    stated: str, act: str, *, why: str | None = None, config: str | None = None, record: RecordOverride | None = None
+) -> CommandAnswer:
+    """Answer `costguard approve`: allow one act on the present run of a machine, for a day. `record`: as in `keep_resource`."""
     settings, now = read_settings(config), get_now()
     require_one_of(act, ACTS, "ACT")
     live = _find_resource(stated, settings, now)
@@ -221,7 +230,7 @@ def approve_action(stated: str, act: str, *, why: str | None = None, config: str
     loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
     wish = _make_resource_override(APPROVE, why or "", now, until=_compute_end(now, APPROVAL_LENGTH), live=live, subject=act)
     with open_guard_store(settings) as book:
-        book.add_override(wish)
+        (record or book.add_override)(wish)
     until = format_local_time(_compute_end(now, APPROVAL_LENGTH))
     lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {until}, where a policy asks for it."
     told = f"Would be lost for good: {', '.join(loses)}." if loses else LOSS_UNKNOWN

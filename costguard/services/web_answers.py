@@ -14,12 +14,13 @@ from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import parse_report_period
 from costguard.services import CommandAnswer, overrides
 from costguard.services.audit import show_audit, verify_audit
+from costguard.services.fleet_page import FleetPage
 from costguard.services.guard_inputs import build_guard_config
 from costguard.services.ledger_answers import build_report
 from costguard.services.policy import arm_policy, explain_policies
 from costguard.services.quote_commands import answer_quote
 from costguard.services.simulate import collect_facts, simulate_policies
-from costguard.services.web_pages import FleetPage, PageServices
+from costguard.services.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.calendar import Period
@@ -104,6 +105,6 @@ def arm_page_policy(services: PageServices, who: str, name: str, level: str, why
 def read_log(services: PageServices, since: str) -> tuple[Document, Document, str]:
     """Return the log's rows, the newest first, its verification, and why it does not verify ("" if it does)."""
     shown = show_audit(since=since or None, config=services.config).document
-    checked = verify_audit(config=services.config)
+    checked = verify_audit(config=services.config, check=services.audit.check)
     tables = tuple(replace(table, rows=tuple(reversed(table.rows))) for table in shown.tables)
     return replace(shown, tables=tables), checked.document, str(checked.refusal or "")

@@ -29,6 +29,7 @@ from costguard.settings import Settings, WebSettings, get_data_path, read_settin
 from costguard.values.agent import TOKEN_ROLES, WebToken, is_token_valid
 
 if TYPE_CHECKING:  # a type and no more: it imports what builds a plan
+    from costguard.services.page_builder import BuilderProcess, PageBuilder
     from costguard.services.web_pages import PageServices
 
 LATE_AFTER_RUNS = 3
@@ -64,13 +65,19 @@ class WebServices:
     note_run: Callable[[datetime], object] = field(default=lambda _: None)
 
 
-def build_web_services(settings: Settings, *, config: str | None = None, interval: timedelta | None = None) -> WebServices:
+def build_web_services(
+    settings: Settings,
+    *,
+    config: str | None = None,
+    interval: timedelta | None = None,
+    builder: PageBuilder | BuilderProcess | None = None,
+) -> WebServices:
     """Return the parts over the ledger of `settings`. `config`: the file that they are read from again for each status.
 
-    `interval`: of the guard, None: that of the settings.
+    `interval`: of the guard, None: that of the settings. `builder`: of status, metrics and pages; None: this process.
     """
-    sources = _LedgerSources(settings, config, interval)
-    board = RunBoard(sources.get_mark, sources.render_status)
+    sources, builds = _LedgerSources(settings, config, interval), builder or _build_here(settings, config)
+    board = RunBoard(sources.get_mark, builds.build_status)
     return WebServices(
         web=settings.web,
         key_file=find_key_file(settings),
@@ -78,8 +85,8 @@ def build_web_services(settings: Settings, *, config: str | None = None, interva
         board=board,
         reader=sources.authorize_reader,
         health=sources.check_health,
-        metrics=open_metrics_board(settings).read_text,
-        pages=_build_pages(settings, config),
+        metrics=open_metrics_board(settings, builds.build_metrics).read_text,
+        pages=_build_pages(settings, config, builder),
         launchers=_build_launchers(sources, board, config),
         note_run=sources.note_run,
     )
@@ -101,17 +108,6 @@ class _LedgerSources:
         """Return what the newest run is known by; None before the first."""
         last = self.directory.load_last_run()
         return None if last is None and self._noted is None else (last.id if last else 0, self._noted)
-
-    def render_status(self) -> bytes:
-        """Return the status as `costguard status --offline --json` prints it, by the settings as they are now."""
-        from costguard.providers.plugins import load_renderer
-        from costguard.services.ledger_answers import load_current_status
-        from costguard.views.status import build_status_document
-
-        settings = self._read_settings()
-        found, head = load_current_status(settings, settings.defaults.zone, None)
-        document = build_status_document(found, (), head, settings.display.find_exchange(found.at))
-        return load_renderer("json")(document).encode()
 
     def authorize_reader(self, token: str) -> WebToken:
         """Return the record of a reader's `token`. Raises MessageRefusedError if it grants no access."""
@@ -149,6 +145,12 @@ class _LedgerSources:
         return self._settings
 
 
+def _build_here(settings: Settings, config: str | None) -> PageBuilder:
+    from costguard.services.page_builder import PageBuilder
+
+    return PageBuilder(config, settings)
+
+
 def _build_launchers(sources: _LedgerSources, board: RunBoard, config: str | None) -> LauncherServices:
     return LauncherServices(
         authorize=sources.authorize,
@@ -157,12 +159,12 @@ def _build_launchers(sources: _LedgerSources, board: RunBoard, config: str | Non
     )
 
 
-def _build_pages(settings: Settings, config: str | None) -> PageServices:
+def _build_pages(settings: Settings, config: str | None, builder: PageBuilder | BuilderProcess | None) -> PageServices:
     from costguard.services.web_pages import PageServices
 
     web = settings.web
     secure = web.tls_cert is not None or web.behind_proxy is not None
-    return PageServices(config=config, stated=settings, secure=secure)
+    return PageServices(config=config, stated=settings, secure=secure, builder=builder)
 
 
 def find_key_file(settings: Settings) -> Path:

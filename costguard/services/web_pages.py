@@ -6,36 +6,40 @@ the person who is logged in. No provider is asked, and nothing is stopped here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from threading import Lock, Thread
 from time import monotonic
-from typing import cast
+from typing import NamedTuple, Protocol
 
+from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, NoAnswerError
 from costguard.guard.action_intents import Intent
-from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.overrides import Override, is_override_open
 from costguard.guard.replay.history import ResourceHistory
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.ask_links import AskLinkStore
+from costguard.ledger.guard.audit_check import AuditWatch
 from costguard.ledger.guard.guard_state import load_last_run
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.spans.observations import HistoryReader
-from costguard.reporting.status import FleetStatus, ResourceBurn
+from costguard.metering.billing import get_billing_rule
+from costguard.metering.span import Span, compute_charge, compute_known_until
+from costguard.reporting.status import ResourceBurn
 from costguard.services import CommandAnswer, overrides
-from costguard.services.guard import GuardRunResult
-from costguard.services.ledger_answers import CurrentView, load_current_view
+from costguard.services.ask_links import choose_keep_length, hash_secret
+from costguard.services.fleet_page import FleetPage, MachineRow
+from costguard.services.page_builder import PageBuilder
 from costguard.services.web_backend import LATE_AFTER_RUNS
 from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.fields import format_duration
+from costguard.values.ask_link import AskLink
 from costguard.values.calendar import Period
-from costguard.values.money import Money
+from costguard.values.money import MoneyInterval, sum_intervals
 from costguard.values.resource import ResourceKey
-from costguard.views.document import Document
-from costguard.views.plan import build_plan_document
-from costguard.views.status import build_status_document, list_status_warnings
 
 FLEET_AGE_MAX_S = 60.0
 """Seconds after which the fleet is built anew although no guard run followed: without a watchdog, time goes on."""
@@ -46,73 +50,29 @@ SAMPLES_SHOWN_MAX = 2_000
 """Samples of a signal that a chart gets: more than pixels of a wide screen."""
 GAP_MIN = timedelta(minutes=15)
 """Shorter times between two complete listings are no gap: as long as a scope may go unseen (`reporting/status.py`)."""
-NO_TEAM = "nobody known"
-DEMO_HINT = "run costguard watch with your accounts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeamBurn:
-    """The machines of one team, or of one owner where no label names a team. Money in dollars."""
+class SpanCost(NamedTuple):
+    """What one line of a machine cost in the period that its page shows."""
 
-    name: str
-    machines: int
-    burn: Money
-    spent: Money
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineRow:
-    """One machine of the list. `sought`: what a search looks in. `row`: its cells in the table of `costguard status`."""
-
-    path: str
-    name: str
-    row: Mapping[str, object]
-    team: str
-    sought: str
-    one: ResourceBurn
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPage:
-    """The fleet as of one guard run. `late`: why what is shown may be old, or the watchdog is down; empty if neither."""
-
-    view: CurrentView
-    rows: tuple[MachineRow, ...]
-    teams: tuple[TeamBurn, ...]
-    status: Document
-    plan: Document
-    verdicts: Mapping[tuple[str, ...], tuple[Mapping[str, object], ...]]
-    warnings: tuple[str, ...]
-    run_id: str
-
-    @property
-    def found(self) -> FleetStatus:
-        """Return the status."""
-        return self.view.status
-
-    @property
-    def acting_rows(self) -> list[Mapping[str, object]]:
-        """Return the verdicts that have steps, in the order of `costguard plan`."""
-        return [row for rows in self.verdicts.values() for row in rows if row["steps"]]
-
-    def search(self, text: str) -> Sequence[MachineRow]:
-        """Return the machines in which every word of `text` occurs, the highest burn first."""
-        words = text.casefold().split()
-        return self.rows if not words else [row for row in self.rows if all(word in row.sought for word in words)]
-
-    def find_row(self, path: str) -> MachineRow | None:
-        """Return the machine whose full key is `path`; None if it is not listed."""
-        return next((row for row in self.rows if row.path == path), None)
+    span: Span
+    money: MoneyInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePage:
-    """One machine's recorded life. `row`: None if it is not listed any more. `gaps`: when its account was not seen."""
+    """One machine's recorded life. `row`, `one`: None if it is not listed any more. `gaps`: when its account was not seen.
+
+    `costs`: of its spans in the last 14 days, the newest first; `totals`: their sums, one for each currency.
+    """
 
     key: ResourceKey
     row: MachineRow | None
+    one: ResourceBurn | None
     past: ResourceHistory
     gaps: tuple[tuple[datetime, datetime], ...]
+    costs: tuple[SpanCost, ...]
+    totals: tuple[MoneyInterval, ...]
     intents: tuple[Intent, ...]
     wishes: tuple[Override, ...]
     verdicts: tuple[Mapping[str, object], ...]
@@ -123,6 +83,27 @@ class MachinePage:
         return is_override_open(wish, self.at)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskPage:
+    """What a link asks. `row`, `one`: None if the machine is not listed. `approves`: what an approval means, a sentence each.
+
+    `keeps_for`: how long a denial keeps it.
+    """
+
+    link: AskLink
+    row: MachineRow | None
+    one: ResourceBurn | None
+    approves: tuple[str, ...]
+    keeps_for: str
+
+
+class FleetBuilder(Protocol):
+    """Builds the fleet for the pages."""
+
+    def build_fleet(self, now: datetime) -> FleetPage:
+        """Return the fleet as of `now`."""
+
+
 @dataclass(slots=True, kw_only=True)
 class PageServices:
     """What the pages are served with. `config`: the settings file; None: the usual one. `clock`: a demo's stands still.
@@ -130,6 +111,7 @@ class PageServices:
     `stated`: the settings as they were read already; they count until the file is read anew. None: it is read at once.
 
     `read_only`: nothing is changed, as in a demo. `secure`: cookies are sent over TLS only.
+    `builder`: builds the fleet; None: this process does. `audit`: remembers how much of the log was verified.
     """
 
     config: str | None = None
@@ -137,6 +119,8 @@ class PageServices:
     clock: Callable[[], datetime] = overrides.get_now
     read_only: bool = False
     secure: bool = False
+    builder: FleetBuilder | None = None
+    audit: AuditWatch = field(default_factory=AuditWatch)
     _fleet: FleetPage | None = None
     _made_s: float = 0.0
     _took_s: float = 0.0
@@ -147,6 +131,21 @@ class PageServices:
     def __post_init__(self, stated: Settings | None) -> None:
         """Take the stated settings."""
         self._settings, self._read_s = stated, monotonic()
+
+    def find_ask(self, secret: str) -> AskPage:
+        """Return what the link of `secret` asks, and change nothing. Raises NoAnswerError unless it waits for an answer."""
+        with AskLinkStore(resolve_ledger_url(self.settings)) as book:
+            link, _ = book.find(hash_secret(secret), self.clock())
+        fleet, path = self.load_fleet(), "/".join(link.key)
+        facts = fleet.load_facts(path)
+        one = facts.one if facts else None
+        return AskPage(
+            link=link,
+            row=fleet.find_row(path),
+            one=one,
+            approves=tuple(self.describe_act(one, f"approve-{link.act}")),
+            keeps_for=format_duration(choose_keep_length(self.settings, link.policy)),
+        )
 
     @property
     def settings(self) -> Settings:
@@ -181,7 +180,7 @@ class PageServices:
 
     def _build(self) -> None:
         began = monotonic()
-        made = build_fleet_page(self.settings, self.clock())
+        made = (self.builder or PageBuilder(self.config, self.settings)).build_fleet(self.clock())
         self._fleet, self._made_s, self._took_s = made, monotonic(), monotonic() - began
 
     def _build_and_release(self) -> None:
@@ -197,7 +196,7 @@ class PageServices:
 
     def list_late(self, fleet: FleetPage) -> list[str]:
         """Return why what is shown may be old, a sentence each; nothing where a guard run is recent."""
-        last, now = fleet.view.last, self.clock()
+        last, now = fleet.last, self.clock()
         if last is None:
             return ["No guard run is recorded: no watchdog runs on this ledger, so nothing is stopped and nobody is told."]
         age = now - last.at
@@ -223,17 +222,22 @@ class PageServices:
             intents = [one for one in records.load_intents_since(now - OVERRIDES_BACK) if one.life.key == key]
             wishes = [one for one in records.load_overrides_since(now - OVERRIDES_BACK) if one.key == key]
         ends = [(one.start, one.end) for one in stretches if one.outcome == "complete" and one.end > period.start]
-        usual = fleet.view.last.interval if fleet.view.last else self.settings.watch.every
+        usual = fleet.last.interval if fleet.last else self.settings.watch.every
+        facts = fleet.load_facts(path)
+        costs = list_span_costs(past, facts.one if facts else None, Period(start=period.start, end=now))
         pause = max(GAP_MIN, LATE_AFTER_RUNS * usual)
         gaps = [(a[1], b[0]) for a, b in pairwise(ends) if b[0] - a[1] > pause]
         return MachinePage(
             key=key,
             row=fleet.find_row(path),
+            one=facts.one if facts else None,
             past=past,
             gaps=tuple(gaps),
+            costs=tuple(reversed(costs)),
+            totals=tuple(sum_costs(costs)),
             intents=tuple(reversed(intents)),
             wishes=tuple(reversed(wishes)),
-            verdicts=fleet.verdicts.get(key, ()),
+            verdicts=facts.verdicts if facts else (),
             at=now,
         )
 
@@ -246,12 +250,12 @@ class PageServices:
             found[signal] = {"at": [at // 1_000_000 for at in ats[::thin]], "value": list(values[::thin])}
         return {"signals": found}
 
-    def describe_act(self, found: MachinePage, do: str) -> list[str]:
-        """Return what an approval or a stop of this machine means, a sentence each."""
+    def describe_act(self, one: ResourceBurn | None, do: str) -> list[str]:
+        """Return what an approval or a stop of this machine means, a sentence each. `one`: None if it is not listed."""
         act = "terminate" if do == "approve-terminate" else "stop"
-        if found.row is None:
+        if one is None:
             return ["It is not listed any more: there is nothing to do."]
-        seen = found.row.one.live.observation
+        seen = one.live.observation
         loses = seen.handling.stop_loses if act == "stop" else seen.handling.terminate_loses
         lines = [f"Lost for good: {', '.join(loses)}." if loses else overrides.LOSS_UNKNOWN]
         if do.startswith("approve"):
@@ -291,52 +295,33 @@ ACTS: Mapping[str, Act] = {
 """What the page of a machine can do: name -> (key, length, reason, settings file) to the answer of the command."""
 
 
-def build_fleet_page(settings: Settings, now: datetime) -> FleetPage:
-    """Build the fleet from the ledger as of `now`."""
-    from costguard.services.watch import build_plan_view  # which imports the server's services, and so this module
+def list_span_costs(past: ResourceHistory, one: ResourceBurn | None, period: Period) -> list[SpanCost]:
+    """Return what each span cost within `period`, ordered by time; of an open one until the period's end.
 
-    view = load_current_view(settings, settings.defaults.zone, now)
-    survey = evaluate_snapshot(view.rules, view.sight)
-    guarded = GuardRunResult(at=now, committed=False, acting=False, survey=survey, sight=view.sight)
-    plan = build_plan_document(build_plan_view(guarded, view.rules, ()))
-    status = build_status_document(view.status, (), view.head, settings.display.find_exchange(now))
-    table = next((one for one in status.tables if "resource" in one.columns), None)
-    cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows] if table else []
-    rows = tuple(_build_row(one, row) for one, row in zip(view.status.resources, cells, strict=False))
-    verdicts: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
-    for one in cast("list[Mapping[str, str]]", plan.data["rows"]):
-        verdicts.setdefault((one["provider"], one["account"], one["region"], one["id"]), []).append(one)
-    return FleetPage(
-        view=view,
-        rows=rows,
-        teams=tuple(_sum_teams(rows)),
-        status=status,
-        plan=plan,
-        verdicts={key: tuple(found) for key, found in verdicts.items()},
-        warnings=tuple(dict.fromkeys(list_status_warnings(view.status))),
-        run_id=view.last.id if view.last else "",
-    )
-
-
-def _build_row(one: ResourceBurn, row: Mapping[str, str]) -> MachineRow:
-    seen = one.live.observation
-    team = next((value for key, value in seen.labels if key.casefold() == "team" and value.strip()), one.owner or NO_TEAM)
-    sought = " ".join((*seen.key, seen.name, seen.gpu, seen.kind, one.owner, one.state, one.work.state, team)).casefold()
-    return MachineRow(path="/".join(seen.key), name=seen.name or seen.key.id, row=row, team=team, sought=sought, one=one)
+    `one`: the machine as it is listed; None: it is not listed any more. A span that is open is certain until it was last seen,
+    less what its provider's listing may lag.
+    """
+    lag = timedelta(seconds=get_billing_rule(ShippedFacts().get_billing_rules(), past.key.provider).lag_s)
+    found = list[SpanCost]()
+    for span in past.spans:
+        if span.start >= period.end or (span.end is not None and span.end <= period.start):
+            continue
+        reach = None
+        if span.end is None:
+            reach = compute_known_until(
+                start=span.start,
+                complete_at=None,
+                logged_at=past.said[-1].at if past.said else span.start,
+                seen_at=one.live.seen_at if one else None,
+                absent_at=one.live.absent_at if one else None,
+                lag=lag,
+                as_of=period.end,
+            )
+        found.append(SpanCost(span, compute_charge(span, period, reach)))
+    return found
 
 
-def _sum_teams(rows: Iterable[MachineRow]) -> list[TeamBurn]:
-    """Return the teams, the highest burn first."""
-    found: dict[str, list[MachineRow]] = {}
-    for row in rows:
-        found.setdefault(row.team, []).append(row)
-    teams = [
-        TeamBurn(
-            name=name,
-            machines=len(of),
-            burn=Money(nano=sum(row.one.get_burn().stated.nano for row in of)),
-            spent=Money(nano=sum(r.one.live.spent.expected.nano for r in of if r.one.live.spent.expected.currency == "USD")),
-        )
-        for name, of in found.items()
-    ]
-    return sorted(teams, key=lambda team: (-team.burn.nano, team.name))
+def sum_costs(costs: Sequence[SpanCost]) -> Iterator[MoneyInterval]:
+    """Yield the sum of each currency."""
+    for currency in sorted({cost.money.low.currency for cost in costs}):
+        yield sum_intervals((cost.money for cost in costs if cost.money.low.currency == currency), currency)

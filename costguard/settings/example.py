@@ -233,6 +233,13 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
         "Who starts the HTTP server: child (`costguard watch` does) or none (you start `costguard serve`).",
         "none",
     ),
+    ("web", "links"): (
+        (
+            "Links that messages carry where url is set: answer (default: to the page of the machine, and to approve or deny "
+            "what is asked, once and within a day; whoever reads the message can do that), page (to the page alone) or none."
+        ),
+        "page",
+    ),
     ("web", "behind_proxy"): (
         "Address of the proxy that terminates TLS: only its X-Forwarded-For header is trusted.",
         "127.0.0.1",

@@ -244,6 +244,8 @@ class WebSettings:
     - `url`: the URL that others use; None: that of `listen`. `hosts`: further accepted host names.
     - `tls_cert`, `tls_key`: PEM files. `behind_proxy`: the address of the proxy that terminates TLS.
     - `key_file`: file of the key that signs answers to agents; None: next to the ledger.
+    - `links`: what messages carry where `url` is set: "answer": a link to the page of a machine, and to an answer where they
+      ask; "page": the first alone; "none".
     - `process`: "child": `costguard watch` starts the server; "none": `costguard serve` is started by somebody else.
     """
 
@@ -255,6 +257,7 @@ class WebSettings:
     behind_proxy: str | None = None
     key_file: str | None = field(default=None, metadata=PATH_FIELD)
     process: str = "child"
+    links: str = "answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

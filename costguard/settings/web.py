@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 from costguard.errors import InputError, shorten
 from costguard.settings.sections import WebSettings, describe_origin
-from costguard.values.checks import require
+from costguard.values.checks import require, require_one_of
 
 CHILD_PROCESS, NO_PROCESS = "child", "none"
+ANSWER_LINKS, PAGE_LINKS, NO_LINKS = "answer", "page", "none"
 PORT_RANGE = range(65536)
 LISTEN_PATTERN = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[^:\[\]\s]+)):(?P<port>\d{1,5})", re.ASCII)
 HOST_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]", re.ASCII)
@@ -76,6 +77,7 @@ def check_web(web: WebSettings, where: str) -> None:
         f"'{shorten(web.process)}' is neither child nor none",
         'write "child": costguard watch starts the server; or "none": you start costguard serve',
     )
+    require_one_of(web.links, (ANSWER_LINKS, PAGE_LINKS, NO_LINKS), describe_origin("web", "links", where))
     for host in web.hosts:
         told = f"'{shorten(host)}' is not a name of a host"
         require(

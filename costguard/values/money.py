@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from costguard.errors import InputError
 from costguard.values.checks import describe_value, require
@@ -158,6 +159,7 @@ def sum_intervals(parts: Iterable[MoneyInterval], currency: str = "USD") -> Mone
     return _build_interval(low, expected, high, currency)
 
 
+@lru_cache(maxsize=32)
 def make_zero_interval(currency: str = "USD") -> MoneyInterval:
     """Return an interval of zeros."""
     return _build_interval(0, 0, 0, currency)

@@ -107,7 +107,7 @@ def build_status_document(
     tables += [build_budget_table(status.budgets, status.overshoots, status.at)] if status.budgets else []
     return Document(
         data=data,
-        records=tuple(_build_record(one, status.at) for one in status.resources),
+        records=tuple(_build_record(one, row) for one, row in zip(status.resources, resources, strict=True)),
         lead=(*(f"WARNING: {line}" for line in limit_lines(warnings, "warnings")), *_list_lead_lines(status, exchange)),
         tables=tuple(tables),
         notes=tuple(_list_notes(status)),
@@ -217,9 +217,8 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     }
 
 
-def _build_record(one: ResourceBurn, at: datetime) -> Mapping[str, object]:
-    """Return the resource as one flat row."""
-    row = _build_resource_data(one, at)
+def _build_record(one: ResourceBurn, row: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the resource as one flat row. `row`: its data."""
     bounds = {
         "usd_per_hour_low": format_exact(one.get_burn().bounds.low, RATE_PLACES),
         "usd_per_hour_high": format_rate_bound(one),

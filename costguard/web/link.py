@@ -25,10 +25,10 @@ from costguard.services.door_messages import (
     HoldEndReply,
     JoinOffer,
     JoinReply,
+    PersonOffer,
+    PersonReply,
     Pulse,
     RunNote,
-    StopOffer,
-    StopReply,
     decode_from_watchdog,
     encode_frame,
     split_frames,
@@ -45,8 +45,8 @@ FRAMES_AT_ONCE = 10_000
 OUT_OF_MEMORY_EXIT = 71
 
 Connect = Callable[[], socket.socket | None]
-Question = BeatOffer | JoinOffer | StopOffer | AdmitOffer | HoldEndOffer
-_Reply = TypeVar("_Reply", BeatReply, JoinReply, StopReply, AdmitReply, HoldEndReply)
+Question = BeatOffer | JoinOffer | PersonOffer | AdmitOffer | HoldEndOffer
+_Reply = TypeVar("_Reply", BeatReply, JoinReply, PersonReply, AdmitReply, HoldEndReply)
 
 
 class WatchdogLink:

@@ -14,6 +14,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.db.tables import (
     AGENT,
     AGENT_CODE,
+    ASK_LINK,
     GUARD_RUN,
     HOOK_RUN,
     INTENT,
@@ -96,4 +97,7 @@ def write_all(connection: Connection) -> None:
     connection.execute(insert(WEB_INVITE), [token])
     login = {"hash": "h", "name": "n", "role": "viewer", "invite": "h", "made_us": 1, "expires_us": 2}
     connection.execute(insert(WEB_SESSION), [login])
+    place = {name: of[name] for name in ("provider", "account", "region", "external_id")}
+    asked = {"hash": "h", "addressee": "env:CHAT", "policy": "p", "act": "stop", "episode": "e", "made_us": 1, "expires_us": 2}
+    connection.execute(insert(ASK_LINK), [place | asked])
     connection.execute(insert(ROW_DIGEST), [{"seq": 1, "table_name": "scope", "lines": 1, "digests": "- 1"}])

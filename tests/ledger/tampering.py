@@ -24,6 +24,7 @@ from costguard.budgets.hold import Hold
 from costguard.guard.action_intents import EXECUTING, VERIFYING
 from costguard.guard.alerts.alert import Alert, DeliveryResult, Notification
 from costguard.guard.context import GuardRun, ProtectionSighting
+from costguard.guard.overrides import APPROVE, Override
 from costguard.guard.policy import EscalationState
 from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.agents.store import AgentStore
@@ -32,11 +33,13 @@ from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.deciding_tables import DECIDING_TABLES, DecidingTable
 from costguard.ledger.db.row_digests import format_row_key
+from costguard.ledger.guard.ask_links import AskLinkStore
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import HoldStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.observation import Disk, TrafficCounter
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
+from costguard.values.ask_link import APPROVED, AskLink
 from costguard.values.calendar import Period
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -55,6 +58,7 @@ def build_ledger(url: str, seed: int = 1) -> None:
     _write_holds(url)
     _write_agents(url)
     _write_guard(url)
+    _write_ask_links(url)
 
 
 def _write_polls(url: str, chance: random.Random) -> None:
@@ -199,6 +203,27 @@ def _write_agents(url: str) -> None:
         for name in ("ada", "ben"):
             logins.redeem(f"link of {name}", f"session of {name}", NOON, NOON + HOUR)
         logins.revoke_sessions(who="ada", now=NOON, name="ben")
+
+
+def _write_ask_links(url: str) -> None:
+    """Links of two questions about the machine of an escalation of `_write_guard`, of which one is answered."""
+    with GuardStore(url, rails=WIDE) as book:
+        climb = book.load_escalations()[-1]
+    with AskLinkStore(url) as links:
+        for act in ("stop", "terminate"):
+            link = AskLink(
+                hash=f"a link about {act}",
+                addressee="env:CHAT",
+                policy=climb.policy,
+                key=climb.life.key,
+                act=act,
+                episode=climb.episode,
+                at=NOON,
+                expires_at=NOON + HOUR,
+            )
+            links.add([link, replace(link, hash=f"another link about {act}", addressee="env:MAIL")])
+        wish = Override(id="by link", what=APPROVE, who="env:CHAT (link)", why="x", at=NOON, life=climb.life, subject="stop")
+        links.settle("a link about stop", APPROVED, wish, NOON)
 
 
 def _write_guard(url: str) -> None:

@@ -11,7 +11,8 @@ from costguard.errors import InputError
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard.audit_log import check_audit, iterate_entries
+from costguard.ledger.guard.audit_check import check_audit
+from costguard.ledger.guard.audit_log import iterate_entries
 from costguard.values.agent import Agent, EnrollmentCode, WebToken, is_silent, is_token_valid
 from costguard.values.resource import Incarnation, ResourceKey
 

@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +24,12 @@ from costguard.guard.audit import FIRST_HASH, AuditAnchor, AuditEntry, AuditFind
 from costguard.guard.context import GuardRun
 from costguard.guard.escalation import BEGUN, SUCCEEDED, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE
+from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.audit_check import WHOLE_EVERY_S, AuditWatch, check_audit
 from costguard.ledger.guard.audit_log import (
     append_entry,
-    check_audit,
     encode_canonical_json,
     find_first_break,
     hash_entry,
@@ -95,6 +96,39 @@ def test_each_wish_move_hook_and_change_of_settings_has_its_row(url: str, book: 
     assert [row.body["state"] for row in found[8:10]] == [BEGUN, SUCCEEDED]
     assert found[-1].body == {"mark": "00aa11bb22cc33dd", "before": ""}
     assert findings(url) == []
+
+
+def test_a_watch_reads_new_rows_only_and_finds_what_the_whole_check_finds(url: str, book: GuardStore) -> None:
+    live_through(book)
+    seconds, read = [0.0], list[int]()
+    watch = AuditWatch(seconds=lambda: seconds[0])
+
+    def check() -> list[str]:
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+
+            def counted(sql: str, values: Sequence[object]) -> Sequence[SqlRow]:
+                found = ask(sql, values)
+                read.append(len(found) if " FROM audit " in sql and "seq > ?" in sql else 0)
+                return found
+
+            read.clear()
+            return [found.what for found in watch.check(counted)[1]]
+
+    assert check() == []
+    assert sum(read) == len(rows(url))
+    book.add_override(wish("w9"))
+    assert check() == []
+    assert sum(read) < 10
+    tamper(url, "UPDATE wish SET why = why || 'x' WHERE id = 'w9'")
+    assert check() == findings(url) != []
+    tamper(url, "UPDATE wish SET why = substr(why, 1, length(why) - 1) WHERE id = 'w9'")
+    tamper(url, "UPDATE audit SET body = '{}' WHERE seq = 2")
+    assert check() == []  # in front of what was verified: found by the next whole pass
+    seconds[0] += WHOLE_EVERY_S
+    assert check() == findings(url) != []
+    assert check() == findings(url)
+    tamper(url, "DELETE FROM audit WHERE seq = (SELECT max(seq) FROM audit)")
+    assert check() == findings(url)
 
 
 def test_what_changes_nothing_has_no_row(url: str, book: GuardStore) -> None:

@@ -20,7 +20,8 @@ from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.connection import upgrade_schema
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.schema import HEAD_REVISION
-from costguard.ledger.guard.audit_log import check_audit, iterate_entries
+from costguard.ledger.guard.audit_check import check_audit
+from costguard.ledger.guard.audit_log import iterate_entries
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.values.calendar import Period

@@ -12,9 +12,10 @@ from itertools import combinations, pairwise
 
 import pytest
 
-CSS = (files("costguard.renderers.html") / "page.css").read_text()
+CSS = "".join((files("costguard.renderers.html") / name).read_text() for name in ("page.css", "charts.css"))
 THEME, COLOUR = re.compile(r":root \{(.*?)\}", re.DOTALL), re.compile(r"--([a-z0-9-]+): (#[0-9a-f]{6});")
-LIGHT, DARK = (dict(COLOUR.findall(theme)) for theme in THEME.findall(CSS))
+THEMES_FOUND = [dict(COLOUR.findall(theme)) for theme in THEME.findall(CSS)]
+LIGHT, DARK = (THEMES_FOUND[n] | THEMES_FOUND[n + 2] for n in (0, 1))  # each file has both
 THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 PARTS = ("p1", "p2", "p3", "p4", "p5", "p6")
 SIGHT = {

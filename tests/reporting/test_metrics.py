@@ -31,11 +31,12 @@ from costguard.reporting.metrics import (
     clean_label,
     count_series,
 )
+from costguard.reporting.statement.waste import Waste
 from costguard.reporting.status import ResourceAnnotations, build_fleet_status
 from costguard.services.metrics import render_metrics
 from costguard.values.calendar import find_month
 from costguard.values.money import Money
-from costguard.values.resource import ScopeKey
+from costguard.values.resource import Attribution, ScopeKey
 from tests.books import NOW, attribution, live, meter, money, scope_now, spent
 
 DOLLAR = 10**9
@@ -75,6 +76,18 @@ def find(families: Sequence[MetricFamily], name: str) -> dict[tuple[str, ...], D
     family = next(one for one in families if one.name == name)
     assert len({labels for labels, _ in family.samples}) == len(family.samples), "two series of the same labels"
     return {labels: Decimal(value) for labels, value in family.samples}
+
+
+def test_idle_time_of_the_month_is_summed_by_group_and_verdicts_are_counted() -> None:
+    place = {"provider": "aws", "account": "123", "region": "us-east-1", "kind": "instance"}
+    of = Attribution(**place, gpu="H100-80GB-SXM", gpu_count=8, labels=(("team", "vision"),))
+    one = Waste(attribution=of, currency="USD", judged=9 * 10**9, idle=3 * 10**9, partly=10**9, idle_us=1800 * 10**6)
+    verdicts = {("idle-gpu", "holds"): 2, ("idle-gpu", "cannot_say"): 1}
+    found = build_metrics(given(wastes=(one, one), verdicts=verdicts))
+    group = ("aws", "123", "vision", "H100-80GB-SXM")
+    assert find(found, "costguard_month_idle_gpu_seconds") == {group: 2 * 8 * 1800}
+    assert find(found, "costguard_month_idle_usd") == {group: 8}
+    assert find(found, "costguard_verdicts") == {("idle-gpu", "holds"): 2, ("idle-gpu", "cannot_say"): 1}
 
 
 def test_spend_and_burn_are_given_by_provider_account_team_and_gpu_with_both_ends() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from costguard.ledger.guard import audit_log
+from costguard.ledger.guard import audit_check
 from tests.security import edits
 
 CHANGES = int(os.environ.get("COSTGUARD_EDITS", "250"))
@@ -27,9 +27,9 @@ def test_every_edit_is_found_by_the_command_that_people_have(tmp_path: Path) -> 
 
 def test_a_verifier_that_does_not_look_misses_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: of what the chain shows alone, and of what the rows show that it tells of."""
-    monkeypatch.setattr(audit_log, "find_break_after", lambda *_: None)
-    monkeypatch.setattr(audit_log, "_check_moves", lambda *_: ())
-    monkeypatch.setattr(audit_log, "_check_rows", lambda *_: ())
+    monkeypatch.setattr(audit_check, "find_break_after", lambda *_: None)
+    monkeypatch.setattr(audit_check, "_check_moves", lambda *_: ())
+    monkeypatch.setattr(audit_check, "_check_rows", lambda *_: ())
     assert len(edits.tally(tmp_path, 40, SEED).missed) > 20
 
 

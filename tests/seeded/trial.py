@@ -135,7 +135,19 @@ class Tree:
 
     def _run(self, tests: Sequence[str], limit_s: float, *, first: bool = True) -> tuple[int | None, str]:
         """The exit code of pytest on `tests`, and what it said; None where it did not end in time. `first`: to a failure."""
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", HYPOTHESIS]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--tb=line",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            HYPOTHESIS,
+            "-p",
+            "pytest_timeout",
+        ]
         command += ["-x"] if first else []
         command += ["-m", "not proof"] if self.quick else []
         process = subprocess.Popen(

@@ -29,7 +29,7 @@ from costguard.services.agent_enrolment import JoinProof, hash_code
 from costguard.services.agent_gateway import NO_PROOF, AgentEnvelope, AgentGateway, VerifiedMessage
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
 from costguard.services.door_messages import LENGTH, BeatOffer, BeatReply, JoinOffer, Pulse, decode_from_door, encode_frame
-from costguard.services.person_stops import PersonStops
+from costguard.services.person_acts import PersonActs
 from costguard.settings import Settings
 from costguard.testing.doubles import FakeClock
 from costguard.values.agent import CODE_VALID_FOR, Agent, EnrollmentCode
@@ -177,13 +177,13 @@ def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = T
         seal = WatchdogSeal(Ed25519PrivateKey.from_private_bytes(bytes(32)))
         directory = AgentDirectory(url)
         desk = AgentGateway(book=directory, seal=seal, clock=clock)
-        stops = PersonStops(url=url, config=None)
+        acts = PersonActs(url=url, config=None)
         guarded = AgentDesk(
             book=book,
             clock=clock,
             machine=lives.get,
             commits=commits,
-            stops=stops,
+            acts=acts,
             admissions=AdmissionDesk(settings=Settings),
         )
         if begun:

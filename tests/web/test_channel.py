@@ -30,9 +30,9 @@ from costguard.services.door_messages import (
     HoldEndReply,
     JoinOffer,
     JoinReply,
+    PersonOffer,
+    PersonReply,
     Pulse,
-    StopOffer,
-    StopReply,
     encode_frame,
 )
 from costguard.services.web_backend import build_web_services
@@ -61,8 +61,8 @@ class Desk:
     def take_join(self, offer: JoinOffer, answer: Callable[[JoinReply], object]) -> None:
         answer(JoinReply(offer.number))
 
-    def take_stop(self, offer: StopOffer, answer: Callable[[StopReply], object]) -> None:
-        answer(StopReply(offer.number))
+    def take_act(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
+        answer(PersonReply(offer.number))
 
     def take_admission(self, offer: AdmitOffer | HoldEndOffer, answer: Callable[[AdmitReply | HoldEndReply], object]) -> None:
         answer(AdmitReply(offer.number))

@@ -15,7 +15,8 @@ from costguard.agents import messages as beats
 from costguard.agents.messages import REFUSALS, MessageRefusedError
 from costguard.guard.overrides import LEASE, PHASE
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard.audit_log import check_audit, iterate_entries
+from costguard.ledger.guard.audit_check import check_audit
+from costguard.ledger.guard.audit_log import iterate_entries
 from costguard.values.sample import CPU_CORES, GPU_UTIL, SIGNALS, Sample
 from tests.web.desks import CODE, MIN, NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 

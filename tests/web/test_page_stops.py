@@ -11,9 +11,9 @@ import pytest
 from fastapi import FastAPI
 
 from costguard.ledger.agents.logins import LoginStore
-from costguard.services.door_messages import LENGTH, StopOffer, StopReply, decode_from_door, encode_frame
+from costguard.services.door_messages import LENGTH, PersonReply, StopOffer, decode_from_door, encode_frame
 from costguard.services.overrides import get_now
-from costguard.services.person_stops import WAITING_MOST, PersonStops
+from costguard.services.person_acts import WAITING_MOST, PersonActs
 from costguard.services.web_logins import make_invite
 from costguard.services.web_pages import PageServices
 from costguard.web.middleware import RequestMiddleware
@@ -27,10 +27,10 @@ __all__ = ["lab"]
 class Link:
     """The channel to a watchdog in this process: what is offered goes through its frames."""
 
-    def __init__(self, stops: PersonStops) -> None:
+    def __init__(self, stops: PersonActs) -> None:
         self.stops, self.offers = stops, list[StopOffer]()
 
-    async def ask(self, pack: Callable[[int], StopOffer], _: type[StopReply]) -> StopReply:
+    async def ask(self, pack: Callable[[int], StopOffer], _: type[PersonReply]) -> PersonReply:
         offer = decode_from_door(encode_frame(pack(1))[LENGTH.size :])
         assert isinstance(offer, StopOffer)
         self.offers.append(offer)
@@ -41,7 +41,7 @@ class Desk:
     """The pages beside a lab of fake clouds."""
 
     def __init__(self, lab: Lab) -> None:
-        self.link = Link(PersonStops(url=lab.ledger, config="costguard.toml"))
+        self.link = Link(PersonActs(url=lab.ledger, config="costguard.toml"))
         services = PageServices(config="costguard.toml")
         app = FastAPI(redirect_slashes=False)
         app.include_router(build_page_router(services, self.link))  # type: ignore[arg-type]  # a part of it
@@ -102,13 +102,13 @@ def test_the_watchdog_believes_no_session_that_the_ledger_does_not_have_or_that_
     assert stops.answer(operator).refused == "not_allowed"
     assert desk.book.revoke_sessions(who="test", now=get_now(), name="the-admin")
     assert stops.answer(admin).refused == "not_allowed"
-    late = PersonStops(url=lab.ledger, config="costguard.toml", clock=lambda: get_now() + timedelta(days=2))
+    late = PersonActs(url=lab.ledger, config="costguard.toml", clock=lambda: get_now() + timedelta(days=2))
     assert late.answer(operator).refused == "not_allowed"
     assert lab.stops == 0
 
 
 def test_more_stops_than_may_wait_are_refused_at_once(lab: Lab) -> None:
-    stops, replies = PersonStops(url=lab.ledger, config="costguard.toml"), list[StopReply]()
+    stops, replies = PersonActs(url=lab.ledger, config="costguard.toml"), list[PersonReply]()
     for number in range(WAITING_MOST + 1):
         stops.take(StopOffer(number, "0" * 64, "a/b/c/d", ""), replies.append)
     assert [(one.number, one.refused) for one in replies] == [(WAITING_MOST, "too_often")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -238,3 +239,28 @@ def test_who_guesses_links_takes_no_lock_of_the_writer(house: House) -> None:
         came = guesser.client.post("/login/" + "A" * 43)
     assert (came.status_code, "is not known" in came.text) == (403, True), "not that the ledger is locked"
     engine.dispose()
+
+
+def test_the_money_of_a_machine_has_amounts_with_bounds_whose_sum_is_what_it_cost(house: House) -> None:
+    page = house.open("viewer").client.get(f"/machine?id={house.machine()}").text
+    found = house.services.load_machine(house.machine())
+    (total,), one = found.totals, found.one
+    assert one is not None
+    assert total.low <= total.expected <= total.high
+    assert abs(total.expected.nano - one.live.spent.expected.nano) < 10**9  # the page is some seconds newer than the fleet
+    assert total.low.nano > 0
+    money = page.partition('<h2 id="money">')[2].partition("</table>")[0]
+    for amount in (total.low, total.expected, total.high):
+        assert f'<td class="r">{amount.format(2)}' in money
+    assert len(re.findall(r"<tr", money)) == 2 + len(found.costs)
+
+
+def test_a_report_has_the_charts_of_its_file_and_no_style_of_its_own(house: House) -> None:
+    reader = house.open("viewer")
+    page, style = reader.client.get("/report").text, reader.client.get("/static/charts.css")
+    assert page.count('<figure class="chart') >= 3
+    assert 'class="plot' in page
+    assert "style=" not in page
+    assert (style.status_code, style.headers["content-type"]) == (200, "text/css; charset=utf-8")
+    for name, size in re.findall(r'(?<=[ "])(gutter|value|name|across|down)-(\d+)', page):
+        assert f".{name}-{size} {{" in style.text

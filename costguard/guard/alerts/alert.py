@@ -59,7 +59,8 @@ class Alert:
     `once`: it is an event, notified once and without a message that it is over. `ahead`: an act comes next, so limits on
     messages do not hold it back. `episode`: the escalation that it belongs to; a new one is notified anew, since its grace
     period counts from that delivery. `due`: when the act is expected; None: no act is announced. `withdraws`: an act that may
-    have been announced has a lasting hold.
+    have been announced has a lasting hold. `ask`: the act that it asks about, stop or terminate; "" for no question.
+    `links`: (label, URL), added when it is sent.
     """
 
     topic: str
@@ -77,6 +78,8 @@ class Alert:
     episode: str = ""
     due: datetime | None = None
     withdraws: bool = False
+    ask: str = ""
+    links: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         require_one_of(self.severity, SEVERITIES, "notice.severity")
@@ -383,7 +386,7 @@ def build_question_alert(
         ("next", "nothing: without an answer it stays as it is"),
         *((("to say yes", yes),) if yes else ()),
     )
-    return _build_alert(matter, WARNING, f"{_ACT_NAMES[act]} {matter.called}?", at, facts, stage=stage)
+    return replace(_build_alert(matter, WARNING, f"{_ACT_NAMES[act]} {matter.called}?", at, facts, stage=stage), ask=act)
 
 
 def build_hang_alert(matter: AlertSubject, work: Activity, *, at: datetime, since: datetime, so_far: Money | None) -> Alert:

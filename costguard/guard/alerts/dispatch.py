@@ -381,4 +381,5 @@ def _format_alert_lines(notice: Alert, encode: TextEncoder) -> list[str]:
     whose = encode(notice.owner) if notice.owner else "unknown"
     lines = [encode(notice.what), f"  of what: {encode(notice.subject)}", f"  whose: {whose}"]
     lines += [f"  {encode(label)}: {encode(text)}" for label, text in notice.facts]
-    return lines if not notice.keep else [*lines, f"  to keep it: {encode(notice.keep)}"]
+    lines += [f"  to keep it: {encode(notice.keep)}"] if notice.keep else []
+    return [*lines, *(f"  {label}: {url}" for label, url in notice.links)]  # ours: a channel's encoding would break them

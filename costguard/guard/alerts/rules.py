@@ -196,8 +196,7 @@ def _build_escalation_alert(
         notice = replace(notice, facts=tuple(said if fact[0] == "next" else fact for fact in notice.facts))
     severity = step.severity if step.do == NOTIFY else notice.severity
     withdraws = act is not None and bool(_find_lasting_hold(act))
-    episode = f"{climb.meaning} {climb.started_at.isoformat()}"
-    return replace(notice, severity=severity, stage=max(notice.stage, number), episode=episode, withdraws=withdraws)
+    return replace(notice, severity=severity, stage=max(notice.stage, number), episode=climb.episode, withdraws=withdraws)
 
 
 def _announce_act(notice: Alert, act: Proposal, matter: alert.AlertSubject) -> Alert:

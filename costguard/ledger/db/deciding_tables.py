@@ -98,6 +98,7 @@ DECIDING_TABLES = {
         _declare("web_token", "hash", "name role who made_us expires_us", "revoked_us revoked_by"),
         _declare("web_invite", "hash", "name role who made_us expires_us", "used_us"),
         _declare("web_session", "hash", "name role invite made_us expires_us", "revoked_us revoked_by"),
+        _declare("ask_link", "hash", f"addressee policy {_PLACE} act episode made_us expires_us", "settled_us answer"),
         _declare("intent_event", "id", "intent_id at_us moved_from moved_to why epoch run"),
         _declare_state("climb", f"policy {_PLACE} life", "since_us started_us done left_polls meaning promised"),
         _declare_state("protection_seen", _PLACE, "at_us how"),

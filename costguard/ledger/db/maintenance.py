@@ -22,7 +22,7 @@ from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
 from costguard.ledger.db.codecs import ATTRIBUTION_COLUMNS, SPAN_COLUMNS, Query, SqlRow, decode_attribution, decode_span
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.row_check import check_rows
-from costguard.ledger.guard.audit_log import check_audit
+from costguard.ledger.guard.audit_check import check_audit
 from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, decode_parts, encode_parts
 from costguard.ledger.spans.hourly import HourlyRollup, check_hours
 from costguard.ledger.spans.monthly import check_months

@@ -386,6 +386,19 @@ WEB_SESSION = Table(
 )
 """A login to the pages, by the SHA-256 of its cookie. `invite`: the hash of the link that it came from."""
 
+ASK_LINK = Table(
+    "ask_link",
+    LedgerTable.metadata,
+    Column("hash", Text, primary_key=True),
+    *_make_text_columns("addressee", "policy", "provider", "account", "region", "external_id", "act", "episode"),
+    *_make_number_columns("made_us", "expires_us"),
+    *_make_instant_columns("settled_us"),
+    Column("answer", Text),
+    CheckConstraint("answer IS NULL OR answer IN ('approved', 'denied')", name="ask_link_answer"),
+    CheckConstraint("(settled_us IS NULL) = (answer IS NULL)", name="ask_link_settled_whole"),
+    **STRICT,
+)
+"""A link in a message that answers one question of the guard once, by the SHA-256 of its secret."""
 
 _CHARGES = ", ".join(f"'{charge}'" for charge in CHARGES)
 STILL_STATED = text("replaced_us IS NULL")

@@ -20,6 +20,7 @@ from costguard.guard.escalation import BEGUN
 KEPT_TABLES = (
     "agent",
     "agent_code",
+    "ask_link",
     "attribution",
     "audit",
     "bill_adjustment",
@@ -56,6 +57,7 @@ _CLOSED = "a closed span does not change: write a correction"
 _OVERLAP = "a span overlaps another one of its resource, charge and part"
 
 EDITABLE_COLUMNS = {
+    "ask_link": ("hash, addressee, policy, provider, account, region, external_id, act, episode, made_us, expires_us"),
     "agent": "id, provider, account, region, external_id, life, public_key, joined_us",
     "agent_code": "hash, provider, account, region, external_id, life, who, at_us, expires_us",
     "attribution": "",
@@ -100,6 +102,7 @@ UPDATE_RULES = {
     ),
     "agent_stays_revoked": ("UPDATE ON agent", "OLD.revoked_us IS NOT NULL", "a revoked agent does not change"),
     "agent_code_is_used_once": ("UPDATE ON agent_code", "OLD.used_us IS NOT NULL", "a code is used once"),
+    "ask_link_is_settled_once": ("UPDATE ON ask_link", "OLD.settled_us IS NOT NULL", "a question is answered once"),
     "web_invite_is_used_once": ("UPDATE ON web_invite", "OLD.used_us IS NOT NULL", "a login link is used once"),
     "web_session_is_revoked_once": ("UPDATE ON web_session", "OLD.revoked_us IS NOT NULL", "a session is revoked once"),
     "web_token_is_revoked_once": ("UPDATE ON web_token", "OLD.revoked_us IS NOT NULL", "a token is revoked once"),

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from importlib.resources import files
 
-from costguard.renderers.html.charts import FittedChart, draw_chart
+from costguard.renderers.html.charts import FittedChart, build_size_rules, draw_chart
 from costguard.renderers.html.markup import PATTERN_DEFINITIONS, Markup, build_page, make_element, shorten_with_title
 from costguard.views.document import Chart, Document, HeadlineFigure, TableView
 
@@ -20,7 +20,6 @@ FOOTER = "Written by costguard. This page is self-contained: it loads nothing an
 
 def render(document: Document) -> str:
     """Return a whole page in ASCII, about 40 kB for a team's month."""
-    style = (files(__package__) / "page.css").read_text(encoding="ascii")
     first, *further = document.lead or ("costguard",)
     header = make_element(
         "header",
@@ -29,12 +28,13 @@ def render(document: Document) -> str:
         *(make_element("p", line, class_="lead") for line in further),
     )
     figures = [_render_figure(one) for one in document.figures]
-    charts = [draw_chart(chart, number, _render_chart_numbers) for number, chart in enumerate(document.charts, 1)]
+    charts = draw_charts(document)
+    style = f"{_read_style('page.css')}\n{_read_style('charts.css')}{build_size_rules(charts)}"
     tables = [_render_section(table, number) for number, table in enumerate((t for t in document.tables if t.rows), 1)]
     main = make_element(
         "main",
         *([make_element("dl", *figures, class_="figures")] if figures else []),
-        *([make_element("div", *charts, class_="charts")] if charts else []),
+        *([charts] if charts else []),
         *tables,
         *([_render_notes(document.notes)] if document.notes else []),
     )
@@ -53,6 +53,21 @@ def render_fragment(document: Document, rows: int = MOST_ROWS) -> str:
         *([_render_notes(document.notes)] if document.notes else []),
         class_="costguard",
     )
+
+
+def draw_charts(document: Document) -> Markup:
+    """Return the charts of `document` in one element, for a page with PATTERN_DEFINITIONS and `read_chart_style`."""
+    charts = [draw_chart(chart, number, _render_chart_numbers) for number, chart in enumerate(document.charts, 1)]
+    return make_element("div", *charts, class_="charts") if charts else Markup()
+
+
+def read_chart_style() -> str:
+    """Return the style of charts for a page of its own style, with every size."""
+    return f"{_read_style('charts.css')}{build_size_rules()}"
+
+
+def _read_style(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="ascii")
 
 
 def _split_at_days(line: str) -> tuple[str, ...]:

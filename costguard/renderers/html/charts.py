@@ -48,6 +48,27 @@ PATTERN_COUNT = 7
 """Kinds of part there are: the last is the grey `p0`."""
 
 
+SIZES = {"gutter": "ch", "value": "ch", "name": "ch", "across": "", "down": ""}
+"""Sizes that a chart has of its own -> their units. They are classes and no styles of elements, which pages forbid (CSP)."""
+SIZE_MAX = 99
+SIZE_CLASS = re.compile(rf"(?<=[ \"])({'|'.join(SIZES)})-([0-9]{{1,2}})(?=[ \"])")
+
+
+def name_size(name: str, size: int) -> str:
+    """Return the class that sets a size of SIZES, of at most SIZE_MAX."""
+    return f"{name}-{min(size, SIZE_MAX)}"
+
+
+def build_size_rules(markup: str | None = None) -> str:
+    """Return the rules of the size classes in `markup`; None: of every class."""
+    used = (
+        sorted(set(SIZE_CLASS.findall(markup)), key=lambda one: (one[0], int(one[1])))
+        if markup is not None
+        else [(name, str(size)) for name in SIZES for size in range(1, SIZE_MAX + 1)]
+    )
+    return "".join(f".{name}-{size} {{ --{name}: {size}{SIZES[name]}; }}\n" for name, size in used)
+
+
 def draw_chart(chart: Chart, number: int, table: Callable[[Chart, FittedChart, str], Markup]) -> Markup:
     """Return the whole figure.
 
@@ -111,9 +132,8 @@ def _draw_stacked(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
         *lines,
         *bars,
         *labels,
-        class_="plot dense" if dense else "plot",
+        class_=f"plot{' dense' if dense else ''} {name_size('gutter', max(map(len, texts)) + 2)}",
         aria_hidden="true",
-        style=f"--gutter:{max(map(len, texts)) + 2}ch",
     )
     yield make_element("div", drawing, role="img", aria_label=_describe_chart(chart, kept, heights))
 
@@ -197,11 +217,9 @@ def _draw_heat(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
             cells.append(
                 make_element("span", "?" if value is None else format_short(value), class_=_choose_shade(value, at), title=said)
             )
-    size = f"--across:{len(kept.labels)};--down:{len(kept.labels) + 1}"
     class_ = "grid across" if len(kept.labels) <= MOST_ACROSS else "grid"
-    grid = make_element(
-        "div", *cells, class_=class_, style=size, tabindex="0", role="img", aria_label=_describe_chart(chart, kept)
-    )
+    class_ = f"{class_} {name_size('across', len(kept.labels))} {name_size('down', len(kept.labels) + 1)}"
+    grid = make_element("div", *cells, class_=class_, tabindex="0", role="img", aria_label=_describe_chart(chart, kept))
     yield make_element("ul", *_draw_scale(at, chart.unit, unknown=any(kept.unknown)), class_="legend")
     yield grid
 
@@ -252,9 +270,10 @@ def _draw_bars(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
     head = make_element("tr", make_element("td"), make_element("th", one.name, scope="col"))
     texts = [part for text in one.texts for part in text.split(" (")]
     longest, widest = (min(LONGEST_NAME, max(map(len, lines))) for lines in (texts, kept.labels))
-    size = f"--value:{longest}ch;--name:{widest * CAPITAL_WIDTH_FACTOR:.0f}ch"
+    longest += any("%" in text for text in texts)  # wider than a digit
+    class_ = f"bars {name_size('value', longest)} {name_size('name', round(widest * CAPITAL_WIDTH_FACTOR))}"
     caption = make_element("caption", chart.title)
-    yield make_element("table", caption, make_element("thead", head), make_element("tbody", *rows), class_="bars", style=size)
+    yield make_element("table", caption, make_element("thead", head), make_element("tbody", *rows), class_=class_)
 
 
 def _draw_value(text: str) -> Markup:

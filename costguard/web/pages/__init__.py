@@ -15,7 +15,7 @@ from costguard.services.web_logins import SessionDesk
 from costguard.services.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.web.link import WatchdogLink
-from costguard.web.pages import answers, fleet, live, login, machine, static
+from costguard.web.pages import answers, ask, fleet, live, login, machine, static
 from costguard.web.pages.room import PageRoom
 
 __all__ = ["build_page_router"]
@@ -28,6 +28,6 @@ def build_page_router(services: PageServices, link: WatchdogLink | None = None) 
     """
     room = PageRoom(services, SessionDesk(LoginStore(resolve_ledger_url(services.settings))), link)
     routes = APIRouter(include_in_schema=False)
-    for topic in (static, login, fleet, machine, answers, live):
+    for topic in (static, login, ask, fleet, machine, answers, live):
         routes.include_router(topic.build_router(room))
     return routes

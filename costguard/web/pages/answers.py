@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter, Request, Response
+from markupsafe import Markup
 
 from costguard.errors import CostguardError, InputError
 from costguard.guard.policy import LEVELS
+from costguard.renderers.html import draw_charts
+from costguard.renderers.html.markup import PATTERN_DEFINITIONS
 from costguard.services import CommandAnswer, web_answers
 from costguard.sizing.job_flags import build_job_table, parse_number
 from costguard.values.web_login import ADMIN
+from costguard.views.document import Document
 from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
 
 LOG_SINCE = "7d"
@@ -46,6 +50,7 @@ def build_router(room: PageRoom) -> APIRouter:
             title="Report",
             here="/report",
             document=document,
+            charts=_draw_charts(document) if document else "",
             wrong=wrong,
             query=query,
             exports=tuple(web_answers.EXPORTS),
@@ -75,6 +80,11 @@ def build_router(room: PageRoom) -> APIRouter:
     _add_policies(routes, room)
     _add_accounts(routes, room)
     return routes
+
+
+def _draw_charts(document: Document) -> Markup:
+    """Return the charts that the file of `--format html` has, with the patterns of their parts."""
+    return Markup(PATTERN_DEFINITIONS + draw_charts(document)) if document.charts else Markup()  # noqa: S704 - of make_element, which escapes
 
 
 def _add_policies(routes: APIRouter, room: PageRoom) -> None:

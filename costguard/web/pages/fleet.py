@@ -26,7 +26,6 @@ def build_router(room: PageRoom) -> APIRouter:
         rows = fleet.search(sought)
         pages = max(1, -(-len(rows) // ROWS_A_PAGE))
         page = min(max(1, _parse_number(request.query_params.get("page", ""))), pages)
-        acting = fleet.acting_rows
         return room.render(
             "now.html",
             reader,
@@ -39,8 +38,8 @@ def build_router(room: PageRoom) -> APIRouter:
             sought=sought,
             page=page,
             pages=pages,
-            acting=acting[:NEXT_MAX],
-            acting_more=max(0, len(acting) - NEXT_MAX),
+            acting=fleet.head.acting_rows[:NEXT_MAX],
+            acting_more=max(0, fleet.head.acting - NEXT_MAX),
         )
 
     return routes

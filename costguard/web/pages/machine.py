@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 
 from costguard.agents.messages import MessageRefusedError
 from costguard.errors import CostguardError
-from costguard.services.door_messages import StopOffer, StopReply
+from costguard.services.ask_links import build_machine_path
+from costguard.services.door_messages import PersonReply, StopOffer
 from costguard.values.agent import OPERATOR, VIEWER
 from costguard.values.web_login import ADMIN
 from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
@@ -56,11 +57,11 @@ def build_router(room: PageRoom) -> APIRouter:
             return room.refuse(403, "Not allowed", f"This needs the role {needed}; you are {reader.role}.", reader=reader)
         if do in ASKED_TWICE and fields.get("sure") != "yes":
             found = await asyncio.to_thread(room.services.load_machine, path)
-            told = room.services.describe_act(found, do)
+            told = room.services.describe_act(found.one, do)
             return room.render("confirm.html", reader, title="Confirm", here="", machine=found, fields=fields, told=told)
         if do == "stop":
             await _stop(room, reader, path, fields.get("why", ""))
-            return build_redirect(room.link_machine(path))
+            return build_redirect(build_machine_path(path))
         try:
             answer = await asyncio.to_thread(
                 room.services.change, reader.name, do, path, length=fields.get("length", ""), why=fields.get("why", "")
@@ -69,7 +70,7 @@ def build_router(room: PageRoom) -> APIRouter:
             room.tell_next(reader, "good", (*document.lead, *(n for n in document.notes if not n.startswith("next:"))))
         except CostguardError as error:
             room.tell_next(reader, "bad", tuple(str(error).splitlines()))
-        return build_redirect(room.link_machine(path))
+        return build_redirect(build_machine_path(path))
 
     return routes
 
@@ -80,7 +81,7 @@ async def _stop(room: PageRoom, reader: PageReader, path: str, why: str) -> None
         room.tell_next(reader, "bad", ("Nothing can be stopped from here: there is no watchdog.",))
         return
     try:
-        reply = await room.link.ask(lambda number: StopOffer(number, reader.session.hash, path, why), StopReply)
+        reply = await room.link.ask(lambda number: StopOffer(number, reader.session.hash, path, why), PersonReply)
     except MessageRefusedError as refused:
         room.tell_next(reader, "bad", (f"Not stopped: {refused.says}",))
         return

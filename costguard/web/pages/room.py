@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from costguard.errors import CostguardError, LedgerError, to_one_line
+from costguard.services.ask_links import PATHS_SAFE
 from costguard.services.web_logins import SessionDesk, compute_form_token
 from costguard.services.web_pages import PageServices
 from costguard.values.agent import VIEWER
@@ -31,7 +32,6 @@ HEADERS = {"content-security-policy": CONTENT_POLICY, "referrer-policy": "same-o
 """`same-origin`: with `no-referrer` a browser hides the origin of a form, which is checked."""
 FIELDS_MAX, FIELD_CHARS_MAX = 40, 500
 NEWS_MAX = 1_000
-PATHS_SAFE = "/:@"
 Page = Callable[[Request, "PageReader"], Awaitable[Response]]
 
 
@@ -121,11 +121,6 @@ class PageRoom:
     def refuse(self, status: int, title: str, told: str, *, reader: PageReader | None = None) -> Response:
         """Return a page that says why there is no other."""
         return self.render("refused.html", reader, status=status, title=title, told=told.splitlines())
-
-    @staticmethod
-    def link_machine(path: str) -> str:
-        """Return the address of a machine's page."""
-        return f"/machine?id={quote(path, safe=PATHS_SAFE)}"
 
     def tell_next(self, reader: PageReader, tone: str, lines: tuple[str, ...]) -> None:
         """Show `lines` at the head of the reader's next page. `tone`: good or bad."""

@@ -7,9 +7,13 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Request, Response
 
+from costguard.renderers.html import read_chart_style
 from costguard.web.pages.room import PageRoom
 
+CHARTS = "charts.css"
+"""The style of the charts of reports, which the file of `--format html` has as well."""
 TYPES = {
+    CHARTS: "text/css; charset=utf-8",
     "htmx-4.0.1.min.js": "text/javascript; charset=utf-8",
     "uplot-1.6.32.min.js": "text/javascript; charset=utf-8",
     "uplot-1.6.32.min.css": "text/css; charset=utf-8",
@@ -26,7 +30,8 @@ def build_router(_: PageRoom) -> APIRouter:
     """Return the routes."""
     routes = APIRouter()
     folder = files("costguard.web") / "static"
-    bodies = {name: (folder / name).read_bytes() for name in TYPES}
+    bodies = {name: (folder / name).read_bytes() for name in TYPES if name != CHARTS}
+    bodies[CHARTS] = read_chart_style().encode()
     marks = {name: f'"{sha256(body).hexdigest()[:16]}"' for name, body in bodies.items()}
 
     @routes.get("/static/{name}")

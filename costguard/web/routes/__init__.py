@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from costguard_agent.protocol import (
     AT_HEADER,
@@ -41,6 +43,9 @@ BAD_PER_ADDRESS, BAD_BURST = 0.5, 30.0
 """Codes a second of one address that were none. Whoever has a code gets in beside who guesses: a code has 78 bits."""
 JOINS_OF_CODE, JOINS_BURST = 1.0, 10.0
 """Joins a second with one code: its answer may be lost."""
+AGENT_THREADS = 2
+"""Threads that look agents up: of their own, as readers who wait for a status may take all the usual ones."""
+_Found = TypeVar("_Found")
 SIGNED_HEADERS = [
     {"name": name, "in": "header", "required": True, "schema": {"type": "string"}}
     for name in (SEQ_HEADER, AT_HEADER, SIGNATURE_HEADER)
@@ -50,6 +55,11 @@ SIGNED_HEADERS = [
 def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogLink) -> APIRouter:
     """Return the routes for agents. `link`: the channel to the watchdog."""
     routes, beats_of = APIRouter(), RateLimiter(PER_AGENT, AGENT_BURST)
+    threads = ThreadPoolExecutor(AGENT_THREADS, "agents")
+
+    async def look_up(task: Callable[[], _Found]) -> _Found:
+        return await asyncio.get_running_loop().run_in_executor(threads, task)
+
     guesses, joins = RateLimiter(BAD_PER_ADDRESS, BAD_BURST), RateLimiter(JOINS_OF_CODE, JOINS_BURST)
 
     @routes.post(
@@ -62,7 +72,7 @@ def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogLink) -> AP
         asked = await request.body()
         proof = JoinProof(request.headers.get(NONCE_HEADER, ""), request.headers.get(SIGNATURE_HEADER, ""))
         try:
-            offer = await asyncio.to_thread(desk.check_join, asked, proof)
+            offer = await look_up(partial(desk.check_join, asked, proof))
         except MessageRefusedError as refused:
             wait_s = guesses.take(name_client(request.client.host if request.client else ""))
             if wait_s and refused.name == BAD_CODE:
@@ -102,7 +112,7 @@ def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogLink) -> AP
             body=await request.body(),
         )
         if not desk.is_known(agent):
-            await asyncio.to_thread(desk.load_agent, agent)
+            await look_up(partial(desk.load_agent, agent))
         incoming = desk.check_message(envelope)
         wait_s = beats_of.take(incoming.agent.id)
         if wait_s:

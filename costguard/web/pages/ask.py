@@ -1,0 +1,64 @@
+"""The page of a link in a message that asks: what would happen, and two buttons.
+
+Nobody has to be logged in: who has the link was sent the question. Opening it changes nothing, so that a mail scanner or the
+preview of a chat answers nothing; the form carries a token that is computed from the link's secret, and the browser must say
+that it comes from this host. The watchdog looks the link up again, and answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hmac import compare_digest
+
+from fastapi import APIRouter, Request, Response
+
+from costguard.agents.messages import MessageRefusedError
+from costguard.errors import CostguardError, LedgerError
+from costguard.services.ask_links import ASK_PATH
+from costguard.services.door_messages import HASH_LENGTH, AskOffer, PersonReply
+from costguard.services.web_logins import compute_form_token
+from costguard.web.pages.room import PageRoom, is_same_origin, read_form
+
+NO_ANSWER = "This link answers nothing"
+ANSWERS = {"approve": True, "deny": False}
+
+
+def build_router(room: PageRoom) -> APIRouter:
+    """Return the routes."""
+    routes = APIRouter()
+
+    @routes.get(ASK_PATH + "{secret}")
+    async def show(secret: str) -> Response:
+        try:
+            asked = await asyncio.to_thread(room.services.find_ask, secret)
+        except LedgerError as error:
+            return room.refuse(503, "The ledger cannot be read", str(error))
+        except CostguardError as error:
+            return room.refuse(403, NO_ANSWER, str(error))
+        token = compute_form_token(secret)
+        return room.render(
+            "ask.html", None, title="A question of the guard", asked=asked, token=token, answers=room.link is not None
+        )
+
+    @routes.post(ASK_PATH + "{secret}")
+    async def answer(secret: str, request: Request) -> Response:
+        fields = await read_form(request)
+        sent = fields.get("token", "").encode()
+        if not is_same_origin(request) or not compare_digest(sent, compute_form_token(secret).encode()):
+            return room.refuse(403, "Not sent by you", "Nothing was answered: open the link itself, and click its button.")
+        if fields.get("do") not in ANSWERS or len(secret) > HASH_LENGTH:
+            return room.refuse(422, NO_ANSWER, "Nothing was answered: open the link itself, and click its button.")
+        if room.link is None or room.services.read_only:
+            return room.refuse(503, "Not answered", "There is no watchdog, which would take the answer.")
+        approve = ANSWERS[fields["do"]]
+        try:
+            reply = await room.link.ask(lambda number: AskOffer(number, secret, approve), PersonReply)
+        except MessageRefusedError as refused:
+            return room.refuse(503, "Not answered", f"Nothing was answered: {refused.says}")
+        said = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
+        room.services.forget_fleet()
+        title = ("Approved" if approve else "Denied") if reply.done else "Not answered"
+        lines = [line for line in said if not line.startswith("next:")]
+        return room.refuse(200 if reply.done else 403, title, "\n".join(lines))
+
+    return routes
