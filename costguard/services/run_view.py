@@ -11,7 +11,7 @@ lose more than a stop. Where that is more than `HANDLED_MAX` resources nothing i
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,6 +33,10 @@ VIEW_FACT = "view"
 
 HANDLED_MAX = 2000
 """Resources whose handling a run stores at most: some 200 KB of text in one row. An assumption, 2026-11."""
+
+
+LISTING_AGE_MAX = 2
+"""How many intervals before a run the last listing of a scope may be: a poll is spread by half an interval, and may be slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +156,20 @@ def explain_unfit_run(last: GuardRun | None, scopes: Iterable[ScopeCoverage], pr
     view = decode_run_view(last)
     if view is None:
         return "the last guard run did not record what it saw"
-    known = [*view.asked, *(one.scope for one in view.unreached)]
+    known = {*view.asked, *(one.scope for one in view.unreached)}
     unasked = [name for name in providers if not any(may_speak_for(name, scope.provider) for scope in known)]
     if unasked:
         return f"the last guard run did not ask {', '.join(sorted(unasked))}"
-    failed = [one.scope for one in (*scopes, *view.unreached) if one.outcome == FAILED and one.scope in {*known}]
-    return f"the last guard run could not read {format_scope(failed[0])}" if failed else ""
+    return _explain_unread_scope(last, [one for one in (*scopes, *view.unreached) if one.scope in known])
+
+
+def _explain_unread_scope(last: GuardRun, asked: Sequence[ScopeCoverage]) -> str:
+    """Explain which scope of `asked` the run does not know the present state of; "" if there is none."""
+    failed = next((one for one in asked if one.outcome == FAILED), None)
+    if failed is not None:
+        return f"the last guard run could not read {format_scope(failed.scope)}"
+    old = next((one for one in asked if last.at - one.at > LISTING_AGE_MAX * last.interval), None)
+    return f"the last guard run had no listing of {format_scope(old.scope)} since {old.at:%H:%M} UTC" if old else ""
 
 
 def list_unasked_providers(providers: Iterable[str], scopes: Collection[ScopeCoverage], now: datetime) -> list[ScopeCoverage]:

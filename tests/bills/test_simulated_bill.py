@@ -36,7 +36,9 @@ def test_the_median_leaves_out_what_was_not_billed() -> None:
 
 
 def test_the_bench_says_what_makes_intervals_wide() -> None:
-    causes = Counter({("sim-aws", "compute", "edge", "stated"): 3 * NANO, ("sim-aws", "storage", "gap", "stated"): NANO})
+    causes: Counter[tuple[str, ...]] = Counter(
+        {("sim-aws", "compute", "edge", "stated"): 3 * NANO, ("sim-aws", "storage", "gap", "stated"): NANO}
+    )
     told = describe_widths([_played(_check("1", "1", "1"), _check("1", "2", "1"), _check("1", "4", "1"))], causes)
     assert told[0] == "seed 1: median width 100.00% of the bill"
     assert "3 resources: median 100.00%" in told[1]

@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from costguard.guard.context import GuardRun
-from costguard.metering.inventory import Complete
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard_records import SnapshotRecords
+from costguard.metering.inventory import COMPLETE, Complete
 from costguard.metering.observation import Handling, Observation
+from costguard.metering.spending import ScopeCoverage
 from costguard.providers import plugins
 from costguard.services import ledger_answers, run_view
 from costguard.services.run_view import VIEW_FACT, decode_run_view, explain_unfit_run
 from costguard.values.money import Money, PrepaidBalance, Rate
+from costguard.values.resource import ScopeKey
 from tests.cli.acme import Account, Acme, installed, machine, no_key, unreachable
 from tests.conftest import Command
 
@@ -106,6 +110,21 @@ def test_a_run_that_could_not_read_an_account_is_not_relied_on(costguard: Comman
     ran = costguard("status")
     assert "The clouds were asked: the last guard run could not read two/lab/here." in ran.out
     assert (one.asked, two.asked) == (2, 2)
+
+
+@pytest.mark.usefixtures("account")
+def test_a_run_over_an_old_listing_is_not_relied_on() -> None:
+    now = datetime.now(UTC)
+    url = f"sqlite:///{Path.cwd()}/ledger.db"
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        last = SnapshotRecords(ask).load_last_run()
+    assert last is not None
+    scope = ScopeKey("acme", "lab", "here")
+    for minutes, doubt in ((1, ""), (3, "the last guard run had no listing of acme/lab/here since ")):
+        listed = last.at - timedelta(minutes=minutes)
+        seen = ScopeCoverage(scope=scope, outcome=COMPLETE, at=listed, since=listed, last_complete_at=listed)
+        assert explain_unfit_run(last, [seen], ["acme"], now).startswith(doubt)
+        assert bool(explain_unfit_run(last, [seen], ["acme"], now)) == bool(doubt)
 
 
 def test_a_provider_that_was_added_after_the_run_is_asked(costguard: Command, account: Account, setup: Setup) -> None:
