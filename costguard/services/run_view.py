@@ -4,8 +4,8 @@ A run stores it as one of its facts. Example: a watchdog polled 40 s ago and run
 the ledger, takes prepaid balances and "at worst over by" from that run, and says that it is 40 s old. Where the run is older
 than its interval, could not read an account or does not know one of the settings, the clouds are asked, and the reason is said.
 
-Only what changes a figure is stored: of a resource its handling where its provider protects it, or where a termination would
-lose more than a stop. Where that is more than `HANDLED_MAX` resources nothing is stored.
+Only what changes a figure is stored: of a resource its handling where its provider protects it, or where more is lost than by a
+stop once the balance of its account is spent. Where that is more than `HANDLED_MAX` resources nothing is stored.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def encode_run_view(
 
     `latest`: the listings that it used. `sight`, `foresights`: what it built from them.
     """
-    shown = [one.observation for one in sight.live if _changes_figures(one.observation.handling)]
+    prepaid = {(one.provider, one.account) for one in latest.balances}
+    shown = [one.observation for one in sight.live if _changes_figures(one.observation, prepaid)]
     if len(shown) > HANDLED_MAX:
         return ""
     running = {one.observation.key for one in sight.live if one.observation.state == RUNNING and one.absent_at is None}
@@ -80,8 +81,11 @@ def encode_run_view(
     return json.dumps(said, separators=(",", ":"))
 
 
-def _changes_figures(handling: Handling) -> bool:
-    return bool(handling.protected) or handling.terminate_loses != handling.stop_loses
+def _changes_figures(seen: Observation, prepaid: Collection[tuple[str, str]]) -> bool:
+    """Return whether the handling of `seen` changes what is shown: as protected, or as lost when a balance is spent."""
+    handling = seen.handling
+    loses = handling.terminate_loses != handling.stop_loses and (seen.key.provider, seen.key.account) in prepaid
+    return loses or bool(handling.protected)
 
 
 def decode_run_view(run: GuardRun | None) -> RunView | None:
