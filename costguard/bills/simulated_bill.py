@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import median
 
 from costguard.values.calendar import Period
 from costguard.values.money import NANO, Money, MoneyInterval
@@ -38,6 +39,11 @@ class ResourceBillCheck:
     def stated(self) -> bool:
         """Whether costguard's interval is a single figure, because the cloud stated all times and prices."""
         return self.money.low == self.money.high
+
+    @property
+    def width(self) -> Fraction | None:
+        """The width of costguard's interval as a share of the bill; None if nothing was billed."""
+        return Fraction(self.money.high.nano - self.money.low.nano, NANO) / self.billed if self.billed else None
 
     @property
     def off(self) -> Fraction:
@@ -97,6 +103,12 @@ class SimulatedBillCheck:
     faults: Mapping[str, int]
     met: Mapping[str, int]
     clouds: tuple[CloudBillCheck, ...]
+
+    @property
+    def width_median(self) -> Fraction | None:
+        """The median of the widths of all resources of which something was billed; None if there is none."""
+        widths = [width for cloud in self.clouds for one in cloud.resources if (width := one.width) is not None]
+        return median(widths) if widths else None
 
     @property
     def wrong(self) -> tuple[ResourceBillCheck, ...]:

@@ -13,11 +13,12 @@ EXAMPLES = """Examples:
 
 \b
   costguard status
+  costguard status --ask
   costguard status --zone Europe/Berlin
   costguard status --json | jq .burn_usd_per_hour
 
-It polls the configured providers first; `costguard --offline status` only reads the ledger. The answer shows the age of each
-figure.
+Where `costguard watch` ran within its interval, and read every account, the ledger answers, and the age of what it shows is
+said. Else the configured providers are asked first; `--ask` asks them in any case, `costguard --offline status` never.
 """
 
 
@@ -25,6 +26,7 @@ figure.
 def command(
     ctx: typer.Context,
     zone: o.Zone = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask the clouds, even if a guard run did just now.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -34,4 +36,5 @@ def command(
     """Print the current costs and machines."""
     from costguard.services import ledger_answers
 
-    write_answer(ledger_answers.answer_status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)
+    found = ledger_answers.answer_status(zone=zone, strict=strict, offline=ctx.obj.offline, ask=ask, config=ctx.obj.config)
+    write_answer(found, ctx)

@@ -41,7 +41,7 @@ from costguard.guard.policy import (
 )
 from costguard.guard.signals import ACTIVE, AGENT, DUTY, HUNG, IDLE, UNKNOWN, Activity
 from costguard.metering.burn import compute_hourly_price
-from costguard.metering.meter import COMPUTE
+from costguard.metering.meter import COMPUTE, GB
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.calendar import find_day, find_month
@@ -344,8 +344,9 @@ FACT_MAKERS: Mapping[str, _FactMaker] = {
 
 
 def _sum_disk_gb(live: LiveResource) -> float | None:
-    sizes = [disk.gb for disk in live.observation.disks if disk.gb is not None]
-    return float(sum(sizes)) if sizes and len(sizes) == len(live.observation.disks) else None
+    disks = [disk for disk in live.observation.disks if disk.measure == GB]
+    sizes = [disk.gb for disk in disks if disk.gb is not None]
+    return float(sum(sizes)) if sizes and len(sizes) == len(disks) else None
 
 
 def compute_burn_rate(live: LiveResource, now: datetime) -> Rate | None:

@@ -22,11 +22,14 @@ from costguard.metering.meter import (
     GB_MONTH,
     GB_MONTH_720,
     GB_MONTH_730,
+    IOPS,
     LARGEST_PRICE,
+    MIBPS,
     STORAGE,
     Line,
     Meter,
     PriceRange,
+    make_month_unit,
 )
 from costguard.metering.observation import HIGHEST_PER_GPU, Disk, Observation, Price, TrafficCounter
 from costguard.quoting.machine_rates import NO_FACTORS, OTHER_REGION_FACTOR, RegionFactors
@@ -35,7 +38,7 @@ from costguard.values.money import NANO
 from costguard.values.resource import ADDRESS, ENDED, INSTANCE, RUNNING, STATES, VOLUME
 
 RESTART_KINDS = ("stated", "unstated", "never")
-MONTH_UNITS = (GB_MONTH, GB_MONTH_730, GB_MONTH_720)
+GB_UNITS = (GB_MONTH, GB_MONTH_730, GB_MONTH_720)
 AT_WORK, AT_REST = ("running", "paused"), ("stopped", "suspended")
 """The states in which a disk surely takes its running price, and those in which it takes its stopped price."""
 
@@ -45,8 +48,9 @@ CEILING_PER_GPU = int(HIGHEST_PER_GPU) * NANO
 GB_PER_VCPU_MAX = 32
 """GB of memory of a vCPU where only the vCPUs are known: x1e and u7in have 30.5 to 36, and no other family more."""
 
-CEILING_PER_GB_MONTH = NANO
-"""Nano-units a GB-month that a disk of a type without a price costs at most: the dearest known is under $1 (HIGHEST_PER_GB)."""
+CEILINGS_PER_MONTH = {GB: NANO, IOPS: NANO // 5, MIBPS: NANO}
+"""Nano-units a month of a GB, of an IOPS and of a MiB/s that storage of a type without a price costs at most. The dearest known
+are under $1, $0.12 (io2 in Sao Paulo) and $0.25 (Hyperdisk Throughput); list prices of 2026-11."""
 
 LICENCE_PER_VCPU, CEILING_VCPUS_MIN = 450_000_000, 4
 CEILING_PER_VCPU, CEILING_PER_GB = 350_000_000 + LICENCE_PER_VCPU, 30_000_000
@@ -120,18 +124,18 @@ class StorageRule:
     source: str = ""
 
     def __post_init__(self) -> None:
-        require_one_of(self.unit, MONTH_UNITS, "unit")
+        require_one_of(self.unit, GB_UNITS, "unit")
         require(self.from_gb >= 0 and (self.to_gb is None or self.from_gb < self.to_gb), "from_gb", "is not below to_gb")
 
     def find_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
         """Return the price of a GB-month in `state`: as stated with the disk, else by this rule; None if unknown.
 
-        A type of disk that nobody prices is bounded by `CEILING_PER_GB_MONTH`. A disk that would cost more than `LARGEST_PRICE`
+        A type of disk that nobody prices is bounded by `CEILINGS_PER_MONTH`. A disk that would cost more than `LARGEST_PRICE`
         an hour has a wrong price or a wrong size; its price is treated as unknown.
         """
         price = self._find_listed_price(disk, state, region)
         if price is None and disk.nano_per_gb_month is None and (state not in self.at_rest or self.running is None):
-            price = PriceRange(0, 0, CEILING_PER_GB_MONTH, known=False)
+            price = PriceRange(0, 0, CEILINGS_PER_MONTH[disk.measure], known=False)
         return price if price and price.fits(self.unit, self.count_gb(disk)) else None
 
     def _find_listed_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
@@ -279,7 +283,7 @@ def list_unpriced_parts(seen: Observation, rule: BillingRule) -> tuple[str, ...]
     lacking = [f"traffic '{c.charge}': no price of it is known" for c in seen.counters if not _find_traffic_price(c, rule)]
     if seen.kind == INSTANCE and _is_prepaid(seen, None):
         lacking.append("computing that was paid for in advance: what was paid for it is not in these figures")
-    if seen.kind == ADDRESS and _find_address_price(seen, rule, None) is None:
+    if seen.kind == ADDRESS and _find_address_price(seen, rule, None)[0] is None:
         lacking.append("an address: no price of it is known")
     state = _get_disk_state(seen)
     for disk in seen.disks if seen.kind in (INSTANCE, VOLUME) else ():
@@ -290,7 +294,7 @@ def list_unpriced_parts(seen: Observation, rule: BillingRule) -> tuple[str, ...]
                 lacking.append(f"disk '{disk.type}' while {seen.state}: its size is not known")
                 break
             if storage.count_gb(disk) and storage.find_price(disk, state, seen.key.region) is None:
-                lacking.append(f"{disk.gb} GB of disk '{disk.type}' while {seen.state}: no price of it is known")
+                lacking.append(f"{disk.gb} {disk.measure} of disk '{disk.type}' while {seen.state}: no price of it is known")
     return tuple(lacking)
 
 
@@ -360,7 +364,7 @@ def _list_storage_meters(seen: Observation, rule: BillingRule) -> Iterator[Meter
                 yield Meter(
                     STORAGE,
                     applies,
-                    unit=storage.unit,
+                    unit=make_month_unit(disk.measure, storage.unit),
                     quantity=gb,
                     quantum_s=storage.time.quantum_s,
                     minimum_s=storage.time.minimum_s,
@@ -372,7 +376,7 @@ def _list_storage_meters(seen: Observation, rule: BillingRule) -> Iterator[Meter
 def _get_storage_source(disk: Disk, storage: StorageRule, rule: BillingRule, price: PriceRange) -> str:
     if price.unpriced and not price.expected:
         return UNPRICED_SOURCE
-    return "listing" if disk.nano_per_gb_month is not None else storage.source or rule.words
+    return (disk.source or "listing") if disk.nano_per_gb_month is not None else storage.source or rule.words
 
 
 def _get_disk_state(seen: Observation) -> str:
@@ -381,13 +385,13 @@ def _get_disk_state(seen: Observation) -> str:
 
 
 def _make_address_meter(seen: Observation, rule: BillingRule, price: Price | None) -> Meter | None:
-    cost = _find_address_price(seen, rule, price)
-    return Meter(ADDRESS_CHARGE, cost, source=rule.words) if cost and cost.high and seen.state != ENDED else None
+    cost, source = _find_address_price(seen, rule, price)
+    return Meter(ADDRESS_CHARGE, cost, source=source) if cost and cost.high and seen.state != ENDED else None
 
 
-def _find_address_price(seen: Observation, rule: BillingRule, price: Price | None) -> PriceRange | None:
-    stated = _find_stated_price(seen, price)
-    return stated[0] if stated else rule.address
+def _find_address_price(seen: Observation, rule: BillingRule, price: Price | None) -> tuple[PriceRange | None, str]:
+    """Return the price of an hour, as stated with the address, else by the rule, and its source."""
+    return _find_stated_price(seen, price) or (rule.address, rule.words)
 
 
 def _find_traffic_price(counter: TrafficCounter, rule: BillingRule) -> PriceRange | None:

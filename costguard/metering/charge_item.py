@@ -20,7 +20,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
-from costguard.metering.meter import COMPUTE, GB, HOUR, PriceRange
+from costguard.metering.meter import COMPUTE, GB, HOUR, PriceRange, get_measure
 from costguard.metering.span import PICO, KnownUntil, Span, compute_amounts, count_expected_us, count_priced_pico
 from costguard.values.calendar import Period
 from costguard.values.checks import require
@@ -82,7 +82,7 @@ class ChargeItem:
     @property
     def used_unit(self) -> str:
         """The unit of `used`."""
-        return GB if self.unit == GB else "Hours" if self.unit == HOUR else "GB-Hours"
+        return self.unit if self.unit in (GB, HOUR) else f"{get_measure(self.unit)}-Hours"
 
     @property
     def unpriced(self) -> bool:

@@ -21,13 +21,33 @@ COMPUTE, STORAGE, ADDRESS_CHARGE, TRAFFIC = "compute", "storage", "address", "tr
 
 HOUR, GB_MONTH, GB = "Hours", "GB-Months", "GB"
 GB_MONTH_730, GB_MONTH_720 = "GB-Months (730 h)", "GB-Months (720 h)"
-FIXED_UNITS = {HOUR: HOUR_US, GB_MONTH_730: 730 * HOUR_US, GB_MONTH_720: 720 * HOUR_US}
-"""Pricing unit -> its microseconds. `GB_MONTH` is a calendar month in UTC, whose length varies; `GB` is no time at all."""
+IOPS, MIBPS = "IOPS", "MiBps"
+MEASURES = (GB, IOPS, MIBPS)
+"""What storage is sold by: its size, and the operations and MiB a second that are provisioned for it."""
+_MONTH = "-Months"
+MONTH_UNITS = tuple(unit.replace(GB, measure) for measure in MEASURES for unit in (GB_MONTH, GB_MONTH_730, GB_MONTH_720))
+FIXED_UNITS = {
+    HOUR: HOUR_US,
+    **{unit: hours * HOUR_US for hours in (730, 720) for unit in MONTH_UNITS if unit.endswith(f"({hours} h)")},
+}
+"""Pricing unit -> its microseconds. `GB_MONTH` is a calendar month in UTC, whose length varies, and so are "IOPS-Months" and
+"MiBps-Months"; `GB` is no time at all."""
 SHORTEST_MONTH_US = 28 * DAY_US
 MB_PER_GB = 1000
 """The quantity of a `GB` meter is in MB, as providers count traffic; its price is of a GB, as they state it. So no price has to
 divide by a thousand."""
-UNITS = (*FIXED_UNITS, GB_MONTH, GB)
+UNITS = (HOUR, *MONTH_UNITS, GB)
+
+
+def make_month_unit(measure: str, gb_unit: str) -> str:
+    """Return the unit of `measure` for the month of `gb_unit`: "IOPS-Months (730 h)" for IOPS and `GB_MONTH_730`."""
+    return gb_unit.replace(GB, measure, 1)
+
+
+def get_measure(unit: str) -> str:
+    """Return what a unit of months counts: "IOPS" for "IOPS-Months (730 h)"."""
+    return unit.partition(_MONTH)[0]
+
 
 LARGEST_PRICE = 34_000 * NANO
 """$34,000 an hour for one whole resource: a rack of 72 GPUs, the largest on sale, costs near $800 (2026-11). With it every

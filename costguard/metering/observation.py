@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from costguard.errors import InputError, to_one_line
-from costguard.metering.meter import LARGEST_PRICE
+from costguard.metering.meter import GB, LARGEST_PRICE, MEASURES
 from costguard.values.checks import describe_value, require, require_one_of
 from costguard.values.instant import EARLIEST
 from costguard.values.money import NANO, Rate
@@ -105,21 +105,28 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Storage that bills with the resource.
+    """Storage that bills with the resource, or what is provisioned for it and bills by itself.
 
     `gb` None: its size is not stated, so its cost is unknown. `nano_per_gb_month`: as stated by the provider; None: the price
     of the billing rule. `type` names a line, so it is stored in a form that a database accepts.
+
+    `measure`: one of `MEASURES`; other than GB, `gb` is the number of IOPS or MiB/s that cost extra, and the price is of one of
+    them. `source`: where the stated price comes from ("AWS price list"), "": the listing itself.
     """
 
     gb: int | None
     type: str = ""
     nano_per_gb_month: int | None = None
+    measure: str = GB
+    source: str = ""
 
     def __post_init__(self) -> None:
+        require_one_of(self.measure, MEASURES, "disk.measure")
         sound = self.gb is None or (type(self.gb) is int and 0 <= self.gb <= LARGEST_GB)
         require(sound, "disk.gb", f"must be a whole number of GB, not {describe_value(self.gb)}", "from 0 to 10 PB")
-        if not is_storable(self.type):
-            object.__setattr__(self, "type", make_storable(self.type))
+        for name in ("type", "source"):
+            if not is_storable(getattr(self, name)):
+                object.__setattr__(self, name, make_storable(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from costguard.services.guard_snapshot import (
     load_recent_overrides,
     read_previous_runs,
 )
+from costguard.services.run_view import VIEW_FACT, encode_run_view
 from costguard.system.clock import Clock
 from costguard.system.process import pause_gc
 from costguard.system.tracing import trace_span
@@ -153,7 +154,8 @@ class GuardRunner:
                 held=tuple(self._list_blockers(now, epoch, before.gap)),
                 lookback=self._lookback,
             )
-            scopes = (*books.list_scopes(), *self.unreached())
+            unreached = tuple(self.unreached())
+            scopes = (*books.list_scopes(), *unreached)
         facts = dict(before.facts)
         scope_of = {one.observation.key: one.scope for one in sight.live}
         deeds = ActionExecutor(
@@ -180,6 +182,7 @@ class GuardRunner:
         notices = [*list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents)), *self.more_alerts(now)]
         committed = self.dry_run
         if epoch is not None:
+            facts[VIEW_FACT] = encode_run_view(latest, sight, found.foresights, unreached)
             committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
             if committed:
                 deeds.execute_plan(found, sight)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, overload
 
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.data import ShippedFacts
+from costguard.errors import CostguardError
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.reader import LedgerReader
@@ -39,6 +40,7 @@ if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings n
     from costguard.reporting.statement import Statement
     from costguard.reporting.status import FleetStatus
     from costguard.services.poll_now import PollNowResult
+    from costguard.services.run_view import RunView
     from costguard.views.document import Document
 
 CHARTS_NEED, ITEMS_NEED = "charts", "items"
@@ -47,29 +49,50 @@ NO_PERIOD: Mapping[str, str | None] = MappingProxyType({})
 
 
 def answer_status(
-    *, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None
+    *, zone: str | None = None, strict: bool = False, offline: bool = False, ask: bool = False, config: str | None = None
 ) -> CommandAnswer:
     """Answer `costguard status`: the present burn, the month's cost and forecast, the state of each scope.
 
-    The configured providers are polled first, except with `offline`. `strict`: an incomplete poll is refused.
+    The ledger answers if its last guard run is younger than one interval and read every account; else the configured providers
+    are polled first. `ask`: they are polled in any case; `offline`: they are not. `strict`: an incomplete poll is refused.
     """
-    from costguard.views.status import build_incomplete_status_error, build_status_document, list_status_warnings
+    from costguard.views.status import (
+        build_incomplete_status_error,
+        build_status_document,
+        describe_status_source,
+        list_status_warnings,
+    )
 
     settings = read_settings(config)
     place = _choose_zone(zone, settings)
-    looked = None
+    looked, doubt = None, ""
     if settings.providers and not offline:
-        from costguard.services.poll_now import poll_providers_now
+        doubt = "" if ask else _explain_unfit_ledger(settings)
+        if ask or doubt:
+            from costguard.services.poll_now import poll_providers_now
 
-        looked = poll_providers_now(settings)
-    found, head = load_current_status(settings, place, looked)
+            looked = poll_providers_now(settings)
+    view = load_current_view(settings, place, _get_now(), looked)
+    found, head = view.status, view.head
     told = looked.told if looked else ()
+    source = describe_status_source(asked_because=doubt, run_at=view.seen_at, at=found.at, offline=offline)
     return CommandAnswer(
-        document=build_status_document(found, told, head, settings.display.find_exchange(found.at)),
+        document=build_status_document(found, told, head, settings.display.find_exchange(found.at), source),
         warnings=tuple(dict.fromkeys((*list_status_warnings(found), *told))),
         refusal=build_incomplete_status_error(found, looked.refused if looked else ()) if strict else None,
         value=found,
     )
+
+
+def _explain_unfit_ledger(settings: Settings) -> str:
+    """Explain why the clouds must be asked; "" if the ledger's last guard run tells what they would say."""
+    from costguard.services.run_view import explain_unfit_run
+
+    try:
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask, open_books(settings) as books:
+            return explain_unfit_run(SnapshotRecords(ask).load_last_run(), books.list_scopes(), settings.providers, _get_now())
+    except CostguardError:  # there is none yet, or it must be upgraded: the poll does both, or says what is wrong
+        return "no guard run is recorded"
 
 
 def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult | None) -> tuple[FleetStatus, str]:
@@ -85,7 +108,7 @@ def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult 
 class CurrentView:
     """The fleet as the ledger knows it: its status, what the guard would evaluate, and the last guard run (None: none yet).
 
-    `head`: the head of the audit log.
+    `head`: the head of the audit log. `seen_at`: when the guard run was made that stands for a poll; None: none does.
     """
 
     status: FleetStatus
@@ -93,17 +116,25 @@ class CurrentView:
     rules: GuardConfig
     last: GuardRun | None
     head: str
+    seen_at: datetime | None = None
 
 
 def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: PollNowResult | None = None) -> CurrentView:
-    """Load the fleet as the ledger knows it at `now`, in one snapshot. `looked`: as in `load_current_status`."""
+    """Load the fleet as the ledger knows it at `now`, in one snapshot. `looked`: as in `load_current_status`.
+
+    Without a poll, what the last guard run saw stands for it while that run is younger than its interval.
+    """
     from costguard.services.guard_snapshot import SampleWindow, build_guard_snapshot, load_recent_overrides, read_previous_runs
+    from costguard.services.run_view import decode_run_view, list_unasked_providers
     from costguard.services.status import build_status as flow
 
     url, rules = resolve_ledger_url(settings), build_guard_config(settings)
     with LedgerReader(url) as reader, reader.snapshot() as ask, open_books(settings) as books:
-        records, latest = SnapshotRecords(ask), _build_poll_results(ask, looked)
+        records = SnapshotRecords(ask)
         last = records.load_last_run()
+        view = decode_run_view(last) if looked is None and last and timedelta(0) <= now - last.at < last.interval else None
+        seen = looked or view
+        latest = _build_poll_results(ask, seen)
         sight = build_guard_snapshot(
             now=now,
             rules=rules,
@@ -123,12 +154,13 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
             intents=records.load_open_intents(),
             live=sight.live,
             stand=sight.standings,
-            balances=looked.balances if looked else None,
-            unreached=looked.unreached if looked else (),
+            balances=seen.balances if seen else None,
+            unreached=seen.unreached if seen else list_unasked_providers(settings.providers, books.list_scopes(), now),
             beside=lambda _: annotate_resources(rules, sight),
-            overshoots=lambda *_: forecast_overshoots(rules, sight, latest.handling),
+            overshoots=lambda *_: view.overshoots if view else forecast_overshoots(rules, sight, latest.handling),
         )
-        return CurrentView(status=found, sight=sight, rules=rules, last=last, head=read_head_text(ask))
+        seen_at = last.at if last and view else None
+        return CurrentView(status=found, sight=sight, rules=rules, last=last, head=read_head_text(ask), seen_at=seen_at)
 
 
 def answer_report(
@@ -209,8 +241,8 @@ def open_books(settings: Settings, kind: type[SpendingReader] = SpendingReader) 
     )
 
 
-def _build_poll_results(ask: Query, looked: PollNowResult | None) -> PollResults:
-    """Build the poll results of a snapshot from what was just listed. No measurements are requested."""
+def _build_poll_results(ask: Query, looked: PollNowResult | RunView | None) -> PollResults:
+    """Build the poll results of a snapshot from what was just listed, or seen by a run. No measurements are requested."""
     return PollResults(
         handling=looked.handling if looked else {},
         sources={},

@@ -262,6 +262,8 @@ def build_simulated_bill_document(played: SimulatedBillCheck, *, kept: str | Non
         if right == resources
         else f"WRONG: of {resources - right} of {resources} resources the bill lies outside the interval.",
     ]
+    if played.width_median is not None:
+        notes.append(f"The median interval is {_format_share(played.width_median)} of its bill wide.")
     if kept:
         notes.append(f"The ledger was kept. Ask it: COSTGUARD_LEDGER__URL={kept} costguard report")
     return Document(
@@ -301,6 +303,7 @@ def _build_simulated_bill_data(played: SimulatedBillCheck, kept: str | None) -> 
         "listings": played.listings,
         "faults": dict(sorted(played.faults.items())),
         "met": dict(played.met),
+        "width_median": None if played.width_median is None else round(float(played.width_median), 6),
         "ledger": kept,
         "clouds": [
             {
@@ -326,6 +329,11 @@ def _build_cloud_record(cloud: CloudBillCheck) -> dict[str, object]:
         "exact": cloud.stated,
         "wrong": len(cloud.wrong),
     }
+
+
+def _format_share(share: Fraction) -> str:
+    """Return a share as a percentage with two significant digits: 0.33 %."""
+    return f"{float(share * 100):.2g} %"
 
 
 def _format_dollars(amount: Fraction) -> str:

@@ -73,11 +73,12 @@ FLAT_KEYS = (
 
 
 def build_status_document(
-    status: FleetStatus, told: Sequence[str] = (), audit: str = "", exchange: ExchangeRate | None = None
+    status: FleetStatus, told: Sequence[str] = (), audit: str = "", exchange: ExchangeRate | None = None, source: str = ""
 ) -> Document:
     """Return the whole status; warnings about unreliable scopes and prices come first, then the further warnings `told`.
 
     `audit`: the head of the ledger's audit log; "": none. `exchange`: a rate at which dollars are also shown to people.
+    `source`: from where and how old this is, for people (`describe_status_source`); in the data each scope has its time.
     """
     warnings = tuple(dict.fromkeys((*list_status_warnings(status), *told)))
     resources = [_build_resource_data(one, status.at) for one in status.resources]
@@ -108,7 +109,7 @@ def build_status_document(
     return Document(
         data=data,
         records=tuple(_build_record(one, row) for one, row in zip(status.resources, resources, strict=True)),
-        lead=(*(f"WARNING: {line}" for line in limit_lines(warnings, "warnings")), *_list_lead_lines(status, exchange)),
+        lead=(*(f"WARNING: {line}" for line in limit_lines(warnings, "warnings")), *_list_lead_lines(status, exchange, source)),
         tables=tuple(tables),
         notes=tuple(_list_notes(status)),
     )
@@ -228,7 +229,18 @@ def _build_record(one: ResourceBurn, row: Mapping[str, object]) -> Mapping[str, 
     return {key: row[key] for key in FLAT_KEYS} | bounds | currency | spent | {"owner": row["owner"], "work": one.work.state}
 
 
-def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None) -> Iterator[str]:
+def describe_status_source(*, run_at: datetime | None, asked_because: str, at: datetime, offline: bool) -> str:
+    """Describe where a status comes from: a guard run and its age, or why the clouds were asked; "" where nothing is to say.
+
+    `run_at`: of the run that stood for a poll, None: none did. `asked_because`: why the ledger did not do.
+    """
+    if run_at is not None:
+        more = "" if offline else "; costguard status --ask asks the clouds"
+        return f"As the guard saw it {format_length(at - run_at)} ago{more}."
+    return f"The clouds were asked: {asked_because}." if asked_because else ""
+
+
+def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source: str) -> Iterator[str]:
     usd = status.usd
     if not status.scopes:
         yield "Nothing has been polled yet: the ledger has no account."
@@ -237,6 +249,8 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None) -> Iter
     count = sum(one.get_burn().unknown for one in status.resources)
     unpriced = f"; {count} unpriced, at most ${usd.burn.unstated.format(RATE_PLACES)} an hour" if count else ""
     yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{unpriced}{read}."
+    if source:
+        yield source
     month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
     yield f"{month}: ${format_interval(usd.to_date)}; forecast ${format_interval(usd.forecast)}."
     if exchange is not None:

@@ -37,7 +37,8 @@ from costguard_aws.live_offers import LiveOffers
 from costguard_aws.price_list import OnDemandPrices
 from costguard_aws.session import AwsSession, limit_requests
 from costguard_aws.spot import SpotHistory
-from costguard_aws.translation import ListingScope, add_protections, observe_address, observe_volume
+from costguard_aws.storage_prices import StoragePrices
+from costguard_aws.translation import ListingScope, add_protections
 
 REGIONS_HOLD = timedelta(hours=1)
 """How long the list of enabled regions is taken to hold: aws.md section 1."""
@@ -67,7 +68,10 @@ class AwsAccount:
         self._ec2 = Ec2Api(self.session)
         self._catalogue = InstanceTypeCatalogue(self._ec2, around.gpus, around.clock)
         prices = OnDemandPrices(self.session, around.cache, around.clock)
-        self._listing = RegionListing(self._ec2, self._catalogue, prices, SpotHistory(self.session), around.clock)
+        storage = StoragePrices(self.session, around.cache, around.clock)
+        self._listing = RegionListing(
+            self._ec2, self._catalogue, prices, storage, SpotHistory(self.session), clock=around.clock
+        )
         self._offers = LiveOffers(self.session, prices, around.clock)
         signals, namespace = table.get("signals", DEFAULT_SIGNALS), table.get("agent_namespace", "CWAgent")
         self._metrics = CloudWatchMetrics(self.session, around.clock, signals, namespace)
@@ -105,10 +109,10 @@ class AwsAccount:
         place = ListingScope(key.account, key.region)
         if key.id.startswith("vol-"):
             item = self._ec2.find_volume(key.region, key.id)
-            return None if item is None else observe_volume(item, place, _ignore_note)
+            return None if item is None else self._listing.observe_disk(item, place, _ignore_note)
         if not key.id.startswith("i-"):
             item = self._ec2.find_address(key.region, key.id)
-            return None if item is None else observe_address(item, place)
+            return None if item is None else self._listing.observe_ip(item, place)
         item = self._ec2.find_instance(key.region, key.id)
         if item is None:
             return None

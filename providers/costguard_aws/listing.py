@@ -1,7 +1,8 @@
 """One poll of a region: its instances, volumes and addresses, fetched page by page and concurrently.
 
-Requests: one for every 1,000 instances and every 1,000 volumes, one for the addresses; types, prices and, if spot machines run,
-their price history are fetched beside it and cached. There is no request for a single instance.
+Requests: one for every 1,000 instances and every 1,000 volumes, one for the addresses. Types, list prices of machines, volume
+types and addresses, and, if spot machines run, their price history are fetched beside it and cached. There is no request for a
+single instance.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from costguard_aws.instance_types import InstanceTypeCatalogue
 from costguard_aws.price_list import OnDemandPrices, PriceKey
 from costguard_aws.session import limit_requests
 from costguard_aws.spot import LINUX, SpotHistory, SpotMarket
+from costguard_aws.storage_prices import ADDRESS_KIND, StoragePrices
 from costguard_aws.translation import (
     ListingScope,
     TypeAndPriceLookup,
+    list_volume_kinds,
     make_price_key,
     observe_address,
     observe_instance,
@@ -74,9 +77,17 @@ class RegionListing:
     """
 
     def __init__(
-        self, ec2: Ec2Api, catalogue: InstanceTypeCatalogue, prices: OnDemandPrices, spot: SpotHistory, clock: Clock
+        self,
+        ec2: Ec2Api,
+        catalogue: InstanceTypeCatalogue,
+        prices: OnDemandPrices,
+        storage: StoragePrices,
+        spot: SpotHistory,
+        *,
+        clock: Clock,
     ) -> None:
-        self._ec2, self._catalogue, self._prices, self._spot, self._clock = ec2, catalogue, prices, spot, clock
+        self._ec2, self._catalogue, self._prices, self._storage = ec2, catalogue, prices, storage
+        self._spot, self._clock = spot, clock
 
     def poll(self, scope: ScopeKey, timeout_s: float) -> Poll:
         """Poll the region; returns Failed if its instances cannot be listed, and raises nothing."""
@@ -197,8 +208,9 @@ class RegionListing:
         try:
             for page in self._ec2.list_volumes(place.region):
                 attached.update(read_text(one, "instanceId") for item in page for one in item.iterfind("attachmentSet/item"))
+                self._learn_storage(list_volume_kinds(page), place, told)
                 found += _read_items(
-                    page, "volumeId", VOLUME, place, told, read=lambda item: observe_volume(item, place, told.note)
+                    page, "volumeId", VOLUME, place, told, read=lambda item: self.observe_disk(item, place, told.note)
                 )
         except (CutShortError, ProviderError) as broken:
             told.add_gap(f"{place.region}: volumes: {_format_reason(broken)}")
@@ -210,7 +222,23 @@ class RegionListing:
         except ProviderError as broken:
             told.add_gap(f"{place.region}: addresses: {_format_reason(broken)}")
             return []
-        return _read_items(page, "allocationId", ADDRESS, place, told, read=lambda item: observe_address(item, place))
+        if page:
+            self._learn_storage({ADDRESS_KIND}, place, told)
+        return _read_items(page, "allocationId", ADDRESS, place, told, read=lambda item: self.observe_ip(item, place))
+
+    def _learn_storage(self, kinds: set[str], place: ListingScope, told: _PollNotes) -> None:
+        with told.share_deadline():
+            for why in self._storage.learn(place.region, kinds):
+                told.note(why)
+
+    def observe_disk(self, item: Element, place: ListingScope, told: Callable[[str], None]) -> Observation:
+        """Return one volume with the prices that were learned for its type."""
+        kind = read_text(item, "volumeType")
+        return observe_volume(item, place, told, lambda line: self._storage.find_price(place.region, kind, line))
+
+    def observe_ip(self, item: Element, place: ListingScope) -> Observation | None:
+        """Return one address with the price that was learned; None for a customer's own."""
+        return observe_address(item, place, lambda line: self._storage.find_price(place.region, ADDRESS_KIND, line))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ state one price; two different ones count as no price.
 The price list is public: every account reads the same one, and its prices are not secret.
 
 Products are parsed to prices by pure functions. The requested filters are checked again in the answer, in case the list ignores
-one. A product is a JSON text; its price is under opaque keys (`sku.offerTermCode.rateCode`), so all of them are read.
+one. Prices of storage and addresses are learned beside them, in `storage_prices`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import msgspec
 
-from costguard.bills.bill_files import parse_export_instant
-from costguard.errors import InvalidAnswerError, ProviderError, ThrottledError, UnreachableError
+from costguard.errors import ProviderError
 from costguard.metering.observation import Price, parse_hourly_rate
 from costguard.providers.ports import Cache
 from costguard.system.clock import Clock
 from costguard.values.instant import EARLIEST
 from costguard.values.money import Rate
-from costguard_aws.errors import AwsClients, call_operation
+from costguard_aws.errors import AwsClients
 from costguard_aws.instance_types import load_known_types
-
-ENDPOINTS = ("us-east-1", "eu-central-1", "ap-south-1")
-"""The regions where the Price List answers, whichever region is priced: botocore's endpoint list, 2026-11."""
+from costguard_aws.price_products import ListedProduct, PriceFilter, fetch_products, match_fields, parse_product
 
 FRESH, FRESH_NONE = timedelta(hours=24), timedelta(hours=1)
 """How long a price and a "there is none" are taken to hold. AWS cut P4 and P5 without notice in June 2025."""
@@ -45,7 +41,6 @@ QUIET = timedelta(minutes=5)
 """How long the list is left alone after it could not be asked, so that a poll does not wait for it again and again."""
 
 SOURCE = "AWS price list"
-MOST_PAGES = 20
 LONGEST_VALUE = 1024
 """Characters of a filter's value: botocore's model."""
 
@@ -180,58 +175,12 @@ class OnDemandPrices:
     def _fetch_batch(self, types: list[str], region: str, operation: str, tenancy: str) -> list[object]:
         """Fetch all types in one request; singly if the list does not support that, or has not yet been seen to support it."""
         if len(types) > 1 and self._several is not False:
-            products = self._fetch_pages(build_filters(types, region, operation, tenancy))
+            products = fetch_products(self._aws, build_filters(types, region, operation, tenancy))
             self._several = False if products is None else True if products else self._several
             if products or self._several:
                 return products or []
-        singly = (self._fetch_pages(build_filters([one], region, operation, tenancy)) for one in types)
+        singly = (fetch_products(self._aws, build_filters([one], region, operation, tenancy)) for one in types)
         return [product for products in singly for product in products or ()]
-
-    def _fetch_pages(self, asked: list[PriceFilter]) -> list[object] | None:
-        """Return the products of every page; None if the list does not support this kind of filter."""
-        products: list[object] = []
-        token, seen = "", set[str]()
-        endpoints: tuple[str, ...] = ENDPOINTS
-        for _ in range(MOST_PAGES):
-            try:
-                page, token, endpoint = self._fetch_page(asked, token, endpoints)
-            except ProviderError as refused:
-                if refused.code == "InvalidParameterException" and not products:
-                    return None
-                raise
-            products += page
-            if not token or token in seen:
-                break
-            seen.add(token)
-            endpoints = (endpoint,)
-        return products
-
-    def _fetch_page(self, asked: list[PriceFilter], token: str, endpoints: tuple[str, ...]) -> tuple[list[object], str, str]:
-        """Return one page, the next token, and the endpoint: the first that answers.
-
-        A definite refusal is not tried elsewhere.
-        """
-        more = {"MaxResults": 100, **({"NextToken": token} if token else {})}
-        for endpoint in endpoints:
-            try:
-                page = call_operation(
-                    self._aws, "pricing", endpoint, "get_products", ServiceCode="AmazonEC2", Filters=asked, **more
-                )
-                products = _parse_products(page)
-            except (UnreachableError, InvalidAnswerError, ThrottledError):
-                if endpoint == endpoints[-1]:
-                    raise
-            else:
-                return products, str(page.get("NextToken") or ""), endpoint
-        raise AssertionError(endpoints)
-
-
-def _parse_products(page: Mapping[str, object]) -> list[object]:
-    """Return a page's list; raises InvalidAnswerError if it is missing: a missing list is not an empty one."""
-    found = page.get("PriceList")
-    if not isinstance(found, list):
-        raise InvalidAnswerError("answered without its PriceList", provider="aws")
-    return found
 
 
 def _make_answer(kept: _CachedPrice | None, now: datetime, silence: str) -> PriceAnswer:
@@ -277,46 +226,6 @@ PLAIN = "RunInstances"
 """The UsageOperation of Linux without paid software."""
 
 
-class PriceFilter(TypedDict):
-    """One condition of `get_products`."""
-
-    Type: str
-    Field: str
-    Value: str
-
-
-class _Attributes(msgspec.Struct, rename="camel"):
-    instance_type: str = ""
-    region_code: str = ""
-    operation: str = ""
-    tenancy: str = ""
-    capacitystatus: str = ""
-    marketoption: str = "OnDemand"
-
-
-class _Product(msgspec.Struct):
-    attributes: _Attributes
-
-
-class _Dimension(msgspec.Struct, rename="camel"):
-    unit: str = ""
-    price_per_unit: dict[str, object] = {}
-
-
-class _Term(msgspec.Struct, rename="camel"):
-    price_dimensions: dict[str, _Dimension] = {}
-    effective_date: object = None
-
-
-class _Terms(msgspec.Struct):
-    on_demand: dict[str, _Term] = msgspec.field(default_factory=dict, name="OnDemand")
-
-
-class _Listed(msgspec.Struct):
-    product: _Product
-    terms: _Terms = msgspec.field(default_factory=_Terms)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPrice:
     """The list's price of one type.
@@ -327,9 +236,6 @@ class ListedPrice:
     rate: Rate | None = None
     since: datetime | None = None
     why: str = ""
-
-
-_decoder = msgspec.json.Decoder(_Listed, float_hook=Decimal)
 
 
 def build_filters(types: Collection[str], region: str, operation: str, tenancy: str) -> list[PriceFilter]:
@@ -347,8 +253,7 @@ def build_filters(types: Collection[str], region: str, operation: str, tenancy: 
     if operation == PLAIN:
         wanted |= {"operatingSystem": "Linux", "preInstalledSw": "NA", "licenseModel": "No License required"}
     kind = "TERM_MATCH" if len(types) == 1 else "ANY_OF"
-    pinned = [PriceFilter(Type="TERM_MATCH", Field=field, Value=value) for field, value in wanted.items()]
-    return [PriceFilter(Type=kind, Field="instanceType", Value=",".join(types)), *pinned]
+    return [PriceFilter(Type=kind, Field="instanceType", Value=",".join(types)), *match_fields(**wanted)]
 
 
 def parse_prices(
@@ -360,37 +265,23 @@ def parse_prices(
     """
     stated: dict[str, list[ListedPrice]] = {}
     for product in products:
-        listed = _parse_product(product)
+        listed = parse_product(product)
         if listed is None:
             continue
         told = listed.product.attributes
         fits = told.region_code == region and told.operation == operation and told.tenancy == TENANCIES.get(tenancy, tenancy)
         if fits and told.instance_type in types and told.capacitystatus == "Used" and told.marketoption == "OnDemand":
-            stated.setdefault(told.instance_type, []).extend(_list_prices(listed.terms, types[told.instance_type], now))
+            stated.setdefault(told.instance_type, []).extend(_list_prices(listed, types[told.instance_type], now))
     return {name: _agree_on_price(prices) for name, prices in stated.items()}
 
 
-def _parse_product(product: object) -> _Listed | None:
-    """Parse one entry of PriceList, JSON in a string; None if it cannot be read."""
-    if not isinstance(product, str):
-        return None
-    try:
-        return _decoder.decode(product)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return None
-
-
-def _list_prices(terms: _Terms, gpus: float, now: datetime) -> list[ListedPrice]:
+def _list_prices(listed: ListedProduct, gpus: float, now: datetime) -> list[ListedPrice]:
     """Return every hourly price in USD that is in force at `now`."""
     prices = list[ListedPrice]()
-    for term in terms.on_demand.values():
-        since = parse_export_instant(term.effective_date)
-        if since is not None and since > now.astimezone(UTC):
-            continue
-        for dimension in term.price_dimensions.values():
-            if dimension.unit.lower() in {"hrs", "hours", "hour"} and "USD" in dimension.price_per_unit:
-                rate, why = parse_hourly_rate(dimension.price_per_unit["USD"], gpus=gpus)
-                prices.append(ListedPrice(rate=rate, since=since, why=why))
+    for since, dimension in listed.list_dimensions(now.astimezone(UTC)):
+        if dimension.unit.lower() in {"hrs", "hours", "hour"} and "USD" in dimension.price_per_unit:
+            rate, why = parse_hourly_rate(dimension.price_per_unit["USD"], gpus=gpus)
+            prices.append(ListedPrice(rate=rate, since=since, why=why))
     return prices
 
 

@@ -11,18 +11,21 @@ group is the wrong place to change. Source: aws.md section 7 of the project's pr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from sys import intern
 from xml.etree.ElementTree import Element
 
-from costguard.metering.observation import UNKNOWN_HANDLING, Disk, Handling, Observation, Price
+from costguard.metering.meter import GB, IOPS, MIBPS
+from costguard.metering.observation import LARGEST_GB, UNKNOWN_HANDLING, Disk, Handling, Observation, Price
 from costguard.values.instant import parse_instant
+from costguard.values.money import Rate
 from costguard.values.resource import ADDRESS, RUNNING, VOLUME, ResourceKey
 from costguard_aws.ec2_xml import list_tags, read_flag, read_text, read_whole_number
 from costguard_aws.instance_types import GpuInstanceType
-from costguard_aws.price_list import PLAIN, PriceKey
+from costguard_aws.price_list import PLAIN, SOURCE, PriceKey
+from costguard_aws.storage_prices import ADDRESS_IDLE, ADDRESS_IN_USE
 
 AWS = "aws"
 
@@ -243,8 +246,24 @@ def _describe_commitment(fields: dict[str, Element], tier: str) -> str:
     return f"capacity reservation {reservation}, which bills while it is unused" if reservation else ""
 
 
-def observe_volume(item: Element, place: ListingScope, told: Callable[[str], None]) -> Observation:
-    """Return one EBS volume: billed from creation to deletion, attached or not."""
+StoragePricing = Callable[[str], int | None]
+"""Nano-USD a month, or an hour of an address, of a line ("gp3-iops"); None: unknown, so that the billing rule prices it."""
+
+GP3_IOPS, GP3_MIBPS = 3000, 125
+"""What every gp3 volume includes: aws.md section 2, 2026-11."""
+IO2_TIERS = (("io2-iops", 32_000), ("io2-iops-tier2", 64_000), ("io2-iops-tier3", LARGEST_GB))
+"""Line -> up to how many IOPS of a volume it prices: io2's price falls by 30 % above each (usage types of the price list)."""
+
+
+def list_volume_kinds(page: Iterable[Element]) -> set[str]:
+    """Return the volume types on a page of volumes."""
+    return {read_text(item, "volumeType") for item in page} - {""}
+
+
+def observe_volume(
+    item: Element, place: ListingScope, told: Callable[[str], None], price: StoragePricing = lambda _line: None
+) -> Observation:
+    """Return one EBS volume: billed from creation to deletion, attached or not, with the performance that it pays for."""
     key = ResourceKey(AWS, place.account, place.region, read_text(item, "volumeId"))
     word, size = read_text(item, "status"), read_whole_number(item, "size")
     state, kind = VOLUME_STATES.get(word, "unknown"), intern(read_text(item, "volumeType"))
@@ -260,12 +279,33 @@ def observe_volume(item: Element, place: ListingScope, told: Callable[[str], Non
         owner=_find_label(labels, "owner"),
         labels=labels,
         created_at=_parse_time(item.find("createTime"), key.id, "createTime", told),
-        disks=(Disk(size, kind),),
+        disks=(_price_disk(size, kind, GB, price), *_list_provisioned(item, kind, price)),
         why="" if state == RUNNING else word[:80],
     )
 
 
-def observe_address(item: Element, place: ListingScope) -> Observation | None:
+def _price_disk(amount: int | None, line: str, measure: str, price: StoragePricing) -> Disk:
+    nano = price(line)
+    return Disk(amount, line, nano, measure, "" if nano is None else SOURCE)
+
+
+def _list_provisioned(item: Element, kind: str, price: StoragePricing) -> Iterator[Disk]:
+    """Yield the IOPS and MiB/s of a volume that cost extra; those of gp2, st1 and sc1 are in the price of their size."""
+    iops, mibps = read_whole_number(item, "iops") or 0, read_whole_number(item, "throughput") or 0
+    extra: list[tuple[str, int, str]] = []
+    if kind == "gp3":
+        extra = [("gp3-iops", iops - GP3_IOPS, IOPS), ("gp3-mibps", mibps - GP3_MIBPS, MIBPS)]
+    elif kind == "io1":
+        extra = [("io1-iops", iops, IOPS)]
+    elif kind == "io2":
+        starts = (0, *(most for _, most in IO2_TIERS))
+        extra = [(line, min(iops, most) - start, IOPS) for (line, most), start in zip(IO2_TIERS, starts, strict=False)]
+    for line, amount, measure in extra:
+        if amount > 0:
+            yield _price_disk(amount, line, measure, price)
+
+
+def observe_address(item: Element, place: ListingScope, price: StoragePricing = lambda _line: None) -> Observation | None:
     """Return one Elastic IP, which is billed in use or idle until it is released.
 
     None for a customer's own address, which is free.
@@ -273,6 +313,8 @@ def observe_address(item: Element, place: ListingScope) -> Observation | None:
     if read_text(item, "publicIpv4Pool") not in ("", "amazon"):
         return None
     labels, name = parse_labels(item.find("tagSet")), read_text(item, "allocationId") or read_text(item, "publicIp")
+    used = bool(read_text(item, "associationId") or read_text(item, "instanceId"))
+    nano = price(ADDRESS_IN_USE if used else ADDRESS_IDLE)
     return Observation(
         key=ResourceKey(AWS, place.account, place.region, name),
         state=RUNNING,
@@ -280,7 +322,8 @@ def observe_address(item: Element, place: ListingScope) -> Observation | None:
         name=_find_label(labels, "name") or read_text(item, "publicIp"),
         owner=_find_label(labels, "owner"),
         labels=labels,
-        why="" if read_text(item, "associationId") or read_text(item, "instanceId") else "idle",
+        prices=() if nano is None else (Price(Rate(nano_per_hour=nano), None, SOURCE),),
+        why="" if used else "idle",
     )
 
 

@@ -19,7 +19,7 @@ from costguard_gcp import actions
 from costguard_gcp.actions import find_resource
 from costguard_gcp.api import RESOURCES, ComputeSdk, GoogleApi
 from costguard_gcp.credentials import Login, TokenSource
-from costguard_gcp.inventory import AbsenceCheck, AggregatedList, ProjectLister
+from costguard_gcp.inventory import AbsenceCheck, AggregatedList, ProjectLister, make_storage_pricing
 from costguard_gcp.machine_types import ShapeCatalogue
 from costguard_gcp.price_list import PriceCatalogue
 from costguard_gcp.settings import GcpSettings
@@ -73,7 +73,10 @@ class GcpAccount:
         deadline = Deadline(actions.LOOK_S)
         instance = actions.find_instance(self.compute, key, deadline) if key.region.count("-") > 1 else None
         try:
-            return find_resource(self.compute, key, deadline) if instance is None else self._observe(instance, key, deadline)
+            if instance is not None:
+                return self._observe(instance, key, deadline)
+            prices = self.catalogue.read_current(deadline).prices
+            return find_resource(self.compute, key, deadline, make_storage_pricing(prices))
         except InputError as odd:
             raise InvalidAnswerError(str(odd.what), provider="gcp", account=key.account) from None
 

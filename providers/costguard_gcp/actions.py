@@ -34,7 +34,14 @@ from costguard.values.resource import ResourceKey
 from costguard_gcp.api import PAGE, ComputeSdk
 from costguard_gcp.inventory import CLIENTS, MOST_PAGES, format_reason, read_aggregated
 from costguard_gcp.machine_types import MachineShape, ShapeCatalogue
-from costguard_gcp.translation import find_replacer, make_handling, observe_address, observe_disk, sum_scratch_gb
+from costguard_gcp.translation import (
+    StoragePricing,
+    find_replacer,
+    make_handling,
+    observe_address,
+    observe_disk,
+    sum_scratch_gb,
+)
 from costguard_gcp.wire import Address, Instance, Numbered, Operation, PersistentDisk, WireObject, take_last_part
 
 T = TypeVar("T", Instance, PersistentDisk)
@@ -233,48 +240,58 @@ ItemT = TypeVar("ItemT")
 GLOBAL = "global"
 
 
-def find_resource(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Observation | None:
+def find_resource(compute: ComputeSdk, key: ResourceKey, deadline: Deadline, pricing: StoragePricing) -> Observation | None:
     """Return the disk or address with the number of `key` in its zone or region, or globally; None if there is none."""
     if key.region.count("-") > 1:
-        return _find_zonal(compute, key, deadline)
+        return _find_zonal(compute, key, deadline, pricing)
     if key.region == GLOBAL:
-        return _find_address(compute, ("GlobalAddressesClient", "ListGlobalAddressesRequest"), {}, key, deadline)
+        return _find_address(compute, ("GlobalAddressesClient", "ListGlobalAddressesRequest"), {}, key, deadline, pricing)
     where = {"region": key.region}
-    found = _find_disk(compute, ("RegionDisksClient", "ListRegionDisksRequest"), where, key, deadline)
-    return found or _find_address(compute, ("AddressesClient", "ListAddressesRequest"), where, key, deadline)
+    found = _find_disk(compute, ("RegionDisksClient", "ListRegionDisksRequest"), where, key, deadline, pricing)
+    return found or _find_address(compute, ("AddressesClient", "ListAddressesRequest"), where, key, deadline, pricing)
 
 
-def _find_zonal(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Observation | None:
+def _find_zonal(compute: ComputeSdk, key: ResourceKey, deadline: Deadline, pricing: StoragePricing) -> Observation | None:
     """Return the disk in the zone, None if there is none.
 
     Also None if the project's disks cannot be listed: its machines were requested before, in the same zone.
     """
     try:
-        return _find_disk(compute, ("DisksClient", "ListDisksRequest"), {"zone": key.region}, key, deadline)
+        return _find_disk(compute, ("DisksClient", "ListDisksRequest"), {"zone": key.region}, key, deadline, pricing)
     except MissingError:
         with suppress(MissingError):
             disk = find_in_project(compute, "disks", PersistentDisk, key, deadline)
-            return None if disk is None else observe_disk(disk, key.region, key.account)[0]
+            return None if disk is None else observe_disk(disk, key.region, key.account, pricing.disk)[0]
     return None
 
 
-def _find_disk(
-    compute: ComputeSdk, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
+def _find_disk(  # noqa: PLR0917 - what is asked of whom, and what it costs
+    compute: ComputeSdk,
+    listed: tuple[str, str],
+    where: dict[str, str],
+    key: ResourceKey,
+    deadline: Deadline,
+    pricing: StoragePricing,
 ) -> Observation | None:
     for raw in list_by_id(compute, listed, where, key, deadline):
         disk = _parse_item(raw, PersistentDisk)
         if str(disk.id) == key.id:
-            return observe_disk(disk, key.region, key.account)[0]
+            return observe_disk(disk, key.region, key.account, pricing.disk)[0]
     return None
 
 
-def _find_address(
-    compute: ComputeSdk, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
+def _find_address(  # noqa: PLR0917 - what is asked of whom, and what it costs
+    compute: ComputeSdk,
+    listed: tuple[str, str],
+    where: dict[str, str],
+    key: ResourceKey,
+    deadline: Deadline,
+    pricing: StoragePricing,
 ) -> Observation | None:
     for raw in list_by_id(compute, listed, where, key, deadline):
         address = _parse_item(raw, Address)
         if str(address.id) == key.id:
-            return observe_address(address, key.region, key.account)
+            return observe_address(address, key.region, key.account, pricing.address)
     return None
 
 

@@ -27,10 +27,19 @@ from costguard.system.clock import Clock
 from costguard.values.resource import ADDRESS, INSTANCE, VOLUME
 from costguard_gcp.api import DISABLED, PAGE, RESOURCES, SPEAKS_OF, UNBILLED, ComputeSdk, GoogleApi
 from costguard_gcp.machine_types import ShapeCatalogue
-from costguard_gcp.price_list import PriceCatalogue, PriceList, compute_rate, find_disk_price
+from costguard_gcp.price_list import (
+    SOURCE,
+    PriceCatalogue,
+    Prices,
+    compute_rate,
+    find_address_price,
+    find_disk_price,
+    find_local_ssd_price,
+)
 from costguard_gcp.translation import (
     ListingContext,
     PriceQuestion,
+    StoragePricing,
     observe_address,
     observe_disk,
     observe_instance,
@@ -57,10 +66,7 @@ CLIENTS = {
     "disks": ("DisksClient", "AggregatedListDisksRequest"),
     "addresses": ("AddressesClient", "AggregatedListAddressesRequest"),
 }
-SOURCE = "Cloud Billing Catalog"
-FALL_BACK = (
-    "machines are priced from last known and public prices; exact ones need: gcloud services enable cloudbilling.googleapis.com"
-)
+FALL_BACK = "last known and public prices replace it; exact ones need: gcloud services enable cloudbilling.googleapis.com"
 
 
 class ProjectLister:
@@ -112,7 +118,7 @@ class ProjectLister:
     ) -> ListingContext:
         """Return the data needed to translate machines.
 
-        Prices and types are fetched only if there are machines.
+        Prices and types are fetched only if there are machines; disks and addresses fetch prices by themselves.
         """
         machines = {
             (take_last_part(one.zone) or where, take_last_part(one.machine_type))
@@ -120,15 +126,21 @@ class ProjectLister:
             if one.machine_type
         }
         self._shapes.learn(project, machines, deadline)
-        listed = self._catalogue.read_current(deadline) if machines else None
-        if listed is not None and listed.why:
-            notes.append(f"{listed.why}; {FALL_BACK}")
+        prices = self._read_prices(deadline, notes) if machines else {}
         return ListingContext(
             project=project,
             gpus=self._around.gpus,
             machines=lambda zone, name: self._shapes.get(project, zone, name),
-            price=_make_pricing(listed),
+            price=_make_pricing(prices),
+            local_ssd=lambda tier, region: find_local_ssd_price(tier, region, prices),
         )
+
+    def _read_prices(self, deadline: Deadline, notes: list[str]) -> Prices:
+        """Return today's price list, as far as it can be read; notes what is wrong with it."""
+        listed = self._catalogue.read_current(deadline)
+        if listed.why:
+            notes.append(f"{listed.why}; {FALL_BACK}")
+        return listed.prices
 
     def _list_aggregated(self, project: str, what: str, kind: type[ResourceT], deadline: Deadline) -> AggregatedList[ResourceT]:
         client, request = CLIENTS[what]
@@ -146,14 +158,13 @@ class ProjectLister:
             why.append(f"disks: {format_reason(broken)}")
             return
         why += disks.why
-        listed = self._catalogue.peek_current()
-        prices = listed.prices if listed is not None and not listed.why else {}
+        pricing = make_storage_pricing(self._read_prices(deadline, notes) if disks.items else {})
         _take_items(
             disks,
             items,
             why,
             notes,
-            lambda one, where: observe_disk(one, where, project, lambda kind, region: find_disk_price(kind, region, prices)),
+            lambda one, where: observe_disk(one, where, project, pricing.disk),
         )
         items += _observe_named(disks, project, VOLUME, why)
 
@@ -166,7 +177,14 @@ class ProjectLister:
             why.append(f"addresses: {format_reason(broken)}")
             return
         why += addresses.why
-        _take_items(addresses, items, why, notes, lambda one, where: (observe_address(one, where, project), ()))
+        pricing = make_storage_pricing(self._read_prices(deadline, notes) if addresses.items else {})
+        _take_items(
+            addresses,
+            items,
+            why,
+            notes,
+            lambda one, where: (observe_address(one, where, project, pricing.address), ()),
+        )
         items += _observe_named(addresses, project, ADDRESS, why)
 
 
@@ -175,13 +193,21 @@ def format_reason(broken: ProviderError) -> str:
     return to_one_line(broken.what if broken.hint is None else f"{broken.what}; {broken.hint}")
 
 
-def _make_pricing(listed: PriceList | None) -> Callable[[PriceQuestion], tuple[Price, str]]:
+def make_storage_pricing(prices: Prices) -> StoragePricing:
+    """Return the prices of disks and addresses in the list."""
+    return StoragePricing(
+        disk=lambda line, region: find_disk_price(line, region, prices),
+        address=lambda region: find_address_price(region, prices),
+    )
+
+
+def _make_pricing(prices: Prices) -> Callable[[PriceQuestion], tuple[Price, str]]:
     """Return a price function from the list; if there is no list, the reason is noted once and not per machine."""
 
     def price(asked: PriceQuestion) -> tuple[Price, str]:
-        if listed is None or listed.why:
+        if not prices:
             return Price(None), ""
-        rate, why = compute_rate(asked.machine, asked.accelerators, asked.sku_tier, asked.region, listed.prices)
+        rate, why = compute_rate(asked.machine, asked.accelerators, asked.sku_tier, asked.region, prices)
         return Price(rate, source=SOURCE), why
 
     return price

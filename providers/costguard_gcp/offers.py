@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator
 
 from costguard.quoting.offer import Offer, OfferListing
 from costguard.values.gpu import GpuNames
-from costguard_gcp.inventory import SOURCE
 from costguard_gcp.machine_types import NOT_ON_DEMAND, TABLE, MachineShape, find_shape
-from costguard_gcp.price_list import ON_DEMAND, SPOT, PriceList, compute_rate
+from costguard_gcp.price_list import ON_DEMAND, SOURCE, SPOT, PriceList, compute_rate
 
 Sold = tuple[str, MachineShape, tuple[tuple[str, int], ...]]
 """Its name, its machine type, the GPUs attached to it."""

@@ -30,6 +30,7 @@ from costguard_gcp.api import BILLING, GoogleApi
 from costguard_gcp.machine_types import MachineShape
 from costguard_gcp.wire import Sku, SkuPage, UnitPrice, parse_whole_number
 
+SOURCE = "Cloud Billing Catalog"
 SERVICE = "6F81-5844-456A"
 """Compute Engine in the catalogue (gcp.md, section 3)."""
 
@@ -54,7 +55,7 @@ def collect_prices(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]
         except (msgspec.DecodeError, RecursionError):
             unread += 1
             continue
-        named = classify_sku(sku) or classify_disk_sku(sku)
+        named = classify_sku(sku) or classify_storage_sku(sku)
         nano = _parse_nano(sku, named[0]) if named else None
         if named is None or nano is None:
             continue
@@ -76,11 +77,21 @@ def classify_sku(sku: Sku) -> tuple[str, str] | None:
     return None if part is None else (part, tier)
 
 
-def classify_disk_sku(sku: Sku) -> tuple[str, str] | None:
-    """Return the (part, tier) of the capacity of a zonal disk; None for other SKUs."""
+def classify_storage_sku(sku: Sku) -> tuple[str, str] | None:
+    """Return the (part, tier) of a disk's capacity, IOPS or throughput, or of an idle address; None for other SKUs."""
     usage = (sku.category.usage_type if sku.category else None) or "OnDemand"
-    disk = DISKS.get((sku.description or "").lower().partition(" in ")[0].strip())
-    return (f"disk:{disk}", ON_DEMAND) if disk and usage == "OnDemand" else None
+    words = (sku.description or "").lower().partition(" in ")[0].strip()
+    line = DISKS.get(words.removeprefix(REGIONAL_WORD))
+    if line is None or usage != "OnDemand":
+        return ("address", ON_DEMAND) if words == "static ip charge" and usage == "OnDemand" else None
+    if not words.startswith(REGIONAL_WORD):
+        return _name_disk_part(line), ON_DEMAND
+    return (_name_disk_part(f"{line}{REGIONAL}"), ON_DEMAND) if line.startswith("pd-") else None
+
+
+def _name_disk_part(line: str) -> str:
+    """Return the part that a line of storage is priced by: "iops:pd-extreme-iops"; its start says in which unit."""
+    return f"{'iops' if line.endswith(IOPS_END) else 'mibps' if line.endswith(MIBPS_END) else 'disk'}:{line}"
 
 
 _LEFT_OUT = (
@@ -144,9 +155,20 @@ DISKS = {
     "hyperdisk extreme capacity": "hyperdisk-extreme",
     "hyperdisk throughput capacity": "hyperdisk-throughput",
     "hyperdisk ml capacity": "hyperdisk-ml",
+    "extreme pd iops": "pd-extreme-iops",
+    "hyperdisk balanced iops": "hyperdisk-balanced-iops",
+    "hyperdisk extreme iops": "hyperdisk-extreme-iops",
+    "hyperdisk balanced throughput": "hyperdisk-balanced-mibps",
+    "hyperdisk throughput throughput": "hyperdisk-throughput-mibps",
+    "hyperdisk throughput throughput capacity": "hyperdisk-throughput-mibps",
+    "hyperdisk ml throughput": "hyperdisk-ml-mibps",
 }
-"""What descriptions call the capacity of a zonal disk, and the API's name of its type: descriptions quoted in public price
-readers, 2026-11; unverified. Regional disks, snapshots, IOPS and throughput have other descriptions."""
+"""What descriptions call the capacity of a disk and what is provisioned for it, and the line that it prices: the API's name of
+the type and what is provisioned. Descriptions quoted in public price readers, 2026-11; unverified. Snapshots, storage pools and
+confidential disks have others. A regional disk has the description of a zonal one with `REGIONAL_WORD` before it."""
+
+REGIONAL_WORD, REGIONAL = "regional ", "-regional"
+IOPS_END, MIBPS_END = "-iops", "-mibps"
 
 
 def _classify_words(words: str) -> str | None:
@@ -163,13 +185,24 @@ def _classify_words(words: str) -> str | None:
     return f"gpu:{GPUS[gpu['gpu']]}" if gpu and gpu["gpu"] in GPUS else None
 
 
-_UNITS = {"core": "h", "ram": "GiBy.h", "gpu": "h", "slice": "h", "ssd": "GiBy.mo", "disk": "GiBy.mo"}
+_UNITS = {
+    "core": ("h",),
+    "ram": ("GiBy.h",),
+    "gpu": ("h",),
+    "slice": ("h",),
+    "ssd": ("GiBy.mo",),
+    "disk": ("GiBy.mo",),
+    "iops": ("mo", "{IOPS}.mo"),
+    "mibps": ("mo", "MiBy/s.mo"),
+    "address": ("h",),
+}
+"""By the start of a part. IOPS and throughput of Hyperdisk are sold by "mo" in the catalogue as quoted in 2026-11."""
 
 
 def _parse_nano(sku: Sku, part: str) -> int | None:
     """Return nano-USD for one unit; None if it is free, in another unit or currency, or unreadable."""
     expression = sku.pricing_info[0].pricing_expression if sku.pricing_info else None
-    if expression is None or not expression.tiered_rates or expression.usage_unit != _UNITS[part.split(":", maxsplit=1)[0]]:
+    if expression is None or not expression.tiered_rates or expression.usage_unit not in _UNITS[part.split(":", maxsplit=1)[0]]:
         return None
     price = expression.tiered_rates[-1].unit_price
     return None if price is None or price.currency_code not in (None, "USD") else _parse_amount(price)
@@ -233,24 +266,40 @@ def _list_machine_parts(machine: MachineShape, gpus: Mapping[str, Decimal]) -> l
     return [*parts, ("ssd", Decimal(machine.ssd_gib) / HOURS_A_MONTH)] if machine.ssd_gib else parts
 
 
-def find_disk_price(disk_type: str, region: str, prices: Prices) -> int | None:
-    """Return nano-USD a GiB-month of a zonal disk; None if the list has no single price of it."""
-    return prices.get(f"disk:{disk_type}|{ON_DEMAND}|{region}", TORN) or None
+def find_disk_price(line: str, region: str, prices: Prices) -> int | None:
+    """Return nano-USD a month of a GiB, an IOPS or a MiB/s of a line ("pd-ssd"); None if the list has no single price of it."""
+    return prices.get(f"{_name_disk_part(line)}|{ON_DEMAND}|{region}", TORN) or None
+
+
+def find_local_ssd_price(tier: str, region: str, prices: Prices) -> int | None:
+    """Return nano-USD a GiB-month of local SSD that is attached to a machine of `tier`; None if unknown."""
+    return prices.get(f"ssd|{tier}|{region}", TORN) or None
+
+
+def find_address_price(region: str, prices: Prices) -> int | None:
+    """Return nano-USD an hour of a static address that no machine uses; None if unknown.
+
+    The first hour, which is free, is a tier of its own and is left out.
+    """
+    return prices.get(f"address|{ON_DEMAND}|{region}", TORN) or None
 
 
 KEEP = timedelta(hours=24)
 """Spot prices change at most once a day, list prices a few times a year (gcp.md, section 3)."""
+USABLE = timedelta(days=30)
+"""How old a kept list may be where it cannot be read, as a list price counts as fresh (quoting/offer.py); not for spot."""
 AGAIN = timedelta(minutes=10)
 """After a failure nothing is asked for so long: the pages are large."""
-CACHED_AS = "gcp-prices-2"
+CACHED_AS = "gcp-prices-3"
 MOST_PAGES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceList:
-    """`prices`: by `part|tier|region`.
+    """`prices`: by `part|tier|region`. `at`: when it was asked for.
 
-    `why`: why the list is empty or incomplete, "" if it is complete.
+    `why`: why the list is empty, incomplete or old, "" if it is complete and of today. What an incomplete list lacks has no
+    price here.
     """
 
     at: datetime
@@ -281,45 +330,48 @@ class PriceCatalogue:
             now, held = self._clock.now(), self._now
             if not anew and held is not None and now - held.at < (AGAIN if held.why else self.keep):
                 return held
-            kept = None if anew else self._read_cache(now)
+            kept = None if anew else self._read_cache(now, self.keep)
             if kept is None:
                 kept = self._fetch(now, deadline)
             self._now = kept
             return kept
 
-    def peek_current(self) -> PriceList | None:
-        """Return the list as it was last read, without a request; None if nobody asked for it yet."""
-        with self._lock:
-            return self._now
-
-    def _read_cache(self, now: datetime) -> PriceList | None:
-        data = self._cache.get(CACHED_AS, now - self.keep)
+    def _read_cache(self, now: datetime, keep: timedelta) -> PriceList | None:
+        data = self._cache.get(CACHED_AS, now - keep)
         if data is None:
             return None
         try:
             kept = msgspec.json.decode(data, type=_CachedPrices)
         except (msgspec.DecodeError, RecursionError):
             return None
-        sound = kept.prices and kept.at.tzinfo is not None and timedelta(0) <= now - kept.at < self.keep
+        sound = kept.prices and kept.at.tzinfo is not None and timedelta(0) <= now - kept.at < keep
         return PriceList(at=kept.at, prices=kept.prices) if sound else None
 
     def _fetch(self, now: datetime, deadline: Deadline) -> PriceList:
+        prices: dict[str, int] = {}
         try:
-            prices, unread = self._fetch_pages(deadline)
+            unread = self._fetch_pages(prices, deadline)
         except ProviderError as broken:
-            return PriceList(at=now, prices={}, why=f"the price list cannot be read: {to_one_line(broken.what)}")
+            return self._make_incomplete(prices, f"the price list cannot be read: {to_one_line(broken.what)}", now)
         if not prices:
             return PriceList(at=now, prices={}, why="the price list names no machine")
         if not unread:
             self._cache.put(CACHED_AS, msgspec.json.encode(_CachedPrices(at=now, prices=prices)))
         return PriceList(at=now, prices=prices)
 
-    def _fetch_pages(self, deadline: Deadline) -> tuple[dict[str, int], int]:
-        """Return every price, and how many SKUs could not be read.
+    def _make_incomplete(self, prices: dict[str, int], why: str, now: datetime) -> PriceList:
+        """Return the pages that were read, completed by the list of an earlier day, except for its spot prices."""
+        kept = self._read_cache(now, USABLE)
+        if kept is None:
+            return PriceList(at=now, prices=prices, why=f"{why}; half of it is used" if prices else why)
+        old = {part: nano for part, nano in kept.prices.items() if f"|{SPOT}|" not in part}
+        return PriceList(at=now, prices=old | prices, why=f"{why}; prices of {kept.at:%Y-%m-%d} are used")
 
-        It needs the whole list: in a partial one, a price that has two values could look unique.
+    def _fetch_pages(self, prices: dict[str, int], deadline: Deadline) -> int:
+        """Add every price to `prices`, page by page, and return how many SKUs could not be read.
+
+        Raises ProviderError where a page fails; `prices` then holds the pages before it.
         """
-        prices: dict[str, int] = {}
         token, seen, unread = "", set[str](), 0
         for _ in range(MOST_PAGES):
             params = {"pageSize": "5000", "currencyCode": "USD", **({"pageToken": token} if token else {})}
@@ -328,7 +380,7 @@ class PriceCatalogue:
             unread += collect_prices(page.skus, prices)
             token = page.next_page_token or ""
             if not token:
-                return prices, unread
+                return unread
             if token in seen:
                 break
             seen.add(token)

@@ -9,19 +9,21 @@ Also the effects of acting on a machine: what would start it again, what it woul
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
 
 from costguard.errors import InputError, UnknownNameError, shorten, to_one_line
+from costguard.metering.meter import GB, IOPS, MIBPS
 from costguard.metering.observation import Disk, Handling, Observation, Price
 from costguard.values.gpu import GpuNames
 from costguard.values.instant import parse_instant
+from costguard.values.money import Rate
 from costguard.values.resource import ADDRESS, SPOT, VOLUME, ResourceKey, make_storable
 from costguard_gcp.machine_types import MachineShape
-from costguard_gcp.price_list import FLEX, ON_DEMAND
+from costguard_gcp.price_list import FLEX, IOPS_END, MIBPS_END, ON_DEMAND, REGIONAL, SOURCE
 from costguard_gcp.wire import Accelerator, Address, Instance, Named, PersistentDisk, parse_whole_number, take_last_part
 
 STATES = {
@@ -71,14 +73,30 @@ Pricing = Callable[[PriceQuestion], tuple[Price, str]]
 """The price of a machine, and "" or why it is unknown."""
 
 
+DiskPricing = Callable[[str, str], int | None]
+"""Nano-USD a month of a GB, an IOPS or a MiB/s of a line in a region; None: unknown, so that the billing rule prices it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoragePricing:
+    """Prices of disks, by line and region, and of idle addresses, in nano-USD an hour by region."""
+
+    disk: DiskPricing = lambda _line, _region: None
+    address: Callable[[str], int | None] = lambda _region: None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingContext:
-    """The data to translate a listing: GPU names, machine types (by zone and name), prices."""
+    """The data to translate a listing: GPU names, machine types (by zone and name), prices.
+
+    `local_ssd`: nano-USD a GiB-month of attached local SSD, by tier of the price list and region; None: unknown.
+    """
 
     project: str
     gpus: GpuNames
     machines: Callable[[str, str], MachineShape | None]
     price: Pricing
+    local_ssd: DiskPricing = lambda _tier, _region: None
 
 
 def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> tuple[Observation, tuple[str, ...]]:
@@ -127,7 +145,7 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         started_at=started,
         stopped_at=stopped if state in AT_REST or (stopped and started and stopped >= started) else None,
         prices=(price,),
-        disks=_list_local_ssds(instance, shape),
+        disks=_list_local_ssds(instance, shape, reading.local_ssd(asked.sku_tier, asked.region)),
         why=make_storable(shorten(instance.status or "")),
         handling=make_handling(instance, shape, started),
         vcpus=shape.vcpus if shape else _parse_vcpus(type_name),
@@ -235,12 +253,16 @@ def _parse_vcpus(type_name: str) -> int:
 _VCPUS = re.compile(r"[a-z]\w{0,6}-[a-z]+-([1-9]\d{0,3})", re.ASCII)
 
 
-def _list_local_ssds(instance: Instance, shape: MachineShape | None) -> tuple[Disk, ...]:
+def _list_local_ssds(instance: Instance, shape: MachineShape | None, nano: int | None) -> tuple[Disk, ...]:
     """Return attached local SSD, which is billed while the machine runs; bundled SSD is in the machine's price."""
     if shape and shape.ssd_gib:
         return ()
     sizes = (parse_whole_number(disk.disk_size_gb) for disk in instance.disks or () if disk.type == "SCRATCH")
-    return tuple(Disk(gb, "local-ssd") for gb in sizes if gb)
+    return tuple(_make_disk(gb, "local-ssd", GB, nano) for gb in sizes if gb)
+
+
+def _make_disk(amount: int | None, line: str, measure: str, nano: int | None) -> Disk:
+    return Disk(amount, line, nano, measure, "" if nano is None else SOURCE)
 
 
 def sort_labels(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
@@ -266,24 +288,22 @@ DISK_STATES = {
 ADDRESS_STATES = {"RESERVING": "running", "RESERVED": "running", "IN_USE": "running"}
 
 
-DiskPricing = Callable[[str, str], int | None]
-"""Nano-USD a GB-month of a disk type in a region; None: unknown, so that the billing rule's price applies."""
-
-
 def observe_disk(
     disk: PersistentDisk, where: str, project: str, price: DiskPricing = lambda _type, _region: None
 ) -> tuple[Observation, tuple[str, ...]]:
     """Return a persistent disk or Hyperdisk, boot disks included: a listed machine has no price for its disks.
 
-    `price`: of the price list; it is asked for zonal disks alone, because a regional disk has another.
+    `price`: of the price list. A regional disk is two disks, and is priced as a type of its own ("pd-ssd-regional").
     """
     size = parse_whole_number(disk.size_gb)
     notes = [] if size is not None else ["size is missing or cannot be read"]
     kind, zone = take_last_part(disk.type), take_last_part(disk.zone)
+    region = parse_region(zone) if zone else take_last_part(disk.region) or where
+    line = kind if zone or not disk.region or not kind.startswith("pd-") else f"{kind}{REGIONAL}"
     try:
-        disks = (Disk(size, kind, price(kind, parse_region(zone)) if zone else None),)
+        disks = (_make_disk(size, line, GB, price(line, region)), *_list_provisioned(disk, kind, region, price))
     except InputError:
-        disks, notes = (Disk(None, take_last_part(disk.type)),), [f"size {size} GB is more than any disk has"]
+        disks, notes = (Disk(None, line),), [f"size {size} GB is more than any disk has"]
     seen = Observation(
         key=_make_key(project, take_last_part(disk.zone) or take_last_part(disk.region) or where, disk.id),
         kind=VOLUME,
@@ -299,18 +319,44 @@ def observe_disk(
     return seen, tuple(f"disk {disk.name or disk.id}: {note}" for note in notes)
 
 
-def observe_address(address: Address, where: str, project: str) -> Observation | None:
-    """Return a static external IPv4 address; None for those that are free: internal ones, and IPv6."""
+INCLUDED = {"hyperdisk-balanced": (3000, 140)}
+"""IOPS and MiB/s that a disk includes; other types include none. Compute Engine's page on Hyperdisk Balanced, 2026-11."""
+SELLS_IOPS = ("pd-extreme", "hyperdisk-balanced", "hyperdisk-extreme")
+SELLS_MIBPS = ("hyperdisk-balanced", "hyperdisk-throughput", "hyperdisk-ml")
+
+
+def _list_provisioned(disk: PersistentDisk, kind: str, region: str, price: DiskPricing) -> Iterator[Disk]:
+    """Yield the IOPS and MiB/s of a disk that are paid for beside its size."""
+    iops, mibps = (parse_whole_number(one) or 0 for one in (disk.provisioned_iops, disk.provisioned_throughput))
+    iops_included, mibps_included = INCLUDED.get(kind, (0, 0))
+    for types, amount, line, measure in (
+        (SELLS_IOPS, iops - iops_included, f"{kind}{IOPS_END}", IOPS),
+        (SELLS_MIBPS, mibps - mibps_included, f"{kind}{MIBPS_END}", MIBPS),
+    ):
+        if kind in types and amount > 0:
+            yield _make_disk(amount, line, measure, price(line, region))
+
+
+def observe_address(
+    address: Address, where: str, project: str, price: Callable[[str], int | None] = lambda _region: None
+) -> Observation | None:
+    """Return a static external IPv4 address; None for those that are free: internal ones, and IPv6.
+
+    `price`: nano-USD an hour of an address of a region that nothing uses; the price of one in use depends on what uses it.
+    """
     if (address.address_type or "EXTERNAL") != "EXTERNAL" or address.ip_version == "IPV6":
         return None
+    region = take_last_part(address.region) or where
+    nano = price(region) if address.status == "RESERVED" else None
     return Observation(
-        key=_make_key(project, take_last_part(address.region) or where, address.id),
+        key=_make_key(project, region, address.id),
         kind=ADDRESS,
         state=ADDRESS_STATES.get(address.status or "", "unknown"),
         name=make_storable(shorten(address.name or "")),
         owner=make_storable(shorten(find_owner(address.labels))),
         labels=sort_labels(address.labels),
         created_at=parse_instant(address.creation_timestamp),
+        prices=() if nano is None else (Price(Rate(nano_per_hour=nano), None, SOURCE),),
         why=make_storable(shorten(address.status or "")),
     )
 

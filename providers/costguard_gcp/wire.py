@@ -95,6 +95,8 @@ class PersistentDisk(WireObject):
     region: Text = None
     type: Text = None
     size_gb: Number = None
+    provisioned_iops: Number = None
+    provisioned_throughput: Number = None
     status: Text = None
     creation_timestamp: Time = None
     labels: dict[str, str] | None = None

@@ -19,7 +19,7 @@ from costguard_gcp.machine_types import find_shape
 from costguard_sim.view import find_last_run, find_state
 from costguard_sim.world import SIM_INSTANCE, SIM_VOLUME, Disk, Resource, from_us, to_us
 
-from tests.fakes.gcp_prices import Listed, price_list
+from tests.fakes.gcp_prices import Listed, price_list, storage_sku
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands
 
 WRONG = "wrong-canary-0123456789abcdef"
@@ -62,8 +62,10 @@ def refusal(status: int, reason: str, message: str = "no", **info: str) -> Answe
 class FakeGCP(FakeCloud):
     """`resources` are of the simulated world. What a test sets:
 
-    `extra`: fields of an instance by its number, merged in (`...` leaves one out). `unreachable`: zones that do not answer.
+    `extra`: fields of an instance or a disk by its number, merged in (`...` leaves one out).
+    `unreachable`: zones that do not answer.
     `measures`: metric -> number of the machine -> value. `prices`: the price list in place of the world's own.
+    `storage`: nano-USD of (line of `gcp_prices.STORAGE`, region), listed before the machines.
     `failing`: operations that come back DONE with this error code.
     """
 
@@ -75,6 +77,7 @@ class FakeGCP(FakeCloud):
         self.unreachable: list[str] = []
         self.measures: dict[str, dict[str, float]] = {}
         self.prices: list[Listed] | None = None
+        self.storage: dict[tuple[str, str], int] = {}
         self.addresses: list[dict[str, Any]] = []
         self.failing = ""
         self.token = TOKEN
@@ -201,7 +204,8 @@ class FakeGCP(FakeCloud):
 
     def skus(self, asked: Asked) -> Answer:
         """A page of the price list."""
-        every = price_list(self.listed() if self.prices is None else self.prices)
+        storage = [storage_sku(line, region, nano) for (line, region), nano in self.storage.items()]
+        every = [*storage, *price_list(self.listed() if self.prices is None else self.prices)]
         first, size = int(asked.one("pageToken", "0")), max(1, min(int(asked.one("pageSize", "5000")), (len(every) + 1) // 2))
         more = {"nextPageToken": str(first + size) if first + size < len(every) else ""}
         return Answer.of({"skus": every[first : first + size], **more})
@@ -306,9 +310,10 @@ class FakeGCP(FakeCloud):
     def _disk(self, one: Resource, disk: Disk, n: int, project: str) -> dict[str, Any]:
         zone = f"{API}/projects/{project}/zones/{one.region}"
         user = {"users": [f"{zone}/instances/{one.name}"]} if one.kind == SIM_INSTANCE else {}
-        return {
+        number = number_of(one.id if one.kind == SIM_VOLUME else f"{one.id}/{n}")
+        wire = {
             "kind": "compute#disk",
-            "id": number_of(one.id if one.kind == SIM_VOLUME else f"{one.id}/{n}"),
+            "id": number,
             "creationTimestamp": time_text(one.created_us),
             "name": f"{one.name}-{n}",
             "sizeGb": str(disk.gb),
@@ -316,7 +321,9 @@ class FakeGCP(FakeCloud):
             "status": "READY",
             "type": f"{zone}/diskTypes/{disk.type}",
             **user,
+            **self.extra.get(number, {}),
         }
+        return {name: value for name, value in wire.items() if value is not ...}
 
     def _operation(self, project: str, zone: str, verb: str, wire: Mapping[str, Any]) -> Answer:
         place = f"{API}/projects/{project}/zones/{zone}"

@@ -70,6 +70,31 @@ def sku(
     }
 
 
+STORAGE = {
+    "pd-balanced": ("Balanced PD Capacity in Moon", "GiBy.mo"),
+    "pd-ssd": ("SSD backed PD Capacity in Moon", "GiBy.mo"),
+    "pd-ssd-regional": ("Regional SSD backed PD Capacity in Moon", "GiBy.mo"),
+    "hyperdisk-balanced": ("Hyperdisk Balanced Capacity in Moon", "GiBy.mo"),
+    "hyperdisk-balanced-iops": ("Hyperdisk Balanced IOPS in Moon", "mo"),
+    "hyperdisk-balanced-mibps": ("Hyperdisk Balanced Throughput in Moon", "mo"),
+    "local-ssd": ("SSD backed Local Storage in Moon", "GiBy.mo"),
+    "address": ("Static Ip Charge in Moon", "h"),
+}
+"""Line -> description and unit, as public readers of the catalogue quote them, 2026-11."""
+
+
+def storage_sku(line: str, region: str, nano: int) -> dict[str, Any]:
+    """One SKU of storage or of an idle address; the first hour of an address is free."""
+    description, unit = STORAGE[line]
+    made = sku(description, region, nano, unit=unit, group="Storage")
+    made["category"]["resourceFamily"] = "Network" if line == "address" else "Storage"
+    if line == "address":
+        rates = made["pricingInfo"][0]["pricingExpression"]["tieredRates"]
+        rates[0]["startUsageAmount"] = 1
+        rates.insert(0, {"startUsageAmount": 0, "unitPrice": {"currencyCode": "USD", "nanos": 0}})
+    return made
+
+
 def price_list(listed: Iterable[Listed]) -> list[dict[str, Any]]:
     """SKUs that add up to every price of `listed`, to a few nano-dollars an hour."""
     skus = dict[str, dict[str, Any]]()
@@ -124,4 +149,8 @@ def _traps() -> list[dict[str, Any]]:
         sku("N2 Custom Instance Core running in Moon", "us-central1", far),
         sku("Nvidia L4 GPU running in Moon", "us-central1", 0, group="GPU"),
         sku("TpuV6e running in Moon", "us-central1", far, group="TPU"),
+        sku("Hyperdisk Balanced Capacity - Confidential Mode in Moon", "us-central1", far, unit="GiBy.mo"),
+        sku("Hyperdisk Balanced Storage Pools Standard Capacity in Moon", "us-central1", far, unit="GiBy.mo"),
+        sku("Storage PD Snapshot in Moon", "us-central1", far, unit="GiBy.mo"),
+        sku("Commitment v1: Local SSD In Moon", "us-central1", far, usage="Commit1Yr", unit="GiBy.mo"),
     ]

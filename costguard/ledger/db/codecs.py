@@ -15,7 +15,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from costguard.metering.meter import Line, Meter, PriceRange
+from costguard.metering.meter import GB, Line, Meter, PriceRange
 from costguard.metering.observation import Disk, Estimate, Observation, Price, TrafficCounter
 from costguard.metering.span import Span
 from costguard.values.instant import from_micros, to_micros
@@ -69,7 +69,7 @@ def encode_observation(seen: Observation, unproven: Iterable[Line] = ()) -> str:
     if seen.prices:
         said["prices"] = [_encode_price(price) for price in seen.prices]
     if seen.disks:
-        said["disks"] = [(disk.gb, disk.type, disk.nano_per_gb_month) for disk in seen.disks]
+        said["disks"] = [_encode_disk(disk) for disk in seen.disks]
     if seen.counters:
         said["counters"] = [(counter.charge, counter.mb, counter.nano_per_gb) for counter in seen.counters]
     if lines := sorted(unproven):
@@ -93,6 +93,12 @@ def decode_observation(key: ResourceKey, text: str) -> tuple[Observation, tuple[
     said["disks"] = tuple(Disk(*row) for row in said.get("disks", ()))
     said["counters"] = tuple(TrafficCounter(*row) for row in said.get("counters", ()))
     return Observation(key=key, **said), unproven
+
+
+def _encode_disk(disk: Disk) -> tuple[object, ...]:
+    """Return the fields of `disk` in order; the last ones only where they say something, as ledgers of before 2026-11-27."""
+    more = (disk.measure, disk.source) if disk.source or disk.measure != GB else ()
+    return (disk.gb, disk.type, disk.nano_per_gb_month, *more)
 
 
 def encode_attribution(attribution: Attribution) -> SqlRow:

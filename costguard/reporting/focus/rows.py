@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 
 from costguard.metering.charge_item import ChargeItem, ChargeItems
-from costguard.metering.meter import ADDRESS_CHARGE, COMPUTE, FIXED_UNITS, GB_MONTH, HOUR, STORAGE
+from costguard.metering.meter import ADDRESS_CHARGE, COMPUTE, FIXED_UNITS, MONTH_UNITS, STORAGE, get_measure
 from costguard.reporting.focus.cells import PLACEHOLDERS
 from costguard.reporting.focus.columns import NEWEST_VERSION, get_columns
 from costguard.values import calendar
@@ -114,7 +114,7 @@ def build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
         "PricingCurrencyEffectiveCost": amount,
         "PricingCurrencyListUnitPrice": price,
         "PricingQuantity": item.quantity,
-        "PricingUnit": "GB-Months" if item.unit in _MONTH_UNITS else item.unit,
+        "PricingUnit": f"{get_measure(item.unit)}-Months" if item.unit in MONTH_UNITS else item.unit,
         "ProviderName": seller.name,
         "PublisherName": seller.name,
         "RegionId": _format_region(of.region),
@@ -145,9 +145,6 @@ def _find_amounts(item: ChargeItem) -> tuple[Decimal | None, Decimal | None, Dec
     return item.unit_price, EXACT.multiply(item.unit_price, item.quantity), item.money.expected.to_decimal()
 
 
-_MONTH_UNITS = {GB_MONTH, *(unit for unit in FIXED_UNITS if unit != HOUR)}
-
-
 def _build_period(item: ChargeItem) -> dict[str, RowValue]:
     """Return the period in whole seconds, as FOCUS requires: both ends rounded down, at least one second long."""
     start, end = item.start.replace(microsecond=0), item.end.replace(microsecond=0)
@@ -163,7 +160,7 @@ def _build_sku(item: ChargeItem) -> tuple[str, dict[str, object]]:
         details = {"InstanceType": of.instance_type, "GpuCount": count if of.gpu else "", "x_GpuModel": of.gpu}
     else:
         what = (item.part, "")
-        if item.unit in _MONTH_UNITS:
+        if item.unit in MONTH_UNITS:
             hours = str(FIXED_UNITS[item.unit] // HOUR_US) if item.unit in FIXED_UNITS else "calendar"
             what = (item.part, f"{hours}-hour month" if hours.isdigit() else "calendar month")
             details = {"DiskType": item.part, "x_HoursOfMonth": hours}

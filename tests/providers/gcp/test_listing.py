@@ -12,7 +12,6 @@ from costguard_sim.world import Disk, Shape, to_us
 
 from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Deadline
 from tests.fakes.gcp import number_of, refusal
 from tests.fakes.server import Answer
 from tests.providers.gcp.rig import GcpRig, resource
@@ -125,13 +124,6 @@ def test_a_price_list_that_cannot_be_had_is_said_once_and_prices_are_unknown(rig
     assert isinstance(poll.inventory, Complete)
     assert all(item.prices[0].rate is None for item in poll.inventory.items)
     assert sum("price list" in note for note in poll.notes) == 1
-
-
-def test_a_disk_costs_what_the_price_list_says_where_it_was_asked(rig: GcpRig, account: GcpAccount) -> None:
-    _put(rig, "a", disks=(Disk(gb=200, type="pd-balanced"),))
-    account.catalogue.read_current(Deadline(60)).prices["disk:pd-balanced|on-demand|us-central1"] = 110_000_000
-    disk = _items(_poll(account))[number_of("a/0")]
-    assert disk.disks[0].nano_per_gb_month == 110_000_000
 
 
 def test_a_poll_asks_three_times_and_for_prices_once_a_day(rig: GcpRig, account: GcpAccount) -> None:

@@ -36,6 +36,7 @@ def test_every_kind_of_answer_is_of_googles_types(rig: GcpRig, account: GcpAccou
     rig.fake.resources = [resource(name, now, disks=(Disk(gb=9, type="pd-ssd"),)) for name in ("a", "b", "c")]
     rig.fake.types["z9-standard-8"] = {"guestCpus": 8, "memoryMb": 32768, "isSharedCpu": False}
     rig.fake.unreachable = ["us-east5-a"]
+    rig.fake.extra[number_of("a/0")] = {"provisionedIops": "5000", "provisionedThroughput": "200", "region": "x/regions/y"}
     number, checked = number_of("a"), 0
     for path, kind in KINDS.items():
         where = f"zones/us-central1-a/{path}" if path.startswith(("machineTypes", "instances/")) else path
