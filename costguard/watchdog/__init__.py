@@ -101,9 +101,10 @@ class Watchdog:
         try:
             self._scheduler.add_listener(self._not_started, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
             self._assign(self._duties)
-            self._scheduler.start()
+            self._scheduler.start(paused=True)
             self._log.info("started", accounts=len(self._duties.polls), interval_s=self._duties.guard.every.total_seconds())
             self._tell(READY, f"STATUS={self._status('started')}")
+            self._scheduler.resume()  # after READY: the first run tells systemd that it is alive
             return self._obey()
         finally:
             for one, old in before.items():

@@ -15,10 +15,10 @@ from tests.conftest import Command
 JOB = ["--model", "llama-3.1-8b", "--method", "lora", "--seq-len", "2048", "--tokens", "50e6"]
 RUNS = """\
 name,model,method,seq_len,micro_batch,gpu,tokens_per_s,hours,tokens,peak_gib
-mon,llama-3.1-8b,lora,2048,1,H100,9000,,,21.5
+mon,llama-3.1-8b,lora,2048,1,H100,5300,,,21.5
 tue,llama-3.1-8b,lora,2048,2,H100,9300,,,
-wed,llama-3.1-8b,lora,2048,4,H100,9_500,,,
-thu,mistral-7b,lora,2048,1,H100,,3.2,100e6,
+wed,llama-3.1-8b,lora,2048,4,H100,11_500,,,
+thu,mistral-7b,lora,2048,1,H100,,5.2,100e6,
 """
 
 
@@ -180,7 +180,7 @@ def test_what_nobody_stated_is_said(costguard: Command, runs: Path) -> None:
         ("tokens_per_s,", "tokens_s,", ("line 2, tokens_s", "tokens_per_s")),
         ("100e6", "", ("line 5, tokens", "is missing beside hours")),
         ("21.5", "21.5,7", ("line 2", "has more cells than columns")),
-        ("H100,9000", '"H100,9000', ("line ", "CSV")),
+        ("H100,9300", '"H100,9300', ("line ", "CSV")),
     ],
 )
 def test_bad_input_names_line_and_column_and_writes_nothing(

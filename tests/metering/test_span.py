@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
@@ -147,8 +148,9 @@ def exact(span: Span, nano: int) -> Fraction:
     if meter.unit == GB:
         return Fraction(nano * meter.quantity, 1000) if span.start < end else Fraction(0)
     paid = [_paid_until(meter, span.anchor, at) for at in (span.start, end)]
-    if meter.unit != GB_MONTH:
-        hours = {HOUR: 1, GB_MONTH_730: 730, GB_MONTH_720: 720}[meter.unit]
+    if not meter.unit.endswith("-Months"):
+        stated = re.search(r"\((\d+) h\)$", meter.unit)
+        hours = int(stated[1]) if stated else {HOUR: 1}[meter.unit]
         return nano * meter.quantity * Fraction((paid[1] - paid[0]) // timedelta(microseconds=1), hours * HOUR_US)
     return nano * meter.quantity * _months_between(*paid)
 

@@ -28,7 +28,7 @@ def test_a_format_nobody_installed_offers_the_nearest_and_lists_all() -> None:
     with pytest.raises(UnknownNameError) as refused:
         plugins.load_renderer("jsn")
     assert refused.value.nearest[0] == "json"
-    assert "installed: beancount, csv, focus, focus-parquet, html, json, markdown, table" in str(refused.value)
+    assert "installed: beancount, csv, focus, focus-parquet, github, html, json, markdown, table" in str(refused.value)
     assert refused.value.exit_code == 2
 
 
