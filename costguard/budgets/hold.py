@@ -60,10 +60,13 @@ class Hold:
             self.id.isprintable() and bool(self.id.strip()), "hold.id", "is empty or unprintable", "write letters and digits"
         )
         field = f"hold {self.id}"
-        texts = (self.id, self.who, self.why, self.provider, self.account, self.owner, self.gpu)
+        pairs = (text for pair in self.labels for text in pair)
+        texts = (self.id, self.who, self.why, self.provider, self.account, self.owner, self.gpu, *pairs)
         require(
             max(map(len, texts)) <= HOLD_TEXT_MAX, field, f"has a text longer than {HOLD_TEXT_MAX} characters", "shorten it"
         )
+        whole = not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
+        require(whole, field, "has half of a character (a lone surrogate)", "write it again in UTF-8")
         fits = 0 < self.money.nano <= HOLD_NANO_MAX
         require(fits, field, f"must be more than zero and at most a billion, not {self.money.format()}", "check the unit")
         require_instant(self.taken_at, f"{field}.taken_at")

@@ -37,6 +37,7 @@ from costguard.guard.overrides import (
     find_owner,
     find_phase,
     find_protection,
+    list_answers,
     list_approved_acts,
 )
 from costguard.guard.policy import EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
@@ -145,6 +146,7 @@ class ResourceContext:
     known: FactInputs
     frozen: Override | None
     approved: frozenset[str]
+    answers: frozenset[tuple[str, str]]
     in_doubt: str
     policies: tuple[Policy, ...] = ()
     facts: dict[str, object | None] = field(default_factory=dict)
@@ -178,6 +180,7 @@ class ResourceContext:
             known=FactInputs(owner=owner, protection=protection, lease=lease, lease_ended_at=find_lease_end(life, wishes, now)),
             frozen=find_freeze(sight.wishes, seen.key, now),
             approved=list_approved_acts(life, sight.wishes, now),
+            answers=list_answers(life, sight.wishes, now),
             in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",
             policies=policies,
         )

@@ -41,7 +41,15 @@ from costguard.guard.escalation import (
     summarize_hook_runs,
 )
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
-from costguard.guard.overrides import ArmedLevel, Override, find_armed_level, find_breaker_close, is_group_head
+from costguard.guard.overrides import (
+    ArmedLevel,
+    Override,
+    find_armed_level,
+    find_asking_policy,
+    find_breaker_close,
+    is_group_head,
+    name_question,
+)
 from costguard.guard.policy import (
     DESTRUCTIVE,
     FINDINGS,
@@ -337,12 +345,20 @@ def _build_case(
         lease=lease,
         phase=seat.phase,
         frozen=seat.frozen,
-        approved=seat.approved,
+        approved=seat.approved | _list_answered_acts(seat, found, climb),
         polls=known.polls if known else 0,
         in_doubt=seat.in_doubt,
         workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
         hooks=summarize_hook_runs(climb, sight.hooks),
     )
+
+
+def _list_answered_acts(seat: ResourceContext, found: Verdict, climb: EscalationState | None) -> frozenset[str]:
+    """Return the acts that somebody allowed who was asked by this policy, in this episode."""
+    if climb is None:
+        return frozenset()
+    question = name_question(found.policy.name, climb.episode)
+    return frozenset(act for asked, act in seat.answers if asked == question)
 
 
 def forecast_snapshot_caps(rules: GuardConfig, sight: GuardSnapshot) -> tuple[CapForecast, ...]:
@@ -359,15 +375,16 @@ def _forecast_caps(
     works: Mapping[ResourceKey, Activity],
     fleet: int,
 ) -> tuple[CapForecast, ...]:
+    caps = frozenset(policy.name for policy in build_cap_policies(rules.budgets))
     candidates = [
         CapCandidate(
             live=seat.live,
             work=works[seat.key],
             leased=seat.lease is not None,
             protected=seat.protection.protected,
-            unclaimed=not seat.owner and STOP not in seat.approved and not is_claimed(rules, seat.live, CAP_POLICY),
+            unclaimed=not seat.owner and not _may_stop(seat, caps) and not is_claimed(rules, seat.live, CAP_POLICY),
             cannot=explain_unstoppable(seat.live.observation),
-            loses=_list_losses(seat),
+            loses=() if _may_stop(seat, caps) else seat.live.observation.handling.stop_loses,
             priority=max((policy.priority for policy in seat.policies), default=0),
         )
         for seat in seats
@@ -380,9 +397,9 @@ def _forecast_caps(
     )
 
 
-def _list_losses(seat: ResourceContext) -> tuple[str, ...]:
-    """List what a stop would lose (such as local disks), unless a person approved the stop."""
-    return () if STOP in seat.approved else seat.live.observation.handling.stop_loses
+def _may_stop(seat: ResourceContext, caps: frozenset[str]) -> bool:
+    """Return whether a person approved the stop: of whatever asks for it, or as the answer to one of the policies `caps`."""
+    return STOP in seat.approved or any(act == STOP and find_asking_policy(asked) in caps for asked, act in seat.answers)
 
 
 def _build_cap_cases(

@@ -58,7 +58,8 @@ class Override:
     """One override as recorded. `key`, `life`: its resource and incarnation; None: it is bound to none.
 
     `subject`: the policy of an arming or a snooze, the hash or anchor of an acceptance, the act of an approval, the name of a
-    phase, the budget of a denial. `value`: the level of an arming, the money of a denial. `until` None: until it is lifted.
+    phase, the budget of a denial. `value`: the level of an arming, the money of a denial, the question that an approval answers
+    ("" any). `until` None: until it is lifted.
     `lifted_at`: when somebody lifted it.
     """
 
@@ -331,9 +332,30 @@ def find_phase(life: Incarnation, wishes: Iterable[Override], now: datetime) -> 
 
 
 def list_approved_acts(life: Incarnation, wishes: Iterable[Override], now: datetime) -> frozenset[str]:
-    """Return the acts approved for exactly this incarnation. An approval that names no incarnation does not count."""
+    """Return the acts approved for exactly this incarnation, whatever asks for them; see `list_answers`.
+
+    An approval that names no incarnation does not count.
+    """
+    return frozenset(act for question, act in list_answers(life, wishes, now) if not question)
+
+
+def list_answers(life: Incarnation, wishes: Iterable[Override], now: datetime) -> frozenset[tuple[str, str]]:
+    """Return (question, act) of each approval of this incarnation; question "": of whatever asks for the act.
+
+    Who answers with a link was asked one question, and allows nothing else.
+    """
     yes = (w for w in wishes if w.what == APPROVE and w.life is not None and _is_open_for(w, life.key, life, now))
-    return frozenset(w.subject for w in yes)
+    return frozenset((w.value, w.subject) for w in yes)
+
+
+def name_question(policy: str, episode: str) -> str:
+    """Return what a question is known by in the approval that answers it: the policy and the episode of its escalation."""
+    return f"{policy}: {episode}"
+
+
+def find_asking_policy(question: str) -> str:
+    """Return the policy of a `name_question`; "" for any question."""
+    return question.rpartition(": ")[0]
 
 
 def _is_open_for(wish: Override, key: ResourceKey, life: Incarnation | None, now: datetime) -> bool:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import KEEP_FOR, Alert, Notification
 from costguard.guard.alerts.dispatch import ALERTS_SHOWN
-from costguard.guard.overrides import Override
+from costguard.guard.overrides import Override, name_question
 from costguard.ledger.guard.ask_links import AskLinkStore
 from costguard.services import CommandAnswer, overrides
 from costguard.settings import Settings, read_settings, resolve_ledger_url
@@ -117,7 +117,10 @@ def answer_ask(secret: str, *, approve: bool, url: str, config: str | None, now:
         record = partial(_settle, book, link, APPROVED if approve else DENIED, now)
         with overrides.act_for(f"{link.addressee} (link)"):
             if approve:
-                return overrides.approve_action(path, link.act, why=why, config=config, record=record)
+                question = name_question(link.policy, link.episode)
+                return overrides.approve_action(
+                    path, link.act, why=why, config=config, record=record, question=question, most=link.expires_at
+                )
             lasts = choose_keep_length(read_settings(config), link.policy)
             return overrides.keep_resource(path, length=format_duration(lasts), why=why, config=config, record=record)
 

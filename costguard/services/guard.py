@@ -89,7 +89,8 @@ class GuardRunner:
     repeatedly, so its own first run only observes; otherwise only a gap in the ledger's runs counts. `mark`: rollback marker;
     nothing is done on an older ledger than was seen; None: there is no marker. `unreached`: failed scopes of accounts that
     could never be asked for theirs, which the ledger does not know; people are alerted about them as about the others.
-    `more_alerts`: returns those about the watchdog's own processes at an instant.
+    `asks`: the `digest_providers` of what is polled. `more_alerts`: returns those about the watchdog's own processes at an
+    instant.
     """
 
     book: GuardStore
@@ -106,6 +107,7 @@ class GuardRunner:
     hooks: HookRunner = field(default_factory=HookRunner)
     mark: RollbackMarker | None = None
     unreached: Callable[[], Sequence[ScopeCoverage]] = tuple
+    asks: str = ""
     more_alerts: Callable[[datetime], Sequence[Alert]] = lambda _: ()
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
@@ -182,7 +184,7 @@ class GuardRunner:
         notices = [*list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents)), *self.more_alerts(now)]
         committed = self.dry_run
         if epoch is not None:
-            facts[VIEW_FACT] = encode_run_view(latest, sight, found.foresights, unreached)
+            facts[VIEW_FACT] = encode_run_view(latest, sight, found.foresights, unreached, asks=self.asks)
             committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
             if committed:
                 deeds.execute_plan(found, sight)

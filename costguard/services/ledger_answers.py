@@ -65,14 +65,15 @@ def answer_status(
 
     settings = read_settings(config)
     place = _choose_zone(zone, settings)
-    looked, doubt = None, ""
+    looked, doubt, now = None, "", _get_now()
     if settings.providers and not offline:
-        doubt = "" if ask else _explain_unfit_ledger(settings)
+        doubt = "" if ask else _explain_unfit_ledger(settings, now)
         if ask or doubt:
             from costguard.services.poll_now import poll_providers_now
 
             looked = poll_providers_now(settings)
-    view = load_current_view(settings, place, _get_now(), looked)
+            now = _get_now()
+    view = load_current_view(settings, place, now, looked)
     found, head = view.status, view.head
     told = looked.told if looked else ()
     source = describe_status_source(asked_because=doubt, run_at=view.seen_at, at=found.at, offline=offline)
@@ -84,13 +85,13 @@ def answer_status(
     )
 
 
-def _explain_unfit_ledger(settings: Settings) -> str:
+def _explain_unfit_ledger(settings: Settings, now: datetime) -> str:
     """Explain why the clouds must be asked; "" if the ledger's last guard run tells what they would say."""
     from costguard.services.run_view import explain_unfit_run
 
     try:
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask, open_books(settings) as books:
-            return explain_unfit_run(SnapshotRecords(ask).load_last_run(), books.list_scopes(), settings.providers, _get_now())
+            return explain_unfit_run(SnapshotRecords(ask).load_last_run(), books.list_scopes(), settings.providers, now)
     except CostguardError:  # there is none yet, or it must be upgraded: the poll does both, or says what is wrong
         return "no guard run is recorded"
 

@@ -9,6 +9,7 @@ is not a person: a name on a machine may have talked it into the act, so `[rails
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from threading import Lock
 
@@ -19,7 +20,8 @@ from costguard.guard.policy import STOP, Rails
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.services import CommandAnswer, overrides
-from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings import Settings, get_data_path, read_settings, resolve_ledger_url
+from costguard.system.atomic_file import hold_file_lock, make_folder
 from costguard.values.text_format import format_local_time
 from costguard.views.policy import build_override_document
 
@@ -32,7 +34,9 @@ PROVE_WITHIN_S = 20.0
 """How long a stop waits for its proof: clients of MCP give up after 30 to 60 s. The watchdog goes on proving it."""
 KEY_PARTS = 4
 _one_stop = Lock()
-"""One stop at a time, so that the limit is counted between them."""
+"""One stop at a time, so that the limit is counted between them: within a server, and by a file among all of this user's."""
+STOP_LOCK = "mcp-stop.lock"
+LOCK_WAIT_S = 60.0
 
 
 def arm_mcp(*, why: str | None, config: str | None = None) -> CommandAnswer:
@@ -83,13 +87,20 @@ def stop_for_agent(key: str, *, why: str | None, config: str | None = None) -> C
 
     settings = read_settings(config)
     reason, wanted = overrides.require_reason(why, "why"), _require_full_key(key)
-    with _one_stop:
+    with _one_stop, _hold_stop_lock():
         if not is_mcp_armed(settings):
             hint = 'a person arms it: costguard mcp arm --why "..."'
             raise NoAnswerError("stops over MCP are not armed; nothing was sent", field="stop", hint=hint)
         _check_rate(settings)
         with overrides.act_for(f"{overrides.describe_user()}{MARK}"):
             return end_resource(wanted, STOP, yes=True, why=reason, config=config, prove_within_s=PROVE_WITHIN_S)
+
+
+def _hold_stop_lock() -> AbstractContextManager[None]:
+    """Hold the lock among servers of this user. Raises LedgerError if another stop takes longer than a minute."""
+    file = get_data_path(STOP_LOCK)
+    make_folder(file.parent)
+    return hold_file_lock(file, patience_s=LOCK_WAIT_S)
 
 
 def _check_rate(settings: Settings) -> None:

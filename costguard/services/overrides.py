@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -220,19 +221,30 @@ def declare_phase(name: str, *, stated: str | None, length: str | None, config: 
 
 
 def approve_action(
-    stated: str, act: str, *, why: str | None = None, config: str | None = None, record: RecordOverride | None = None
+    stated: str,
+    act: str,
+    *,
+    why: str | None = None,
+    config: str | None = None,
+    record: RecordOverride | None = None,
+    question: str = "",
+    most: datetime | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard approve`: allow one act on the present run of a machine, for a day. `record`: as in `keep_resource`."""
+    """Answer `costguard approve`: allow one act on the present run of a machine, for a day. `record`: as in `keep_resource`.
+
+    `question`: allow it as the answer to this alone (`name_question`). `most`: and no longer than until then.
+    """
     settings, now = read_settings(config), get_now()
     require_one_of(act, ACTS, "ACT")
     live = _find_resource(stated, settings, now)
     seen = live.observation
     loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
-    wish = _make_resource_override(APPROVE, why or "", now, until=_compute_end(now, APPROVAL_LENGTH), live=live, subject=act)
+    end = min(_compute_end(now, APPROVAL_LENGTH), most or datetime.max.replace(tzinfo=UTC))
+    wish = replace(_make_resource_override(APPROVE, why or "", now, until=end, live=live, subject=act), value=question)
     with open_guard_store(settings) as book:
         (record or book.add_override)(wish)
-    until = format_local_time(_compute_end(now, APPROVAL_LENGTH))
-    lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {until}, where a policy asks for it."
+    asks = "as the answer to this question alone" if question else "where a policy asks for it"
+    lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {format_local_time(end)}, {asks}."
     told = f"Would be lost for good: {', '.join(loses)}." if loses else LOSS_UNKNOWN
     following = "next: nothing where a watchdog runs, which does it in its next run; else costguard watch --once"
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told, following)))

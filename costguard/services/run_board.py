@@ -23,6 +23,14 @@ class RunBoard:
         """Return the text alone."""
         return self.read()[0]
 
+    def read_newest(self) -> tuple[bytes, str]:
+        """Return the text of the newest run, and its hash. Raises MessageRefusedError while it is being built."""
+        text, name = self.read()
+        made = self._made
+        if made is None or made[2] != name or made[0] != self.mark():
+            raise MessageRefusedError(NOT_READY, "what the newest run found is being read", wait_s=5)
+        return text, name
+
     def read(self) -> tuple[bytes, str]:
         """Return the text, and its hash.
 

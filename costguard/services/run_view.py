@@ -11,10 +11,14 @@ stop once the balance of its account is spent. Where that is more than `HANDLED_
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
+from zlib import compress, decompress
+from zlib import error as zlib_error
 
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardRun, GuardSnapshot
@@ -41,12 +45,16 @@ LISTING_AGE_MAX = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """What a run saw. `asked`: the scopes that its watchdog polls. `unreached`: failed scopes that the ledger does not know.
+    """What a run saw.
+
+    `asks`: see `digest_providers`. `asked`: the scopes that its watchdog polls. `unreached`: failed scopes that the ledger does
+    not know.
 
     `overshoots`: by how much each hard budget could be exceeded at worst, by name; a missing one is unknown. `handling`: of the
     resources where it changes what is shown.
     """
 
+    asks: str
     asked: frozenset[ScopeKey]
     unreached: tuple[ScopeCoverage, ...]
     balances: tuple[PrepaidBalance, ...]
@@ -57,11 +65,17 @@ class RunView:
 
 
 def encode_run_view(
-    latest: PollResults, sight: GuardSnapshot, foresights: Iterable[CapForecast], unreached: Iterable[ScopeCoverage]
+    latest: PollResults,
+    sight: GuardSnapshot,
+    foresights: Iterable[CapForecast],
+    unreached: Iterable[ScopeCoverage],
+    *,
+    asks: str,
 ) -> str:
-    """Return what a run saw as JSON; "" if it is too much to store.
+    """Return what a run saw as compressed JSON; "" if it is too much to store.
 
-    `latest`: the listings that it used. `sight`, `foresights`: what it built from them.
+    `latest`: the listings that it used. `sight`, `foresights`: what it built from them. `asks`: the `digest_providers` of the
+    settings that its watchdog was started with. Compressed, because a week of runs is kept: 200 pods are 30 KB as text.
     """
     prepaid = {(one.provider, one.account) for one in latest.balances}
     shown = [one.observation for one in sight.live if _changes_figures(one.observation, prepaid)]
@@ -70,6 +84,7 @@ def encode_run_view(
     running = {one.observation.key for one in sight.live if one.observation.state == RUNNING and one.absent_at is None}
     certain = running <= latest.handling.keys()
     said = {
+        "asks": asks,
         "asked": [list(scope) for scope in latest.sources],
         "unreached": [[*one.scope, to_micros(one.at), to_micros(one.since), one.why] for one in unreached],
         "balances": [_encode_balance(one) for one in latest.balances],
@@ -78,7 +93,12 @@ def encode_run_view(
             [*seen.key, seen.handling.protected, seen.handling.stop_loses, seen.handling.terminate_loses] for seen in shown
         ],
     }
-    return json.dumps(said, separators=(",", ":"))
+    return b64encode(compress(json.dumps(said, separators=(",", ":")).encode())).decode()
+
+
+def digest_providers(tables: Mapping[str, Mapping[str, object]]) -> str:
+    """Return a digest of the provider tables of settings: another one means that other accounts are meant."""
+    return sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _changes_figures(seen: Observation, prepaid: Collection[tuple[str, str]]) -> bool:
@@ -92,8 +112,9 @@ def decode_run_view(run: GuardRun | None) -> RunView | None:
     """Return what `run` saw; None if it stored nothing that can be read."""
     text = dict(run.facts).get(VIEW_FACT, "") if run else ""
     try:
-        said: dict[str, Any] = json.loads(text or "{}")
+        said: dict[str, Any] = json.loads(decompress(b64decode(text)) if text else "{}")
         return RunView(
+            asks=said["asks"],
             asked=frozenset(ScopeKey(*scope) for scope in said["asked"]),
             unreached=tuple(_decode_unreached(*row) for row in said["unreached"]),
             balances=tuple(_decode_balance(*row) for row in said["balances"]),
@@ -103,7 +124,7 @@ def decode_run_view(run: GuardRun | None) -> RunView | None:
                 for *key, kept, stop, end in said["handling"]
             },
         )
-    except (ValueError, KeyError, TypeError):  # of another version
+    except (ValueError, KeyError, TypeError, zlib_error):  # of another version
         return None
 
 
@@ -145,10 +166,12 @@ def _decode_balance(  # noqa: PLR0917 - the fields in order
     )
 
 
-def explain_unfit_run(last: GuardRun | None, scopes: Iterable[ScopeCoverage], providers: Collection[str], now: datetime) -> str:
+def explain_unfit_run(
+    last: GuardRun | None, scopes: Iterable[ScopeCoverage], providers: Mapping[str, Mapping[str, object]], now: datetime
+) -> str:
     """Explain why the last run does not tell what the clouds would say now; "" if it does.
 
-    `scopes`: of the ledger. `providers`: the names of the tables in the settings.
+    `scopes`: of the ledger. `providers`: the tables in the settings, by name.
     """
     if last is None:
         return "no guard run is recorded"
@@ -161,10 +184,18 @@ def explain_unfit_run(last: GuardRun | None, scopes: Iterable[ScopeCoverage], pr
     if view is None:
         return "the last guard run did not record what it saw"
     known = {*view.asked, *(one.scope for one in view.unreached)}
+    asked = [one for one in (*scopes, *view.unreached) if one.scope in known]
+    return _explain_other_accounts(view, known, providers) or _explain_unread_scope(last, asked)
+
+
+def _explain_other_accounts(view: RunView, known: Collection[ScopeKey], providers: Mapping[str, Mapping[str, object]]) -> str:
+    """Explain which accounts of the settings the run's watchdog does not poll; "" if it polls all."""
     unasked = [name for name in providers if not any(may_speak_for(name, scope.provider) for scope in known)]
     if unasked:
         return f"the last guard run did not ask {', '.join(sorted(unasked))}"
-    return _explain_unread_scope(last, [one for one in (*scopes, *view.unreached) if one.scope in known])
+    if view.asks != digest_providers(providers):
+        return "the providers in the settings are not those that the watchdog was started with"
+    return ""
 
 
 def _explain_unread_scope(last: GuardRun, asked: Sequence[ScopeCoverage]) -> str:

@@ -59,6 +59,7 @@ from costguard.services.guard_inputs import (
 )
 from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.services.price_refresh import DailyPriceRefresh
+from costguard.services.run_view import digest_providers
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.settings.notify import resolve_address
 from costguard.system.logs import get_log
@@ -293,6 +294,7 @@ def open_watchdog_context(
                 resident=resident,
                 hooks=build_hook_runner(settings, clock),
                 mark=find_rollback_marker(settings),
+                asks=digest_providers(settings.providers),
                 unreached=lambda: made.list_unreached(),  # noqa: PLW0108 - it is made around this
             ),
             book=book,

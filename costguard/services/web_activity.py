@@ -39,8 +39,9 @@ class ActivityBoard:
     def answer(self, machine: str) -> dict[str, object]:
         """Return the activity of the machine with this id, name, or whole key (provider/account/region/id)."""
         try:
-            found = self._load_index().get(machine[:MACHINE_CHARS_MAX], [])
             age_s, late = self.health()
+            index = self._load_index()
+            found = index.get(machine[:MACHINE_CHARS_MAX], [])
         except MessageRefusedError as refused:
             return _build_unknown(machine, refused.says)
         except CostguardError as error:
@@ -56,7 +57,7 @@ class ActivityBoard:
         """Return the answer for one listed machine."""
         if row["state"] != RUNNING:
             return _build_unknown(machine, f"its state is {row['state']}")
-        if self.clock() - datetime.fromisoformat(row["seen_at"]) > self.stale_after:
+        if not timedelta(0) <= self.clock() - datetime.fromisoformat(row["seen_at"]) <= self.stale_after:
             return _build_unknown(machine, f"it was last listed at {row['seen_at']}")
         work = row["work"]
         state = work["state"] if work["state"] in (ACTIVE, IDLE) else UNKNOWN
@@ -72,7 +73,7 @@ class ActivityBoard:
 
     def _load_index(self) -> Mapping[str, list[dict[str, Any]]]:
         """Return the machines of the last run by each of their names; read anew after each run."""
-        text, mark = self.board.read()
+        text, mark = self.board.read_newest()
         if self._index[0] != mark:
             index = dict[str, list[dict[str, Any]]]()
             for row in json.loads(text)["resources"]:

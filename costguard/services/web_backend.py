@@ -128,8 +128,9 @@ class _LedgerSources:
         if last is None:
             return None, True
         interval = self._interval or self._settings.watch.every
-        age_s = max(0.0, (self.clock.now() - last.at).total_seconds())
-        return age_s, age_s > LATE_AFTER_RUNS * interval.total_seconds()
+        age_s = (self.clock.now() - last.at).total_seconds()
+        turned_back = age_s < -interval.total_seconds()  # nobody knows how old the run is
+        return max(0.0, age_s), turned_back or age_s > LATE_AFTER_RUNS * interval.total_seconds()
 
     def list_budgets(self) -> tuple[Budget, ...]:
         """Return the budgets of the settings as they are now."""

@@ -132,10 +132,14 @@ class PageServices:
         """Take the stated settings."""
         self._settings, self._read_s = stated, monotonic()
 
+    def find_link(self, secret: str) -> AskLink:
+        """Return the link of `secret`. Raises NoAnswerError unless its question waits for an answer."""
+        with AskLinkStore(resolve_ledger_url(self.settings)) as book:
+            return book.find(hash_secret(secret), self.clock())[0]
+
     def find_ask(self, secret: str) -> AskPage:
         """Return what the link of `secret` asks, and change nothing. Raises NoAnswerError unless it waits for an answer."""
-        with AskLinkStore(resolve_ledger_url(self.settings)) as book:
-            link, _ = book.find(hash_secret(secret), self.clock())
+        link = self.find_link(secret)
         fleet, path = self.load_fleet(), "/".join(link.key)
         facts = fleet.load_facts(path)
         one = facts.one if facts else None

@@ -14,8 +14,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
-from costguard.agents.messages import NO_WATCHDOG, TOO_OFTEN, MessageRefusedError
+from costguard.agents.messages import MALFORMED, NO_WATCHDOG, TOO_OFTEN, MessageRefusedError
 from costguard.services.door_messages import (
+    LENGTH,
     AdmitOffer,
     AdmitReply,
     BeatOffer,
@@ -29,6 +30,7 @@ from costguard.services.door_messages import (
     PersonReply,
     Pulse,
     RunNote,
+    decode_from_door,
     decode_from_watchdog,
     encode_frame,
     split_frames,
@@ -74,9 +76,10 @@ class WatchdogLink:
             raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5)
         self._number += 1
         number, answer = self._number, asyncio.get_running_loop().create_future()
+        frame = _encode_question(pack(number))
         self._waiting[number] = answer
         try:
-            writer.write(encode_frame(pack(number)))
+            writer.write(frame)
             reply = await answer
         finally:
             self._waiting.pop(number, None)
@@ -148,3 +151,17 @@ def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
 def end_without_memory() -> NoReturn:
     """End this process at once: after a MemoryError nobody knows what is half done."""
     os._exit(OUT_OF_MEMORY_EXIT)
+
+
+def _encode_question(question: Question) -> bytes:
+    """Return the frame of a question. Raises MessageRefusedError for one that the watchdog would close the channel for.
+
+    A beat is not decoded a second time: its parts were checked when it was verified, and there are many.
+    """
+    try:
+        frame = encode_frame(question)
+        if not isinstance(question, BeatOffer):
+            decode_from_door(frame[LENGTH.size :])
+    except (FrameError, UnicodeEncodeError) as odd:
+        raise MessageRefusedError(MALFORMED, str(odd)) from None
+    return frame

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 BODY_S, WHOLE_S = 10.0, 60.0
 """Seconds that a body may take to come, and a request to be answered."""
+SECRET_PATHS = ("/ask/", "/login/")
+"""Paths that end in a secret, which no log may hold."""
 PER_ADDRESS, BURST = 300.0, 600.0
 """Requests a second of one address, behind which a whole fleet may stand."""
 JSON_TYPE, FORM_TYPE, STREAM_TYPE = "application/json", "application/x-www-form-urlencoded", b"text/event-stream"
@@ -100,7 +102,7 @@ class RequestMiddleware:
         except MemoryError:
             end_without_memory()
         except Exception as error:  # noqa: BLE001 - the last net: nobody outside sees what broke
-            self._log.error("web_broke", error=f"{type(error).__name__}: {error}", path=scope["path"][:200])
+            self._log.error("web_broke", error=f"{type(error).__name__}: {error}", path=_hide_secret(scope["path"])[:200])
             if not begun:
                 await _send_refusal(sending, MessageRefusedError(TOO_SLOW if isinstance(error, TimeoutError) else BROKEN))
 
@@ -154,6 +156,11 @@ async def _read_body(headers: dict[bytes, str], path: str, receive: Receive) -> 
                     return b"".join(parts)
     except TimeoutError:
         raise MessageRefusedError(TOO_SLOW) from None
+
+
+def _hide_secret(path: str) -> str:
+    """Return the path for a log: without what follows a prefix of `SECRET_PATHS`."""
+    return next((f"{start}..." for start in SECRET_PATHS if path.startswith(start)), path)
 
 
 async def _send_refusal(send: Send, refused: MessageRefusedError) -> None:

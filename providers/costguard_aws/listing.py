@@ -31,6 +31,7 @@ from costguard_aws.storage_prices import ADDRESS_KIND, StoragePrices
 from costguard_aws.translation import (
     ListingScope,
     TypeAndPriceLookup,
+    is_usual_zone,
     list_volume_kinds,
     make_price_key,
     observe_address,
@@ -232,8 +233,13 @@ class RegionListing:
                 told.note(why)
 
     def observe_disk(self, item: Element, place: ListingScope, told: Callable[[str], None]) -> Observation:
-        """Return one volume with the prices that were learned for its type."""
-        kind = read_text(item, "volumeType")
+        """Return one volume with the prices that were learned for its type.
+
+        Those of a Local Zone or an Outpost are others, which nobody was asked for.
+        """
+        kind, zone = read_text(item, "volumeType"), read_text(item, "availabilityZone")
+        if read_text(item, "outpostArn") or (zone and not is_usual_zone(zone, place.region)):
+            return observe_volume(item, place, told)
         return observe_volume(item, place, told, lambda line: self._storage.find_price(place.region, kind, line))
 
     def observe_ip(self, item: Element, place: ListingScope) -> Observation | None:

@@ -18,7 +18,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
@@ -135,8 +135,11 @@ class StoragePrices:
             every = isinstance(broken, UnreachableError | ThrottledError)
             self._quiet_until[_get_service(key.kind) if every else key] = self._clock.now() + QUIET
             return (f"the price list cannot be asked for storage: {broken.what}",)
-        now = self._clock.now()
+        now, before = self._clock.now(), self._kept.get(key)
         kept = _CachedPrices(at=now, nanos=parse_storage_prices(products or (), key.region, now))
+        if not kept.nanos and before is not None and before.nanos and now - before.at < USABLE:
+            self._quiet_until[key] = now + FRESH_NONE
+            return (f"the price list answers nothing for {key.kind} in {key.region}: prices of {before.at:%Y-%m-%d} are used",)
         self._kept[key] = kept
         self._cache.put(_build_cache_name(key), msgspec.json.encode(kept))
         return ()
@@ -190,6 +193,6 @@ def _parse_nano(stated: object, size: int) -> int | None:
     """Return nano-USD of one of the `size` units that `stated` is the price of; None if it is no possible price."""
     try:
         nano = Decimal(str(stated)).scaleb(9) / size
-    except (InvalidOperation, ValueError):
+    except (ArithmeticError, ValueError):
         return None
     return round(nano) if nano.is_finite() and 0 <= nano <= HIGHEST_PER_GB else None

@@ -255,6 +255,11 @@ IO2_TIERS = (("io2-iops", 32_000), ("io2-iops-tier2", 64_000), ("io2-iops-tier3"
 """Line -> up to how many IOPS of a volume it prices: io2's price falls by 30 % above each (usage types of the price list)."""
 
 
+def is_usual_zone(zone: str, region: str) -> bool:
+    """Return whether `zone` is the region and one letter (us-west-2a), and no Local Zone (us-west-2-lax-1a)."""
+    return zone.startswith(region) and len(zone) == len(region) + 1
+
+
 def list_volume_kinds(page: Iterable[Element]) -> set[str]:
     """Return the volume types on a page of volumes."""
     return {read_text(item, "volumeType") for item in page} - {""}

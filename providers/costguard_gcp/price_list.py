@@ -354,7 +354,7 @@ class PriceCatalogue:
         except ProviderError as broken:
             return self._make_incomplete(prices, f"the price list cannot be read: {to_one_line(broken.what)}", now)
         if not prices:
-            return PriceList(at=now, prices={}, why="the price list names no machine")
+            return self._make_incomplete(prices, "the price list names no machine", now)
         if not unread:
             self._cache.put(CACHED_AS, msgspec.json.encode(_CachedPrices(at=now, prices=prices)))
         return PriceList(at=now, prices=prices)
@@ -365,7 +365,8 @@ class PriceCatalogue:
         if kept is None:
             return PriceList(at=now, prices=prices, why=f"{why}; half of it is used" if prices else why)
         old = {part: nano for part, nano in kept.prices.items() if f"|{SPOT}|" not in part}
-        return PriceList(at=now, prices=old | prices, why=f"{why}; prices of {kept.at:%Y-%m-%d} are used")
+        read = {part: nano for part, nano in prices.items() if old.get(part) != TORN}  # two prices of one thing stay none
+        return PriceList(at=now, prices=old | read, why=f"{why}; prices of {kept.at:%Y-%m-%d} are used")
 
     def _fetch_pages(self, prices: dict[str, int], deadline: Deadline) -> int:
         """Add every price to `prices`, page by page, and return how many SKUs could not be read.

@@ -319,21 +319,24 @@ def observe_disk(
     return seen, tuple(f"disk {disk.name or disk.id}: {note}" for note in notes)
 
 
-INCLUDED = {"hyperdisk-balanced": (3000, 140)}
+INCLUDED = {"hyperdisk-balanced": (3000, 140), "hyperdisk-balanced-high-availability": (3000, 140)}
 """IOPS and MiB/s that a disk includes; other types include none. Compute Engine's page on Hyperdisk Balanced, 2026-11."""
-SELLS_IOPS = ("pd-extreme", "hyperdisk-balanced", "hyperdisk-extreme")
-SELLS_MIBPS = ("hyperdisk-balanced", "hyperdisk-throughput", "hyperdisk-ml")
+SELLS_IOPS = ("pd-extreme", "hyperdisk-balanced", "hyperdisk-balanced-high-availability", "hyperdisk-extreme")
+SELLS_MIBPS = ("hyperdisk-balanced", "hyperdisk-balanced-high-availability", "hyperdisk-throughput", "hyperdisk-ml")
+NEWER = "hyperdisk-"
+"""How types begin that may be announced later: those that are not named above are taken to sell both."""
 
 
 def _list_provisioned(disk: PersistentDisk, kind: str, region: str, price: DiskPricing) -> Iterator[Disk]:
     """Yield the IOPS and MiB/s of a disk that are paid for beside its size."""
     iops, mibps = (parse_whole_number(one) or 0 for one in (disk.provisioned_iops, disk.provisioned_throughput))
     iops_included, mibps_included = INCLUDED.get(kind, (0, 0))
+    newer = kind.startswith(NEWER) and kind not in {*SELLS_IOPS, *SELLS_MIBPS}
     for types, amount, line, measure in (
         (SELLS_IOPS, iops - iops_included, f"{kind}{IOPS_END}", IOPS),
         (SELLS_MIBPS, mibps - mibps_included, f"{kind}{MIBPS_END}", MIBPS),
     ):
-        if kind in types and amount > 0:
+        if (newer or kind in types) and amount > 0:
             yield _make_disk(amount, line, measure, price(line, region))
 
 
@@ -356,7 +359,7 @@ def observe_address(
         owner=make_storable(shorten(find_owner(address.labels))),
         labels=sort_labels(address.labels),
         created_at=parse_instant(address.creation_timestamp),
-        prices=() if nano is None else (Price(Rate(nano_per_hour=nano), None, SOURCE),),
+        prices=(Price(None if nano is None else Rate(nano_per_hour=nano), None, SOURCE),),  # none ends the price of an idle one
         why=make_storable(shorten(address.status or "")),
     )
 

@@ -75,3 +75,11 @@ def test_a_gpu_keeps_what_cpu_tensors_do_not_show(model: str, added: float) -> N
         compute_footprint(architecture, recipe, Parallelism()).peak - compute_footprint(architecture, plain, Parallelism()).peak
     )
     assert added < more / 1e9 < added + 5
+
+
+def test_adapters_do_not_inherit_the_dropout_of_the_model() -> None:
+    recipe = Recipe(method="lora", seq_len=512, micro_batch=16, checkpointing="none", lora=Lora(targets="all-linear"))
+    architecture = FACTS.get_architecture("gpt2-xl")
+    peaks = [compute_footprint(architecture, replace(recipe, dropout=one), Parallelism()).peak for one in (False, None, True)]
+    assert peaks[0] < peaks[1] < 1.04 * peaks[0]
+    assert peaks[2] > 1.05 * peaks[0], "stated, it is that of the adapters too"

@@ -18,6 +18,7 @@ from costguard.metering.spending import ScopeCoverage
 from costguard.providers import plugins
 from costguard.services import ledger_answers, run_view
 from costguard.services.run_view import VIEW_FACT, decode_run_view, explain_unfit_run
+from costguard.settings import read_settings
 from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ScopeKey
 from tests.cli.acme import Account, Acme, installed, machine, no_key, unreachable
@@ -119,12 +120,12 @@ def test_a_run_over_an_old_listing_is_not_relied_on() -> None:
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         last = SnapshotRecords(ask).load_last_run()
     assert last is not None
-    scope = ScopeKey("acme", "lab", "here")
+    scope, providers = ScopeKey("acme", "lab", "here"), read_settings(None).providers
     for minutes, doubt in ((1, ""), (3, "the last guard run had no listing of acme/lab/here since ")):
         listed = last.at - timedelta(minutes=minutes)
         seen = ScopeCoverage(scope=scope, outcome=COMPLETE, at=listed, since=listed, last_complete_at=listed)
-        assert explain_unfit_run(last, [seen], ["acme"], now).startswith(doubt)
-        assert bool(explain_unfit_run(last, [seen], ["acme"], now)) == bool(doubt)
+        assert explain_unfit_run(last, [seen], providers, now).startswith(doubt)
+        assert bool(explain_unfit_run(last, [seen], providers, now)) == bool(doubt)
 
 
 def test_a_provider_that_was_added_after_the_run_is_asked(costguard: Command, account: Account, setup: Setup) -> None:
@@ -132,6 +133,14 @@ def test_a_provider_that_was_added_after_the_run_is_asked(costguard: Command, ac
     ran = costguard("status")
     assert "The clouds were asked: the last guard run did not ask two." in ran.out
     assert (account.asked, two.asked) == (2, 1)
+
+
+@pytest.mark.usefixtures("account")
+def test_an_account_that_was_added_to_a_table_is_asked(costguard: Command) -> None:
+    file = Path("costguard.toml")
+    file.write_text(file.read_text().replace("[providers.acme]", "[providers.acme]\nsize = 7"))
+    ran = costguard("status")
+    assert "The clouds were asked: the providers in the settings are not those that the watchdog was started with." in ran.out
 
 
 def test_without_a_run_all_are_asked_each_time(costguard: Command, setup: Setup) -> None:
@@ -171,5 +180,5 @@ def test_what_another_version_stored_counts_as_nothing(text: str) -> None:
     now = datetime(2026, 11, 27, tzinfo=UTC)
     run = GuardRun(id="r", at=now, epoch=1, interval=timedelta(minutes=1), facts=((VIEW_FACT, text),))
     assert decode_run_view(run) is None
-    assert explain_unfit_run(run, (), ("acme",), now) == "the last guard run did not record what it saw"
-    assert "future" in explain_unfit_run(run, (), ("acme",), now - timedelta(seconds=1))
+    assert explain_unfit_run(run, (), {"acme": {}}, now) == "the last guard run did not record what it saw"
+    assert "future" in explain_unfit_run(run, (), {"acme": {}}, now - timedelta(seconds=1))

@@ -13,7 +13,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
 from costguard.services.admit import open_holds
-from costguard.services.hold_duty import HoldDuty
+from costguard.services.hold_duty import GONE_FOR, HoldDuty
 from costguard.settings import Settings, check_settings, resolve_ledger_url
 from costguard.values.money import Money
 from costguard.values.resource import ENDED
@@ -43,9 +43,9 @@ class World:
                 )
                 assert holds.take(wanted, [], NOON).admitted
 
-    def list_machines(self, *states: str, label: str = "hold-a") -> list[str]:
+    def list_machines(self, *states: str, label: str = "hold-a", after: timedelta = MIN) -> list[str]:
         """The ids of the holds that are open after a poll that lists machines in these states, and the duty."""
-        self.now += MIN
+        self.now += after
         seen: list[Observation] = []
         for number, state in enumerate(states):
             one = machine(f"i-{number}", started_at=NOON - MIN)
@@ -63,7 +63,9 @@ def test_a_hold_ends_with_the_last_of_its_machines_and_no_other_does(tmp_path: P
     assert world.list_machines("running", "running") == ["hold-a", "hold-b"]
     assert world.list_machines("running", "stopped") == ["hold-a", "hold-b"]
     assert world.list_machines(ENDED, "stopped") == ["hold-a", "hold-b"]
-    assert world.list_machines(ENDED, ENDED) == ["hold-b"]
+    assert world.list_machines(ENDED, ENDED) == ["hold-a", "hold-b"], "a spot machine may be replaced"
+    assert world.list_machines("running", after=GONE_FOR) == ["hold-a", "hold-b"]
+    assert world.list_machines(ENDED, ENDED, after=GONE_FOR) == ["hold-b"]
     assert world.list_machines() == ["hold-b"]
 
 
@@ -71,6 +73,23 @@ def test_a_watchdog_that_does_not_lead_ends_none(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.list_machines("running")
     world.leads = False
-    assert world.list_machines(ENDED) == ["hold-a", "hold-b"]
+    assert world.list_machines(ENDED, after=GONE_FOR) == ["hold-a", "hold-b"]
     world.leads = True
     assert world.list_machines(ENDED) == ["hold-b"]
+
+
+def test_a_machine_somewhere_else_does_not_count_as_one_of_the_run(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with open_holds(world.settings) as holds:
+        there = Hold(
+            id="hold-c",
+            money=Money.parse("5"),
+            who="ada",
+            why="run",
+            taken_at=NOON,
+            expires_at=NOON + timedelta(hours=9),
+            account="another",
+        )
+        assert holds.take(there, [], NOON).admitted
+    assert "hold-c" in world.list_machines("running", label="hold-c")
+    assert "hold-c" in world.list_machines(ENDED, label="hold-c", after=GONE_FOR)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -159,6 +160,9 @@ def test_who_is_no_operator_admits_nothing(watchdog: Station, who: str, status: 
         ({"usd": "1", "labels": {"team": 3}}, "labels"),
         ({"usd": "1", "labels": {str(number): "x" for number in range(40)}}, "labels"),
         ({"usd": "1", "owner": "x" * 600}, "longer than"),
+        ({"usd": "1", "labels": {"team": "x" * 501}}, "longer than"),
+        ({"usd": "1", "owner": "\ud800"}, "surrogate"),
+        ({"usd": "1", "labels": {"team": "\udfff"}}, "surrogate"),
         ({"job": {"model": "/etc/passwd", "method": "full", "tokens": 1000}}, "names a file"),
         ({"job": {"path": "config.json", "method": "full", "tokens": 1000}}, "names a file"),
         ({"job": {"model": "gpt9000", "method": "full", "tokens": 1000}}, "gpt9000"),
@@ -227,10 +231,11 @@ def row(state: str = "idle", **change: object) -> dict[str, object]:
         ([row()], None, True, "unknown"),
         ([row(state="stopped")], 30.0, False, "unknown"),
         ([row(seen_at="2026-11-27T11:00:00+00:00")], 30.0, False, "unknown"),
+        ([row(seen_at="2026-11-27T12:30:00+00:00")], 30.0, False, "unknown"),
         ([row(), row(id="i-2")], 30.0, False, "unknown"),
         ([], 30.0, False, "unknown"),
     ],
-    ids=["idle", "active", "hung", "unmeasured", "late", "never", "stopped", "stale", "two", "none"],
+    ids=["idle", "active", "hung", "unmeasured", "late", "never", "stopped", "stale", "from the future", "two", "none"],
 )
 def test_only_a_machine_that_is_known_to_be_idle_now_is_not_active(
     rows: list[dict[str, object]], age_s: float | None, late: object, state: str
@@ -238,3 +243,27 @@ def test_only_a_machine_that_is_known_to_be_idle_now_is_not_active(
     board = RunBoard(lambda: 1, lambda: json.dumps({"resources": rows}).encode())
     answer = ActivityBoard(board=board, health=lambda: (age_s, bool(late)), clock=lambda: NOW).answer("train")
     assert (answer["state"], answer["active"]) == (state, state != "idle")
+
+
+def test_what_an_older_run_found_is_not_told_as_what_the_newest_did() -> None:
+    marks, building = [1], threading.Event()
+    texts = {1: "idle", 2: "active"}
+
+    def render() -> bytes:
+        if marks[0] == 2:
+            building.wait(10)
+        return json.dumps({"resources": [row(texts[marks[0]])]}).encode()
+
+    board = RunBoard(lambda: marks[0], render)
+    activity = ActivityBoard(board=board, health=lambda: (5.0, False), clock=lambda: NOW)
+    assert activity.answer("train")["state"] == "idle"
+    marks[0] = 2
+    builder = threading.Thread(target=board.read)
+    builder.start()
+    while not board._lock.locked():
+        time.sleep(0.01)
+    during = activity.answer("train")
+    building.set()
+    builder.join()
+    assert (during["state"], during["active"]) == ("unknown", True)
+    assert activity.answer("train")["state"] == "active"

@@ -12,11 +12,12 @@ import pytest
 
 from costguard.errors import NoAnswerError
 from costguard.guard.alerts.alert import Alert, Notification
-from costguard.guard.overrides import APPROVE, LEASE
+from costguard.guard.overrides import APPROVE, LEASE, find_asking_policy, list_answers, list_approved_acts
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.services.ask_links import answer_ask, build_linker, parse_subject
 from costguard.services.audit import show_audit, verify_audit
+from costguard.services.person_acts import PersonActs
 from costguard.services.web_logins import compute_form_token
 from costguard.settings import check_settings
 from costguard.values.ask_link import ASK_LINK_VALID_FOR
@@ -129,6 +130,30 @@ def test_a_denial_keeps_the_machine_and_settles_the_other_links_of_its_question(
     assert "was denied already" in house.made.ask("GET", chat).body.decode()
     with pytest.raises(NoAnswerError, match="was denied already"):
         answer_ask(chat.removeprefix("/ask/"), approve=True, url=house.made.url, config=None, now=datetime.now(UTC))
+
+
+def test_a_guess_at_a_link_never_reaches_the_watchdog(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.told()
+    asked = list[object]()
+    monkeypatch.setattr(PersonActs, "take", lambda _self, offer, _answer: asked.append(offer))
+    junk = "f" * 64
+    status, _ = house.click(f"/ask/{junk}", "approve", token=compute_form_token(junk))
+    assert (status, asked) == (403, [])
+
+
+def test_an_answer_allows_what_was_asked_and_nothing_else(house: House) -> None:
+    path = links(house.told())["i-0"]
+    house.click(path, "approve")
+    with LedgerReader(house.made.url) as reader, reader.snapshot() as ask:
+        (wish,) = load_overrides_since(ask, datetime.now(UTC) - timedelta(hours=1))
+    assert wish.life is not None
+    assert wish.until is not None
+    assert wish.until - wish.at <= ASK_LINK_VALID_FOR
+    assert list_approved_acts(wish.life, [wish], datetime.now(UTC)) == frozenset()
+    ((question, act),) = list_answers(wish.life, [wish], datetime.now(UTC))
+    assert (find_asking_policy(question), act) == ("dear", "terminate")
+    cases = {one.live.observation.key.id: one.approved for one in house.made.room.run_guard().survey.cases}
+    assert cases == {"i-0": {"terminate"}, "i-1": frozenset()}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from costguard.services.ask_links import ASK_PATH
+from costguard.services.web_logins import LOGIN_PATH
 from costguard.web import middleware
-from costguard.web.middleware import FORM_MOST, RequestMiddleware
+from costguard.web.middleware import FORM_MOST, SECRET_PATHS, RequestMiddleware, _hide_secret
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -100,3 +102,9 @@ def test_an_event_stream_outlives_the_time_of_an_answer_and_nothing_else_does(mo
     assert log.events == []
     ask("/report", answer=stream(b"text/html"), lasts_s=60.0, log=log)
     assert log.events == ["web_broke"]
+
+
+def test_a_log_never_holds_what_a_path_ends_in() -> None:
+    assert set(SECRET_PATHS) == {ASK_PATH, LOGIN_PATH}
+    assert [_hide_secret(f"{start}abc") for start in SECRET_PATHS] == [f"{start}..." for start in SECRET_PATHS]
+    assert _hide_secret("/machine") == "/machine"

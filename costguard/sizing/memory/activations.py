@@ -355,8 +355,8 @@ def _compute_inputs_kept(
     adapted = min(adapted, 1) if fused and style.released else adapted
     number = n.compute if n.autocast or style.casts_adapters else n.weight
     shared = number == n.compute and not n.autocast
-    copies = min(adapted, 1) if shared and not style.dropout else adapted
-    kept = float(copies * width * number + adapted * style.rank * number + (adapted * width if style.dropout else 0))
+    copies = min(adapted, 1) if shared and not style.adapter_dropout else adapted
+    kept = float(copies * width * number + adapted * style.rank * number + (adapted * width if style.adapter_dropout else 0))
     if style.quantised_input > number or not copies:
         kept += width * style.quantised_input
     return kept

@@ -359,6 +359,7 @@ class LayerStyle:
         `batch`: number of sequences.
     - `flash`: full scores never exist. `masked`: each layer keeps a mask with one number per score, shared by all
         heads.
+    - `dropout`: of the model. `adapter_dropout`: of the adapters, which PEFT leaves at 0 unless it is stated.
     - `wide_autocast`: autocast computes powers and every softmax in fp32, as it does on a GPU.
     - `clamped`: see `FrameworkTraits.clamps_scores`. `biased`: attention adds a learned bias to scores (T5).
         `wide_softmax`: eager attention's softmax is fp32 and then
@@ -386,6 +387,7 @@ class LayerStyle:
     clamped: bool
     biased: bool
     dropout: bool
+    adapter_dropout: bool
     wide_autocast: bool
     seq: int
     cross_seq: int
@@ -426,6 +428,7 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
         clamped=known.clamps_scores and block.written == LIKE_LLAMA,
         biased=block.written.biased,
         dropout=known.pads and block.written.drops if recipe.dropout is None else recipe.dropout,
+        adapter_dropout=bool(recipe.dropout),
         wide_autocast=numerics.autocast and recipe.autocast_rules == "cuda",
         seq=seq,
         cross_seq=block.cross_tokens or recipe.seq_len,

@@ -8,6 +8,7 @@ that it comes from this host. The watchdog looks the link up again, and answers.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from hmac import compare_digest
 
 from fastapi import APIRouter, Request, Response
@@ -31,10 +32,8 @@ def build_router(room: PageRoom) -> APIRouter:
     async def show(secret: str) -> Response:
         try:
             asked = await asyncio.to_thread(room.services.find_ask, secret)
-        except LedgerError as error:
-            return room.refuse(503, "The ledger cannot be read", str(error))
         except CostguardError as error:
-            return room.refuse(403, NO_ANSWER, str(error))
+            return _refuse_link(room, error)
         token = compute_form_token(secret)
         return room.render(
             "ask.html", None, title="A question of the guard", asked=asked, token=token, answers=room.link is not None
@@ -43,22 +42,45 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.post(ASK_PATH + "{secret}")
     async def answer(secret: str, request: Request) -> Response:
         fields = await read_form(request)
-        sent = fields.get("token", "").encode()
-        if not is_same_origin(request) or not compare_digest(sent, compute_form_token(secret).encode()):
-            return room.refuse(403, "Not sent by you", "Nothing was answered: open the link itself, and click its button.")
-        if fields.get("do") not in ANSWERS or len(secret) > HASH_LENGTH:
-            return room.refuse(422, NO_ANSWER, "Nothing was answered: open the link itself, and click its button.")
-        if room.link is None or room.services.read_only:
-            return room.refuse(503, "Not answered", "There is no watchdog, which would take the answer.")
-        approve = ANSWERS[fields["do"]]
+        refused = _refuse_form(room, secret, request, fields)
+        if refused is not None:
+            return refused
         try:
-            reply = await room.link.ask(lambda number: AskOffer(number, secret, approve), PersonReply)
-        except MessageRefusedError as refused:
-            return room.refuse(503, "Not answered", f"Nothing was answered: {refused.says}")
-        said = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
-        room.services.forget_fleet()
-        title = ("Approved" if approve else "Denied") if reply.done else "Not answered"
-        lines = [line for line in said if not line.startswith("next:")]
-        return room.refuse(200 if reply.done else 403, title, "\n".join(lines))
+            await asyncio.to_thread(room.services.find_link, secret)  # a stranger's guess costs the watchdog nothing
+        except CostguardError as error:
+            return _refuse_link(room, error)
+        return await _pass_on(room, secret, approve=ANSWERS[fields["do"]])
 
     return routes
+
+
+def _refuse_link(room: PageRoom, error: CostguardError) -> Response:
+    if isinstance(error, LedgerError):
+        return room.refuse(503, "The ledger cannot be read", str(error))
+    return room.refuse(403, NO_ANSWER, str(error))
+
+
+def _refuse_form(room: PageRoom, secret: str, request: Request, fields: Mapping[str, str]) -> Response | None:
+    """Return why a form answers nothing; None if it may."""
+    sent = fields.get("token", "").encode()
+    if not is_same_origin(request) or not compare_digest(sent, compute_form_token(secret).encode()):
+        return room.refuse(403, "Not sent by you", "Nothing was answered: open the link itself, and click its button.")
+    if fields.get("do") not in ANSWERS or len(secret) > HASH_LENGTH:
+        return room.refuse(422, NO_ANSWER, "Nothing was answered: open the link itself, and click its button.")
+    if room.link is None or room.services.read_only:
+        return room.refuse(503, "Not answered", "There is no watchdog, which would take the answer.")
+    return None
+
+
+async def _pass_on(room: PageRoom, secret: str, *, approve: bool) -> Response:
+    """Have the watchdog give the answer, and show what became of it."""
+    assert room.link is not None  # noqa: S101 - `_refuse_form` looked
+    try:
+        reply = await room.link.ask(lambda number: AskOffer(number, secret, approve), PersonReply)
+    except MessageRefusedError as refused:
+        return room.refuse(503, "Not answered", f"Nothing was answered: {refused.says}")
+    said = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
+    room.services.forget_fleet()
+    title = ("Approved" if approve else "Denied") if reply.done else "Not answered"
+    lines = [line for line in said if not line.startswith("next:")]
+    return room.refuse(200 if reply.done else 403, title, "\n".join(lines))

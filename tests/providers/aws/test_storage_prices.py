@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from costguard_aws.account import AwsAccount
-from costguard_aws.storage_prices import StoragePrices, parse_storage_prices
+from costguard_aws.storage_prices import StoragePrices, _parse_nano, parse_storage_prices
 from costguard_sim.world import SIM_ADDRESS, SIM_VOLUME, Disk
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +91,22 @@ def test_a_volume_costs_what_the_list_says_for_size_iops_and_throughput(rig: Aws
     assert {meter.source for meter in meters(one).values()} == {"AWS price list"}
     assert {meter.unit for meter in meters(one).values()} == {"GB-Months", "IOPS-Months", "MiBps-Months"}
     assert all(meter.price.known for meter in meters(one).values())
+
+
+def test_a_volume_of_a_local_zone_or_an_outpost_has_no_price_of_its_region(rig: AwsRig, source: AwsAccount) -> None:
+    rig.fake.pricing.storage |= GP3_IN_TOKYO
+    usual = add_volume(rig, TOKYO, "gp3", availabilityZone=f"{TOKYO}a")
+    others = [
+        add_volume(rig, TOKYO, "gp3", availabilityZone=f"{TOKYO}-tpe-1a"),
+        add_volume(rig, TOKYO, "gp3", outpostArn="arn:aws:outposts:x"),
+    ]
+    assert seen(source, usual).disks[0].nano_per_gb_month is not None
+    assert [seen(source, one).disks[0].nano_per_gb_month for one in others] == [None, None]
+
+
+@pytest.mark.parametrize("text", ["1e999999", "-1e999999", "NaN", "x", ""])
+def test_an_odd_price_is_none_and_breaks_nothing(text: str) -> None:
+    assert _parse_nano(text, 1) is None
 
 
 def test_what_a_volume_includes_costs_nothing_more(rig: AwsRig, source: AwsAccount) -> None:

@@ -98,6 +98,38 @@ def test_an_idle_address_has_a_price_and_one_in_use_a_range(rig: GcpRig, account
     assert "Compute Engine documentation" in ranged.source
 
 
+def test_an_address_that_comes_into_use_loses_the_price_of_an_idle_one(rig: GcpRig, account: GcpAccount) -> None:
+    rig.fake.storage = dict(LISTED)
+    number = add_address(rig, "RESERVED")
+    idle = seen(poll(account), number)
+    rig.fake.addresses[0]["status"] = "IN_USE"
+    used = seen(poll(account), number)
+    assert (len(idle.prices), len(used.prices)) == (1, 1), "no price at all would keep the last one"
+    assert used.prices[0].rate is None
+
+
+def test_the_performance_of_a_kind_of_hyperdisk_without_a_price_is_unpriced_and_not_free(
+    rig: GcpRig, account: GcpAccount
+) -> None:
+    rig.fake.storage = dict(LISTED)
+    for kind in ("hyperdisk-balanced-high-availability", "hyperdisk-of-next-year"):
+        disk = add_disk(rig, kind, provisionedIops="10000", provisionedThroughput="500")
+        one = seen(poll(account), disk)
+        assert [disk.measure for disk in one.disks] == ["GB", "IOPS", "MiBps"]
+
+
+def test_an_empty_catalogue_leaves_the_prices_of_an_earlier_day(rig: GcpRig, account: GcpAccount) -> None:
+    account.catalogue._cache = Kept(rig.clock)
+    rig.fake.storage = dict(LISTED)
+    disk = add_disk(rig, "pd-ssd")
+    poll(account)
+    rig.clock.at += timedelta(days=2)
+    rig.fake.fault("/v1/services", "body", body=b'{"skus": []}')
+    polled = poll(account)
+    assert a_month(seen(polled, disk)) == 221
+    assert any("names no machine; prices of" in note for note in polled.notes)
+
+
 def test_a_catalogue_that_cannot_be_read_leaves_the_shipped_table(rig: GcpRig, account: GcpAccount) -> None:
     rig.fake.fault("/v1/services", "status", status=403)
     disk, twice = add_disk(rig, "pd-ssd"), add_disk(rig, "pd-ssd", zone=..., region=f"x/regions/{ZURICH}")
