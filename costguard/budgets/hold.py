@@ -65,8 +65,6 @@ class Hold:
         require(
             max(map(len, texts)) <= HOLD_TEXT_MAX, field, f"has a text longer than {HOLD_TEXT_MAX} characters", "shorten it"
         )
-        whole = not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
-        require(whole, field, "has half of a character (a lone surrogate)", "write it again in UTF-8")
         fits = 0 < self.money.nano <= HOLD_NANO_MAX
         require(fits, field, f"must be more than zero and at most a billion, not {self.money.format()}", "check the unit")
         require_instant(self.taken_at, f"{field}.taken_at")

@@ -109,6 +109,9 @@ def build_admitted_hold(request: AdmitRequest, price: RunPrice, *, hold_id: str,
     name = check_job_name(request.name, "--name") if request.name else ""
     labels = dict(request.labels) | ({JOB_LABEL: name} if name else {})
     require(len(labels) <= LABELS_MAX, "labels", f"are more than {LABELS_MAX}", "leave out those that no budget selects by")
+    texts = (request.account, request.owner, *(text for pair in labels.items() for text in pair))
+    whole = not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
+    require(whole, "hold", "has half of a character (a lone surrogate)", "write it again in UTF-8")
     lasts = request.lasts or compute_hold_length(price.hours.high if price.hours else None)
     return Hold(
         id=hold_id,
