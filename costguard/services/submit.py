@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,28 +78,34 @@ def find_job_file(request: AdmitRequest, command: Sequence[str]) -> AdmitRequest
 
 
 def _run_launcher(command: Sequence[str], hold_id: str) -> int:
-    with _pass_signals() as started:
+    with _pass_signals() as pass_to:
         child = start_child(command, {**os.environ, HOLD_ENV: hold_id}, outlives=True)
-        started.append(child)
+        pass_to(child)
         return child.wait_until_ended()
 
 
 @contextmanager
-def _pass_signals() -> Iterator[list[ChildProcess]]:
-    """Pass signals on to the child that is put into the list, while the block runs.
+def _pass_signals() -> Iterator[Callable[[ChildProcess], None]]:
+    """Pass signals on to the child that is stated, while the block runs; those from before it was, as soon as it is.
 
     Ctrl-C reaches a child on the same terminal without us.
     """
-    children, shares_keys = list[ChildProcess](), has_terminal()
+    children, came, shares_keys = list[ChildProcess](), list[int](), has_terminal()
 
     def pass_on(number: int, _: FrameType | None) -> None:
         if not (shares_keys and number == signal.SIGINT):
+            came.append(number)
             for child in children:
                 child.send(number)
 
+    def pass_to(child: ChildProcess) -> None:
+        children.append(child)  # first: a signal between these two lines is sent twice and not lost
+        for number in tuple(came):
+            child.send(number)
+
     before = {number: signal.signal(number, pass_on) for number in (*PASSED_SIGNALS, signal.SIGINT)}
     try:
-        yield children
+        yield pass_to
     finally:
         for number, action in before.items():
             signal.signal(number, action)
