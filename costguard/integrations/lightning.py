@@ -44,11 +44,10 @@ class CostguardCallback(Callback):  # type: ignore[misc]  # lightning is not ins
         self.run: TrackedRun | None = None
         self._stops = False
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401, ARG002 - Lightning's signature
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401 - Lightning's signature
         """Quote the run, and print what is expected. Raises InputError for a job that cannot be used."""
-        steps = trainer.estimated_stepping_batches
-        known = int(steps) if steps not in (None, float("inf"), -1) else None
-        self.run = TrackedRun(job=self._job, quiet=not trainer.is_global_zero, **{"steps": known, **self._options})
+        stated = {**read_steps(trainer, pl_module), **self._options}
+        self.run = TrackedRun(job=self._job, quiet=not trainer.is_global_zero, **stated)
         self._stops = False
         self.run.__enter__()
         self.run.begin_at(trainer.global_step)
@@ -84,3 +83,18 @@ class CostguardCallback(Callback):  # type: ignore[misc]  # lightning is not ins
         run, self.run = self.run, None
         if run is not None:
             run.__exit__(None if error is None else type(error), error, None)
+
+
+def read_steps(trainer: Any, pl_module: Any) -> dict[str, int | None]:  # noqa: ANN401 - of Lightning
+    """Return the optimizer steps of the run, and the passes of one step over all ranks with batches of their own.
+
+    A module that steps its optimizers by itself accumulates as it likes: there only a stated number of steps is known.
+    """
+    if not getattr(pl_module, "automatic_optimization", True):
+        return {"steps": trainer.max_steps if trainer.max_steps > 0 else None}
+    steps = trainer.estimated_stepping_batches
+    ranks = (trainer.distributed_sampler_kwargs or {}).get("num_replicas", 1)  # None: one device
+    return {
+        "steps": int(steps) if steps not in (None, float("inf"), -1) else None,
+        "passes_per_step": max(1, trainer.accumulate_grad_batches * ranks),
+    }

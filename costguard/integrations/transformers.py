@@ -18,6 +18,8 @@ from costguard.sizing.job import Table
 
 AGREE_EVERY = 10
 """Steps between two questions among several processes whether to stop: all must stop at the same step, or the rest waits."""
+PARALLELISM_FLAG = "ACCELERATE_USE_PARALLELISM_CONFIG"
+"""Set by `accelerate launch` where ranks share batches (tensor, context or sequence parallelism)."""
 
 
 class CostguardCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
@@ -31,9 +33,9 @@ class CostguardCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self.run: TrackedRun | None = None
         self._stops = False
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_more: Any) -> None:  # noqa: ANN401, ARG002 - the Trainer's
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: Any) -> None:  # noqa: ANN401, ARG002 - the Trainer's
         """Quote the run, and print what is expected. Raises InputError for a job that cannot be used."""
-        stated = {"steps": state.max_steps or None, **self._options}
+        stated = {"steps": state.max_steps or None, **read_step(args, state, more.get("model")), **self._options}
         self.run = TrackedRun(job=self._job, quiet=not state.is_world_process_zero, **stated)
         self._stops = False
         self.run.__enter__()
@@ -77,3 +79,23 @@ class CostguardCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         flag = torch.tensor(int(stops), device=device)
         torch.distributed.all_reduce(flag, op=torch.distributed.ReduceOp.MAX)
         return bool(flag.item())
+
+
+def read_step(args: TrainingArguments, state: TrainerState, model: object = None) -> dict[str, int | None]:
+    """Return the passes of one step over all ranks, and the sequences of one pass; nothing where ranks share batches."""
+    shares = (
+        getattr(args, "parallelism_config", None) is not None
+        or os.environ.get(PARALLELISM_FLAG, "").lower() in ("1", "true", "yes", "y", "t", "on")
+        or getattr(getattr(args, "accelerator_config", None), "split_batches", False)
+        or (getattr(model, "_tp_size", None) or getattr(model, "tp_size", None) or 1) > 1
+        or "tensor_parallel" in getattr(getattr(args, "hf_deepspeed_config", None), "config", {})
+    )
+    if shares:
+        return {}
+    devices = max(1, args.n_gpu)  # of this process: more than one where it replicates the model by itself
+    finds = getattr(args, "auto_find_batch_size", False)  # else the state's is that of the checkpoint which is resumed
+    batch = (getattr(state, "train_batch_size", None) if finds else None) or args.train_batch_size
+    return {
+        "passes_per_step": args.gradient_accumulation_steps * args.world_size * devices,
+        "batch_size": max(1, batch // devices),
+    }

@@ -6,7 +6,10 @@
         raise SystemExit(answer.says)
 
 What happens where costguard cannot be asked, or cannot say, is the caller's policy: `open` (the default: launch without a hold,
-and say so) or `closed` (refuse). A budget that refuses is never overruled.
+and say so) or `closed` (refuse). A budget that refuses is never overruled, nor is a request that costguard cannot take: who
+launches chooses what it says, so a slip in it must not be a way around the budget.
+
+    200 held    400, 409, 413 refused    no answer, 401, 403, 429, 5xx, no price: the policy
 """
 
 from __future__ import annotations
@@ -25,14 +28,19 @@ HELD, REFUSED, UNKNOWN = "held", "refused", "unknown"
 TIMEOUT_S = 5.0
 """How long a launch waits for an answer: a webhook of Kubernetes has 10 s."""
 ANSWER_MOST = 1 << 20
-HTTP_OK, HTTP_BAD_REQUEST, HTTP_REFUSED = 200, 400, 409
+REQUEST_MOST = 64 << 10
+"""Bytes of a request: costguard and the proxies before it take more, so that none of them has to refuse one."""
+HTTP_OK, HTTP_BAD_REQUEST, HTTP_REFUSED, HTTP_TOO_LARGE = 200, 400, 409, 413
+HTTP_TOKEN_REFUSED = (401, 403)
+NO_PRICE, ALREADY_HELD = "no_price", "already_held"
 FITS_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What costguard said. `outcome`: held, refused by a budget, or unknown: no answer, or one that says neither.
+    """What costguard said.
 
+    `outcome`: held, refused (by a budget, or as a wrong request), or unknown: no answer, or one that says neither.
     `may_launch`: by the caller's policy. `says`: a sentence for people. `hold`: its id, "" if there is none. `money`: held.
     `status`: of HTTP, 0 without an answer. `reason`: costguard's name for it, such as budget_cap or no_price.
     """
@@ -73,20 +81,31 @@ class AdmissionClient:
 
         Where its id belongs to a hold that has ended, it asks once more under another one.
         """
+        if len(json.dumps(run)) > REQUEST_MOST:
+            return Answer(REFUSED, may_launch=False, says=f"the request has more than {REQUEST_MOST} bytes: shorten its texts")
         try:
             status, said = self._post("/v1/admit", run)
             if status == HTTP_BAD_REQUEST and "was taken before" in str(said.get("says")):
                 status, said = self._post("/v1/admit", {**run, "id": f"{str(run.get('id'))[:100]}-{secrets.token_hex(3)}"})
+            return self._read_answer(status, said)
         except (OSError, ValueError) as error:
-            return self._give_up(f"costguard cannot be asked ({_describe(error)})")
+            return give_up(f"costguard cannot be asked ({_describe(error)})", self.fails)
+
+    def _read_answer(self, status: int, said: Mapping[str, Any]) -> Answer:
+        """Return what an answer means. Raises ValueError for one that is not costguard's."""
+        reason = str(said.get("reason") or said.get("error") or "")
         if status == HTTP_OK and said.get("held") is True:
             hold, money = str(said.get("hold") or ""), float(said.get("usd") or 0)
-            return Answer(HELD, may_launch=True, says=str(said.get("says", "")), hold=hold, status=status, money=money)
-        if status == HTTP_REFUSED and said.get("reason") != "no_price":
-            return Answer(REFUSED, may_launch=False, says=describe_refusal(said), status=status)
-        return self._give_up(
-            f"costguard answered {status}: {said.get('says', 'nothing that is known')}", status, str(said.get("reason", ""))
-        )
+            return Answer(
+                HELD, may_launch=True, says=str(said.get("says", "")), hold=hold, status=status, money=money, reason=reason
+            )
+        says = str(said.get("says") or "nothing that is known")
+        if status in (HTTP_BAD_REQUEST, HTTP_TOO_LARGE) and said.get("says"):
+            return Answer(REFUSED, may_launch=False, says=f"the request is wrong: {says}", status=status, reason=reason)
+        if status == HTTP_REFUSED and said.get("reason") != NO_PRICE:
+            return Answer(REFUSED, may_launch=False, says=describe_refusal(said), status=status, reason=reason)
+        hint = "; set COSTGUARD_TOKEN to a valid one of an operator" if status in HTTP_TOKEN_REFUSED else ""
+        return give_up(f"costguard answered {status}: {says}{hint}", self.fails, status=status, reason=reason)
 
     def end(self, hold: str, *, started: bool) -> bool:
         """End a hold: its run has ended (`started`), or was never launched. Return whether costguard took it."""
@@ -94,11 +113,6 @@ class AdmissionClient:
             return self._post("/v1/admit/end", {"hold": hold, "started": started})[0] == HTTP_OK
         except (OSError, ValueError):
             return False
-
-    def _give_up(self, why: str, status: int = 0, reason: str = "") -> Answer:
-        opens = self.fails == OPEN
-        says = f"{why}: {'launched without a hold (fails open)' if opens else 'refused (fails closed)'}"
-        return Answer(UNKNOWN, may_launch=opens, says=says, status=status, reason=reason)
 
     def _post(self, path: str, body: Mapping[str, object]) -> tuple[int, dict[str, Any]]:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
@@ -119,6 +133,18 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 _OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+def give_up(why: str, fails: str, *, status: int = 0, reason: str = "") -> Answer:
+    """Return the answer where nothing is known, by the policy `fails`, which it says."""
+    opens = fails == OPEN
+    says = f"{why}: {'launched without a hold (fails open)' if opens else 'refused (fails closed)'}"
+    return Answer(UNKNOWN, may_launch=opens, says=says, status=status, reason=reason)
+
+
+def read_fail_policy(environ: Mapping[str, str]) -> str:
+    """Return the policy that COSTGUARD_FAIL states, for where the other settings are wrong. Whatever is not `open` closes."""
+    return OPEN if environ.get("COSTGUARD_FAIL", OPEN) == OPEN else CLOSED
 
 
 def describe_refusal(said: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ allowed, with a warning that kubectl shows (COSTGUARD_FAIL=closed denies it).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ BUDGET_LABELS = ("project", "team")
 HOURS_DEFAULT, HOURS_MAX = "24", 8784.0
 DRY_RUN_S = 60
 REASON_CHARS_MAX = 1000
+UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([A-Za-z0-9-]{1,64})"')
+OPERATION = re.compile(rb'"operation"\s*:\s*"(CREATE|UPDATE|DELETE|CONNECT)"')
 
 
 def review(body: Mapping[str, Any], client: AdmissionClient, environ: Mapping[str, str] = os.environ) -> dict[str, object]:
@@ -36,11 +39,31 @@ def review(body: Mapping[str, Any], client: AdmissionClient, environ: Mapping[st
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise ValueError("this is no AdmissionReview of admission.k8s.io/v1")  # noqa: TRY004 - as JSON that cannot be parsed
     allowed, says, warnings = _decide(request, client, environ)
-    response: dict[str, object] = {"uid": request["uid"], "allowed": allowed}
+    return _build_review(request["uid"], allowed, says, warnings)
+
+
+def review_large(head: bytes, most: int) -> dict[str, object]:
+    """Return the AdmissionReview that answers one of more than `most` bytes, of which `head` is the beginning.
+
+    A pod that is created is denied, for where no answer comes the API server admits it (failurePolicy: Ignore), and a pod is
+    padded easily. The API server writes uid and operation before the pod, and JSON escapes the quotes of a text. Raises
+    ValueError if the head lacks one of them.
+    """
+    uid, operation = UID.search(head), OPERATION.search(head)
+    if not uid or not operation:
+        raise ValueError("this is no AdmissionReview of admission.k8s.io/v1")
+    says = f"the pod has more than {most >> 20} MiB, and is not read: put what is large into a ConfigMap"
+    return _build_review(uid[1].decode(), operation[1] != b"CREATE", says, [])
+
+
+def _build_review(uid: str, allowed: bool, says: str, warnings: Iterable[str]) -> dict[str, object]:  # noqa: FBT001 - as `_decide` returns it
+    """Return the answer. `says`: why it is denied. `warnings`: kubectl shows them."""
+    response: dict[str, object] = {"uid": uid, "allowed": allowed}
     if not allowed:
         response["status"] = {"code": 403, "reason": "Forbidden", "message": f"costguard: {says}"[:REASON_CHARS_MAX]}
-    if warnings:
-        response["warnings"] = [f"costguard: {one}"[:256] for one in warnings]  # longer ones are cut by the API server
+    shown = [f"costguard: {one}"[:256] for one in warnings]  # longer ones are cut by the API server
+    if shown:
+        response["warnings"] = shown
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 

@@ -4,7 +4,7 @@
 
 In SkyPilot's configuration of the API server: `admin_policy: costguard_skypilot.CostguardPolicy`. Where a task names several
 kinds of resources, each is asked for: those that a budget refuses are taken away, the largest hold stays, the others are ended.
-A dry run asks, and ends its hold at once.
+A dry run asks under an id of its own, and ends that hold at once.
 
 Example: a task with H100:8 for 12 h under a budget that has $200 left is rejected with the budget's name and what would fit.
 """
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sky
-from costguard_admission import HTTP_BAD_REQUEST, AdmissionClient, Answer
+from costguard_admission import ALREADY_HELD, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer
 
 HOURS_VARIABLE, HOLD_VARIABLE = "COSTGUARD_HOURS", "COSTGUARD_HOLD"
 """Of a task's `envs`: how long it runs at most, stated by whoever launches it; and the id of its hold, which the task finds."""
@@ -32,7 +32,8 @@ BUDGET_LABELS = ("project", "team")
 """The labels that a budget may select by."""
 LAUNCHES = ("cluster_launch", "jobs_launch", "serve_up", "jobs_pool_apply")
 """Names of SkyPilot's `AdminPolicyRequestName` (0.14) at which machines are asked for; the others validate, or follow these."""
-NO_PRICE = "no_price"
+DRY_RUN_S = 60
+"""How long the hold of a dry run counts, should nobody end it."""
 PLAIN = re.compile(r"[^a-z0-9-]+")
 HOLD_LABEL = "costguard-hold"
 """Of the machines: the hold ends with the last of them, if the watchdog lists their cloud. GCP's labels have no capitals."""
@@ -47,19 +48,22 @@ class CostguardPolicy(sky.AdminPolicy):  # type: ignore[misc]  # SkyPilot is not
         task, options = user_request.task, user_request.request_options
         same = sky.MutatedUserRequest(task, user_request.skypilot_config)
         wanted = [one for one in task.resources if one.accelerators]
-        if user_request.at_client_side or not wanted or not is_launch(user_request) or task.envs.get(HOLD_VARIABLE):
+        if user_request.at_client_side or not wanted or not is_launch(user_request) or has_hold(task.envs):
             return same
         client, hours = AdmissionClient.from_environment(), find_hours(task.envs)
         cluster = str((options.cluster_name if options else "") or "")
         owner = str(user_request.user.name or "") if user_request.user else ""
+        dryrun = bool(options and options.dryrun)
         bodies = [build_request(one, nodes=task.num_nodes or 1, hours=hours, owner=owner, cluster=cluster) for one in wanted]
+        if dryrun:
+            bodies = [build_dry_run(body) for body in bodies]
         answers = [admit_at_any_price(client, body) for body in bodies]
         admitted = [one for one, answer in zip(wanted, answers) if answer.may_launch]  # noqa: B905 - Python 3.9
         for answer in answers:
             print(f"costguard: {answer.says}")  # noqa: T201 - SkyPilot's log
         if not admitted:
             raise RuntimeError(f"costguard: {answers[0].says}")
-        kept = keep_largest_hold(client, answers, dryrun=bool(options and options.dryrun))
+        kept = keep_largest_hold(client, answers, dryrun=dryrun)
         if kept:
             admitted = [one.copy(labels={**(one.labels or {}), HOLD_LABEL: kept}) for one in admitted]
             task.update_envs({HOLD_VARIABLE: kept})
@@ -72,6 +76,15 @@ def is_launch(user_request: Any) -> bool:  # noqa: ANN401 - as above
     """Return whether the request asks for machines, and not for a check of what a later one asks for."""
     name = user_request.request_name
     return str(getattr(name, "name", name)).lower() in LAUNCHES
+
+
+def has_hold(envs: Mapping[str, str]) -> bool:
+    """Return whether a task has the hold that the environment of this process names, as `costguard submit` sets it.
+
+    What a task alone says proves nothing: whoever launches it can type it.
+    """
+    hold = os.environ.get(HOLD_VARIABLE)
+    return bool(hold) and envs.get(HOLD_VARIABLE) == hold
 
 
 def find_hours(envs: Mapping[str, str]) -> float:
@@ -102,6 +115,11 @@ def build_request(resources: Any, *, nodes: int, hours: float, owner: str, clust
     return {**body, "id": f"sky-{known}"}
 
 
+def build_dry_run(body: Mapping[str, object]) -> dict[str, object]:
+    """Return the body of a dry run: the cluster may run already, and its hold has the id that a launch would ask for."""
+    return {**body, "id": f"sky-dry-{secrets.token_hex(6)}", "for_s": DRY_RUN_S}
+
+
 def admit_at_any_price(client: AdmissionClient, body: dict[str, object]) -> Answer:
     """Ask for a hold: at any provider's price where costguard knows none of this one."""
     answer = client.admit(body)
@@ -112,8 +130,12 @@ def admit_at_any_price(client: AdmissionClient, body: dict[str, object]) -> Answ
 
 
 def keep_largest_hold(client: AdmissionClient, answers: Sequence[Answer], *, dryrun: bool) -> str:
-    """End all holds but the largest, which is returned; of a dry run all. "": there is none."""
+    """End all holds but the largest, which is returned; of a dry run all. "": there is none.
+
+    One that was held already is left: it may be that of the cluster, which runs.
+    """
     held = sorted((one for one in answers if one.hold), key=lambda one: one.money, reverse=True)
     for answer in held if dryrun else held[1:]:
-        client.end(answer.hold, started=False)
+        if answer.reason != ALREADY_HELD:
+            client.end(answer.hold, started=False)
     return held[0].hold if held and not dryrun else ""

@@ -56,13 +56,29 @@ def test_where_costguard_says_neither_the_policy_decides_and_is_said(watchdog: S
         nobody.admit({"usd": "1"}),
         client(watchdog, token="wrong", fails=fails).admit({"usd": "1"}),  # noqa: S106 - a test's
         client(watchdog, fails=fails).admit({"gpu": "H100", "count": 7, "hours": 1}),
-        client(watchdog, fails=fails).admit({"color": "red"}),
     ]
-    assert [(one.outcome, one.may_launch) for one in answers] == [(UNKNOWN, fails == OPEN)] * 4
+    assert [(one.outcome, one.may_launch) for one in answers] == [(UNKNOWN, fails == OPEN)] * 3
     assert all(f"fails {fails}" in one.says for one in answers)
-    assert [one.status for one in answers] == [0, 401, 409, 400]
+    assert [one.status for one in answers] == [0, 401, 409]
+    assert "COSTGUARD_TOKEN" in answers[1].says
     assert answers[2].reason == "no_price"
     assert not nobody.end("x", started=True)
+
+
+def test_a_request_that_costguard_cannot_take_is_refused_even_where_it_fails_open(watchdog: Station) -> None:
+    asks = client(watchdog)
+    held = asks.admit({"usd": "1", "owner": "ada", "id": "job-9"})
+    answers = [
+        asks.admit({"color": "red"}),
+        asks.admit({"gpu": "H9000", "count": 1, "hours": 1}),
+        asks.admit({"usd": "2", "owner": "ada", "id": "job-9"}),
+        asks.admit({"usd": "1", "owner": "x" * 100_000}),
+    ]
+    assert [(one.outcome, one.may_launch) for one in answers] == [(REFUSED, False)] * 4
+    assert [one.status for one in answers] == [400, 400, 400, 0]
+    assert "color" in answers[0].says
+    assert "another hold's id" in answers[2].says
+    assert asks.end(held.hold, started=False)
 
 
 class Odd(BaseHTTPRequestHandler):
@@ -81,8 +97,12 @@ class Odd(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.mark.parametrize(("status", "body"), [(200, b"<html>"), (200, b"[1]"), (200, b"{}"), (302, b"{}"), (500, b"")], ids=str)
-def test_an_odd_answer_is_no_hold(status: int, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(200, b"<html>"), (200, b"[1]"), (200, b"{}"), (302, b"{}"), (500, b""), (429, b"{}"), (400, b"<html>"), (400, b"{}")],
+    ids=str,
+)
+def test_an_odd_answer_is_no_hold_and_no_refusal(status: int, body: bytes) -> None:
     server = HTTPServer(("127.0.0.1", 0), type("One", (Odd,), {"status": status, "body": body}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

@@ -40,10 +40,11 @@ def home(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("costguard.services.run.tracked_run.list_hint_sockets", list)
 
 
-def fit(folder: Path, callback: CostguardCallback, steps: int, resume: str | None = None) -> Any:  # noqa: ANN401 - a Trainer
+def fit(folder: Path, callback: CostguardCallback, steps: int, resume: str | None = None, **more: object) -> Any:  # noqa: ANN401 - a Trainer
     rows = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=4)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = lightning.Trainer(accelerator="cpu", max_steps=steps, default_root_dir=folder, callbacks=[callback], **quiet)
+    stated = {**quiet, **more}
+    trainer = lightning.Trainer(accelerator="cpu", max_steps=steps, default_root_dir=folder, callbacks=[callback], **stated)
     trainer.fit(TinyModule(), rows, rows, ckpt_path=resume)
     return trainer
 
@@ -55,6 +56,18 @@ def test_it_reports_at_the_start_at_each_validation_and_at_the_end(tmp_path: Pat
     assert "costguard: job training, attempt 1, at $2.0000/h (--rate)" in err
     assert err.count(" of 48 after ") == 3, "sixteen batches an epoch, three validations"
     assert "ended at step 48" in err
+
+
+def test_accumulated_gradients_are_stated_to_the_run(tmp_path: Path) -> None:
+    class Kept(CostguardCallback):
+        def on_train_batch_end(self, *given: Any, **named: Any) -> None:  # noqa: ANN401 - Lightning's signature
+            super().on_train_batch_end(*given, **named)
+            kept.append(self.run)
+
+    kept: list[Any] = []
+    trainer = fit(tmp_path, Kept(), steps=3, accumulate_grad_batches=4)
+    assert (trainer.global_step, len(kept)) == (3, 12)
+    assert (kept[0].steps, kept[0].passes_per_step) == (3, 4)
 
 
 def test_the_cap_ends_the_training_with_a_checkpoint_that_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

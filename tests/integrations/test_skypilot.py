@@ -36,9 +36,11 @@ def gpus(name: str, count: int = 8, **more: Any) -> SimpleNamespace:  # noqa: AN
 
 @dataclass
 class Guard:
-    """Answers by GPU, and notes what it was asked."""
+    """Answers by GPU, and notes what it was asked. `echoes`: a hold has the id that was asked for, as costguard has it."""
 
     refuses: tuple[str, ...] = ()
+    echoes: bool = False
+    already: tuple[str, ...] = ()
     asked: list[dict[str, Any]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
@@ -48,7 +50,9 @@ class Guard:
             return Answer("unknown", may_launch=True, says="no price", status=409, reason="no_price")
         if run["gpu"] in self.refuses:
             return Answer(REFUSED, may_launch=False, says="budget lab is spent", status=409)
-        return Answer(HELD, may_launch=True, says="held", hold=f"hold-{run['gpu']}", money=float(run["count"]), status=200)
+        reason = "already_held" if run["gpu"] in self.already else "within_cap"
+        hold = run["id"] if self.echoes else f"hold-{run['gpu']}"
+        return Answer(HELD, may_launch=True, says="held", hold=hold, money=float(run["count"]), status=200, reason=reason)
 
     def end(self, hold: str, *, started: bool) -> bool:
         assert not started
@@ -65,6 +69,7 @@ def policy(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a module
     monkeypatch.setitem(sys.modules, "sky", sky)
     monkeypatch.delitem(sys.modules, "costguard_skypilot", raising=False)
     monkeypatch.delenv("COSTGUARD_HOURS", raising=False)
+    monkeypatch.delenv("COSTGUARD_HOLD", raising=False)
     return import_module("costguard_skypilot")
 
 
@@ -96,8 +101,18 @@ def test_a_launch_is_held_for_its_hours_and_its_task_knows_the_hold(policy: Any,
         "tier": "spot",
         "labels": {"team": "vision"},
     }
-    assert ask(policy, guard, done, monkeypatch).envs == done.envs
-    assert len(guard.asked) == 1, "a task that has a hold asks for no other one"
+
+
+def test_only_a_hold_that_the_launchers_own_environment_names_is_trusted(policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    guard = Guard()
+    done = ask(policy, guard, Task([gpus("H100")], {"COSTGUARD_HOLD": "typed"}), monkeypatch)
+    assert (len(guard.asked), done.envs["COSTGUARD_HOLD"]) == (1, "hold-H100")
+    monkeypatch.setenv("COSTGUARD_HOLD", "of-submit")
+    ask(policy, guard, Task([gpus("H100")], {"COSTGUARD_HOLD": "typed"}), monkeypatch)
+    ask(policy, guard, Task([gpus("H100")]), monkeypatch)
+    assert len(guard.asked) == 3
+    passed_on = ask(policy, guard, Task([gpus("H100")], {"COSTGUARD_HOLD": "of-submit"}), monkeypatch)
+    assert (len(guard.asked), passed_on.envs) == (3, {"COSTGUARD_HOLD": "of-submit"})
 
 
 def test_a_refusal_rejects_and_of_several_kinds_only_what_was_admitted_is_left(
@@ -121,6 +136,27 @@ def test_a_dry_run_leaves_no_hold_and_only_launches_of_gpus_ask(policy: Any, mon
     ask(policy, guard, Task([gpus("H100")]), monkeypatch, at_client_side=True)
     ask(policy, guard, Task([gpus("H100")]), monkeypatch, request_name=SimpleNamespace(name="OPTIMIZE"))
     assert guard.asked == []
+
+
+def test_a_dry_run_of_a_cluster_that_runs_has_a_hold_of_its_own_and_leaves_the_live_one(
+    policy: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guard = Guard(echoes=True)
+    live = ask(policy, guard, Task([gpus("H100")]), monkeypatch).envs["COSTGUARD_HOLD"]
+    assert ask(policy, guard, Task([gpus("H100")]), monkeypatch).envs["COSTGUARD_HOLD"] == live
+    for _ in range(2):
+        ask(policy, guard, Task([gpus("H100")]), monkeypatch, dryrun=True)
+    dry = [run for run in guard.asked if run["id"] != live]
+    assert guard.ended == [run["id"] for run in dry]
+    assert len(set(guard.ended)) == 2
+    assert [run["for_s"] for run in dry] == [60, 60]
+
+
+def test_of_several_kinds_the_hold_of_the_cluster_that_runs_is_left(policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    guard = Guard(already=("A100",))
+    ask(policy, guard, Task([gpus("H100"), gpus("A100", 4), gpus("L4", 1)]), monkeypatch)
+    assert guard.ended == ["hold-L4"]
 
 
 def test_a_provider_without_a_price_is_held_at_any_others(policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401

@@ -93,6 +93,13 @@ def test_a_second_quote_is_closer_than_the_first(tmp_path: Path, capsys: pytest.
     assert abs(quoted[1] - took[1]) < abs(quoted[0] - took[1])
 
 
+def test_accumulated_gradients_are_stated_to_the_run(tmp_path: Path) -> None:
+    callback = CostguardCallback(JOB, on="T4:1", rate="0.5")
+    train(tmp_path, callback, steps=3, gradient_accumulation_steps=4)
+    assert callback.run is not None
+    assert (callback.run.steps, callback.run.passes_per_step, callback.run.batch_size) == (3, 4, BATCH)
+
+
 def test_the_cap_ends_the_training_with_a_checkpoint_that_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     callback = CostguardCallback(max_usd=0.0001, rate="3", look_every_s=0.01)  # reached after 0.12 s
     trainer = train(tmp_path, callback, steps=5000)

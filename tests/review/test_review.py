@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ import pytest
 import yaml
 
 from costguard.renderers.github import render
+from costguard.services import CommandAnswer
+from costguard.services.quote_commands import answer_quote
 from costguard.services.review.comment import MARKER
 from costguard.views.document import Document, TableView
 from tests.conftest import Command, Ran
@@ -131,6 +134,7 @@ def test_a_fork_reads_only_and_the_check_still_says_what_it_costs(
     assert ran.code == 0
     assert "a fork's token may only read" in ran.err
     assert len(ran.data["changes"]) == 4
+    assert "a fork's token may only read" in review(costguard).out
     monkeypatch.delenv("GITHUB_TOKEN")
     assert "GITHUB_TOKEN is not set" in review(costguard, "--json").err
     assert github.comments == []
@@ -254,7 +258,11 @@ def test_the_action_runs_and_no_expression_stands_in_a_script(github: FakeForge,
     assert "python3 -I " in install["run"]
     runner = tmp_path / "runner"
     (runner / "costguard" / "bin").mkdir(parents=True)
-    (runner / "costguard" / "bin" / "costguard").symlink_to(Path(sys.executable).with_name("costguard"))
+    python = runner / "costguard" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    for name in ("costguard.py", "secrets.py", "json.py", "yaml.py"):  # modules of the checkout, which nobody may import
+        Path(name).write_text('open("owned", "w")\n')
     inputs = {
         "paths": "jobs/*.toml\n$(touch owned)",
         "max-usd": "1",
@@ -279,6 +287,155 @@ def test_the_gitlab_template_quotes_its_variables() -> None:
     for line in (*job["before_script"], *job["script"]):
         for at in [n for n, sign in enumerate(line) if sign == "$"]:
             assert line[:at].count('"') % 2 == 1, f"unquoted: {line}"
+
+
+def test_no_module_of_the_checkout_is_run_by_the_action_or_the_template() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    install, quote = (step["run"] for step in action["runs"]["steps"])
+    job = yaml.safe_load((ROOT / "config" / "ci" / "gitlab.yml").read_text(encoding="utf-8"))["costguard"]
+    scripts = [install, quote, *job["before_script"], *job["script"]]
+    calls = [rest for script in scripts for rest in re.split(r"\bpython3?\b", script)[1:]]
+    assert len(calls) == 7
+    for rest in calls:
+        assert rest.lstrip('"').startswith(" -I "), f"not isolated: {rest}"
+    for script in scripts:
+        assert not re.search(r"bin/(?!python\b)|(^|[;&(])\s*(pip|costguard)", script, re.MULTILINE), (
+            f"not by python -I: {script}"
+        )
+        for line in re.split(r"\n(?!\s+--)", script):
+            if re.search(r"-m (venv|pip)\b", line):
+                assert re.search(r"\bcd \S+", script[: script.index(line)] + line.partition("python")[0]), (
+                    f"in the checkout: {line}"
+                )
+    assert any("unset GITLAB_TOKEN" in line for line in job["before_script"])
+
+
+HOSTILE_SETTINGS = '[network]\nproxy = "{proxy}"\nca_file = "own.pem"\n[quote]\nmarket = "no-such-market.sqlite"\n'
+
+
+@pytest.mark.parametrize("forge", ["github", "gitlab"])
+@pytest.mark.parametrize("side", ["added by the change", "removed by the change"])
+def test_settings_of_the_checkout_decide_neither_where_the_token_goes_nor_a_quote(
+    side: str, forge: str, *, github: FakeForge, tmp_path: Path, costguard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, folder, adds = FakeForge("github", "github-actions[bot]"), tmp_path / "other", side.startswith("added")
+    folder.mkdir()
+    monkeypatch.delenv("COSTGUARD_QUOTE__MARKET")  # else the variable wins over the file
+    with serving(proxy) as url:
+        hostile = {"costguard.toml": HOSTILE_SETTINGS.format(proxy=url), "own.pem": "-----BEGIN CERTIFICATE-----"}
+        before = {"jobs/train.toml": SMALL} | ({} if adds else hostile)
+        repository = Repository(folder, before, {"jobs/train.toml": LARGE} | (hostile if adds else dict.fromkeys(hostile)))
+        monkeypatch.chdir(repository.checkout)
+        repository.write_event(tmp_path / "event.json")
+        if forge == "gitlab":
+            monkeypatch.chdir(repository.origin)
+            github.name = "gitlab"
+            variables = {"CI_API_V4_URL": os.environ["GITHUB_API_URL"], "CI_PROJECT_ID": "12", "CI_MERGE_REQUEST_IID": "7"}
+            commits = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": repository.base, "CI_COMMIT_SHA": repository.head}
+            for name, value in {**variables, **commits, "GITLAB_TOKEN": TOKEN}.items():
+                monkeypatch.setenv(name, value)
+        ran = review(costguard, "--json", ci=forge)
+    assert ran.code == 0, ran.err
+    assert proxy.asked == []
+    assert len(github.comments) == 1
+    (change,) = ran.data["changes"]
+    assert change["before"]["usd"]
+    assert change["after"]["usd"]
+    assert ("is not used: the reviewed change may have written it" in ran.err) is adds
+
+
+def test_settings_above_the_working_folder_are_not_used_in_ci(
+    github: FakeForge, repository: Repository, costguard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: repository.checkout.parent)
+    (repository.checkout / "costguard.toml").write_text("no settings at all")
+    monkeypatch.chdir(repository.checkout / "jobs")
+    ran = review(costguard)
+    assert ran.code == 0, ran.err
+    assert "is not used: the reviewed change may have written it" in ran.out
+    here = review(costguard, "--json")
+    monkeypatch.chdir(repository.checkout)
+    assert here.data == review(costguard, "--json").data, "in a folder of the checkout both sides are found as well"
+    assert len(github.comments) == 1
+
+
+@pytest.mark.parametrize("named", ["flag", "variable"])
+def test_settings_named_in_the_checkout_are_refused_and_those_outside_of_it_are_used(
+    named: str, github: FakeForge, tmp_path: Path, costguard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, inside, link = tmp_path / "trusted.toml", Path.cwd() / "costguard.toml", Path.cwd() / "link.toml"
+    with serving(github) as proxy:
+        inside.write_text(HOSTILE_SETTINGS.format(proxy=proxy))
+    outside.write_text("")
+    link.symlink_to(outside)
+    (tmp_path / "way.toml").symlink_to(inside)
+    (tmp_path / "folder").symlink_to(Path.cwd())
+
+    def call(place: str) -> Ran:
+        if named == "flag":
+            return costguard("--config", place, "review", "--ci", "github", "--path", "jobs/*.toml")
+        monkeypatch.setenv("COSTGUARD_CONFIG", place)
+        return review(costguard)
+
+    for place in ("costguard.toml", str(inside), "link.toml", "../way.toml", str(tmp_path / "folder" / "costguard.toml")):
+        refused = call(place)
+        assert refused.code == 2, place
+        assert "lies in the checkout" in refused.err
+        assert ("--config" if named == "flag" else "COSTGUARD_CONFIG") in refused.err
+    assert github.asked == []
+    outside.write_text('[network]\nproxy = "no proxy"\n')
+    assert "network.proxy" in call(str(outside)).err
+    outside.write_text("")
+    for place in (str(outside), "../trusted.toml"):
+        assert call(place).code == 0
+    assert len(github.comments) == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        (RecursionError("canary"), "cannot be read: RecursionError"),
+        (UnicodeDecodeError("utf-8", b"canary", 0, 1, "x"), "cannot be read: UnicodeDecodeError"),
+        (MemoryError(), "cannot be read: MemoryError"),
+        (PermissionError(13, "Permission denied", "/canary"), "cannot be read: Permission denied"),
+        (KeyError("canary"), "cannot be read: KeyError"),
+    ],
+)
+def test_one_bad_file_is_one_row_and_the_others_are_quoted(
+    raised: Exception, words: str, github: FakeForge, costguard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = answer_quote
+
+    def answer(**asked: Any) -> CommandAnswer:  # noqa: ANN401 - of `answer_quote`
+        if asked["job_file"].endswith("serve.toml"):
+            raise raised
+        return true(**asked)
+
+    monkeypatch.setattr("costguard.services.review.answer_quote", answer)
+    ran = review(costguard, "--json")
+    assert ran.code == 0, ran.err
+    changes = {one["file"]: one for one in ran.data["changes"]}
+    assert changes["jobs/serve.toml"]["after"]["problem"] == words
+    assert changes["jobs/train.toml"]["after"]["usd"]
+    assert words in github.comments[0]["body"]
+    over = review(costguard, "--max-usd", "1000000")
+    assert over.code == 3
+    assert "jobs/serve.toml is not quoted" in over.err
+    assert "canary" not in ran.out + ran.err + over.out + over.err + github.comments[0]["body"]
+
+
+def test_a_name_that_is_no_utf_8_is_a_row_like_any_other(
+    tmp_path: Path, market: str, github: FakeForge, costguard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    repository = Repository(folder, {"README.md": "x"}, {os.fsdecode(b"jobs/\xff.toml"): SMALL, "jobs/train.toml": LARGE})
+    repository.write_event(tmp_path / "event.json")
+    monkeypatch.chdir(repository.checkout)
+    ran = review(costguard, "--market", market)
+    assert ran.code == 0, ran.err
+    assert "2 GPU jobs change" in github.comments[0]["body"]
+    assert review(costguard, "--market", market, "--json").code == 0
 
 
 def test_a_long_answer_keeps_ten_lines_and_fits_into_a_comment() -> None:

@@ -6,7 +6,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -215,6 +215,179 @@ def _time_steps(run: TrackedRun, count: int) -> float:
     for _ in range(count):
         run.step()
     return (time.perf_counter() - began) / count
+
+
+ACCUMULATED: dict[str, object] = {
+    "model": "llama-3.1-8b",
+    "method": "qlora",
+    "tokens": 200 * 8 * 2 * 1024,
+    "seq_len": 1024,
+    "micro_batch": 2,
+}
+"""200 steps of eight passes of two sequences."""
+
+
+def drop(*names: str, **more: object) -> dict[str, object]:
+    return {key: value for key, value in ACCUMULATED.items() if key not in names} | more
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"passes_per_step": 8},
+        {"passes_per_step": 8, "batch_size": 2},
+        {"job": drop("tokens"), "passes_per_step": 8},
+        {"job": drop("micro_batch"), "passes_per_step": 8, "batch_size": 2},
+        {"job": drop("seq_len")},
+        {"job": drop("tokens"), "tokens_per_step": 16_384},
+        {"job": {**ACCUMULATED, "tokens": 10**9}, "tokens_per_step": 16_384},
+        {"job": {**ACCUMULATED, "tokens": 10**9, "global_batch_tokens": 16_384}},
+    ],
+)
+def test_gradients_that_are_accumulated_are_learnt_with_all_passes_of_a_step(options: dict[str, Any], make: Make) -> None:
+    run, clock = make(**{"job": ACCUMULATED, "on": "H100:1", "steps": 200, **options})
+    with run:
+        train(run, clock, 200, 4.0)  # 4,096 tokens a second
+    assert run.learnt is not None
+    assert run.learnt.tokens_per_s == pytest.approx(4096), run.learnt.unfit
+    assert run.learnt.after is not None, run.learnt.unfit
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"steps": None}, "how many tokens a step has is not stated"),
+        ({"job": drop("tokens")}, "how many tokens a step has is not stated"),
+        ({"job": drop("tokens", "micro_batch"), "passes_per_step": 8}, "how many tokens a step has is not stated"),
+        ({"job": drop("tokens", "seq_len"), "passes_per_step": 8, "batch_size": 2}, "how many tokens a step has is not stated"),
+        ({"passes_per_step": 1}, "a step has 2,048 tokens by its batches, and 16,384 by the job's tokens"),
+        ({"passes_per_step": 8, "batch_size": 4}, "the training's batch is 4, and the job's micro_batch 2"),
+        ({"job": {**ACCUMULATED, "tokens": 200 * 1024}}, "at least 2,048 tokens by its batches, and 1,024 by"),
+        ({"job": {**ACCUMULATED, "global_batch_tokens": 4096}, "passes_per_step": 8}, "4,096 by the job's global_batch_tokens"),
+    ],
+)
+def test_a_guess_of_the_tokens_of_a_step_teaches_nothing(
+    options: dict[str, Any], words: str, make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, clock = make(**{"job": ACCUMULATED, "on": "H100:1", "steps": 200, **options})
+    with run:
+        train(run, clock, 200, 4.0)
+    err = capsys.readouterr().err
+    assert "not used to calibrate later quotes: " in err
+    assert words in err
+    assert run.learnt is not None
+    assert run.learnt.tokens_per_s is None
+    assert not list(tmp_path.rglob("calibration.json"))
+
+
+@pytest.fixture
+def frameworks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Bases of the callbacks without their frameworks, which are large and not always installed."""
+    names = ("TrainerCallback", "TrainerControl", "TrainerState", "TrainingArguments")
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(**dict.fromkeys(names, object)))
+    monkeypatch.setitem(sys.modules, "lightning", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", SimpleNamespace(Callback=object))
+    ours = [f"costguard.integrations.{name}" for name in ("transformers", "lightning")]
+    for name in ours:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield
+    for name in ours:  # made of the bases above: other tests import them anew
+        sys.modules.pop(name, None)
+
+
+def build_arguments(**stated: object) -> SimpleNamespace:
+    usual = {"gradient_accumulation_steps": 8, "world_size": 1, "n_gpu": 0, "train_batch_size": 2, "parallelism_config": None}
+    return SimpleNamespace(**{**usual, **stated})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "state", "said"),
+    [
+        (build_arguments(), {}, {"passes_per_step": 8, "batch_size": 2}),
+        (build_arguments(world_size=4, n_gpu=1), {}, {"passes_per_step": 32, "batch_size": 2}),
+        (build_arguments(n_gpu=2, train_batch_size=4), {"train_batch_size": 4}, {"passes_per_step": 16, "batch_size": 2}),
+        (
+            build_arguments(train_batch_size=8, auto_find_batch_size=True),
+            {"train_batch_size": 4},
+            {"passes_per_step": 8, "batch_size": 4},
+        ),
+        (build_arguments(train_batch_size=8), {"train_batch_size": 4}, {"passes_per_step": 8, "batch_size": 8}),  # resumed
+        (build_arguments(parallelism_config=object()), {}, {}),
+        (build_arguments(hf_deepspeed_config=SimpleNamespace(config={"tensor_parallel": {"autotp_size": 2}})), {}, {}),
+        (build_arguments(accelerator_config=SimpleNamespace(split_batches=True)), {}, {}),
+    ],
+)
+@pytest.mark.usefixtures("frameworks")
+def test_the_transformers_callback_states_the_passes_of_a_step(
+    arguments: SimpleNamespace, state: dict[str, object], said: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from costguard.integrations.transformers import read_step
+
+    assert read_step(arguments, SimpleNamespace(**state)) == said
+    assert read_step(arguments, SimpleNamespace(**state), SimpleNamespace(_tp_size=2)) == {}
+    monkeypatch.setenv("ACCELERATE_USE_PARALLELISM_CONFIG", "true")
+    assert read_step(arguments, SimpleNamespace(**state)) == {}
+
+
+@pytest.mark.parametrize(
+    ("stated", "manual", "said"),
+    [
+        ({}, "", {"steps": 200, "passes_per_step": 8}),
+        ({"distributed_sampler_kwargs": {"num_replicas": 4, "rank": 0}}, "", {"steps": 200, "passes_per_step": 32}),
+        ({"estimated_stepping_batches": float("inf")}, "", {"steps": None, "passes_per_step": 8}),
+        ({"max_steps": 50}, "manual", {"steps": 50}),
+        ({"max_steps": -1}, "manual", {"steps": None}),
+    ],
+)
+@pytest.mark.usefixtures("frameworks")
+def test_the_lightning_callback_states_the_passes_of_a_step(
+    stated: dict[str, object], manual: str, said: dict[str, int | None]
+) -> None:
+    from costguard.integrations.lightning import read_steps
+
+    usual = {
+        "estimated_stepping_batches": 200,
+        "accumulate_grad_batches": 8,
+        "distributed_sampler_kwargs": None,
+        "max_steps": 200,
+    }
+    assert read_steps(SimpleNamespace(**{**usual, **stated}), SimpleNamespace(automatic_optimization=not manual)) == said
+
+
+@pytest.mark.parametrize("name", ["transformers", "lightning"])
+@pytest.mark.usefixtures("frameworks", "make")
+def test_a_callback_with_accumulated_gradients_learns_what_was_trained(name: str, market: str) -> None:
+    clock = Clock()
+    options: dict[str, Any] = {"on": "H100:1", "rate": "2", "market": market, "clock": clock}
+    if name == "transformers":
+        from costguard.integrations.transformers import CostguardCallback
+
+        callback = CostguardCallback(drop("tokens"), **options)
+        state = SimpleNamespace(max_steps=200, is_world_process_zero=True, global_step=0)
+        arguments = build_arguments()
+        callback.on_train_begin(arguments, state, None)
+        for state.global_step in range(1, 201):
+            clock.now_s += 4.0
+            callback.on_step_end(arguments, state, None)
+        callback.on_train_end(arguments, state, None)
+        run = callback.run
+    else:
+        from costguard.integrations.lightning import CostguardCallback as LightningCallback
+
+        lightning = LightningCallback(drop("tokens"), **options)
+        usual = {"accumulate_grad_batches": 8, "distributed_sampler_kwargs": None, "is_global_zero": True, "world_size": 1}
+        trainer = SimpleNamespace(estimated_stepping_batches=200, max_steps=200, global_step=0, **usual)
+        lightning.on_train_start(trainer, SimpleNamespace(automatic_optimization=True))
+        run = lightning.run
+        for batch in range(1, 1601):
+            clock.now_s += 0.5
+            trainer.global_step = batch // 8
+            lightning.on_train_batch_end(trainer)
+        lightning.on_train_end(trainer, None)
+    assert run is not None
+    assert run.learnt is not None
+    assert run.learnt.tokens_per_s == pytest.approx(4096, rel=0.01), run.learnt.unfit
 
 
 def test_peak_memory_of_the_gpus_becomes_part_of_what_is_learnt(

@@ -12,12 +12,12 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from costguard.errors import CostguardError, InputError, NoAnswerError, shorten
+from costguard.errors import CostguardError, InputError, NoAnswerError, shorten, to_one_line
 from costguard.quoting.job_change import ChangeLimits, JobChange, JobCost, list_breaches
 from costguard.quoting.quote import CHEAPEST
 from costguard.services import CommandAnswer
 from costguard.services.quote_commands import answer_quote
-from costguard.services.review.git import ChangedFiles, open_base_folder
+from costguard.services.review.git import ChangedFiles, find_checkout, open_base_folder
 from costguard.values.money import Money
 from costguard.views.review import build_review_document
 
@@ -36,7 +36,7 @@ def answer_review(
     config: str | None = None,
     root: Path | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard review`: quote what changed since the revision `base`, in the repository at `root` (default: here).
+    """Answer `costguard review`: quote what changed since the revision `base`, in the repository around `root` (default: here).
 
     `patterns`: which files are job files; `*` also matches `/`. `max_usd`, `max_increase`: dollars for all changed jobs.
     Raises InputError for a revision that git does not know; the answer's refusal says which limit is passed.
@@ -44,7 +44,7 @@ def answer_review(
     if not patterns:
         raise InputError("says which files are job files", field="--path", hint="write --path 'jobs/*.toml'")
     limits = ChangeLimits(usd_max=_parse_usd(max_usd, "--max-usd"), increase_usd_max=_parse_usd(max_increase, "--max-increase"))
-    here = (root or Path.cwd()).resolve()
+    here = find_checkout((root or Path.cwd()).resolve())  # whose folder git's names begin at
     with open_base_folder(here, base) as both:
         files = [name for name in both.files if any(fnmatchcase(name, pattern) for pattern in patterns)]
         if len(files) > FILES_MAX:
@@ -68,17 +68,23 @@ def _quote_both_sides(name: str, both: ChangedFiles, market: str | None, config:
 def quote_job_file(folder: Path, name: str, *, market: str | None = None, config: str | None = None) -> JobCost | None:
     """Return the cheapest quote of the job file `name` below `folder`, or why there is none; None: there is no such file."""
     path = folder / name
-    if not path.is_symlink() and not path.exists():
-        return None
-    if path.is_symlink() or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
-        return JobCost(problem="it is no plain file of the repository: links are not followed")
     try:
+        if not path.is_symlink() and not path.exists():
+            return None
+        if path.is_symlink() or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+            return JobCost(problem="it is no plain file of the repository: links are not followed")
         answer = answer_quote(flags={}, job_file=str(path), every=True, market=market, config=config)
+        return JobCost(problem=answer.refusal.what) if answer.refusal is not None else _read_cheapest(answer)
     except CostguardError as error:
-        return JobCost(problem=str(error).replace(f"{folder}/", "").splitlines()[0])
-    if answer.refusal is not None:
-        return JobCost(problem=answer.refusal.what)
-    return _read_cheapest(answer)
+        return JobCost(problem=next(iter(str(error).replace(f"{folder}/", "").splitlines()), type(error).__name__))
+    except Exception as broken:  # noqa: BLE001 - one file does not end the review of the others, whatever is in it
+        return JobCost(problem=f"cannot be read: {_explain_exception(broken)}")
+
+
+def _explain_exception(broken: Exception) -> str:
+    """Return why, without the exception's own text: it may hold a path of the runner, or what a file says."""
+    why = broken.strerror if isinstance(broken, OSError) else None
+    return shorten(to_one_line(why or type(broken).__name__))
 
 
 def _read_cheapest(answer: CommandAnswer) -> JobCost:

@@ -47,6 +47,11 @@ def open_base_folder(root: Path, base: str) -> Iterator[ChangedFiles]:
             _run_git(root, "worktree", "remove", "--force", str(folder))
 
 
+def find_checkout(root: Path) -> Path:
+    """Return the folder of the checkout in which `root` lies. Raises CostguardError where there is none."""
+    return Path(_run_git(root, "rev-parse", "--show-toplevel").rstrip("\n")).resolve()
+
+
 def find_change_base(root: Path, base: str, head: str) -> str:
     """Return the commit against which a pull request is compared: both are commits that its event states.
 

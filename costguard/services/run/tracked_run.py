@@ -26,6 +26,7 @@ from costguard.runs.progress import (
     HOUR_S,
     PaceUnknown,
     ProgressLog,
+    count_steps,
     estimate_seconds_left,
     format_end_lines,
     format_job_cost,
@@ -41,7 +42,7 @@ from costguard.services.run.job_run import LearntSpeed, learn_speed
 from costguard.services.run.record_store import JOB_ENV
 from costguard.services.run.terms import RunEstimate, RunRequest, estimate_run
 from costguard.settings import read_settings
-from costguard.sizing.job import Table, merge_tables, parse_job_limits, read_subtable
+from costguard.sizing.job import AMOUNT_KEYS, Job, Table, merge_tables, parse_job_limits, read_subtable
 from costguard.values.checks import require_number, require_whole_number
 from costguard.values.gpu import GIB
 from costguard.values.money import Money
@@ -49,6 +50,8 @@ from costguard.values.text_format import format_local_time
 
 LOOK_EVERY_S = 1.0
 """Seconds between two looks: marks for the speed, a hint, the cap."""
+STEP_TOLERANCE = 0.1
+"""How far two counts of a step's tokens may differ: a last batch that is not full, and tokens stated in round numbers."""
 DEFAULT_NAME = "training"
 FAILED_STATUS = 1
 
@@ -59,7 +62,10 @@ class TrackedRun:
 
     - `job`: a job file, or its table; None: neither a quote nor calibration.
     - `on`, `rate`: GPUs and price an hour, as the flags of `costguard run`; None: found here.
-    - `steps`: optimizer steps of the whole run; None: from the job's tokens. `tokens_per_step`: of all ranks; None: the job's.
+    - `steps`: optimizer steps of the whole run; None: from the job's tokens. `tokens_per_step`: of all ranks; None: found as
+      `find_step_tokens` says.
+    - `passes_per_step`: passes of one optimizer step, of all ranks that have batches of their own: accumulation x ranks.
+      `batch_size`: sequences of one pass of one rank; None: the job's `micro_batch`.
     - `max_usd`, `max_hours`: this run's own cap; None: the job's `[limits]`.
     - `quiet`: print and record nothing (all ranks but the first).
     """
@@ -70,6 +76,8 @@ class TrackedRun:
     rate: str | float | None = None
     steps: int | None = None
     tokens_per_step: int | None = None
+    passes_per_step: int | None = None
+    batch_size: int | None = None
     max_usd: float | str | None = None
     max_hours: float | None = None
     market: str | None = None
@@ -84,6 +92,8 @@ class TrackedRun:
     terms: JobTerms = field(default_factory=lambda: JobTerms(machine=JobMachine()))
     _request: RunRequest | None = None
     _found: RunEstimate | None = None
+    _unfit: str = ""
+    """Why the run teaches nothing, whatever its speed: how many tokens a step has is not known."""
     _cap: Money | None = None
     _log: ProgressLog = field(default_factory=ProgressLog)
     _began_at: datetime | None = None
@@ -147,9 +157,9 @@ class TrackedRun:
 
     def _check_options(self) -> None:
         """Read the job and the caps; raises InputError."""
-        for value, name in ((self.steps, "steps"), (self.tokens_per_step, "tokens_per_step")):
-            if value is not None:
-                require_whole_number(value, name)
+        for name in ("steps", "tokens_per_step", "passes_per_step", "batch_size"):
+            if getattr(self, name) is not None:
+                require_whole_number(getattr(self, name), name)
         table = dict(self.job) if isinstance(self.job, Mapping) else {}
         file = None if self.job is None or isinstance(self.job, Mapping) else os.fspath(self.job)
         limits = parse_job_limits({})
@@ -182,9 +192,23 @@ class TrackedRun:
         except CostguardError as wrong:
             self._print(f"not quoted: {str(wrong).splitlines()[0]}")
             return
-        self.terms = replace(self._found.terms, steps=self.steps or self._found.terms.steps)
+        self._found = self._correct_step(self._found)
+        self.terms = self._found.terms
         for note in self._found.notes:
             self._print(note)
+
+    def _correct_step(self, found: RunEstimate) -> RunEstimate:
+        """Return `found` with the tokens of a step as the training states them; an estimate's one pass a step is a guess."""
+        if found.job is None or found.stated is None:
+            return replace(found, terms=replace(found.terms, steps=self.steps or found.terms.steps))
+        per_step: int | None = self.tokens_per_step
+        if per_step is None:
+            stated = find_step_tokens(
+                found.job, found.stated.table, steps=self.steps, passes=self.passes_per_step, batch_size=self.batch_size
+            )
+            per_step, self._unfit = (None, stated) if isinstance(stated, str) else (stated, "")
+        steps = self.steps or count_steps(found.job.tokens, per_step)
+        return replace(found, terms=replace(found.terms, tokens_per_step=per_step, steps=steps))
 
     def _print_start(self) -> None:
         for line in format_quote_lines(self.name, 1, self.terms):
@@ -261,8 +285,12 @@ class TrackedRun:
         if listener:
             self._print(f"its speed is measured by {listener}")
         elif self._found is not None and self._found.job is not None and self._request is not None:
-            self.learnt = learn_speed(
-                self._request, self._found, self.name, marks=self._log.kept, ended=ended, peak_gib=read_peak_memory_gib()
+            self.learnt = (
+                LearntSpeed(unfit=self._unfit)
+                if self._unfit
+                else learn_speed(
+                    self._request, self._found, self.name, marks=self._log.kept, ended=ended, peak_gib=read_peak_memory_gib()
+                )
             )
             self._print_learnt(self.learnt)
 
@@ -276,6 +304,31 @@ class TrackedRun:
     def _print(self, line: str) -> None:
         if not self.quiet:
             sys.stderr.write(f"costguard: {replace_unprintable(line)}\n")
+
+
+def find_step_tokens(job: Job, stated: Table, *, steps: int | None, passes: int | None, batch_size: int | None) -> int | str:
+    """Return the tokens of one optimizer step over all ranks as far as they are stated, or why they are not known.
+
+    - `stated`: the job's table, without what is assumed. `steps`: of the whole run. `passes`, `batch_size`: as the trainer has
+      them (`TrackedRun`); None: unknown.
+    - The job's `global_batch_tokens`; else passes x batch x `seq_len`; else the job's tokens over the steps of the run. Where
+      two of them are known and differ, one is not of this run, and none is taken.
+    """
+    if batch_size is not None and "micro_batch" in stated and batch_size != job.recipe.micro_batch:
+        return f"the training's batch is {batch_size}, and the job's micro_batch {job.recipe.micro_batch}"
+    one_pass = (batch_size or job.recipe.micro_batch) * job.recipe.seq_len * job.example_sequences
+    shaped = "seq_len" in stated and (batch_size is not None or "micro_batch" in stated)
+    counted = passes * one_pass if passes is not None and shaped else None
+    planned, by = job.tokens / steps if steps and job.tokens and any(key in stated for key in AMOUNT_KEYS) else None, "tokens"
+    if job.global_batch_tokens is not None and ("global_batch_tokens" in stated or "seq_len" in stated):
+        planned, by = float(job.global_batch_tokens), "global_batch_tokens"
+    if planned is None:
+        return counted or "how many tokens a step has is not stated: write tokens_per_step=..."
+    least, most = (one_pass if shaped else 1, planned) if counted is None else (counted, counted)
+    if least * (1 - STEP_TOLERANCE) <= planned <= most * (1 + STEP_TOLERANCE):
+        return round(planned) if counted is None or by != "tokens" else counted
+    batches = f"{'at least ' if counted is None else ''}{least:,}"
+    return f"a step has {batches} tokens by its batches, and {planned:,.0f} by the job's {by}: write tokens_per_step=..."
 
 
 def find_listener() -> str:
