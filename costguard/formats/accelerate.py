@@ -36,8 +36,10 @@ NO_EFFECT = (
     *("deepspeed_config.deepspeed_multinode_launcher", "deepspeed_config.zero3_*", "deepspeed_config.gradient_clipping"),
     *("deepspeed_config.deepspeed_hostfile", "mpirun_config", "fsdp_config.fsdp_limit_all_gathers"),
 )
-SHARDED = {"FULL_SHARD": "fsdp", "1": "fsdp", "HYBRID_SHARD": "fsdp", "SHARD_GRAD_OP": "2", "2": "2", "NO_SHARD": "0", "3": "0"}
+SHARDED = {"FULL_SHARD": "fsdp", "1": "fsdp", "SHARD_GRAD_OP": "2", "2": "2", "NO_SHARD": "0", "3": "0"}
 """Sharding strategies; SHARD_GRAD_OP divides gradients and states, as ZeRO stage 2 does."""
+HYBRID = {"HYBRID_SHARD": "FULL_SHARD", "4": "FULL_SHARD", "HYBRID_SHARD_ZERO2": "SHARD_GRAD_OP", "5": "SHARD_GRAD_OP"}
+"""Strategies that share among the GPUs of one machine; what each is where there is only one machine."""
 
 
 def recognise(file: ConfigFile) -> bool:
@@ -51,25 +53,35 @@ def read(draft: ConfigDraft) -> None:
     kind = (draft.take_text("distributed_type") or "NO").upper()
     precision = draft.take_text("mixed_precision")
     if precision in ("bf16", "fp16"):
-        draft.state("precision", precision, "mixed_precision")
+        draft.autocast = (precision, "mixed_precision")
     elif precision == "fp8":
         draft.leave("mixed_precision", "fp8: sized as the training config states")
+    machines, processes = draft.take_machines("num_machines") or 1, draft.take_machines("num_processes")
     if kind == "FSDP":
-        _read_fsdp(draft)
+        _read_fsdp(draft, machines)
     elif kind == "DEEPSPEED":
         _read_deepspeed(draft)
-    machines, processes = draft.take_count("num_machines") or 1, draft.take_count("num_processes")
+    elif kind == "MULTI_GPU":
+        draft.state("parallel.zero", 0, "distributed_type")
     if processes is not None and processes % machines == 0:
         draft.hardware = LaunchHardware(gpu_count=processes // machines, nodes=machines)
+    elif processes is not None:
+        draft.leave("num_processes", f"{processes} are not divided evenly among {machines} machines")
     draft.masters = kind in ("FSDP", "DEEPSPEED")
     draft.plan = StepPlan(accumulation=draft.take_count("deepspeed_config.gradient_accumulation_steps"))
     draft.ignore(*NO_EFFECT)
 
 
-def _read_fsdp(draft: ConfigDraft) -> None:
-    strategy = draft.take_text("fsdp_config.fsdp_sharding_strategy") or ""
+def _read_fsdp(draft: ConfigDraft, machines: int) -> None:
+    strategy = (draft.take_text("fsdp_config.fsdp_sharding_strategy") or "").upper()
     reshards = draft.take_text("fsdp_config.fsdp_reshard_after_forward")
-    way = SHARDED.get(strategy.upper(), "fsdp" if not strategy else "")
+    if strategy in HYBRID and machines > 1:
+        draft.leave("fsdp_config.fsdp_sharding_strategy", f"{strategy} is not sized")
+        bound = "sized as a whole copy on each GPU, an upper bound; sharding within a machine needs less"
+        draft.notes.append(f"{strategy} over {machines} machines: {bound}")
+        strategy = "NO_SHARD"
+    strategy = HYBRID.get(strategy, strategy)
+    way = SHARDED.get(strategy, "fsdp" if not strategy else "")
     if reshards == "false" and not strategy:
         way = "2"
     if way == "fsdp":

@@ -12,7 +12,7 @@ from __future__ import annotations
 from costguard.formats import deepspeed
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, StepPlan
-from costguard.formats.vocabulary import ATTENTIONS, state_model, state_optimizer, state_targets
+from costguard.formats.vocabulary import ATTENTIONS, is_quantised, state_fsdp, state_model, state_optimizer, state_targets
 
 LABEL = "Axolotl"
 KINDS = ("yaml", "json")
@@ -81,28 +81,40 @@ def read(draft: ConfigDraft) -> None:
 def _read_method(draft: ConfigDraft) -> None:
     adapter = draft.take_text("adapter")
     four, eight = draft.take_flag("load_in_4bit"), draft.take_flag("load_in_8bit")
+    stored = is_quantised(draft, "base_model", adapters=adapter in ("lora", "qlora"))
     if adapter in (None, "none"):
         draft.assume("method", "full")
+        if four or eight:
+            draft.leave("load_in_4bit" if four else "load_in_8bit", "quantised weights are trained only with an adapter")
     elif adapter in ("lora", "qlora"):
-        quantised = adapter == "qlora" or four or eight
+        quantised = adapter == "qlora" or four or eight or stored
         draft.state("method", "qlora" if quantised else "lora", "adapter")
         if quantised:
-            draft.state("quant", "int8" if eight and not four else "nf4", "load_in_8bit" if eight and not four else "adapter")
+            key = "base_model" if stored else "load_in_8bit" if eight and not four else "adapter"
+            draft.state("quant", "int8" if key == "load_in_8bit" else "nf4", key)
     else:
         draft.leave("adapter", f"{adapter}: only lora and qlora are sized")
     if adapter in ("lora", "qlora"):
-        rank = draft.take_count("lora_r")
-        if rank is not None:
-            draft.state("lora.rank", rank, "lora_r")
-        if draft.take_flag("peft_use_dora"):
-            draft.state("lora.dora", value=True, key="peft_use_dora")
-        if draft.take_flag("lora_target_linear"):
-            draft.state("lora.targets", "all-linear", "lora_target_linear")
-            draft.ignore("lora_target_modules")
-        else:
-            state_targets(draft, "lora_target_modules")
+        _read_adapters(draft)
     else:
         draft.ignore("lora_*", "peft_*")
+    _read_preference(draft)
+
+
+def _read_adapters(draft: ConfigDraft) -> None:
+    rank = draft.take_count("lora_r")
+    if rank is not None:
+        draft.state("lora.rank", rank, "lora_r")
+    if draft.take_flag("peft_use_dora"):
+        draft.state("lora.dora", value=True, key="peft_use_dora")
+    if draft.take_flag("lora_target_linear"):
+        draft.state("lora.targets", "all-linear", "lora_target_linear")
+        draft.ignore("lora_target_modules")
+    else:
+        state_targets(draft, "lora_target_modules")
+
+
+def _read_preference(draft: ConfigDraft) -> None:
     rl = draft.take_text("rl")
     if rl in PREFERENCES:
         draft.state("preference.algorithm", PREFERENCES[rl], "rl")
@@ -180,8 +192,12 @@ def _read_sharding(draft: ConfigDraft) -> None:
     deepspeed.read_named(draft, "deepspeed")
     fsdp, settings = draft.take("fsdp"), draft.take("fsdp_config")
     if fsdp or settings:
-        draft.state("parallel.fsdp", value=True, key="fsdp" if fsdp else "fsdp_config")
         inner = settings if isinstance(settings, dict) else {}
+        strategy = next((key for key in ("fsdp_sharding_strategy", "sharding_strategy") if inner.get(key)), None)
+        if strategy is not None:
+            state_fsdp(draft, inner[strategy], f"fsdp_config.{strategy}")
+        else:
+            state_fsdp(draft, fsdp or "", "fsdp" if fsdp else "fsdp_config")
         if inner.get("fsdp_offload_params") or inner.get("offload_params") or "offload" in str(fsdp):
             draft.state("parallel.offload", "all", "fsdp_config")
         draft.masters = True

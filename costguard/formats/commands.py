@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from costguard.formats import trl
+from costguard.formats import training_arguments, trl
 from costguard.formats.loading import ConfigFile
+from costguard.formats.merging import merge_plans
 from costguard.formats.reading import ConfigDraft
 
 CONTINUED = re.compile(r"\\\n\s*")
@@ -32,11 +34,19 @@ FLAGS_WORTH = frozenset(
 )
 """Arguments of a training command that are read; the rest are the launcher's and the script's own."""
 
+HARMLESS = (
+    *training_arguments.NO_EFFECT,
+    *("master_addr", "master_port", "rdzv_*", "node_rank", "machine_rank", "main_process_*", "max_restarts", "standalone"),
+    *("dataset*", "lora_alpha", "lora_dropout"),
+)
+"""Arguments of the Trainer and of the launcher that have no effect on the figures."""
 
-def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "") -> None:
+
+def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, read: Collection[str] = ()) -> None:
     """Add to `draft` what the one training command in the shell text `text` states.
 
     `key`: where the text stands. `folder`: the folder beside the file in which it runs.
+    `read`: arguments that were read already.
     """
     commands = [arguments for arguments in map(_read_arguments, _list_commands(text)) if MARKS & arguments.keys()]
     if len(commands) > 1:
@@ -47,11 +57,10 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "") -> 
         inner = ConfigDraft(draft.file, trl.LABEL, values=known)
         trl.state_named_model(inner)
         trl.read_arguments(inner, trains_fully=False)  # what a script does without arguments only it knows
-        draft.add_file(inner)
-        draft.plan = inner.plan
-        draft.notes += inner.notes
-        for name in sorted(arguments.keys() - FLAGS_WORTH)[:12]:
-            draft.leave(f"--{name}", "of the command")
+        _add(draft, inner)
+        for name in sorted(arguments.keys() - FLAGS_WORTH - set(read)):
+            if not any(fnmatchcase(name, pattern) for pattern in HARMLESS):
+                draft.leave(f"--{name}", "of the command")
     for name in _list_config_names(text):
         _read_config(draft, name, key, folder)
 
@@ -101,7 +110,12 @@ def _read_config(draft: ConfigDraft, name: str, key: str, folder: str) -> None:
         return
     inner = ConfigDraft(file, reader.LABEL)
     reader.read(inner)
-    draft.add_file(inner)
-    draft.plan = inner.plan
-    draft.notes += inner.notes
+    _add(draft, inner)
     draft.hardware = draft.hardware or inner.hardware
+
+
+def _add(draft: ConfigDraft, inner: ConfigDraft) -> None:
+    """Add what a command, or a config that it names, states: its plan too, but what it leaves open stays as it is."""
+    draft.plan, notes = merge_plans(draft.finish(), inner.finish())
+    draft.add_file(inner)
+    draft.notes += [*inner.notes, *notes]

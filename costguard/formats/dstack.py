@@ -8,6 +8,8 @@ max_duration: 12h
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from costguard.formats.commands import read_commands
@@ -56,6 +58,9 @@ NO_EFFECT = (
     ),
 )
 
+VENDORS = ("", "nvidia", "amd", "google", "intel")
+RANGE = re.compile(r"[0-9]*(?:\.\.|-)[0-9]*")
+
 
 def recognise(file: ConfigFile) -> bool:
     """Return whether it is one of dstack's types."""
@@ -66,11 +71,14 @@ def read(draft: ConfigDraft) -> None:
     """Take the GPUs, nodes, limits and the training command."""
     found = _read_gpu(draft)
     nodes = draft.take("nodes")
-    counted = nodes if isinstance(nodes, int) and nodes > 0 else 1
-    if nodes is not None and not isinstance(nodes, int):
+    several = isinstance(nodes, dict) or (isinstance(nodes, str) and RANGE.fullmatch(nodes) is not None)
+    counted = 1 if nodes is None or several else draft.read_count(nodes, "nodes")
+    if several:
         draft.leave("nodes", "no single number")
     limit = draft.take("max_duration")
-    hours = parse_span(str(limit)) if limit not in (None, "off", False) else None
+    hours = (parse_span(str(limit)) if limit not in (None, "off", False) else None) or None
+    if hours is None and limit not in (None, "off", False):
+        draft.leave("max_duration", f"{limit} is no duration")
     if found is not None:
         draft.hardware = replace(found, nodes=counted, hours=hours)
     policy = draft.take_text("spot_policy")
@@ -92,27 +100,41 @@ def read(draft: ConfigDraft) -> None:
 
 
 def _read_gpu(draft: ConfigDraft) -> LaunchHardware | None:
+    """Return the GPUs of a machine: a count, a table, or parts between colons."""
     stated = draft.take("resources.gpu")
-    if isinstance(stated, int) and not isinstance(stated, bool):
-        return LaunchHardware(gpu_count=stated) if stated > 0 else None
     if isinstance(stated, dict):
-        names = stated.get("name")
-        parts = [names] if isinstance(names, str) else [",".join(map(str, names))] if isinstance(names, list) else []
-        parts += [str(stated[key]) for key in ("memory", "count") if stated.get(key) is not None]
-        stated = ":".join(parts)
-    if not isinstance(stated, str):
+        stated = _join_parts(draft, stated)
+    if stated is None or (stated == 0 and not isinstance(stated, bool)):
         return None
+    if not isinstance(stated, str):
+        return LaunchHardware(gpu_count=draft.read_count(stated, "resources.gpu"))
     hardware = LaunchHardware(gpu_count=1)
     for part in stated.split(":"):
-        if part.isdigit():
-            hardware = replace(hardware, gpu_count=int(part))
-        elif parse_memory(part) is not None:
-            hardware = replace(hardware, memory_gb=parse_memory(part))
-        elif ".." in part:
-            hardware = replace(hardware, gpu_count=None)
-            draft.leave("resources.gpu", f"{part} is a range of counts")
-        elif "," in part:
-            draft.leave("resources.gpu", f"{part}: several kinds of GPUs; state one with --on GPU:COUNT")
-        elif part not in ("nvidia", "amd", "google", "intel"):
-            hardware = replace(hardware, gpu=part)
+        hardware = _read_part(draft, part.strip(), hardware)
     return hardware
+
+
+def _join_parts(draft: ConfigDraft, stated: Mapping[str, object]) -> str:
+    """Return a table of a GPU as the text that says the same."""
+    names = stated.get("name")
+    parts = [names] if isinstance(names, str) else [",".join(map(str, names))] if isinstance(names, list) else []
+    parts += [str(stated[key]) for key in ("memory", "count") if stated.get(key) is not None]
+    for key in sorted(stated.keys() - {"name", "memory", "count", "vendor"}):
+        draft.leave(f"resources.gpu.{key}", "the kind of GPU is not chosen by it")
+    return ":".join(parts)
+
+
+def _read_part(draft: ConfigDraft, part: str, hardware: LaunchHardware) -> LaunchHardware:
+    """Return `hardware` with what one part of a GPU's text says."""
+    memory = parse_memory(part)
+    if memory is not None:
+        return replace(hardware, memory_gb=memory)
+    if ".." in part:
+        draft.leave("resources.gpu", f"{part} is a range of counts")
+        return replace(hardware, gpu_count=None)
+    if "," in part:
+        draft.leave("resources.gpu", f"{part}: several kinds of GPUs; state one with --on GPU:COUNT")
+        return hardware
+    if part and not part[0].isalpha():
+        return replace(hardware, gpu_count=draft.read_count(part, "resources.gpu"))
+    return hardware if part in VENDORS else replace(hardware, gpu=part)

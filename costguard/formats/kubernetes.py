@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from costguard.formats.commands import read_commands
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, LaunchHardware
+from costguard.values import checks
 
 LABEL = "Kubernetes"
 KINDS = ("yaml", "json")
@@ -26,6 +27,53 @@ SELECTORS = (
     *("skypilot.co/accelerator", "nvidia.com/gpu.machine", "accelerator"),
 )
 """Labels of nodes that name their GPU; a cloud's or the GPU operator's."""
+TIERS = {
+    "cloud.google.com/gke-spot": {"true": "spot"},
+    "cloud.google.com/gke-preemptible": {"true": "spot"},
+    "karpenter.sh/capacity-type": {"spot": "spot", "on-demand": "on-demand"},
+    "eks.amazonaws.com/capacityType": {"spot": "spot", "on_demand": "on-demand"},
+}
+"""Labels of nodes that say how they are paid."""
+GROUPS = ("pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs", "replicatedJobs")
+DEADLINE = "activeDeadlineSeconds"
+NO_EFFECT = (
+    *(
+        "apiVersion",
+        "kind",
+        "metadata",
+        "status",
+        "backoffLimit",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+        "podFailurePolicy",
+    ),
+    *(
+        "restartPolicy",
+        "ttlSecondsAfterFinished",
+        "completionMode",
+        "suspend",
+        "selector",
+        "manualSelector",
+        "concurrencyPolicy",
+    ),
+    *("successfulJobsHistoryLimit", "failedJobsHistoryLimit", "startingDeadlineSeconds", "cleanPodPolicy", "successPolicy"),
+    *("failurePolicy", "network", "volumes", "tolerations", "imagePullSecrets", "serviceAccount", "serviceAccountName"),
+    *("securityContext", "hostNetwork", "hostIPC", "hostPID", "dnsPolicy", "dnsConfig", "hostname", "subdomain"),
+    *("schedulerName", "priorityClassName", "terminationGracePeriodSeconds", "automountServiceAccountToken", "nprocPerNode"),
+    *("enableServiceLinks", "shareProcessNamespace", "hostAliases", "initContainers", "preemptionPolicy", "slotsPerWorker"),
+)
+"""Keys of manifests, at whatever depth, that change neither the machines nor how long they are held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pods:
+    """A group of equal pods. `counts`: (key, number) whose product is how many run at once. `job`: the table that runs them."""
+
+    spec: Mapping[str, object]
+    path: str
+    counts: tuple[tuple[str, object], ...] = ()
+    job: Mapping[str, object] = field(default_factory=dict)
+    job_path: str = ""
 
 
 def recognise(file: ConfigFile) -> bool:
@@ -35,66 +83,111 @@ def recognise(file: ConfigFile) -> bool:
 
 def read(draft: ConfigDraft) -> None:
     """Take the GPUs of each pod, the number of pods, the deadline and the training command."""
-    for document in draft.file.documents:
+    tables: dict[str, Mapping[str, object]] = {}
+    for number, document in enumerate(draft.file.documents, 1):
         spec = document.get("spec")
         if not isinstance(spec, Mapping):
             continue
-        for pods, pod in _list_pods(spec, str(document.get("kind", ""))):
-            _read_pod(draft, pods, pod, spec)
+        above = "" if len(draft.file.documents) == 1 else f"document {number}."
+        groups = [one for one in _list_pods(spec, str(document.get("kind", "")), f"{above}spec") if _read_pod(draft, one)]
+        if groups:
+            tables[above] = document
+            _read_deadline(draft, f"{above}spec", spec, groups)
     if draft.hardware is None:
         raise draft.refuse("resources.limits", "asks for no nvidia.com/gpu")
-    for top in draft.values:
-        draft.ignore(top)
+    draft.values = tables[""] if "" in tables else {above.rstrip("."): one for above, one in tables.items()}
+    draft.ignore(*NO_EFFECT, *(f"*.{name}" for name in NO_EFFECT), *(f"*.{name}.*" for name in NO_EFFECT))
 
 
-def _list_pods(spec: Mapping[str, object], kind: str) -> Iterator[tuple[object, Mapping[str, object]]]:
-    """Yield (number of pods, pod's spec) of each template in a manifest."""
+def _list_pods(spec: Mapping[str, object], kind: str, path: str) -> Iterator[Pods]:
+    """Yield the pods of each template in a manifest; `path`: the keys down to `spec`."""
     if kind == "Pod":
-        yield 1, spec
-    template = spec.get("template")
-    if isinstance(template, Mapping) and isinstance(template.get("spec"), Mapping):
-        inner = template["spec"]
-        if isinstance(inner, Mapping) and "containers" in inner:
-            yield spec.get("parallelism", spec.get("replicas", 1)), inner
-        elif isinstance(inner, Mapping):
-            yield from ((_multiply(spec.get("replicas", 1), pods), pod) for pods, pod in _list_pods(inner, ""))
-    for name in ("pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs", "replicatedJobs", "jobTemplate"):
+        yield Pods(spec=spec, path=path)
+    yield from _list_template_pods(spec, path)
+    scheduled = spec.get("jobTemplate")
+    if isinstance(scheduled, Mapping) and isinstance(scheduled.get("spec"), Mapping):
+        yield from _list_pods(scheduled["spec"], "", f"{path}.jobTemplate.spec")
+    for name in GROUPS:
         groups = spec.get(name)
-        if name == "jobTemplate" and isinstance(groups, Mapping) and isinstance(groups.get("spec"), Mapping):
-            yield from _list_pods(groups["spec"], "")
-        for group in groups.values() if isinstance(groups, Mapping) else groups if isinstance(groups, list) else ():
-            if isinstance(group, Mapping) and name != "jobTemplate":
-                yield from _list_pods(group, "")
+        named = groups.items() if isinstance(groups, Mapping) else [("", one) for one in _list_maps(groups)]
+        for inner_name, group in named:
+            if isinstance(group, Mapping):
+                yield from _list_pods(group, "", f"{path}.{name}.{inner_name}".rstrip("."))
 
 
-def _multiply(one: object, other: object) -> object:
-    return one * other if isinstance(one, int) and isinstance(other, int) else None
-
-
-def _read_pod(draft: ConfigDraft, pods: object, pod: Mapping[str, object], spec: Mapping[str, object]) -> None:
-    containers = list(_list_maps(pod.get("containers")))
-    gpus = sum(_count_gpus(draft, one) for one in containers)
-    if gpus == 0:
+def _list_template_pods(spec: Mapping[str, object], path: str) -> Iterator[Pods]:
+    """Yield the pods of the template in a table that runs pods, or that runs tables which do."""
+    template = spec.get("template")
+    inner = template.get("spec") if isinstance(template, Mapping) else None
+    if not isinstance(inner, Mapping):
         return
-    if not isinstance(pods, int):
-        draft.leave("spec.parallelism", "no whole number of pods; one is quoted")
-        pods = 1
-    selector = pod.get("nodeSelector")
-    labels = selector if isinstance(selector, Mapping) else {}
-    gpu = next((str(labels[key]) for key in SELECTORS if isinstance(labels.get(key), str)), None)
-    deadline = spec.get("activeDeadlineSeconds") or pod.get("activeDeadlineSeconds")
-    hours = deadline / 3600 if isinstance(deadline, int) else None
+    replicas = (f"{path}.replicas", spec.get("replicas", 1))
+    if "containers" in inner:
+        at_once = spec.get("parallelism")
+        counts = (replicas,) if at_once is None else ((f"{path}.parallelism", at_once),)
+        yield Pods(spec=inner, path=f"{path}.template.spec", counts=counts, job=spec, job_path=path)
+        return
+    for pods in _list_pods(inner, "", f"{path}.template.spec"):
+        yield replace(pods, counts=(replicas, *pods.counts))
+
+
+def _read_pod(draft: ConfigDraft, pods: Pods) -> bool:
+    """Take the GPUs of one group of pods; return whether it has any."""
+    containers = list(_list_maps(pods.spec.get("containers")))
+    first = max((_count_gpus(draft, one) for one in _list_maps(pods.spec.get("initContainers"))), default=0)
+    gpus = max(first, sum(_count_gpus(draft, one) for one in containers))
+    if gpus == 0:
+        return False
+    count = 1
+    for key, value in pods.counts:
+        count *= draft.read_count(value, key)
+        draft.mark_read(key)
+    draft.mark_read(f"{pods.path}.containers", f"{pods.path}.initContainers")
+    completions = pods.job.get("completions")
+    if completions not in (None, count):
+        draft.leave(f"{pods.job_path}.completions", f"{completions} pods in turn: the {count} at once are quoted")
+    draft.mark_read(f"{pods.job_path}.completions")
+    gpu = _read_selector(draft, pods)
     before = draft.hardware
     if before is None:
-        draft.hardware = LaunchHardware(gpu=gpu, gpu_count=gpus, nodes=pods, hours=hours)
+        draft.hardware = LaunchHardware(gpu=gpu, gpu_count=gpus, nodes=count)
     elif before.gpu_count == gpus:
-        draft.hardware = replace(before, nodes=before.nodes + pods)
+        draft.hardware = replace(before, nodes=before.nodes + count)
     else:
         draft.leave("spec", f"pods of {before.gpu_count} and of {gpus} GPUs: the first are quoted")
     for one in containers:
         words = [*_list_words(one.get("command")), *_list_words(one.get("args"))]
         script = words[-1] if len(words) > 1 and words[-2].startswith("-") and words[-2].endswith("c") else shlex.join(words)
         read_commands(draft, script, "command")
+    return True
+
+
+def _read_selector(draft: ConfigDraft, pods: Pods) -> str | None:
+    """Return the GPU that the labels of the nodes name, and restrict the market to spot machines if they say so."""
+    selector = pods.spec.get("nodeSelector")
+    labels = selector if isinstance(selector, Mapping) else {}
+    path = f"{pods.path}.nodeSelector"
+    named = next((key for key in SELECTORS if isinstance(labels.get(key), str)), None)
+    for key, words in TIERS.items():
+        tier = words.get(str(labels.get(key, "")).lower())
+        if tier is not None:
+            draft.state("limits.tiers", [tier], f"{path}.{key}")
+            draft.mark_read(f"{path}.{key}")
+    if named is None:
+        return None
+    draft.mark_read(f"{path}.{named}")
+    return str(labels[named])
+
+
+def _read_deadline(draft: ConfigDraft, path: str, spec: Mapping[str, object], groups: list[Pods]) -> None:
+    """Take the time limit of the job, or of its first pods."""
+    places = ((path, spec), (groups[0].path, groups[0].spec))
+    key, stated = next(((f"{where}.{DEADLINE}", one[DEADLINE]) for where, one in places if one.get(DEADLINE)), ("", None))
+    if stated is None or draft.hardware is None:
+        return
+    hours = draft.read_hours(stated, key)
+    draft.hardware = replace(draft.hardware, hours=draft.hardware.hours or hours)
+    draft.mark_read(key)
 
 
 def _count_gpus(draft: ConfigDraft, container: Mapping[str, object]) -> int:
@@ -106,9 +199,10 @@ def _count_gpus(draft: ConfigDraft, container: Mapping[str, object]) -> int:
             value = amounts.get(name) if isinstance(amounts, Mapping) else None
             if value is None:
                 continue
-            if str(value).isdigit():
-                return int(str(value))
-            raise draft.refuse(f"resources.{part}.{name}", f"is no whole number of GPUs: {value}")
+            text = str(value)
+            if text.isascii() and text.isdigit():
+                return draft.read_count(text, f"resources.{part}.{name}") if text.strip("0") else 0
+            raise draft.refuse(f"resources.{part}.{name}", f"is no whole number of GPUs: {checks.describe_value(value)}")
     return 0
 
 

@@ -6,9 +6,10 @@ import re
 
 from costguard.formats.reading import ConfigDraft, LaunchHardware
 
-SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|hr|d|w)?", re.IGNORECASE)
+SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(s|sec|m|min|h|hr|d|w)?", re.IGNORECASE)
 SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hr": 3600, "d": 86400, "w": 604800}
-MEMORY = re.compile(r"^(\d+(?:\.\d+)?)\s*(?:GB|G|GiB)?(\.\.)?(?:(\d+(?:\.\d+)?)\s*(?:GB|G|GiB))?$", re.IGNORECASE)
+SIZE = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*"
+MEMORY = re.compile(rf"^{SIZE}(?:GB|G|GiB)?(\.\.)?(?:{SIZE}(?:GB|G|GiB))?$", re.IGNORECASE)
 PROVIDERS = {
     **{name: name for name in ("aws", "gcp", "azure", "runpod", "lambda", "oci", "vast", "vultr", "verda", "nebius", "crusoe")},
     "vastai": "vast",

@@ -162,9 +162,14 @@ def _read_optimizer(draft: ConfigDraft) -> None:
 
 
 def _read_devices(draft: ConfigDraft, *, pretraining: bool) -> None:
-    devices, nodes = draft.take("devices"), draft.take_count("num_nodes") or 1
-    if isinstance(devices, int) and devices > 0:
+    """Take the devices; fine-tuning has one if none is stated, and pretraining all that there are (`auto`, or -1)."""
+    devices, nodes = draft.take("devices"), draft.take_machines("num_nodes") or 1
+    if devices not in (None, "auto", -1, "-1"):
+        devices = draft.read_count(devices, "devices")
         draft.hardware = LaunchHardware(gpu_count=devices, nodes=nodes)
+    elif devices is None and not pretraining and nodes == 1 and not draft.is_computed("devices"):
+        draft.notes.append("devices: one, as LitGPT fine-tunes where none is stated; more of them shard and checkpoint")
+        devices = 1
     many = not isinstance(devices, int) or devices * nodes > 1
     draft.assume("checkpointing", "full" if many and not pretraining else "none")
     if many and isinstance(devices, int):

@@ -16,14 +16,14 @@ from __future__ import annotations
 from costguard.formats import training_arguments
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft
-from costguard.formats.vocabulary import state_model, state_targets
+from costguard.formats.vocabulary import is_quantised, state_model, state_targets
 
 LABEL = "LLaMA-Factory"
 KINDS = ("yaml", "json")
 
 NO_EFFECT = (
     *("dataset", "dataset_dir", "eval_dataset", "template", "overwrite_cache", "preprocessing_*", "plot_loss", "lora_alpha"),
-    *("lora_dropout", "additional_target", "use_fast_tokenizer", "resize_vocab", "cache_dir", "split_special_tokens"),
+    *("lora_dropout", "use_fast_tokenizer", "cache_dir", "split_special_tokens"),
     *("new_special_tokens", "pref_beta", "pref_ftx", "kto_*", "val_size", "predict_with_generate", "reserved_label_len"),
     *(
         "train_on_prompt",
@@ -84,26 +84,43 @@ def read(draft: ConfigDraft) -> None:
 
 
 def _read_method(draft: ConfigDraft) -> str:
-    kind, stage = draft.take_text("finetuning_type"), draft.take_text("stage")
+    kind = draft.take_text("finetuning_type")
+    adapters = kind in (None, "lora")
+    stored = is_quantised(draft, "model_name_or_path", adapters=adapters)
+    if draft.take("additional_target") is not None:
+        draft.leave("additional_target", "trained whole, and not counted")
+    if draft.take_flag("resize_vocab"):
+        draft.leave("resize_vocab", "a longer vocabulary is not counted")
     bits = draft.take_count("quantization_bit")
-    if kind in (None, "lora"):
-        method = "qlora" if bits else "lora"
-        draft.state("method", method, "finetuning_type") if kind else draft.assume("method", method)
-        if bits is not None:
-            draft.state("quant", "nf4" if bits == FOUR_BITS else "int8", "quantization_bit")
-        rank = draft.take_count("lora_rank")
-        draft.assume("lora.rank", 8) if rank is None else draft.state("lora.rank", rank, "lora_rank")
-        if draft.take("lora_target") is None:
-            draft.assume("lora.targets", "all-linear")
-        else:
-            state_targets(draft, "lora_target")
-        if draft.take_flag("use_dora"):
-            draft.state("lora.dora", value=True, key="use_dora")
+    method = "full" if not adapters else "qlora" if bits or stored else "lora"
+    draft.state("method", method, "finetuning_type") if kind else draft.assume("method", method)
+    if bits is not None and adapters:
+        draft.state("quant", "nf4" if bits == FOUR_BITS else "int8", "quantization_bit")
+    elif stored:
+        draft.state("quant", "nf4", "model_name_or_path")
+    elif bits is not None:
+        draft.leave("quantization_bit", "quantised weights are trained only with adapters")
+    if adapters:
+        _read_adapters(draft)
+    elif kind != "full":
+        draft.leave("finetuning_type", f"{kind}: sized as training all weights")
+    _read_stage(draft)
+    return method
+
+
+def _read_adapters(draft: ConfigDraft) -> None:
+    rank = draft.take_count("lora_rank")
+    draft.assume("lora.rank", 8) if rank is None else draft.state("lora.rank", rank, "lora_rank")
+    if draft.take("lora_target") is None:
+        draft.assume("lora.targets", "all-linear")
     else:
-        method = "full"
-        draft.state("method", method, "finetuning_type")
-        if kind != "full":
-            draft.leave("finetuning_type", f"{kind}: sized as training all weights")
+        state_targets(draft, "lora_target")
+    if draft.take_flag("use_dora"):
+        draft.state("lora.dora", value=True, key="use_dora")
+
+
+def _read_stage(draft: ConfigDraft) -> None:
+    stage = draft.take_text("stage")
     if stage in PREFERENCES:
         draft.state("preference.algorithm", PREFERENCES[stage], "stage")
         loss = draft.take_text("pref_loss")
@@ -111,7 +128,6 @@ def _read_method(draft: ConfigDraft) -> str:
             draft.state("preference.reference", value=False, key="pref_loss")
     elif stage not in (None, "sft", "pt"):
         draft.leave("stage", f"{stage} is not sized; sized as supervised training")
-    return method
 
 
 def _read_precision(draft: ConfigDraft, method: str) -> None:

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from costguard.formats.launch import SMALLER_A100, parse_memory
 from costguard.formats.literals import COMPUTED, PythonSource
 from costguard.formats.loading import ConfigFile
@@ -16,6 +18,10 @@ from costguard.formats.reading import ConfigDraft, LaunchHardware
 LABEL = "Modal"
 KINDS = ("python",)
 
+NO_EFFECT = frozenset(
+    "0 image secrets secret volumes mounts mount name serialized network_file_systems cpu memory ephemeral_disk "  # noqa: SIM905
+    "enable_memory_snapshot startup_timeout include_source env max_containers".split()
+)
 DECORATORS = ("app.function", "app.cls", "stub.function", "stub.cls")
 
 
@@ -34,18 +40,23 @@ def read(draft: ConfigDraft) -> None:
         raise draft.refuse("gpu", "no function asks for a GPU")
     if COMPUTED in asked:
         raise draft.refuse("gpu", "is computed when the program runs")
-    if len(asked) > 1:
-        draft.leave("gpu", f"{len(asked)} functions ask for different GPUs: the first is quoted")
+    if len(calls) > 1:
+        kinds = "different GPUs" if len(asked) > 1 else "GPUs"
+        draft.leave("gpu", f"{len(calls)} functions ask for {kinds}: the first is quoted")
+    for key in sorted(calls[0].keys() - NO_EFFECT - {"gpu", "timeout"}):
+        draft.leave(key, "of the function: one container is quoted")
     draft.hardware = _read_gpu(draft, calls[0]["gpu"], calls[0].get("timeout"))
     nodes = next((one.get("size", one.get("0")) for one in PythonSource(draft.file).list_calls("clustered")), None)
-    if isinstance(nodes, int):
-        from dataclasses import replace
-
-        draft.hardware = replace(draft.hardware, nodes=nodes)
+    if nodes == COMPUTED:
+        draft.leave("clustered", "computed when the program runs: one machine is quoted")
+    elif nodes is not None:
+        draft.hardware = replace(draft.hardware, nodes=draft.read_count(nodes, "clustered"))
 
 
 def _read_gpu(draft: ConfigDraft, stated: object, timeout: object) -> LaunchHardware:
-    hours = timeout / 3600 if isinstance(timeout, int | float) and not isinstance(timeout, bool) else None
+    if timeout == COMPUTED:
+        draft.leave("timeout", "computed when the program runs")
+    hours = None if timeout in (None, COMPUTED) else draft.read_hours(timeout, "timeout")
     if isinstance(stated, list) and stated:
         draft.leave("gpu", f"{len(stated)} kinds of GPUs: the first is quoted")
         stated = stated[0]
@@ -54,9 +65,9 @@ def _read_gpu(draft: ConfigDraft, stated: object, timeout: object) -> LaunchHard
         named = str(stated.get("@", "")).rpartition(".")[2]
         memory = parse_memory(size if isinstance(size, str) else f"{size}GB") if size is not None else None
         gpu = f"{named}-{memory[0]:g}GB" if memory is not None and named == "A100" else named
-        return LaunchHardware(gpu=SMALLER_A100.get(gpu, gpu), gpu_count=count if isinstance(count, int) else 1, hours=hours)
+        return LaunchHardware(gpu=SMALLER_A100.get(gpu, gpu), gpu_count=draft.read_count(count, "gpu count"), hours=hours)
     if not isinstance(stated, str):
         raise draft.refuse("gpu", "is computed when the program runs")
-    gpu, _, counted = stated.removeprefix("@modal.gpu.").partition(":")
+    gpu, colon, counted = stated.removeprefix("@modal.gpu.").partition(":")
     gpu = SMALLER_A100.get(gpu.rstrip("!").upper(), gpu.rstrip("!"))
-    return LaunchHardware(gpu=gpu, gpu_count=int(counted) if counted.isdigit() else 1, hours=hours)
+    return LaunchHardware(gpu=gpu, gpu_count=draft.read_count(counted, "gpu") if colon else 1, hours=hours)

@@ -10,8 +10,8 @@ and names the third; the reading says that `neat_trick` was not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -24,6 +24,9 @@ TEMPLATE = re.compile(r"\$[{(A-Za-z_]|\{\{|\{%|<[A-Z_ ]+>")
 """A value that another program fills in: GitHub's `${{ }}`, Jinja's `{{ }}`, a shell's `${X}`, `<YOUR_MODEL>`."""
 NAMED_MOST = 14
 """Keys that one message names; the rest are counted."""
+MOST_MACHINES = 1_000_000
+LONGEST_COUNT = 12
+"""Digits of a count; Python refuses to convert texts of thousands of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,13 @@ class LaunchHardware:
     nodes: int = 1
     hours: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.gpu_count is not None:
+            checks.require_whole_number(self.gpu_count, "GPUs of a machine", most=MOST_MACHINES)
+        checks.require_whole_number(self.nodes, "machines", most=MOST_MACHINES)
+        if self.hours is not None:
+            checks.require_number(self.hours, "hours", least=1e-6, most=1e6)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
@@ -54,6 +64,11 @@ class StepPlan:
     steps: int | None = None
     epochs: float | None = None
 
+    def list_words(self) -> list[str]:
+        """Return what is stated, as a message says it; epochs have a note of their own."""
+        named = {"accumulation": self.accumulation, "sequences a step": self.global_sequences, "steps": self.steps}
+        return [f"{name} {value}" for name, value in named.items() if value is not None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigReading:
@@ -63,6 +78,7 @@ class ConfigReading:
     - `unread`: keys that were not understood and may change the figures. `ignored`: keys without an effect on them.
     - `templates`: keys that would have been read if another program had filled them in.
     - `masters`: whether trained weights have fp32 masters whatever their precision, as under ZeRO and accelerate's FSDP.
+    - `autocast`: the 16 bits in which a launcher computes, whatever the weights are stored in: (precision, key).
     """
 
     label: str
@@ -77,6 +93,7 @@ class ConfigReading:
     hardware: LaunchHardware | None = None
     plan: StepPlan = field(default_factory=StepPlan)
     masters: bool = False
+    autocast: tuple[str, str] | None = None
 
     def list_notes(self, *, amount_stated: bool = False) -> tuple[str, ...]:
         """Return what was read, assumed, not read and ignored, one line each.
@@ -101,6 +118,7 @@ class ConfigReading:
         """Return what was understood, in one line: `model llama-3.1-8b (base_model), seq_len 4096 (sequence_len)`."""
         hardware = self.hardware
         parts = [f"{name} {_format_value(value)} ({key})" for name, value, key in self.stated]
+        parts += self.plan.list_words()
         if hardware is not None:
             count = "" if hardware.gpu_count is None else f" x{hardware.gpu_count}"
             nodes = "" if hardware.nodes == 1 else f" on {hardware.nodes} nodes"
@@ -108,43 +126,6 @@ class ConfigReading:
             parts.append(f"{to_one_line(shorten(named))}{count}{nodes}")
             parts += [f"at most {hardware.hours:g} h"] if hardware.hours else []
         return ", ".join(parts) or "nothing that a quote needs"
-
-
-def merge_readings(readings: Iterable[ConfigReading]) -> ConfigReading:
-    """Return several configs of one run as one: a training config, what it is launched with, and where. Later ones win."""
-    first, *others = readings
-    merged = first
-    for other in others:
-        merged = replace(
-            merged,
-            label=f"{merged.label} and {other.label}",
-            files=(*merged.files, *other.files),
-            table=merge_tables(merged.table, other.table),
-            stated=(*merged.stated, *other.stated),
-            assumed=(*merged.assumed, *other.assumed),
-            unread=(*merged.unread, *other.unread),
-            ignored=(*merged.ignored, *other.ignored),
-            templates=(*merged.templates, *other.templates),
-            notes=(*merged.notes, *other.notes),
-            hardware=other.hardware or merged.hardware,
-            masters=other.masters or merged.masters,
-            plan=StepPlan(
-                accumulation=other.plan.accumulation or merged.plan.accumulation,
-                global_sequences=other.plan.global_sequences or merged.plan.global_sequences,
-                steps=other.plan.steps or merged.plan.steps,
-                epochs=other.plan.epochs or merged.plan.epochs,
-            ),
-        )
-    return _keep_masters(merged)
-
-
-def _keep_masters(reading: ConfigReading) -> ConfigReading:
-    """Return `reading` with the precision in which masters are fp32, if the training has them and trains all weights."""
-    precision = reading.table.get("precision")
-    if not reading.masters or precision not in ("bf16", "fp16") or reading.table.get("method") not in ("full", "pretrain"):
-        return reading
-    note = f"precision {precision}-amp: trained weights have fp32 masters here"
-    return replace(reading, table={**reading.table, "precision": f"{precision}-amp"}, notes=(*reading.notes, note))
 
 
 class ConfigDraft:
@@ -157,8 +138,10 @@ class ConfigDraft:
         self.hardware: LaunchHardware | None = None
         self.plan = StepPlan()
         self.masters = False
+        self.autocast: tuple[str, str] | None = None
         self.notes: list[str] = []
         self._taken: set[str] = set()
+        self._read: list[str] = []
         self._ignored: list[str] = []
         self._stated: list[tuple[str, object, str]] = []
         self._assumed: list[str] = []
@@ -206,6 +189,22 @@ class ConfigDraft:
             return None
         return checks.require_whole_number(value, self.name(key), least=least)
 
+    def take_machines(self, key: str) -> int | None:
+        """Return the count of GPUs or machines at `key`; None if it is absent; raise InputError unless it is positive."""
+        value = self.take(key)
+        return None if value is None else self.read_count(value, key)
+
+    def read_count(self, value: object, key: str) -> int:
+        """Return `value` of `key` as a count of GPUs or machines; raise InputError unless it is whole and positive."""
+        if isinstance(value, str):
+            text = value.strip()
+            value = int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_COUNT else value
+        return checks.require_whole_number(value, self.name(key), most=MOST_MACHINES)
+
+    def read_hours(self, seconds: object, key: str) -> float:
+        """Return the hours of a time limit in seconds; raise InputError unless it is positive."""
+        return checks.require_number(seconds, self.name(key), least=1e-2, most=3.6e9) / 3600
+
     def take_flag(self, key: str) -> bool | None:
         """Return true or false at `key`; None for `auto`."""
         value = self.take(key)
@@ -249,10 +248,15 @@ class ConfigDraft:
         """Name keys that have no effect on the figures; `eval_*` names those that begin so, `data` all below it."""
         self._ignored += patterns
 
+    def mark_read(self, *patterns: str) -> None:
+        """Name keys that were read from the file itself, not through `take`."""
+        self._read += patterns
+
     def add_file(self, other: ConfigDraft) -> None:
         """Add what a file beside this one stated."""
         self.table = merge_tables(self.table, other.table)
         self.masters = self.masters or other.masters
+        self.autocast = self.autocast or other.autocast
         name = other.file.path.name
         self._stated += [(field_, value, f"{name}: {key}") for field_, value, key in other._stated]
         self._assumed += other._assumed
@@ -296,6 +300,7 @@ class ConfigDraft:
             hardware=self.hardware,
             plan=self.plan,
             masters=self.masters,
+            autocast=self.autocast,
         )
 
     def _set(self, name: str, value: object) -> None:
@@ -309,7 +314,7 @@ class ConfigDraft:
         return tuple(key for key in leaves if not self._is_taken(key) and not self._is_ignored(key))
 
     def _is_taken(self, key: str) -> bool:
-        return any(key == one or key.startswith(f"{one}.") for one in self._taken)
+        return any(key == one or key.startswith(f"{one}.") for one in (*self._taken, *self._read))
 
     def _is_ignored(self, key: str) -> bool:
         return any(key.startswith(f"{one}.") or fnmatchcase(key, one) for one in self._ignored)

@@ -11,6 +11,7 @@ import re
 import shlex
 
 from costguard.formats.commands import read_commands
+from costguard.formats.launch import split_machines
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import TEMPLATE, ConfigDraft, LaunchHardware
 
@@ -48,12 +49,14 @@ NO_EFFECT = (
         "wait",
     ),
     *(
-        "ntasks*",
+        "ntasks",
+        "ntasks-per-node",
+        "ntasks-per-core",
+        "ntasks-per-socket",
         "export",
         "open-mode",
         "signal",
         "chdir",
-        "array",
         "begin",
         "comment",
         "hint",
@@ -73,9 +76,9 @@ NO_EFFECT = (
         "propagate",
     ),
 )
-GRES = re.compile(r"^gpu(?::([A-Za-z][\w.-]*))?(?::(\d+))?$")
-TYPED = re.compile(r"^(?:([A-Za-z][\w.-]*):)?(\d+)$")
-CLOCK = re.compile(r"^(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
+GRES = re.compile(r"^gpu(?::([A-Za-z][\w.-]*))?(?::([0-9]+))?$")
+TYPED = re.compile(r"^(?:([A-Za-z][\w.-]*):)?([0-9]+)$")
+CLOCK = re.compile(r"^(?:([0-9]{1,9})-)?([0-9]{1,9})(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?$")
 
 
 def recognise(file: ConfigFile) -> bool:
@@ -86,18 +89,23 @@ def recognise(file: ConfigFile) -> bool:
 def read(draft: ConfigDraft) -> None:
     """Take the GPUs, nodes and time limit; raise InputError if the script computes its GPUs."""
     draft.values = _read_directives(draft.file.text)
-    nodes = draft.take_text("nodes") or "1"
-    if not nodes.isdigit():
-        raise draft.refuse("#SBATCH --nodes", f"is no single number: {nodes}")
+    nodes = draft.take_machines("nodes")
     limit = draft.take_text("time")
-    hours = parse_clock(limit) if limit else None
-    gpu, count = _read_gpus(draft, int(nodes))
+    hours = (parse_clock(limit) if limit else None) or None
+    if limit and hours is None:
+        draft.leave("time", f"{limit} is no time limit that is understood")
+    gpu, count = _read_gpus(draft, nodes)
     if gpu is None:
         gpu = draft.take_text("constraint")
         if gpu is not None and not re.fullmatch(r"[A-Za-z]{1,4}\d{1,4}\w*", gpu):
             draft.leave("constraint", f"{gpu} names no GPU")
             gpu = None
-    draft.hardware = LaunchHardware(gpu=gpu, gpu_count=count, nodes=int(nodes), hours=hours)
+    if nodes is None:
+        draft.hardware = split_machines(draft, count, gpu, hours)
+    else:
+        draft.hardware = LaunchHardware(gpu=gpu, gpu_count=count, nodes=nodes, hours=hours)
+    if draft.take_text("array") is not None:
+        draft.leave("array", f"{draft.take_text('array')}: one run of the array is quoted, not all")
     read_commands(draft, draft.file.text, "the script")
     draft.ignore(*NO_EFFECT)
 
@@ -137,8 +145,8 @@ def _read_directives(text: str) -> dict[str, object]:
     return found
 
 
-def _read_gpus(draft: ConfigDraft, nodes: int) -> tuple[str | None, int]:
-    """Return the kind and the GPUs of one node."""
+def _read_gpus(draft: ConfigDraft, nodes: int | None) -> tuple[str | None, int]:
+    """Return the kind and the GPUs of one node, or those of the run if no number of nodes is stated."""
     for key, pattern in (("gres", GRES), ("gpus-per-node", TYPED), ("gpus", TYPED), ("gpus-per-task", TYPED)):
         stated = draft.values.get(key)
         if stated is None:
@@ -149,15 +157,21 @@ def _read_gpus(draft: ConfigDraft, nodes: int) -> tuple[str | None, int]:
         found = next((match for part in text.split(",") if (match := pattern.match(part))), None)
         if found is None:
             continue
-        count = int(found[2] or 1)
+        count = draft.read_count(found[2] or 1, key)
         if key == "gpus-per-task":
-            count *= (
-                int(str(draft.take("ntasks-per-node") or 1)) if str(draft.values.get("ntasks-per-node", 1)).isdigit() else 1
-            )
-        if key == "gpus":
-            if count % nodes:
-                raise draft.refuse("#SBATCH --gpus", f"{count} GPUs are not divided evenly among {nodes} nodes")
-            count //= nodes
-        return found[1], count
+            return found[1], draft.read_count(count * _count_tasks(draft, nodes), key)
+        if key == "gpus" and count % (nodes or 1):
+            raise draft.refuse("#SBATCH --gpus", f"{count} GPUs are not divided evenly among {nodes} nodes")
+        return found[1], count // (nodes or 1) if key == "gpus" else count
     hint = "no #SBATCH line states a whole number of GPUs (the script computes them, or its caller does)"
     raise draft.refuse("#SBATCH --gres", hint)
+
+
+def _count_tasks(draft: ConfigDraft, nodes: int | None) -> int:
+    """Return the tasks of one node: as stated, else of all tasks; one if neither is."""
+    tasks, per_node = draft.take_machines("ntasks"), draft.take_machines("ntasks-per-node")
+    if per_node is not None or tasks is None:
+        return per_node or 1
+    if tasks % (nodes or 1):
+        raise draft.refuse("#SBATCH --ntasks", f"{tasks} tasks are not divided evenly among {nodes} nodes")
+    return tasks // (nodes or 1)

@@ -1,5 +1,6 @@
 """A plain shell script that starts a training: the literal arguments of its one training command (`formats/commands.py`).
 
+torchrun --nnodes 2 --nproc_per_node 8 train.py --model_name_or_path gpt2 --max_steps 100
 accelerate launch --config_file fsdp.yaml scripts/run_sft.py --model_name_or_path gpt2 --per_device_train_batch_size 8
 """
 
@@ -14,8 +15,9 @@ from costguard.formats.reading import ConfigDraft, LaunchHardware
 LABEL = "shell script"
 KINDS = ("shell",)
 
-PROCESSES = re.compile(r"--(?:nproc[_-]per[_-]node|num[_-]gpus)[ =](\d+)\b")
+PROCESSES = re.compile(r"--(nproc[_-]per[_-]node|num[_-]gpus)[ =]([0-9]+)(?=\s|$)")
 """GPUs of one machine, as torchrun and deepspeed are told."""
+MACHINES = re.compile(r"--(nnodes|num[_-]nodes)[ =]([0-9]+)(?=\s|$)")
 
 
 def recognise(file: ConfigFile) -> bool:
@@ -26,10 +28,13 @@ def recognise(file: ConfigFile) -> bool:
 
 
 def read(draft: ConfigDraft) -> None:
-    """Take the training command, and the number of its processes."""
+    """Take the training command, the number of its processes, and that of its machines if there is one."""
     counted = PROCESSES.search(draft.file.text)
+    machines = MACHINES.search(draft.file.text)
+    read = [found[1].replace("-", "_") for found in (counted, machines) if found is not None and counted is not None]
     if counted is not None:
-        draft.hardware = LaunchHardware(gpu_count=int(counted[1]))
-    read_commands(draft, draft.file.text, "the script")
+        nodes = 1 if machines is None else draft.read_count(machines[2], f"--{machines[1]}")
+        draft.hardware = LaunchHardware(gpu_count=draft.read_count(counted[2], f"--{counted[1]}"), nodes=nodes)
+    read_commands(draft, draft.file.text, "the script", read=read)
     if not draft.table:
         raise draft.refuse("the script", "has no training command whose arguments are literal")

@@ -7,6 +7,9 @@ run: torchrun ... train.py --model_name_or_path meta-llama/Llama-3.1-8B
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from costguard.formats.commands import read_commands
 from costguard.formats.launch import SMALLER_A100, state_cloud
 from costguard.formats.loading import ConfigFile
@@ -16,7 +19,7 @@ LABEL = "SkyPilot"
 KINDS = ("yaml",)
 
 NO_EFFECT = (
-    *("name", "setup", "envs", "secrets", "file_mounts", "volumes", "service", "config", "experimental", "pool"),
+    *("name", "setup", "envs", "secrets", "file_mounts", "volumes", "config", "experimental"),
     *("resources.ports", "resources.image_id", "resources.disk_tier", "resources.network_tier", "resources.labels"),
     *(
         "resources.job_recovery",
@@ -25,23 +28,43 @@ NO_EFFECT = (
         "resources.accelerator_args",
         "event_callback",
     ),
+    *("service.readiness_probe", "service.ports", "service.tls", "service.load_balancing_policy"),
     *("resources.cpus", "resources.memory", "resources.priority", "resources._cluster_config_overrides"),
 )
 
+HEADER = {"name", "execution"}
+"""Keys of the document before the tasks of a pipeline."""
+FRACTION = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")
+
 
 def recognise(file: ConfigFile) -> bool:
-    """Return whether the keys are those of a task."""
-    keys = file.table.keys()
-    resources = file.table.get("resources")
-    return isinstance(resources, dict) and "type" not in keys and bool({"run", "setup", "num_nodes"} & keys)
+    """Return whether the keys are those of a task, or of a pipeline: tasks after a document with a name."""
+    return bool(_list_tasks(file))
+
+
+def _list_tasks(file: ConfigFile) -> list[Mapping[str, object]]:
+    """Return the documents that are tasks; none if the file begins as something else."""
+    documents = file.documents[1:] if len(file.documents) > 1 and file.table.keys() <= HEADER else file.documents
+    tasks = [one for one in documents if _is_task(one)]
+    return tasks if documents and _is_task(documents[0]) else []
+
+
+def _is_task(table: Mapping[str, object]) -> bool:
+    isolated = "type" not in table and "apiVersion" not in table
+    return isolated and isinstance(table.get("resources"), dict) and bool({"run", "setup", "num_nodes"} & table.keys())
 
 
 def read(draft: ConfigDraft) -> None:
     """Take the GPUs, nodes, cloud and tier, and the training command."""
-    if len(draft.file.documents) > 1:
-        draft.notes.append(f"the file has {len(draft.file.documents)} documents (a pipeline or a name before the task)")
+    first, *others = _list_tasks(draft.file)
+    draft.values = first
+    for number, other in enumerate(others, 2):
+        draft.leave(f"task {number} {other.get('name', '')}".rstrip(), "a further task of the pipeline: the first is quoted")
     gpu, count = _read_accelerators(draft)
-    nodes = draft.take_count("num_nodes") or 1
+    nodes = draft.take_machines("num_nodes") or 1
+    for key in ("service.replicas", "service.replica_policy", "pool"):
+        if draft.take(key) not in (None, 1):
+            draft.leave("pool.workers" if key == "pool" else key, "one replica is quoted")
     if gpu is not None:
         draft.hardware = LaunchHardware(gpu=SMALLER_A100.get(gpu.upper(), gpu), gpu_count=count, nodes=nodes)
     if draft.take_flag("resources.use_spot"):
@@ -64,15 +87,20 @@ def _read_accelerators(draft: ConfigDraft) -> tuple[str | None, int | None]:
     stated = draft.take("resources.accelerators")
     if isinstance(stated, dict) and len(stated) == 1:
         gpu, count = next(iter(stated.items()))
-        return str(gpu), count if isinstance(count, int) else 1
+        return str(gpu), _read_count(draft, 1 if count is None else count)
     if isinstance(stated, list) and len(stated) == 1:
         stated = stated[0]
     if isinstance(stated, str):
         gpu, _, counted = stated.partition(":")
-        if counted and not counted.isdigit():
-            draft.leave("resources.accelerators", f"{counted} is no whole number of GPUs")
-            return gpu, None
-        return gpu, int(counted or 1)
+        return gpu, _read_count(draft, counted or 1)
     if stated is not None:
         draft.leave("resources.accelerators", "several kinds of GPUs: state one with --on GPU:COUNT")
     return None, None
+
+
+def _read_count(draft: ConfigDraft, stated: object) -> int | None:
+    """Return the GPUs of a node; None for a part of one, which is said."""
+    if FRACTION.fullmatch(str(stated).strip()):
+        draft.leave("resources.accelerators", f"{stated} is no whole number of GPUs")
+        return None
+    return draft.read_count(stated, "resources.accelerators")

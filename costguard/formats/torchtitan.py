@@ -17,7 +17,7 @@ LABEL = "torchtitan"
 KINDS = ("toml",)
 
 NO_EFFECT = (
-    *("job", "profiling", "metrics", "comm", "memory_estimation", "fault_tolerance", "experimental", "validation", "debug"),
+    *("job", "profiling", "metrics", "comm", "memory_estimation", "fault_tolerance", "validation", "debug"),
     *("model.tokenizer_path", "model.hf_assets_path", "model.print_after_conversion", "optimizer.lr", "optimizer.eps"),
     *("optimizer.beta1", "optimizer.beta2", "optimizer.weight_decay", "lr_scheduler", "training.max_norm", "training.dataset*"),
     *("training.seed", "training.deterministic", "training.gc_freq", "training.warmup_steps", "checkpoint", "float8", "mx"),
@@ -32,6 +32,8 @@ NO_EFFECT = (
         "parallelism.context_parallel_rotate_method",
         "parallelism.enable_compiled_autograd",
     ),
+    *("experimental.custom_*", "experimental.pipeline_parallel_schedule*", "experimental.pipeline_parallel_split_points"),
+    *("experimental.pipeline_parallel_microbatches", "experimental.enable_*", "experimental.context_parallel_rotate_method"),
     *("training.mixed_precision_reduce", "parallelism.module_fqns_per_model_part", "compile.backend"),
 )
 MODELS = {
@@ -47,6 +49,8 @@ MODELS = {
     ("llama4", "17bx128e"): "llama-4-maverick",
 }
 """(name, flavor) -> the shipped shape. Its 16B of deepseek_v3 has DeepSeek-V2-Lite's dimensions."""
+SECTIONS = ("parallelism", "training", "experimental")
+"""Where the degrees stand: in `parallelism` since 2025, before it in the other two."""
 DEGREES = {
     "tensor_parallel_degree": "tp",
     "pipeline_parallel_degree": "pp",
@@ -125,20 +129,36 @@ def _read_parallel(draft: ConfigDraft) -> None:
     """Take the degrees; they say how many GPUs there are unless the data-parallel degree is -1 (all that are left)."""
     ranks = 1
     for name, field in DEGREES.items():
-        value = draft.take_count(f"parallelism.{name}")
+        value = _take_degree(draft, name)
         if value is not None and value > 1:
-            draft.state(f"parallel.{field}", value, f"parallelism.{name}")
+            draft.state(f"parallel.{field}", value, name)
             ranks *= 1 if field == "ep" else value
-    replicas = draft.take_number("parallelism.data_parallel_replicate_degree") or 1
-    shards = draft.take_number("parallelism.data_parallel_shard_degree") or -1
-    if shards != 1:
-        draft.state("parallel.fsdp", value=True, key="parallelism.data_parallel_shard_degree")
+    section = "training" if draft.take("training.data_parallel_shard_degree") is not None else "parallelism"
+    replicas = _take_degree(draft, "data_parallel_replicate_degree") or 1
+    shards = _take_degree(draft, "data_parallel_shard_degree") or -1
+    if shards != 1 and replicas > 1:
+        draft.leave(f"{section}.data_parallel_replicate_degree", "groups are not sized")
+        bound = "sized as a whole copy on each GPU, an upper bound; sharding within a replica needs less"
+        draft.notes.append(f"{replicas} replicas of sharded models: {bound}")
+    if shards != 1 and replicas <= 1:
+        draft.state("parallel.fsdp", value=True, key=f"{section}.data_parallel_shard_degree")
+    elif replicas > 1:
+        draft.state("parallel.zero", 0, f"{section}.data_parallel_replicate_degree")
     draft.plan = StepPlan(
         global_sequences=draft.take_count("training.global_batch_size"), steps=draft.take_count("training.steps")
     )
     if shards > 0 and replicas > 0:
-        gpus = int(shards * replicas) * ranks
+        gpus = draft.read_count(shards * replicas * ranks, "parallelism")
         per_node = min(gpus, 8)
         if gpus % per_node == 0:
             draft.hardware = LaunchHardware(gpu_count=per_node, nodes=gpus // per_node)
             draft.notes.append(f"the parallel degrees make {gpus} GPUs: {per_node} a machine is assumed")
+
+
+def _take_degree(draft: ConfigDraft, name: str) -> int | None:
+    """Return a parallel degree; -1, which means all GPUs that are left, as it is; None if it is not stated."""
+    for section in SECTIONS:
+        value = draft.take(f"{section}.{name}")
+        if value is not None:
+            return -1 if value == -1 else draft.read_count(value, f"{section}.{name}")
+    return None

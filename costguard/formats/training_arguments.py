@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from costguard.formats import deepspeed
 from costguard.formats.reading import ConfigDraft, StepPlan
-from costguard.formats.vocabulary import DTYPES, state_attention, state_optimizer
+from costguard.formats.vocabulary import DTYPES, state_attention, state_fsdp, state_optimizer
 
 NO_EFFECT = (
     *(
@@ -98,7 +98,7 @@ def read_trainer(draft: ConfigDraft, *, checkpointing: str | None = "none") -> N
     deepspeed.read_named(draft, "deepspeed")
     fsdp = draft.take("fsdp")
     if fsdp:
-        draft.state("parallel.fsdp", value=True, key="fsdp")
+        state_fsdp(draft, fsdp, "fsdp")
         draft.masters = True
         if "offload" in str(fsdp):
             draft.state("parallel.offload", "all", "fsdp")

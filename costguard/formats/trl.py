@@ -15,7 +15,7 @@ from __future__ import annotations
 from costguard.formats import training_arguments
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft
-from costguard.formats.vocabulary import state_model, state_targets
+from costguard.formats.vocabulary import is_quantised, state_model, state_targets
 
 LABEL = "TRL or Transformers"
 KINDS = ("yaml", "json")
@@ -82,8 +82,11 @@ def read(draft: ConfigDraft) -> None:
 
 def state_named_model(draft: ConfigDraft) -> None:
     """State the model: `model_name_or_path`, or `model_name` where a script's own arguments call it so."""
-    named = draft.take("model_name_or_path") is not None
-    state_model(draft, "model_name_or_path" if named else "model_name")
+    state_model(draft, _find_model_key(draft))
+
+
+def _find_model_key(draft: ConfigDraft) -> str:
+    return "model_name" if draft.take("model_name_or_path") is None else "model_name_or_path"
 
 
 def read_arguments(draft: ConfigDraft, *, trains_fully: bool = True) -> None:
@@ -115,11 +118,15 @@ def _read_method(draft: ConfigDraft, *, trains_fully: bool) -> bool:
             draft.state("method", "full", "use_peft")
         elif trains_fully:
             draft.assume("method", "full")
+        is_quantised(draft, _find_model_key(draft), adapters=False)
         draft.ignore("lora_*")
         return False
-    draft.state("method", "qlora" if four or eight else "lora", "use_peft" if peft else "lora_r")
+    stored = is_quantised(draft, _find_model_key(draft), adapters=True)
+    draft.state("method", "qlora" if four or eight or stored else "lora", "use_peft" if peft else "lora_r")
     if four or eight:
         draft.state("quant", "nf4" if four else "int8", "load_in_4bit" if four else "load_in_8bit")
+    elif stored:
+        draft.state("quant", "nf4", _find_model_key(draft))
     draft.assume("lora.rank", 16) if rank is None else draft.state("lora.rank", rank, "lora_r")
     state_targets(draft, "lora_target_modules")
     if draft.take_flag("use_dora"):
@@ -130,20 +137,21 @@ def _read_method(draft: ConfigDraft, *, trains_fully: bool) -> bool:
 
 
 def _read_preference(draft: ConfigDraft) -> None:
-    """Take DPO or GRPO from the arguments that only their trainers have."""
+    """Take DPO or GRPO from the arguments that only their trainers have; DPO's and ORPO's have a length of the whole."""
     prompt, completion = draft.take_count("max_prompt_length"), draft.take_count("max_completion_length")
     generations = draft.take_count("num_generations")
-    if generations is not None or completion is not None:
+    if generations is not None or (completion is not None and "max_length" not in draft.values):
         draft.state("preference.algorithm", "grpo", "num_generations" if generations else "max_completion_length")
         if generations is not None:
             draft.state("preference.completions", generations, "num_generations")
         if prompt is not None and completion is not None:
             draft.state("preference.prompt_len", prompt, "max_prompt_length")
             draft.state("preference.completion_len", completion, "max_completion_length")
-    elif draft.take_number("beta") is not None:
-        draft.state("preference.algorithm", "dpo", "beta")
+    elif draft.take_number("beta") is not None or completion is not None:
+        key = "beta" if draft.take_number("beta") is not None else "max_completion_length"
+        draft.state("preference.algorithm", "dpo", key)
         named = " ".join(str(draft.values.get(key, "")) for key in ("hub_model_id", "output_dir", "run_name"))
         if "orpo" in f"{named} {draft.file.path}".lower():
             draft.state("preference.reference", value=False, key="orpo")
         else:
-            draft.notes.append("beta: taken as DPO; ORPO has the same argument and no reference model")
+            draft.notes.append(f"{key}: taken as DPO; ORPO has the same argument and no reference model")

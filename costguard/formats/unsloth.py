@@ -20,7 +20,8 @@ LABEL = "Unsloth"
 KINDS = ("python",)
 
 CLASSES = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastLlamaModel")
-ARGUMENTS = ("SFTConfig", "TrainingArguments", "UnslothTrainingArguments", "DPOConfig", "GRPOConfig", "ORPOConfig")
+ARGUMENTS = ("SFTConfig", "TrainingArguments", "UnslothTrainingArguments", "DPOConfig", "GRPOConfig", "ORPOConfig", "KTOConfig")
+UNSIZED = ("KTOTrainer", "RewardTrainer", "CPOTrainer", "PPOTrainer")
 NO_EFFECT = (
     *(
         "model.dtype",
@@ -64,10 +65,7 @@ def read(draft: ConfigDraft) -> None:
         draft.assume("seq_len", 2048)
     training_arguments.read_batch(draft)
     training_arguments.read_trainer(draft, checkpointing=None)
-    if "DPOTrainer" in draft.file.text:
-        draft.state("preference.algorithm", "dpo", "DPOTrainer")
-    elif "GRPOTrainer" in draft.file.text:
-        draft.state("preference.algorithm", "grpo", "GRPOTrainer")
+    _read_preference(draft)
     half = draft.values.get("fp16") is True
     draft.ignore("fp16", "bf16")  # usually `not is_bfloat16_supported()`: bf16 on every GPU that has it
     if half:
@@ -75,6 +73,20 @@ def read(draft: ConfigDraft) -> None:
     elif draft.get("method") != "full":
         draft.assume("precision", "bf16")
     draft.ignore("max_length", "max_seq_length", "model.model_name", "model.0", *NO_EFFECT)
+
+
+def _read_preference(draft: ConfigDraft) -> None:
+    if "DPOTrainer" in draft.file.text:
+        draft.state("preference.algorithm", "dpo", "DPOTrainer")
+    elif "GRPOTrainer" in draft.file.text:
+        draft.state("preference.algorithm", "grpo", "GRPOTrainer")
+    elif "ORPOTrainer" in draft.file.text:
+        draft.state("preference.algorithm", "dpo", "ORPOTrainer")
+        draft.state("preference.reference", value=False, key="ORPOTrainer")
+        draft.notes.append("ORPOTrainer: sized as DPO without a reference model")
+    for name in UNSIZED:
+        if name in draft.file.text:
+            draft.leave(name, "not sized; sized as supervised training")
 
 
 def _read_method(draft: ConfigDraft, *, adapters: bool) -> None:

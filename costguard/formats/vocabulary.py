@@ -44,6 +44,7 @@ ATTENTIONS = {
 SUFFIX = re.compile(r"(?:[-_](?:unsloth[-_])?bnb[-_]4bit|[-_]unsloth|[-_](?:hf|fp16|bf16|4bit))+$", re.IGNORECASE)
 """What re-uploads of a model append to its name; none changes the shape."""
 QUANTISED = re.compile(r"bnb[-_]4bit", re.IGNORECASE)
+EMBEDDINGS = ("embed_tokens", "lm_head")
 ZERO_IN_NAME = re.compile(r"z(?:ero)?[_-]?([0-3])(?![0-9])", re.IGNORECASE)
 
 
@@ -56,11 +57,19 @@ def state_model(draft: ConfigDraft, key: str) -> None:
 
 def name_model(draft: ConfigDraft, named: str, key: str) -> None:
     """State the model `named`, as `state_model` does."""
-    config = f"{named.rstrip('/')}/config.json"
-    if draft.file.is_beside(config):
-        draft.state("path", str(draft.file.path.parent / config), key)
-        return
+    for config in (f"{named.rstrip('/')}/config.json", named):
+        if config.endswith(".json") and draft.file.is_beside(config):
+            draft.state("path", str(draft.file.path.parent / config), key)
+            return
     draft.state("model", find_shipped_name(named) or named, key)
+
+
+def is_quantised(draft: ConfigDraft, key: str, *, adapters: bool) -> bool:
+    """Return whether the model that `key` names is stored in 4 bits; without adapters that is said, and sized in 16 bits."""
+    found = QUANTISED.search(draft.take_text(key) or "") is not None
+    if found and not adapters:
+        draft.leave(key, "4 bits need adapters: sized in 16 bits")
+    return found and adapters
 
 
 def find_shipped_name(named: str) -> str | None:
@@ -122,7 +131,26 @@ def state_targets(draft: ConfigDraft, key: str) -> None:
     elif any(word in name for name in named for word in ("*", "|", "\\")):
         draft.leave(key, "a pattern of names")
     else:
-        draft.state("lora.targets", [name.rpartition(".")[2] for name in named], key)
+        targets = [name.rpartition(".")[2] for name in named]
+        embeddings = [name for name in targets if name in EMBEDDINGS]
+        if embeddings:
+            draft.leave(key, f"{', '.join(embeddings)}: not counted")
+        if len(targets) > len(embeddings):
+            draft.state("lora.targets", [name for name in targets if name not in EMBEDDINGS], key)
+
+
+def state_fsdp(draft: ConfigDraft, words: object, key: str) -> None:
+    """State the sharding that `words` name: `full_shard auto_wrap`, `SHARD_GRAD_OP`; without a name it is full."""
+    named = str(words).lower()
+    if "hybrid" in named:
+        draft.leave(key, "hybrid sharding is sized as full")
+        draft.notes.append(f"{key}: sized as sharding over all GPUs; hybrid sharding over several machines needs more")
+    if "shard_grad_op" in named or "zero2" in named:
+        draft.state("parallel.zero", 2, key)
+    elif "no_shard" in named:
+        draft.state("parallel.zero", 0, key)
+    else:
+        draft.state("parallel.fsdp", value=True, key=key)
 
 
 def state_sharding_by_name(draft: ConfigDraft, name: str, key: str) -> None:

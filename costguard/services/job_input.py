@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,13 +34,16 @@ from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu, GpuNames
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.formats.loading import ConfigFile
-    from costguard.formats.reading import ConfigReading
+    from costguard.formats.reading import ConfigReading, LaunchHardware
     from costguard.quoting.template import WorkloadTemplate
     from costguard.sizing.observed_runs import ObservedRun
 
 LONGEST_COUNT = 12
 """Digits of a count of machines: more is a slip of the pen, and thousands of them no longer an integer."""
 
+
+_INSIDE: ContextVar[Path | None] = ContextVar("costguard_inside", default=None)
+"""The folder outside of which no file that a job names is opened; None: any file may be."""
 
 CONFIG_ENDINGS = (".yaml", ".yml", ".py", ".ipynb", ".sh", ".slurm", ".sbatch", ".bin", ".pt", ".pth", ".pkl")
 """Endings of files that are another tool's; TOML and JSON are told by their keys, and others by their first line."""
@@ -59,6 +64,19 @@ class JobInput:
     gpus: int | None = None
 
 
+@contextmanager
+def restrict_files(folder: Path) -> Iterator[None]:
+    """Within the block, refuse a `path` or `model` of a job that leads outside of `folder`, also by a symbolic link.
+
+    For jobs that a stranger wrote, as in a review of a pull request: a file's text is shown in the error that it causes.
+    """
+    before = _INSIDE.set(folder)
+    try:
+        yield
+    finally:
+        _INSIDE.reset(before)
+
+
 def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: ShippedFacts) -> JobInput:
     """Merge flags over the job file, both over a template, with every GPU name made canonical.
 
@@ -70,6 +88,7 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     paths = [expand_path(name) for name in named_files]
     own, config = _read_files(paths)
     table = merge_flags(own, flags) if paths else dict(flags)
+    table = _settle_autocast(table, config, {**own, **flags})
     template = _find_template(table.pop("template"), facts) if "template" in table else None
     table = merge_flags(template.job, table) if template else table
     limits = dict(read_subtable(table, "limits"))
@@ -98,7 +117,7 @@ def _read_files(paths: Sequence[Path]) -> tuple[Table, ConfigReading | None]:
     if not foreign:
         return own, None
     from costguard.formats import read_config
-    from costguard.formats.reading import merge_readings
+    from costguard.formats.merging import merge_readings
 
     config = merge_readings(read_config(file) for file in foreign)
     if config.templates and config.hardware is None:
@@ -108,6 +127,17 @@ def _read_files(paths: Sequence[Path]) -> tuple[Table, ConfigReading | None]:
             hint=f"render the template first. Read as {config.label}: {config.describe()}",
         )
     return merge_flags(config.table, own), config
+
+
+def _settle_autocast(table: dict[str, object], config: ConfigReading | None, method_of: Table) -> dict[str, object]:
+    """Return `table` with a launcher's autocast as the precision of adapters, if the method stands in flags or a job file."""
+    if config is None or config.autocast is None or method_of.get("method") not in ("lora", "qlora"):
+        return table
+    from costguard.formats.merging import is_from_autocast
+
+    if not is_from_autocast(config) or table.get("precision") != f"{config.autocast[0]}-amp":
+        return table
+    return {**table, "precision": config.autocast[0]}
 
 
 def _load_file(path: Path) -> dict[str, object] | ConfigFile:
@@ -141,6 +171,8 @@ def _find_template(name: object, facts: ShippedFacts) -> WorkloadTemplate:
 def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, hours: float | None) -> JobInput:
     """Return the input for `--on`, which names the hardware. Raises InputError for other flags that name hardware."""
     named = {"--count": count, "--hours": hours, "--gpu": read_subtable(flags, "limits").get("gpus")}
+    if _is_rental(stated):
+        named.pop("--hours")
     twice = [flag for flag, value in named.items() if value is not None]
     if twice:
         hint = "leave out --on" if hours is not None else f"leave out {twice[0]}: --on H100:8 says which GPU and how many"
@@ -191,30 +223,24 @@ def apply_step_plan(job: Job, config: ConfigReading, gpus: int | None) -> Job:
 def place_on_launch(
     stated: JobInput, facts: ShippedFacts, *, count: float | None = None
 ) -> tuple[JobInput, Hardware | None, float | None]:
-    """Return the input, hardware and GPUs of a machine that the launch file states, where no flag names them.
+    """Return the input, hardware and GPUs of a machine that the launch file states; a flag's GPU and `count` win over its own.
 
     A GPU without a name restricts the market to machines of that many GPUs, and to GPUs of its memory if that is stated.
     """
     launch = stated.config.hardware if stated.config is not None else None
-    if launch is None or count is not None or read_subtable(stated.table, "limits").get("gpus") is not None:
+    if launch is None:
         return stated, None, count
-    known = facts.get_gpus()
+    named = parse_job_limits(read_subtable(stated.table, "limits")).gpus
+    if named is not None:
+        launch = replace(launch, gpu=named[0] if len(named) == 1 else None, memory_gb=None)
+    if count is not None:
+        launch = replace(launch, gpu_count=checks.require_whole_number(count, "--count", most=100_000))
     total = None if launch.gpu_count is None else launch.gpu_count * launch.nodes
     stated = replace(stated, gpus=total)
     if launch.gpu is not None:
-        field = f"{stated.config.files[-1]}: GPU" if stated.config is not None else "GPU"
-        exact = launch.memory_gb[0] if launch.memory_gb and launch.memory_gb[0] == launch.memory_gb[1] else None
-        found = GpuNames(known).resolve(launch.gpu, vram_gb=exact, field=field)
-        gpu = known[found.canonical]
-        if launch.gpu_count is None:
-            return _restrict_gpus(stated, (gpu.name,)), None, None
-        if not gpu.runs_pytorch:
-            raise _refuse_accelerator(gpu, launch.gpu_count * launch.nodes, facts)
-        if found.taken_as_short:
-            stated = replace(stated, notes=(*stated.notes, f"{launch.gpu} was taken as {gpu.name}"))
-        return stated, Hardware(gpu=gpu, gpu_count=launch.gpu_count, nodes=launch.nodes), None
+        return _place_on_gpu(_restrict_gpus(stated, None) if named else stated, launch, launch.gpu, facts)
     if launch.memory_gb is not None:
-        alike = tuple(gpu.name for gpu in known.values() if _has_memory(gpu, *launch.memory_gb))
+        alike = tuple(gpu.name for gpu in facts.get_gpus().values() if _has_memory(gpu, *launch.memory_gb))
         stated = _restrict_gpus(stated, alike)
     if launch.nodes > 1:
         note = (
@@ -224,13 +250,30 @@ def place_on_launch(
     return stated, None, launch.gpu_count
 
 
+def _place_on_gpu(
+    stated: JobInput, launch: LaunchHardware, named: str, facts: ShippedFacts
+) -> tuple[JobInput, Hardware | None, None]:
+    """Return the input and the hardware of `launch` with the GPU `named`; no hardware if its GPUs are not counted."""
+    field = f"{stated.config.files[-1]}: GPU" if stated.config is not None else "GPU"
+    exact = launch.memory_gb[0] if launch.memory_gb and launch.memory_gb[0] == launch.memory_gb[1] else None
+    found = GpuNames(facts.get_gpus()).resolve(named, vram_gb=exact, field=field)
+    gpu = facts.get_gpus()[found.canonical]
+    if launch.gpu_count is None:
+        return _restrict_gpus(stated, (gpu.name,)), None, None
+    if not gpu.runs_pytorch:
+        raise _refuse_accelerator(gpu, launch.gpu_count * launch.nodes, facts)
+    if found.taken_as_short:
+        stated = replace(stated, notes=(*stated.notes, f"{named} was taken as {gpu.name}"))
+    return stated, Hardware(gpu=gpu, gpu_count=launch.gpu_count, nodes=launch.nodes), None
+
+
 def _has_memory(gpu: Gpu, least: float, most: float | None) -> bool:
     """Return whether a GPU has `least` to `most` GB, as far as advertised sizes differ from the datasheet's."""
     has = gpu.memory_gib * GIB / 1e9
     return has > least * (1 - SIZE_TOLERANCE) and (most is None or has < most * (1 + SIZE_TOLERANCE))
 
 
-def _restrict_gpus(stated: JobInput, names: tuple[str, ...]) -> JobInput:
+def _restrict_gpus(stated: JobInput, names: tuple[str, ...] | None) -> JobInput:
     return replace(stated, table=merge_tables(stated.table, {"limits": {"gpus": names}}))
 
 
@@ -240,7 +283,7 @@ def read_launch_rental(stated: JobInput, hardware: Hardware | None, hours: float
     `hours`: as a flag states them; None: the file's time limit.
     """
     config = stated.config
-    if config is None or config.hardware is None or any(key in stated.table for key in SHAPE_KEYS):
+    if config is None or config.hardware is None or not _is_rental(stated):
         return None
     hours = config.hardware.hours if hours is None else hours
     read = f"read as {config.label}: {config.describe()}"
@@ -248,7 +291,11 @@ def read_launch_rental(stated: JobInput, hardware: Hardware | None, hours: float
         hint = f"state --hours N for the machines alone, or the job: --model NAME --method NAME --tokens N\n{read}"
         raise InputError("names no model and no time limit", field=str(config.files[0]), hint=hint)
     if hardware is None:
-        raise InputError("names no single kind of GPU", field=str(config.files[0]), hint=f"state --gpu H100 --count 8\n{read}")
+        raise InputError(
+            "names no single kind of GPU",
+            field=str(config.files[0]),
+            hint=f"state --on H100:8, or --gpu H100 --count 8\n{read}",
+        )
     return Rental(
         gpu=hardware.gpu.name,
         gpu_count=hardware.gpu_count,
@@ -257,6 +304,12 @@ def read_launch_rental(stated: JobInput, hardware: Hardware | None, hours: float
         disk_gb=checks.require_whole_number(stated.table.get("disk_gb", 0), "disk_gb", least=0),
         limits=parse_job_limits(read_subtable(stated.table, "limits")),
     )
+
+
+def _is_rental(stated: JobInput) -> bool:
+    """Return whether a launch file states machines and nothing states a job."""
+    launched = stated.config is not None and stated.config.hardware is not None
+    return launched and not any(key in stated.table for key in SHAPE_KEYS)
 
 
 def _read_architecture(stated: JobInput, facts: ShippedFacts) -> Architecture:
@@ -290,8 +343,14 @@ def _find_config_file(stated: JobInput) -> Path | None:
         raise InputError(f"must be a name or a path, not {checks.describe_value(name)}", field=key, hint="write llama-3.1-8b")
     if key == "model" and not name.endswith(".json") and not name.startswith((".", "/", "~")):
         return None
+    if key == "model" and stated.config is not None and stated.config.table.get("model") == name:
+        return None  # another tool's config names no file outside of its folder: those inside it are stated as `path`
     path = expand_path(name)
-    return path if path.is_absolute() else stated.folder / path
+    path = path if path.is_absolute() else stated.folder / path
+    folder = _INSIDE.get()
+    if folder is not None and not path.resolve().is_relative_to(folder.resolve()):
+        raise InputError("names a file outside of the folder that may be read", field=key, hint="name a file of the repository")
+    return path
 
 
 def read_rental(stated: JobInput, count: float | None, hours: float | None) -> Rental:

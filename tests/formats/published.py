@@ -533,28 +533,28 @@ SHARING = [
         "a.yaml",
         f"{_ACCELERATE}distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: false\n  fsdp_sharding_strategy: FULL_SHARD\n"
         "  fsdp_use_orig_params: true\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n",
-        {"precision": "bf16", "parallel.fsdp": True, "on": (None, 8, 1)},
+        {"precision": "bf16-amp", "parallel.fsdp": True, "on": (None, 8, 1)},
     ),
     Published(
         f"{HANDBOOK}accelerate_configs/deepspeed_zero3.yaml",
         "a.yaml",
         f"{_ACCELERATE}deepspeed_config:\n  offload_optimizer_device: cpu\n  offload_param_device: cpu\n  zero_stage: 3\n"
         "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 1\n",
-        {"precision": "bf16", "framework": "deepspeed", "parallel.zero": 3, "parallel.offload": "all", "on": (None, 1, 1)},
+        {"precision": "bf16-amp", "framework": "deepspeed", "parallel.zero": 3, "parallel.offload": "all", "on": (None, 1, 1)},
     ),
     Published(
         f"{LF}accelerate/fsdp_config_offload.yaml",
         "a.yaml",
         f"{_ACCELERATE}distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: true\n  fsdp_sharding_strategy: FULL_SHARD\n"
         "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 2\n",
-        {"precision": "bf16", "parallel.fsdp": True, "parallel.offload": "all", "on": (None, 2, 1)},
+        {"precision": "bf16-amp", "parallel.fsdp": True, "parallel.offload": "all", "on": (None, 2, 1)},
     ),
     Published(
         "huggingface/trl examples/accelerate_configs/fsdp2.yaml",
         "a.yaml",
         f"{_ACCELERATE}distributed_type: FSDP\nfsdp_config:\n  fsdp_activation_checkpointing: false\n  fsdp_offload_params: false\n"
         "  fsdp_reshard_after_forward: true\n  fsdp_version: 2\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n",
-        {"precision": "bf16", "parallel.fsdp": True, "on": (None, 8, 1)},
+        {"precision": "bf16-amp", "parallel.fsdp": True, "on": (None, 8, 1)},
     ),
     Published(
         "huggingface/trl examples/accelerate_configs/deepspeed_zero2.yaml",
@@ -915,7 +915,7 @@ LATER = [
         f"{HANDBOOK}accelerate_configs/multi_gpu.yaml",
         "a.yaml",
         f"{_ACCELERATE}distributed_type: MULTI_GPU\ngpu_ids: all\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 16\n",
-        {"precision": "bf16", "on": (None, 16, 1)},
+        {"precision": "bf16-amp", "parallel.zero": 0, "on": (None, 16, 1)},
     ),
 ]  # fmt: skip
 """Configs that were looked up after the readers had been written. At first 16 of these 22 had every field right; of the other

@@ -55,7 +55,7 @@ CASES = {
     "no_gpu.yaml": ("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: x}]}\n", ("no nvidia.com/gpu",)),
     "half.yaml": (
         "apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: half}}}]}\n",
-        ("no whole number of GPUs: half",),
+        ("no whole number of GPUs: 'half'",),
     ),
     "strange_gpu.yaml": ("resources: {accelerators: 'Z9000:8'}\nrun: x\n", ("strange_gpu.yaml: GPU", "unknown GPU 'Z9000'")),
 }

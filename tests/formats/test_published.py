@@ -11,7 +11,8 @@ import pytest
 
 from costguard.formats import FORMATS, load_format, read_config
 from costguard.formats.loading import load_config_file
-from costguard.formats.reading import ConfigReading, merge_readings
+from costguard.formats.merging import merge_readings
+from costguard.formats.reading import ConfigReading
 from tests.formats.published import PUBLISHED, Published
 
 

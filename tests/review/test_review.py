@@ -16,6 +16,7 @@ import yaml
 from costguard.renderers.github import render
 from costguard.services import CommandAnswer
 from costguard.services.quote_commands import answer_quote
+from costguard.services.review import quote_job_file
 from costguard.services.review.comment import MARKER
 from costguard.views.document import Document, TableView
 from tests.conftest import Command, Ran
@@ -456,3 +457,16 @@ def test_a_quote_is_a_comment_as_well(costguard: Command, market: str) -> None:
     assert ran.code == 0, ran.err
     assert ran.out.startswith("### llama-3.1-8b")
     assert "<details>" in ran.out
+
+
+def test_a_job_that_names_a_file_outside_the_repository_shows_nothing_of_it(tmp_path: Path, market: str) -> None:
+    leak = tmp_path / "leak.json"
+    leak.write_text('{"model_type": "S3CR3T"}')
+    side = tmp_path / "side"
+    side.mkdir()
+    for name, line in (("path.toml", f'path = "{leak}"'), ("up.toml", 'path = "../leak.json"')):
+        (side / name).write_text(f'{line}\nmethod = "full"\ntokens = 1000000\n')
+        found = quote_job_file(side, name, market=market)
+        assert found is not None
+        assert found.problem
+        assert "S3CR3T" not in found.problem

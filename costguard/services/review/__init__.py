@@ -16,6 +16,7 @@ from costguard.errors import CostguardError, InputError, NoAnswerError, shorten,
 from costguard.quoting.job_change import ChangeLimits, JobChange, JobCost, list_breaches
 from costguard.quoting.quote import CHEAPEST
 from costguard.services import CommandAnswer
+from costguard.services.job_input import restrict_files
 from costguard.services.quote_commands import answer_quote
 from costguard.services.review.git import ChangedFiles, find_checkout, open_base_folder
 from costguard.values.money import Money
@@ -73,7 +74,8 @@ def quote_job_file(folder: Path, name: str, *, market: str | None = None, config
             return None
         if path.is_symlink() or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
             return JobCost(problem="it is no plain file of the repository: links are not followed")
-        answer = answer_quote(flags={}, job_file=str(path), every=True, market=market, config=config)
+        with restrict_files(folder):
+            answer = answer_quote(flags={}, job_file=str(path), every=True, market=market, config=config)
         return JobCost(problem=answer.refusal.what) if answer.refusal is not None else _read_cheapest(answer)
     except CostguardError as error:
         return JobCost(problem=next(iter(str(error).replace(f"{folder}/", "").splitlines()), type(error).__name__))
