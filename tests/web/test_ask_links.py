@@ -152,7 +152,9 @@ def test_an_answer_allows_what_was_asked_and_nothing_else(house: House) -> None:
     assert list_approved_acts(wish.life, [wish], datetime.now(UTC)) == frozenset()
     ((question, act),) = list_answers(wish.life, [wish], datetime.now(UTC))
     assert (find_asking_policy(question), act) == ("dear", "terminate")
-    cases = {one.live.observation.key.id: one.approved for one in house.made.room.run_guard().survey.cases}
+    found = house.made.room.run_guard().survey
+    assert found is not None
+    cases = {one.live.observation.key.id: one.approved for one in found.cases}
     assert cases == {"i-0": {"terminate"}, "i-1": frozenset()}
 
 
