@@ -375,7 +375,8 @@ def _compute_adapter_seconds(setting: StepSetting, physics: StepConstants) -> fl
     s = setting
     if not s.work.adapted_matrices or not get_framework(s.recipe).pads or get_framework(s.recipe).casts_adapters:
         return 0.0
-    launched = physics.adapter_launch_s * s.work.adapted_matrices + physics.launch_s * s.work.layers
+    fused = physics.fused_share if has_fused_kernels(s.recipe) else 1.0
+    launched = fused * (physics.adapter_launch_s * s.work.adapted_matrices + physics.launch_s * s.work.layers)
     busy = _compute_arithmetic_seconds(s, physics) / USUAL_REACHED
     return max(0.0, launched * s.work.passes * s.parallel.tp / s.pass_tokens - busy)
 
