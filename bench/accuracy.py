@@ -45,7 +45,7 @@ def main(words: list[str] | None = None) -> int:
     if asked.predictions:
         predictions.write(asked.predictions, **{kind: rows.get(kind) for kind in KINDS})
         return 0
-    told = page(scored(rows), card.sections() if ours else ())
+    told = page(scored(rows), card.build_sections() if ours else ())
     print(told)
     if asked.write:
         prices = keep_part(asked.write)  # written by bench/prices.py

@@ -59,17 +59,17 @@ BLIND = (
 
 def main() -> int:
     """Print the page's part; always 0."""
-    print("\n\n".join(sections()))
+    print("\n\n".join(build_sections()))
     return 0
 
 
-def sections() -> list[str]:
+def build_sections() -> list[str]:
     """The part of docs/ACCURACY.md: each case, and the scores."""
     found = list(compare())
     lines = [
         (
-            *(case.name, f"{case.gb:.1f}", off(case.said_gb, case.gb)),
-            *(f"{case.speed:,.0f}", off(case.said_speed, case.speed)),
+            *(case.name, f"{case.gb:.1f}", format_error(case.said_gb, case.gb)),
+            *(f"{case.speed:,.0f}", format_error(case.said_speed, case.speed)),
         )
         for case in found
     ]
@@ -81,7 +81,7 @@ def sections() -> list[str]:
     return ["## On a card of our own", INTRODUCTION, BLIND, table(header, lines), scores]
 
 
-def off(said: Interval, measured: float) -> str:
+def format_error(said: Interval, measured: float) -> str:
     """How far the expectation is off, with a star where the interval misses."""
     inside = said.low <= measured <= said.high
     return f"{said.expected / measured - 1:+.0%}{'' if inside else ' *'}"

@@ -213,7 +213,10 @@ def build(case: CardCase) -> tuple[Any, dict[str, Any], int]:
         model = peft.get_peft_model(
             model,
             peft.LoraConfig(
-                r=case.rank, lora_alpha=32, target_modules=adapted(case, dict(model.named_modules())), task_type="CAUSAL_LM"
+                r=case.rank,
+                lora_alpha=32,
+                target_modules=choose_adapter_targets(case, dict(model.named_modules())),
+                task_type="CAUSAL_LM",
             ),
         )
     model.train()
@@ -223,7 +226,7 @@ def build(case: CardCase) -> tuple[Any, dict[str, Any], int]:
     return model, {"input_ids": ids, "labels": labels}, case.batch * case.seq
 
 
-def adapted(case: CardCase, modules: Iterable[str]) -> str | list[str]:
+def choose_adapter_targets(case: CardCase, modules: Iterable[str]) -> str | list[str]:
     """What the adapters stand on: every linear layer, or the four projections of attention."""
     if case.targets == ALL:
         return "all-linear"

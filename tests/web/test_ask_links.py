@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -57,6 +58,12 @@ class House:
         sent = {"do": do, "token": page.partition('name="token" value="')[2].partition('"')[0] if token is None else token}
         came = self.made.ask("POST", path, urlencode(sent).encode(), {**FORM, **headers})
         return came.status, came.body.decode()
+
+    def approved(self) -> dict[tuple[str, str], frozenset[str]]:
+        """By policy and machine: the acts that somebody allowed, in a new run of the guard."""
+        found = self.made.room.run_guard().survey
+        assert found is not None
+        return {(one.verdict.policy.name, one.live.observation.key.id): one.approved for one in found.cases}
 
     def wishes(self) -> list[tuple[str, str, str, str]]:
         with LedgerReader(self.made.url) as reader, reader.snapshot() as ask:
@@ -152,10 +159,14 @@ def test_an_answer_allows_what_was_asked_and_nothing_else(house: House) -> None:
     assert list_approved_acts(wish.life, [wish], datetime.now(UTC)) == frozenset()
     ((question, act),) = list_answers(wish.life, [wish], datetime.now(UTC))
     assert (find_asking_policy(question), act) == ("dear", "terminate")
-    found = house.made.room.run_guard().survey
-    assert found is not None
-    cases = {one.live.observation.key.id: one.approved for one in found.cases}
-    assert cases == {"i-0": {"terminate"}, "i-1": frozenset()}
+    guard = house.made.room.guard
+    (dear,) = guard.rules.policies
+    guard.rules = replace(guard.rules, policies=(dear, replace(dear, name="other")))
+    none, yes = frozenset[str](), {"terminate"}
+    assert house.approved() == {("dear", "i-0"): yes, ("dear", "i-1"): none, ("other", "i-0"): none, ("other", "i-1"): none}
+    with house.made.room.book._begin_write() as (_, tell):
+        tell("DELETE FROM climb", [()])
+    assert set(house.approved().values()) == {none}, "it is asked anew, and nobody has answered that"
 
 
 @pytest.mark.parametrize(
