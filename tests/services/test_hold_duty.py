@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from costguard.budgets.hold import Hold
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.holds import load_open_holds
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.metering.inventory import Complete, Poll
+from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation
 from costguard.services.admit import open_holds
 from costguard.services.hold_duty import GONE_FOR, HoldDuty
@@ -45,13 +47,17 @@ class World:
 
     def list_machines(self, *states: str, label: str = "hold-a", after: timedelta = MIN) -> list[str]:
         """The ids of the holds that are open after a poll that lists machines in these states, and the duty."""
-        self.now += after
         seen: list[Observation] = []
         for number, state in enumerate(states):
             one = machine(f"i-{number}", started_at=NOON - MIN)
             seen.append(replace(one, state=state, labels=(("costguard-hold", label),)))
+        return self.poll(Complete(items=tuple(seen)), after=after)
+
+    def poll(self, inventory: Complete | Failed | Partial, *, after: timedelta) -> list[str]:
+        """The same after a poll with this inventory."""
+        self.now += after
         with LedgerWriter(resolve_ledger_url(self.settings), rules={}, ceilings={}) as ledger:
-            ledger.record_polls([Poll(scope=SCOPE, at=self.now, asked_at=self.now, inventory=Complete(items=tuple(seen)))])
+            ledger.record_polls([Poll(scope=SCOPE, at=self.now, asked_at=self.now, inventory=inventory)])
         self.duty.run()
         with LedgerReader(resolve_ledger_url(self.settings)) as reader, reader.snapshot() as ask:
             return [hold.id for hold in load_open_holds(ask, self.now)]
@@ -93,3 +99,12 @@ def test_a_machine_somewhere_else_does_not_count_as_one_of_the_run(tmp_path: Pat
         assert holds.take(there, [], NOON).admitted
     assert "hold-c" in world.list_machines("running", label="hold-c")
     assert "hold-c" in world.list_machines(ENDED, label="hold-c", after=GONE_FOR)
+
+
+@pytest.mark.parametrize(
+    "inventory", [Failed(why="503"), Partial(items=(), why="page 2 of 3 failed")], ids=["failed", "partial"]
+)
+def test_a_listing_that_does_not_show_that_a_machine_is_gone_ends_no_hold(tmp_path: Path, inventory: Failed | Partial) -> None:
+    world = World(tmp_path)
+    assert world.list_machines("running") == ["hold-a", "hold-b"]
+    assert world.poll(inventory, after=2 * GONE_FOR) == ["hold-a", "hold-b"]
