@@ -2,7 +2,8 @@
 
     python -m bench.card        also a part of docs/ACCURACY.md
 
-The rows are one source that no constant was fitted to. `scripts/fit_efficiency.py` does not read them.
+The rows are one source. `scripts/fit_efficiency.py` does not read them, so no weight is fitted to them; `adapter_launch_s`
+was read off them (decision 0064).
 """
 
 from __future__ import annotations
