@@ -63,6 +63,10 @@ class UnknownNameError(InputError):
         super().__init__(f"unknown {kind} '{shorten(name)}'", field=field, hint=" ".join(filter(None, (meant, hint))) or None)
 
 
+class NoLedgerError(InputError):
+    """There is no ledger yet where the settings say it is."""
+
+
 class NoAnswerError(CostguardError):
     """The question was understood, and the answer is no: nothing fits, or everything is over the cap."""
 

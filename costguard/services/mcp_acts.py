@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from threading import Lock
 
-from costguard.errors import InputError, NoAnswerError
+from costguard.errors import InputError, NoAnswerError, NoLedgerError
 from costguard.guard.action_intents import Intent
 from costguard.guard.overrides import ARM, ARMED_FOR, Override, is_override_open
 from costguard.guard.policy import STOP, Rails
@@ -133,7 +133,5 @@ def _load_overrides(settings: Settings, now: datetime) -> list[Override]:
     try:
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
             return load_overrides_since(ask, now - ARMED_FOR)
-    except InputError as none_yet:
-        if "no ledger here yet" in none_yet.what:
-            return []
-        raise
+    except NoLedgerError:
+        return []

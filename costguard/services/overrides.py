@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
-from costguard.errors import InputError, NoAnswerError
+from costguard.errors import InputError, NoAnswerError, NoLedgerError
 from costguard.guard.limits import Breaker
 from costguard.guard.overrides import (
     APPROVE,
@@ -394,10 +394,8 @@ def _load_open_breaker(settings: Settings, now: datetime) -> tuple[Breaker | Non
     try:
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
             last, wishes = load_last_run(ask), load_overrides_since(ask, now - OVERRIDES_BACK)
-    except InputError as none_yet:
-        if "no ledger here yet" in none_yet.what:
-            return None, None
-        raise
+    except NoLedgerError:
+        return None, None
     if last is None:
         return None, None
     held, closed = decode_breaker(dict(last.facts).get("breaker")), find_breaker_close(wishes, now)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from costguard.data import ShippedFacts
-from costguard.errors import InputError, UnknownNameError, shorten
+from costguard.errors import InputError, NoLedgerError, UnknownNameError, shorten
 from costguard.guard.evaluation import is_claimed
 from costguard.guard.overrides import (
     ARM,
@@ -194,10 +194,8 @@ def _load_overrides(settings: Settings) -> list[Override]:
     try:
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
             return load_overrides_since(ask, EARLIEST)
-    except InputError as none_yet:
-        if "no ledger here yet" in none_yet.what:
-            return []
-        raise
+    except NoLedgerError:
+        return []
 
 
 def _parse_fact(stated: str) -> tuple[str, str]:
@@ -287,8 +285,6 @@ def load_machines(settings: Settings) -> tuple[list[LiveResource], frozenset[Res
             live = books.load_live(overrides.get_now())
         with LedgerReader(url) as reader, reader.snapshot() as ask:
             agents = frozenset(one.key for one in load_agents(ask))
-    except InputError as none_yet:
-        if "no ledger here yet" in none_yet.what:
-            return [], frozenset()
-        raise
+    except NoLedgerError:
+        return [], frozenset()
     return live, agents

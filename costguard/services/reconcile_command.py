@@ -21,7 +21,7 @@ from costguard.bills.drift import (
     parse_tolerance,
 )
 from costguard.data import ShippedFacts
-from costguard.errors import InputError, OlderLedgerError, to_one_line
+from costguard.errors import InputError, NoLedgerError, OlderLedgerError, to_one_line
 from costguard.guard.alerts.alert import Notification
 from costguard.guard.alerts.dispatch import dispatch_alerts
 from costguard.ledger.bills.reader import BillLedgerReader
@@ -158,8 +158,8 @@ def _has_ledger(url: str, *, needed: bool) -> bool:
         LedgerReader(url).close()
     except OlderLedgerError:
         return True
-    except InputError as none_yet:
-        if needed or "no ledger here yet" not in none_yet.what:
+    except NoLedgerError:
+        if needed:
             raise
         return False
     return True

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from costguard.errors import CostguardError, InputError, NoAnswerError, ProviderError
+from costguard.errors import CostguardError, InputError, NoAnswerError, NoLedgerError, ProviderError
 from costguard.providers import plugins
 from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
 from costguard.services import CommandAnswer
@@ -149,10 +149,8 @@ def _check_ledger(url: str) -> HealthCheck:
     try:
         with SpendingReader(url, rules={}) as books:
             count = len(books.list_scopes())
-    except InputError as none_yet:
-        if "no ledger here yet" in none_yet.what:
-            return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told="none yet: the first poll creates it")
-        return HealthCheck(subject="ledger", outcome=CHECK_BAD, told=none_yet.what, fix=none_yet.hint or "")
+    except NoLedgerError:
+        return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told="none yet: the first poll creates it")
     except CostguardError as broken:
         return HealthCheck(subject="ledger", outcome=CHECK_BAD, told=broken.what, fix=broken.hint or "")
     return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told=f"it can be read and has {count} accounts")

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from costguard.errors import InputError, LedgerError, OlderLedgerError
+from costguard.errors import LedgerError, NoLedgerError, OlderLedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
 from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders
 from costguard.ledger.db.schema import APPLICATION_ID, HEAD_REVISION, REVISIONS
@@ -198,7 +198,7 @@ def _open_server(where: LedgerAddress) -> _Session:
 
 
 def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
-    """Raise LedgerError or InputError unless there is a ledger of this version."""
+    """Raise LedgerError or NoLedgerError unless there is a ledger of this version."""
     if where.path is not None:
         ((mark,),) = ask("PRAGMA application_id", ())
         there = {name for (name,) in ask("SELECT name FROM sqlite_master WHERE type = 'table'", ())}
@@ -214,9 +214,12 @@ def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
         raise OlderLedgerError(f"was written by an older costguard (its schema is {found})", field=where.shown, hint=hint)
 
 
-def _make_missing_error(where: LedgerAddress) -> InputError:
-    hint = "the first poll creates it; costguard demo --ledger FILE creates a sample; [ledger] url names another"
-    return InputError("there is no ledger here yet", field=where.shown, hint=hint)
+def _make_missing_error(where: LedgerAddress) -> NoLedgerError:
+    hint = (
+        "costguard init finds your clouds, and the first poll by costguard status or watch creates it; "
+        "costguard demo --ledger FILE creates a sample; [ledger] url names another"
+    )
+    return NoLedgerError("there is no ledger here yet", field=where.shown, hint=hint)
 
 
 _SERVER_TABLES = """
