@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,17 +45,17 @@ EXTRAS = {
     "mcp": (("mcp",), "mcp", ""),
     "serve": (("serve",), "web", WEB),
     "watch": (("watch",), "web", WEB),
-    "agent": (("agent", "enrol", "RESOURCE"), "web", WEB),
     "metrics": (("metrics",), "web", ""),
     "lake": (("lake", "write", "--url", "lake"), "lake", ""),
     "parquet": (("report", "--format", "focus", "-o", "a.parquet"), "parquet", ""),
+    "parquet of others": (("focus", "check", "bill.parquet"), "parquet", ""),
     "traces": (("watch", "--once"), "otel", '[telemetry]\ntraces = "http://127.0.0.1:4318"\n'),
     "aws": (("status",), "aws", "[providers.aws]\n"),
     "gcp": (("status",), "gcp", '[providers.gcp]\nprojects = ["p"]\n'),
     "postgres": (("status",), "postgres", ""),
     "exact": (("size", "--model", "gpt2", "--method", "full", "--precision", "bf16-amp", "--exact"), "exact", ""),
 }
-"""A command, the extra that it needs, and settings; tests/cli/test_top.py has `top`, tests/notifiers/ has chats and mail."""
+"""A command, its extra, and settings; tests/cli/test_top.py has `top`, tests/notifiers/test_chat.py has `notify`."""
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +64,14 @@ def recorded(bare: BareInstall, tmp_path_factory: pytest.TempPathFactory) -> Pat
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "costguard.toml").write_text(f'[ledger]\nurl = "sqlite:///ledger.db"\n{SIM}{POLICY}')
     ran = bare.costguard("watch", "--once", cwd=folder)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.returncode == 0, ran.stderr
     return folder
 
 
 @pytest.mark.parametrize("words", [QUOTE, ("policy", "lint"), ("plan",), ("report",), ("status",)], ids=lambda words: words[0])
 def test_a_command_needs_no_extra(bare: BareInstall, recorded: Path, words: tuple[str, ...]) -> None:
     ran = bare.costguard(*words, cwd=recorded)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize("name", EXTRAS)
@@ -81,12 +79,16 @@ def test_a_command_without_its_extra_says_what_to_install(bare: BareInstall, rec
     words, extra, table = EXTRAS[name]
     ledger = "postgresql://ada@127.0.0.1:1/costs" if name == "postgres" else f"sqlite:///{recorded}/ledger.db"
     (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{ledger}"\n{table}')
-    if name == "agent":
-        with closing(sqlite3.connect(recorded / "ledger.db")) as ledger_file:
-            words = (
-                *words[:-1],
-                *ledger_file.execute("SELECT name FROM observation WHERE state = 'running' LIMIT 1").fetchone(),
-            )
+    (tmp_path / "bill.parquet").write_bytes(b"PAR1")
     ran = bare.costguard(*words, cwd=tmp_path)
     assert f"pip install 'gpu-costguard[{extra}]'" in ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_enrolling_an_agent_says_what_its_key_needs(bare: BareInstall, tmp_path: Path) -> None:
+    script = "from pathlib import Path; from costguard.cli.agent import open_watchdog_key; open_watchdog_key(Path('key'))"
+    ran = bare.run("-c", script, cwd=tmp_path)
+    assert ran.stderr.splitlines()[-2:] == [
+        "costguard.errors.InputError: agent enrol: the watchdog's key needs a package that is not installed: cryptography",
+        "hint: pip install 'gpu-costguard[web]'",
+    ]
