@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from bench import fleet
-from bench.ledger_raw import SPAN_COLUMNS, Changes, copied, difference, replayed, same_rows, through_sqlmodel
+from bench.ledger_raw import copied, difference, replayed, same_rows
 from bench.measured import Measured, cpu, median
 from costguard.ledger.spans import writer
 from costguard.ledger.spans.writer import LedgerWriter
@@ -97,7 +96,7 @@ def changed(folder: Path, *, instances: int = 10_000, rounds: int = 5) -> Iterat
 
 
 def _changed(folder: Path, provider: str, instances: int, rounds: int, *, target: bool) -> Iterator[Measured]:
-    whole, writes, raw, orm, count = list[float](), list[float](), list[float](), list[float](), 0
+    whole, writes, raw, count = list[float](), list[float](), list[float](), 0
     with ledger(folder, f"changed-{provider}") as book:
         book.record_polls(_priced(provider, 0, instances))
         for number in range(1, rounds + 1):
@@ -109,7 +108,6 @@ def _changed(folder: Path, provider: str, instances: int, rounds: int, *, target
             changes = difference(before, after)
             raw.append(cpu(lambda before=before, changes=changes: replayed(before, changes))[0])  # type: ignore[misc]  # the same
             same_rows(before, after)
-            orm.append(_orm_ratio(folder, changes))
             whole.append(seconds)
             writes.append(seconds - sum(inside))
             count = changes.count
@@ -126,33 +124,6 @@ def _changed(folder: Path, provider: str, instances: int, rounds: int, *, target
             reached=f"{ratio:.2f} ({count / median(ours):,.0f} rows/s)",
             met=ratio >= OF_RAW if target else None,
         )
-    if target:
-        yield Measured(
-            what="    SQLModel's add_all of the new spans alone, of executemany of them", reached=f"{median(orm):.2f}"
-        )
-
-
-def _orm_ratio(folder: Path, changes: Changes) -> float:
-    """Rows a second of `add_all`, of those of executemany: the new spans alone, into a ledger without them."""
-    spans = Changes(inserted={"span": changes.inserted["span"]}, updated={})
-    plain, mapped = copied(folder / "before.db", folder / "plain.db"), copied(folder / "before.db", folder / "mapped.db")
-    for path in (plain, mapped):  # as replayed left it, with spans open: make room for them again
-        _emptied(path)
-    seconds = cpu(lambda: replayed(plain, spans))[0]
-    slow = cpu(lambda: through_sqlmodel(mapped, SPAN_COLUMNS, spans.inserted["span"]))[0]
-    return seconds / slow
-
-
-def _emptied(path: Path) -> None:
-    """Take every span out, guards aside."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for name, _ in triggers:
-            connection.execute(f"DROP TRIGGER {name}")
-        connection.execute("DELETE FROM correction")
-        connection.execute("DELETE FROM span")
-        for _, sql in triggers:
-            connection.execute(sql)
 
 
 def _priced(provider: str, number: int, instances: int) -> list[Poll]:

@@ -107,19 +107,3 @@ def same_rows(one: Path, other: Path) -> None:
             a, b = (c.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall() for c in (first, second))  # noqa: S608 - our own names
             if a != b:
                 raise SystemExit(f"the yardstick wrote other rows of {table} than the ledger")
-
-
-def through_sqlmodel(path: Path, columns: list[str], rows: list[Row]) -> None:
-    """The same new spans as objects, through SQLModel's session."""
-    from sqlmodel import Session
-
-    from costguard.ledger.db.connection import begin_write, open_engine
-    from costguard.ledger.spans.tables import SpanRow
-
-    engine = open_engine(f"sqlite:///{path}")
-    try:
-        with begin_write(engine) as connection, Session(connection) as session:
-            session.add_all([SpanRow(**dict(zip(columns, row, strict=True))) for row in rows])
-            session.flush()
-    finally:
-        engine.dispose()

@@ -1,4 +1,4 @@
-"""The language of conditions, a strict subset of CEL: tokenized and checked here, then evaluated as plain CEL.
+"""The language of conditions, a strict subset of CEL: tokenized, checked and turned into a program in one pass.
 
     state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)
     power == "stopped" && stopped_for > duration("168h") && !("keep" in labels)
@@ -6,7 +6,7 @@
 Allowed are known facts, text in quotes, numbers, true and false, duration("45m"), usd(12.50), usd_per_hour(0.30), && || ! and
 brackets, == != < <= > >=, `in` with a list or with labels, labels["key"], and on text startsWith, endsWith, contains, matches.
 Arithmetic, macros and `? :` are not allowed. Both sides of a comparison must have the same kind: money with money, rates with
-rates, times with times. After the check they are whole numbers (nano-dollars, microseconds), so CEL compares them exactly.
+rates, times with times. After the check they are whole numbers (nano-dollars, microseconds), so they are compared exactly.
 
 A value that a fact can never have is refused: `state == "idel"` would never hold, and nobody would notice.
 """
@@ -22,6 +22,20 @@ from typing import NoReturn
 from costguard.errors import InputError, UnknownNameError, shorten
 from costguard.guard.policy import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
 from costguard.guard.signals import ACTIVITY_STATES
+from costguard.settings.condition_program import (
+    COMPARISONS,
+    Program,
+    apply_method,
+    compare,
+    find_in_list,
+    find_label,
+    hold_literal,
+    join_all,
+    join_any,
+    negate,
+    read_fact,
+    read_label,
+)
 from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
 from costguard.values.money import Money
@@ -37,7 +51,6 @@ TOKEN_PATTERN = re.compile(
     r"""\s*(?:(?P<text>r?"(?:[^"\\\x00-\x1f]|\\.)*"|r?'(?:[^'\\\x00-\x1f]|\\.)*')|(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"""
     r"""|(?P<name>[A-Za-z_]\w*)|(?P<sign>&&|\|\||[=!<>]=|[<>!()\[\],.-])|(?P<end>$))"""
 )
-COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 WORD_HINTS = {"and": "&&", "or": "||", "not": "!", "True": "true", "False": "false", "AND": "&&", "OR": "||", "NOT": "!"}
 SIGN_HINTS = {
     "=": "write == to compare",
@@ -65,12 +78,12 @@ ESCAPE_PATTERN = re.compile(r"\\(.)")
 class ConditionTerm:
     """A part of a condition.
 
-    `kind`: the kind of its value. `cel`: its CEL text. `fact`: the name of the fact if the term is a single fact. `literal`:
-    the text as written if it is a literal.
+    `kind`: the kind of its value. `program`: what evaluates it. `fact`: the name of the fact if the term is a single fact.
+    `literal`: the text as written if it is a literal.
     """
 
     kind: str
-    cel: str
+    program: Program
     at: int
     fact: str = ""
     literal: str | None = None
@@ -176,13 +189,12 @@ def resolve_gpu_name(name: str, field: str) -> str:
 class CheckedCondition:
     """A condition that passed the check.
 
-    `cel`: the CEL text to evaluate. `names`: its facts. `keys`: the labels it reads.
+    `program`: what evaluates it. `names`: its facts. `keys`: the labels it reads.
     """
 
-    cel: str
+    program: Program
     names: frozenset[str]
     keys: frozenset[str]
-    patterns: tuple[tuple[str, str], ...]
 
 
 def check_condition(text: str, field: str) -> CheckedCondition:
@@ -202,7 +214,6 @@ class _ConditionParser:
     def __init__(self, text: str, field: str) -> None:
         self.field, self.text = field, text
         self.names, self.keys = set[str](), set[str]()
-        self.patterns: list[tuple[str, str]] = []
         self.tokens = tokenize_condition(text, field)
         self.next, self.depth = 0, 0
 
@@ -214,9 +225,7 @@ class _ConditionParser:
         self._require_truth(term)
         if not self.names:
             self._fail(0, "uses no fact about the machine", f"use facts such as {', '.join(list(FACTS)[:4])}")
-        return CheckedCondition(
-            cel=term.cel, names=frozenset(self.names), keys=frozenset(self.keys), patterns=tuple(self.patterns)
-        )
+        return CheckedCondition(program=term.program, names=frozenset(self.names), keys=frozenset(self.keys))
 
     @property
     def _now(self) -> ConditionToken:
@@ -256,7 +265,8 @@ class _ConditionParser:
             return parts[0]
         for one in parts:
             self._require_truth(one)
-        return ConditionTerm(kind=TRUTH, cel=f"({f' {sign} '.join(one.cel for one in parts)})", at=parts[0].at)
+        join = join_all if sign == "&&" else join_any
+        return ConditionTerm(kind=TRUTH, program=join([one.program for one in parts]), at=parts[0].at)
 
     def _require_truth(self, term: ConditionTerm) -> None:
         if term.kind != TRUTH:
@@ -277,7 +287,7 @@ class _ConditionParser:
         if left.kind in (TEXT, TRUTH) and sign not in ("==", "!="):
             self._fail(left.at, f"{left.kind} has no order", "write == or !=")
         self._check_words(left, right)
-        return ConditionTerm(kind=TRUTH, cel=f"({left.cel} {sign} {right.cel})", at=left.at)
+        return ConditionTerm(kind=TRUTH, program=compare(sign, left.program, right.program), at=left.at)
 
     def _parse_membership(self, left: ConditionTerm) -> ConditionTerm:
         at = self._advance().at
@@ -285,7 +295,7 @@ class _ConditionParser:
             right = self._parse_operand()
             if right.kind != LABELS or left.kind != TEXT:
                 self._fail(at, "needs a text before it, and labels after it", 'write "team" in labels')
-            return ConditionTerm(kind=TRUTH, cel=f"({left.cel} in labels)", at=left.at)
+            return ConditionTerm(kind=TRUTH, program=find_label(left.program), at=left.at)
         if not self._is_next("["):
             self._fail(self._now.at, "`in` needs a list or labels", 'write provider in ["aws", "gcp"]')
         self._advance()
@@ -301,7 +311,8 @@ class _ConditionParser:
         self._advance()
         if not items:
             self._fail(at, "the list is empty, so nothing is in it", 'write ["aws", "gcp"]')
-        return ConditionTerm(kind=TRUTH, cel=f"({left.cel} in [{', '.join(one.cel for one in items)}])", at=left.at)
+        values = [one.program({}) for one in items]  # literals need no facts
+        return ConditionTerm(kind=TRUTH, program=find_in_list(left.program, values), at=left.at)
 
     def _require_same_kind(self, left: ConditionTerm, right: ConditionTerm) -> None:
         """Raise InputError unless both terms have the same kind and neither is the whole label table."""
@@ -335,13 +346,13 @@ class _ConditionParser:
         token = self._advance()
         if token.kind == "text":
             text = self._unquote(token)
-            return ConditionTerm(kind=TEXT, cel=quote_text(text), at=token.at, literal=text)
+            return ConditionTerm(kind=TEXT, program=hold_literal(text), at=token.at, literal=text)
         if token.kind == "number" or token.text == "-":
             return self._parse_number(token)
         if token.text == "!":
             inner = self._parse_operand()
             self._require_truth(inner)
-            return ConditionTerm(kind=TRUTH, cel=f"(!{inner.cel})", at=token.at)
+            return ConditionTerm(kind=TRUTH, program=negate(inner.program), at=token.at)
         if token.text == "(":
             inner = self._parse_or()
             self._expect(")")
@@ -356,6 +367,8 @@ class _ConditionParser:
 
     def _unquote(self, token: ConditionToken) -> str:
         if token.text.startswith("r"):
+            if token.text[1] in token.text[2:-1]:
+                self._fail(token.at, "a quote ends an r-text, after \\ too", "write it in the other quotes")
             return token.text[2:-1]
         odd = next((found[1] for found in ESCAPE_PATTERN.finditer(token.text) if found[1] not in "\\\"'"), None)
         if odd is not None:
@@ -376,12 +389,12 @@ class _ConditionParser:
         value = float(sign + token.text)
         if abs(value) > 1e18:  # noqa: PLR2004 - beyond any quantity here
             self._fail(at, "is too large a number", "check the unit and the zeros")
-        return ConditionTerm(kind=NUMBER, cel=repr(value), at=at, literal=sign + token.text)
+        return ConditionTerm(kind=NUMBER, program=hold_literal(value), at=at, literal=sign + token.text)
 
     def _parse_name(self, token: ConditionToken) -> ConditionTerm:
         name = token.text
         if name in ("true", "false"):
-            return ConditionTerm(kind=TRUTH, cel=name, at=token.at, literal=name)
+            return ConditionTerm(kind=TRUTH, program=hold_literal(name == "true"), at=token.at, literal=name)
         if name in WORD_HINTS:
             self._fail(token.at, f"'{name}' is not a fact or a function", f"write {WORD_HINTS[name]}")
         if self._is_next("("):
@@ -392,7 +405,7 @@ class _ConditionParser:
             hint = "" if near else f"known: {', '.join(FACTS)}"
             raise UnknownNameError("name", name, field=format_position(self.field, token.at), nearest=near, hint=hint)
         self.names.add(name)
-        return ConditionTerm(kind=fact.kind, cel=name, at=token.at, fact=name)
+        return ConditionTerm(kind=fact.kind, program=read_fact(name), at=token.at, fact=name)
 
     def _parse_call(self, token: ConditionToken) -> ConditionTerm:
         name, field = token.text, format_position(self.field, token.at)
@@ -413,7 +426,8 @@ class _ConditionParser:
         if name == "usd_per_hour" and value < 0:
             self._fail(given.at, "a rate cannot be negative", "write usd_per_hour(0.30)")
         kind = {"duration": DURATION, "usd": MONEY, "usd_per_hour": RATE}[name]
-        return ConditionTerm(kind=kind, cel=str(clamp_integer(value)), at=token.at, literal=f"{name}({given.literal})")
+        program = hold_literal(clamp_integer(value))
+        return ConditionTerm(kind=kind, program=program, at=token.at, literal=f"{name}({given.literal})")
 
     def _parse_suffixes(self, term: ConditionTerm) -> ConditionTerm:
         while self._is_next(".", "["):
@@ -442,7 +456,7 @@ class _ConditionParser:
             key = self._unquote(token)
             self._expect("]")
         self.keys.add(key)
-        return ConditionTerm(kind=TEXT, cel=f"labels[{quote_text(key)}]", at=term.at)
+        return ConditionTerm(kind=TEXT, program=read_label(key), at=term.at)
 
     def _parse_method(self, term: ConditionTerm) -> ConditionTerm:
         method = self._advance().text
@@ -451,6 +465,5 @@ class _ConditionParser:
         self._expect(")")
         if given.kind != TEXT or given.literal is None:
             self._fail(given.at, f"{method} takes one literal text", f'write {method}("a")')
-        if method == "matches":
-            self.patterns.append((given.literal, format_position(self.field, given.at)))
-        return ConditionTerm(kind=TRUTH, cel=f"{term.cel}.{method}({given.cel})", at=term.at)
+        program = apply_method(method, term.program, given.literal, format_position(self.field, given.at))
+        return ConditionTerm(kind=TRUTH, program=program, at=term.at)

@@ -1,4 +1,4 @@
-"""Evaluates conditions, which `condition_syntax` checks and the CEL library compiles once.
+"""Evaluates conditions, which `condition_syntax` checks and turns into a `condition_program` once.
 
 Evaluation is three-valued: a missing fact makes only its own expression unknown. For a machine without a confidence, `state ==
 "idle" && confidence >= 0.9` is unknown while it is idle and false while it is active. A label that a machine does not have is a
@@ -14,12 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
-from functools import cache
 
-from cel_expr_python import cel
-
-from costguard.errors import InputError, shorten, to_one_line
 from costguard.guard.policy import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, ConditionResult
+from costguard.settings.condition_program import Program
 from costguard.settings.condition_syntax import check_condition, clamp_integer, quote_text
 from costguard.values.money import Money, Rate
 
@@ -29,7 +26,7 @@ CACHED_CONDITIONS = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CelCondition:
+class CompiledCondition:
     """A compiled condition.
 
     `names`: the facts it uses. `keys`: the labels it reads.
@@ -38,7 +35,7 @@ class CelCondition:
     text: str
     names: frozenset[str]
     keys: frozenset[str]
-    program: cel.Expression = field(repr=False, compare=False)
+    program: Program = field(repr=False, compare=False)
     answers: dict[tuple[object, ...], ConditionResult] = field(default_factory=dict, repr=False, compare=False)
     """What was answered to which facts: of a fleet many have the same."""
 
@@ -66,16 +63,10 @@ class CelCondition:
                 if why:
                     odd.append(why)
         odd.sort()
-        try:
-            answer = self.program.eval(data=dict(known))
-            value = answer.plain_value() if answer.type() == cel.Type.BOOL else None
-            why = "" if isinstance(value, bool) else to_one_line(str(answer.plain_value()))
-        except (RuntimeError, TypeError, ValueError) as broken:
-            value, why = None, to_one_line(str(broken))
-        if isinstance(value, bool):
+        value = self.program(known)
+        if value is not None:
             return ConditionResult(value=value)
-        missing = self._missing(known)
-        return ConditionResult(value=None, missing=missing, why="; ".join(odd) or ("" if missing else shorten(why, 200)))
+        return ConditionResult(value=None, missing=self._missing(known), why="; ".join(odd))
 
     def _missing(self, known: Mapping[str, object]) -> tuple[str, ...]:
         labels = known.get("labels")
@@ -83,50 +74,31 @@ class CelCondition:
         return (*sorted(self.names - set(known)), *lacking)
 
 
-def read_condition(text: str, where: str) -> CelCondition:
+def read_condition(text: str, where: str) -> CompiledCondition:
     """Return the condition `text`, checked and compiled.
 
     Raise InputError that names `where`, the character, and what to write instead.
     """
     checked = check_condition(text, where)
-    for pattern, place in checked.patterns:
-        tried = _build_environment().compile(f'"".matches({quote_text(pattern)})').eval(data={})
-        if tried.type() != cel.Type.BOOL:
-            told = shorten(to_one_line(str(tried.plain_value())), 100)
-            raise InputError(f"is not a pattern: {told}", field=place, hint="write a regular expression (RE2)")
-    try:
-        program = _build_environment().compile(checked.cel)
-    except RuntimeError as broken:  # what was checked compiles; a limit of the library's own may still say no
-        told = shorten(to_one_line(str(broken)), 150)
-        raise InputError(f"is refused by CEL: {told}", field=where, hint="write it shorter") from None
-    return CelCondition(text=text.strip(), names=checked.names, keys=checked.keys, program=program)
-
-
-@cache
-def _build_environment() -> cel.Env:
-    """Return the CEL environment that all conditions share.
-
-    Amounts and times are whole numbers in it; `condition_syntax` has already checked that only equal kinds are compared.
-    """
-    types = {
-        TEXT: cel.Type.STRING,
-        NUMBER: cel.Type.DOUBLE,
-        TRUTH: cel.Type.BOOL,
-        DURATION: cel.Type.INT,
-        MONEY: cel.Type.INT,
-        RATE: cel.Type.INT,
-        LABELS: cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
-    }
-    return cel.NewEnv(variables={name: types[fact.kind] for name, fact in FACTS.items()})
+    return CompiledCondition(text=text.strip(), names=checked.names, keys=checked.keys, program=checked.program)
 
 
 def _convert_fact(name: str, value: object) -> tuple[object, str]:
-    """Return (the value of the fact `name` for CEL, ""); (None, the reason) if it cannot be converted."""
+    """Return (the value of the fact `name` as programs take it, ""); (None, the reason) if it cannot be converted."""
     kind = FACTS[name].kind
     if isinstance(value, Money | Rate) and value.currency != CURRENCY:
         return None, f"{name} is in {value.currency}, but conditions use {CURRENCY}"
     plain = CONVERTERS[kind](value)
     return plain, "" if plain is not None else f"{name} is not of type {kind}"
+
+
+def _convert_text(value: object) -> str | None:
+    """Return `value` if it is a text that UTF-8 can write; a half of a surrogate pair is none."""
+    return value if isinstance(value, str) and _is_unicode(value) else None
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _convert_number(value: object) -> float | None:
@@ -135,12 +107,14 @@ def _convert_number(value: object) -> float | None:
 
 
 def _convert_labels(value: object) -> dict[object, object] | None:
-    known = isinstance(value, Mapping) and all(isinstance(one, str) for pair in value.items() for one in pair)
+    known = isinstance(value, Mapping) and all(
+        isinstance(one, str) and _is_unicode(one) for pair in value.items() for one in pair
+    )
     return dict(value) if known else None  # type: ignore[call-overload]  # seen in the line above
 
 
 CONVERTERS: Mapping[str, Callable[[object], object]] = {
-    TEXT: lambda value: value if isinstance(value, str) else None,
+    TEXT: _convert_text,
     TRUTH: lambda value: value if isinstance(value, bool) else None,
     NUMBER: _convert_number,
     DURATION: lambda value: clamp_integer(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else None,
@@ -148,4 +122,4 @@ CONVERTERS: Mapping[str, Callable[[object], object]] = {
     RATE: lambda value: clamp_integer(value.nano_per_hour) if isinstance(value, Rate) else None,
     LABELS: _convert_labels,
 }
-"""Kind of fact -> its value as CEL takes it; None where it is none of that kind."""
+"""Kind of fact -> its value as programs take it; None where it is none of that kind."""

@@ -63,7 +63,7 @@ from costguard.guard.policy import (
 )
 from costguard.guard.signals import SIGNAL_FAMILIES
 from costguard.settings.budgets import MATCH_KEYS, read_match
-from costguard.settings.conditions import CelCondition, read_condition
+from costguard.settings.conditions import CompiledCondition, read_condition
 from costguard.settings.fields import (
     SettingsTable,
     format_duration,
@@ -369,7 +369,7 @@ def _classify_rule(table: SettingsTable, schedule: Schedule | None, field: str) 
     return rule
 
 
-def _read_when(table: SettingsTable, schedule: Schedule | None, field: str) -> CelCondition:
+def _read_when(table: SettingsTable, schedule: Schedule | None, field: str) -> CompiledCondition:
     if "when" not in table and schedule is None:
         raise InputError("is missing", field=field, hint="""write when = 'state == "idle" && confidence >= 0.9'""")
     when = read_condition(read_text(table.get("when", SCHEDULE_CONDITION), field), field)

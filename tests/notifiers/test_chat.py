@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 from dataclasses import replace
 
 import pytest
@@ -91,6 +92,13 @@ def test_nothing_of_an_address_is_logged_or_printed(
     notify(message_of("m1"), channel(f"json://127.0.0.1:1/{TOKEN}"))
     notify(message_of("m1"), channel(f"nosuch://{TOKEN}"))
     assert TOKEN not in caplog.text + "".join(capfd.readouterr()) + repr(json_at("http://127.0.0.1"))
+
+
+def test_without_apprise_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    result = notify(message_of("m1"), channel("json://127.0.0.1:1"))
+    assert (result.sent, result.again) == (False, False)
+    assert "pip install 'gpu-costguard[notify]'" in result.why
 
 
 def test_whatever_a_service_raises_is_said_by_its_kind_alone(monkeypatch: pytest.MonkeyPatch) -> None:

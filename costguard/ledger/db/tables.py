@@ -15,7 +15,7 @@ replaced it. Results of a reconciliation are rows of their own, each with its re
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -32,7 +32,6 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.types import REAL
-from sqlmodel import Field, SQLModel
 
 from costguard.bills.bill_line import CHARGES
 from costguard.guard.action_intents import EXECUTING, OPEN_STATES
@@ -51,39 +50,8 @@ WITHOUT_ROWID: dict[str, Any] = {
 }  # rows lie in the order of their primary key, with no copy of it
 
 
-class LedgerTable(SQLModel):
-    """The base of every table.
-
-    Its metadata is separate from any other program's.
-    """
-
-    metadata: ClassVar[MetaData] = MetaData()
-
-
-def make_number_field() -> Any:  # noqa: ANN401 - what SQLModel's Field is typed as
-    """Return a field for a 64-bit number."""
-    return Field(sa_type=BIG_INTEGER)
-
-
-def make_optional_number_field() -> Any:  # noqa: ANN401 - see above
-    """Return a field for a 64-bit number or NULL."""
-    return Field(default=None, sa_type=BIG_INTEGER, nullable=True)
-
-
-def make_key_field() -> Any:  # noqa: ANN401 - see above
-    """Return a primary key field that the database numbers if no value is given."""
-    return Field(default=None, primary_key=True, sa_type=BIG_INTEGER)
-
-
-def make_reference_field(table: str, *, primary_key: bool = False) -> Any:  # noqa: ANN401 - see above
-    """Return a field for the id of a row of `table`."""
-    return Field(foreign_key=f"{table}.id", sa_type=BIG_INTEGER, primary_key=primary_key)
-
-
-def make_text_field() -> Any:  # noqa: ANN401 - see above
-    """Return a field for a text."""
-    return Field(sa_type=Text)
-
+METADATA = MetaData()
+"""Of every table. It is separate from any other program's."""
 
 RESOURCE_KEY = ("provider", "account", "region", "external_id")
 _OPEN_STATES = ", ".join(f"'{state}'" for state in OPEN_STATES)
@@ -94,37 +62,45 @@ IS_BEGUN = text(f"state = '{BEGUN}'")
 IS_SEND = text(f"moved_to = '{EXECUTING}'")
 
 
-def _make_number_columns(*names: str) -> list[Column[Any]]:
+def make_number_columns(*names: str) -> list[Column[Any]]:
+    """Return columns for 64-bit numbers."""
     return [Column(name, BIG_INTEGER, nullable=False) for name in names]
 
 
-def _make_instant_columns(*names: str) -> list[Column[Any]]:
+def make_instant_columns(*names: str) -> list[Column[Any]]:
     """Return columns for instants, which may be NULL."""
     return [Column(name, BIG_INTEGER) for name in names]
 
 
-def _make_text_columns(*names: str) -> list[Column[Any]]:
+def make_text_columns(*names: str) -> list[Column[Any]]:
+    """Return columns for texts."""
     return [Column(name, Text, nullable=False) for name in names]
 
 
-def _make_id_column() -> Column[Any]:
+def make_id_column() -> Column[Any]:
     """Return the id column, which the database numbers."""
     return Column("id", BIG_INTEGER, primary_key=True)
 
 
-def _make_key_columns(*names: str) -> list[Column[Any]]:
+def make_key_columns(*names: str) -> list[Column[Any]]:
+    """Return columns for texts that are parts of the primary key."""
     return [Column(name, Text, primary_key=True) for name in names]
+
+
+def make_reference_column(table: str, name: str, *, missing: bool = False, primary_key: bool = False) -> Column[Any]:
+    """Return a column for the id of a row of `table`."""
+    return Column(name, BIG_INTEGER, ForeignKey(f"{table}.id"), nullable=missing, primary_key=primary_key)
 
 
 WISH = Table(
     "wish",
-    LedgerTable.metadata,
-    *_make_key_columns("id"),
-    *_make_text_columns("what", "who", "why"),
-    *_make_number_columns("at_us"),
-    *_make_instant_columns("until_us"),
-    *_make_text_columns(*RESOURCE_KEY, "life", "subject", "value"),
-    *_make_instant_columns("lifted_us"),
+    METADATA,
+    *make_key_columns("id"),
+    *make_text_columns("what", "who", "why"),
+    *make_number_columns("at_us"),
+    *make_instant_columns("until_us"),
+    *make_text_columns(*RESOURCE_KEY, "life", "subject", "value"),
+    *make_instant_columns("lifted_us"),
     Column("lifted_by", Text),
     CheckConstraint("(lifted_us IS NULL) = (lifted_by IS NULL)", name="wish_lifted_whole"),
     **STRICT,
@@ -133,14 +109,14 @@ WISH = Table(
 
 INTENT = Table(
     "intent",
-    LedgerTable.metadata,
-    *_make_key_columns("id"),
-    *_make_text_columns(*RESOURCE_KEY, "life", "act", "policy", "rule", "why", "evidence", "state"),
-    *_make_number_columns("created_us", "moved_us", "epoch"),
-    *_make_text_columns("lose"),
-    *_make_number_columns("irreversible", "sends"),
-    *_make_instant_columns("sent_us", "expires_us"),
-    *_make_text_columns("outcome"),
+    METADATA,
+    *make_key_columns("id"),
+    *make_text_columns(*RESOURCE_KEY, "life", "act", "policy", "rule", "why", "evidence", "state"),
+    *make_number_columns("created_us", "moved_us", "epoch"),
+    *make_text_columns("lose"),
+    *make_number_columns("irreversible", "sends"),
+    *make_instant_columns("sent_us", "expires_us"),
+    *make_text_columns("outcome"),
     CheckConstraint("irreversible IN (0, 1) AND sends >= 0", name="intent_counts"),
     Index("intent_open_once", *RESOURCE_KEY, "life", "act", unique=True, sqlite_where=STILL_OPEN, postgresql_where=STILL_OPEN),
     Index("intent_in_flight_once", *RESOURCE_KEY, unique=True, sqlite_where=IN_FLIGHT, postgresql_where=IN_FLIGHT),
@@ -151,13 +127,13 @@ INTENT = Table(
 
 INTENT_EVENT = Table(
     "intent_event",
-    LedgerTable.metadata,
-    _make_id_column(),
+    METADATA,
+    make_id_column(),
     Column("intent_id", Text, ForeignKey("intent.id"), nullable=False),
-    *_make_number_columns("at_us"),
-    *_make_text_columns("moved_from", "moved_to", "why"),
-    *_make_number_columns("epoch"),
-    *_make_text_columns("run"),
+    *make_number_columns("at_us"),
+    *make_text_columns("moved_from", "moved_to", "why"),
+    *make_number_columns("epoch"),
+    *make_text_columns("run"),
     Index("intent_event_by_intent", "intent_id", "id"),
     Index("intent_event_sends", "at_us", sqlite_where=IS_SEND, postgresql_where=IS_SEND),
     Index("intent_event_run", "run", sqlite_where=IS_SEND, postgresql_where=IS_SEND),
@@ -167,15 +143,15 @@ INTENT_EVENT = Table(
 
 HOOK_RUN = Table(
     "hook_run",
-    LedgerTable.metadata,
-    *_make_key_columns("id"),
-    *_make_text_columns(*RESOURCE_KEY, "life", "policy", "rule"),
-    *_make_number_columns("number"),
-    *_make_text_columns("hook"),
-    *_make_number_columns("began_us", "until_us", "epoch"),
-    *_make_text_columns("state"),
-    *_make_instant_columns("ended_us", "status"),
-    *_make_text_columns("why", "output"),
+    METADATA,
+    *make_key_columns("id"),
+    *make_text_columns(*RESOURCE_KEY, "life", "policy", "rule"),
+    *make_number_columns("number"),
+    *make_text_columns("hook"),
+    *make_number_columns("began_us", "until_us", "epoch"),
+    *make_text_columns("state"),
+    *make_instant_columns("ended_us", "status"),
+    *make_text_columns("why", "output"),
     CheckConstraint(f"(state = '{BEGUN}') = (ended_us IS NULL)", name="hook_run_ended_whole"),
     Index(
         "hook_run_open_once",
@@ -191,11 +167,11 @@ HOOK_RUN = Table(
 
 CLIMB = Table(
     "climb",
-    LedgerTable.metadata,
-    *_make_key_columns("policy", *RESOURCE_KEY, "life"),
-    *_make_number_columns("since_us", "started_us"),
-    *_make_text_columns("done"),
-    *_make_number_columns("left_polls"),
+    METADATA,
+    *make_key_columns("policy", *RESOURCE_KEY, "life"),
+    *make_number_columns("since_us", "started_us"),
+    *make_text_columns("done"),
+    *make_number_columns("left_polls"),
     Column("meaning", Text, nullable=False, server_default=text("''")),
     Column("promised", Text, nullable=False, server_default=text("'[]'")),
     **WITHOUT_ROWID,
@@ -207,31 +183,31 @@ CLIMB = Table(
 
 PROTECTION_SEEN = Table(
     "protection_seen",
-    LedgerTable.metadata,
-    *_make_key_columns(*RESOURCE_KEY),
-    *_make_number_columns("at_us"),
-    *_make_text_columns("how"),
+    METADATA,
+    *make_key_columns(*RESOURCE_KEY),
+    *make_number_columns("at_us"),
+    *make_text_columns("how"),
     **WITHOUT_ROWID,
 )
 """When a resource was last seen protected on the cloud's side."""
 
 NOTICE_STATE = Table(
     "notice_state",
-    LedgerTable.metadata,
-    *_make_key_columns("route", "topic", "subject", "owner"),
-    *_make_text_columns("told"),
+    METADATA,
+    *make_key_columns("route", "topic", "subject", "owner"),
+    *make_text_columns("told"),
     **WITHOUT_ROWID,
 )
 """What a route was told of something, as JSON of the rest of it: the ledger only keeps it."""
 
 OUTBOX = Table(
     "outbox",
-    LedgerTable.metadata,
-    _make_id_column(),
-    *_make_text_columns("message_id", "channel", "payload"),
-    *_make_number_columns("at_us", "tries", "next_us"),
-    *_make_instant_columns("sent_us", "gave_up_us"),
-    *_make_text_columns("why"),
+    METADATA,
+    make_id_column(),
+    *make_text_columns("message_id", "channel", "payload"),
+    *make_number_columns("at_us", "tries", "next_us"),
+    *make_instant_columns("sent_us", "gave_up_us"),
+    *make_text_columns("why"),
     UniqueConstraint("message_id", "channel", name="outbox_once"),
     CheckConstraint("sent_us IS NULL OR gave_up_us IS NULL", name="outbox_settled_once"),
     Index("outbox_due", "next_us", sqlite_where=UNSETTLED, postgresql_where=UNSETTLED),
@@ -241,9 +217,9 @@ OUTBOX = Table(
 
 NOTICE_DELIVERY = Table(
     "notice_delivery",
-    LedgerTable.metadata,
-    *_make_key_columns("message_id", "channel", "topic", "subject"),
-    *_make_number_columns("notice_us", "delivered_us"),
+    METADATA,
+    *make_key_columns("message_id", "channel", "topic", "subject"),
+    *make_number_columns("notice_us", "delivered_us"),
     Index("notice_delivery_by_time", "delivered_us"),
     **STRICT,
 )
@@ -251,11 +227,11 @@ NOTICE_DELIVERY = Table(
 
 TURN = Table(
     "turn",
-    LedgerTable.metadata,
+    METADATA,
     Column("id", BIG_INTEGER, primary_key=True, autoincrement=False),
-    *_make_number_columns("epoch", "rounds"),
-    *_make_text_columns("holder"),
-    *_make_number_columns("until_us"),
+    *make_number_columns("epoch", "rounds"),
+    *make_text_columns("holder"),
+    *make_number_columns("until_us"),
     CheckConstraint("id = 1", name="turn_one_row"),
     **STRICT,
 )
@@ -263,10 +239,10 @@ TURN = Table(
 
 AUDIT = Table(
     "audit",
-    LedgerTable.metadata,
+    METADATA,
     Column("seq", BIG_INTEGER, primary_key=True, autoincrement=False),
-    *_make_number_columns("at_us"),
-    *_make_text_columns("kind", "body", "previous", "hash"),
+    *make_number_columns("at_us"),
+    *make_text_columns("kind", "body", "previous", "hash"),
     CheckConstraint("seq >= 1", name="audit_counts_from_one"),
     Index("audit_by_kind", "kind", "seq"),
     **STRICT,
@@ -275,31 +251,31 @@ AUDIT = Table(
 
 ROW_DIGEST = Table(
     "row_digest",
-    LedgerTable.metadata,
+    METADATA,
     Column("seq", BIG_INTEGER, primary_key=True, autoincrement=False),
-    *_make_key_columns("table_name"),
-    *_make_number_columns("lines"),
-    *_make_text_columns("digests"),
+    *make_key_columns("table_name"),
+    *make_number_columns("lines"),
+    *make_text_columns("digests"),
     **STRICT,
 )
 """The digests of the rows of one table that one transaction wrote, a line each: see `row_digests`. `seq`: its audit row."""
 
 ROW_SEAL = Table(
     "row_seal",
-    LedgerTable.metadata,
-    *_make_key_columns("table_name", "row_key"),
-    *_make_text_columns("seal"),
+    METADATA,
+    *make_key_columns("table_name", "row_key"),
+    *make_text_columns("seal"),
     **WITHOUT_ROWID,
 )
 """The digest of a row that changes too often for the audit log: see `deciding_tables`."""
 
 GUARD_RUN = Table(
     "guard_run",
-    LedgerTable.metadata,
-    _make_id_column(),
-    *_make_text_columns("run_id"),
-    *_make_number_columns("at_us", "epoch", "interval_us", "skew_us"),
-    *_make_text_columns("outcome", "notes", "facts"),
+    METADATA,
+    make_id_column(),
+    *make_text_columns("run_id"),
+    *make_number_columns("at_us", "epoch", "interval_us", "skew_us"),
+    *make_text_columns("outcome", "notes", "facts"),
     UniqueConstraint("run_id", name="guard_run_once"),
     **STRICT,
 )
@@ -312,13 +288,13 @@ _ROLES = "'viewer', 'operator'"  # a ledger may hold the second of an early vers
 
 AGENT = Table(
     "agent",
-    LedgerTable.metadata,
+    METADATA,
     Column("id", Text, primary_key=True),
-    *_make_text_columns(*RESOURCE_KEY, "life", "public_key"),
-    *_make_number_columns("joined_us", "seq", "record_ms"),
-    *_make_instant_columns("beat_us"),
-    *_make_text_columns("version", "troubles"),
-    *_make_instant_columns("revoked_us"),
+    *make_text_columns(*RESOURCE_KEY, "life", "public_key"),
+    *make_number_columns("joined_us", "seq", "record_ms"),
+    *make_instant_columns("beat_us"),
+    *make_text_columns("version", "troubles"),
+    *make_instant_columns("revoked_us"),
     Column("revoked_by", Text),
     CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="agent_revoked_whole"),
     CheckConstraint("seq >= 0", name="agent_counts"),
@@ -332,11 +308,11 @@ AGENT = Table(
 
 AGENT_CODE = Table(
     "agent_code",
-    LedgerTable.metadata,
+    METADATA,
     Column("hash", Text, primary_key=True),
-    *_make_text_columns(*RESOURCE_KEY, "life", "who"),
-    *_make_number_columns("at_us", "expires_us"),
-    *_make_instant_columns("used_us"),
+    *make_text_columns(*RESOURCE_KEY, "life", "who"),
+    *make_number_columns("at_us", "expires_us"),
+    *make_instant_columns("used_us"),
     Column("used_by", Text),
     CheckConstraint("(used_us IS NULL) = (used_by IS NULL)", name="agent_code_used_whole"),
     **STRICT,
@@ -345,11 +321,11 @@ AGENT_CODE = Table(
 
 WEB_TOKEN = Table(
     "web_token",
-    LedgerTable.metadata,
+    METADATA,
     Column("hash", Text, primary_key=True),
-    *_make_text_columns("name", "role", "who"),
-    *_make_number_columns("made_us", "expires_us"),
-    *_make_instant_columns("revoked_us"),
+    *make_text_columns("name", "role", "who"),
+    *make_number_columns("made_us", "expires_us"),
+    *make_instant_columns("revoked_us"),
     Column("revoked_by", Text),
     CheckConstraint(f"role IN ({_ROLES})", name="web_token_role"),
     CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="web_token_revoked_whole"),
@@ -362,11 +338,11 @@ _PAGE_ROLES = ", ".join(f"'{role}'" for role in ROLES)
 
 WEB_INVITE = Table(
     "web_invite",
-    LedgerTable.metadata,
+    METADATA,
     Column("hash", Text, primary_key=True),
-    *_make_text_columns("name", "role", "who"),
-    *_make_number_columns("made_us", "expires_us"),
-    *_make_instant_columns("used_us"),
+    *make_text_columns("name", "role", "who"),
+    *make_number_columns("made_us", "expires_us"),
+    *make_instant_columns("used_us"),
     CheckConstraint(f"role IN ({_PAGE_ROLES})", name="web_invite_role"),
     **STRICT,
 )
@@ -374,11 +350,11 @@ WEB_INVITE = Table(
 
 WEB_SESSION = Table(
     "web_session",
-    LedgerTable.metadata,
+    METADATA,
     Column("hash", Text, primary_key=True),
-    *_make_text_columns("name", "role", "invite"),
-    *_make_number_columns("made_us", "expires_us"),
-    *_make_instant_columns("revoked_us"),
+    *make_text_columns("name", "role", "invite"),
+    *make_number_columns("made_us", "expires_us"),
+    *make_instant_columns("revoked_us"),
     Column("revoked_by", Text),
     CheckConstraint(f"role IN ({_PAGE_ROLES})", name="web_session_role"),
     CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="web_session_revoked_whole"),
@@ -388,11 +364,11 @@ WEB_SESSION = Table(
 
 ASK_LINK = Table(
     "ask_link",
-    LedgerTable.metadata,
+    METADATA,
     Column("hash", Text, primary_key=True),
-    *_make_text_columns("addressee", "policy", "provider", "account", "region", "external_id", "act", "episode"),
-    *_make_number_columns("made_us", "expires_us"),
-    *_make_instant_columns("settled_us"),
+    *make_text_columns("addressee", "policy", "provider", "account", "region", "external_id", "act", "episode"),
+    *make_number_columns("made_us", "expires_us"),
+    *make_instant_columns("settled_us"),
     Column("answer", Text),
     CheckConstraint("answer IS NULL OR answer IN ('approved', 'denied')", name="ask_link_answer"),
     CheckConstraint("(settled_us IS NULL) = (answer IS NULL)", name="ask_link_settled_whole"),
@@ -406,20 +382,15 @@ LINE_KEY_NAMES = ("provider", "account", "statement", "line_id")
 """What a line is known by: a newer statement of the same name replaces the older one."""
 
 
-def _make_reference_column(table: str, name: str, *, missing: bool = False) -> Column[Any]:
-    """Return a column for the id of a row of `table`."""
-    return Column(name, BIG_INTEGER, ForeignKey(f"{table}.id"), nullable=missing)
-
-
 BILL_IMPORT = Table(
     "bill_import",
-    LedgerTable.metadata,
-    _make_id_column(),
-    *_make_number_columns("at_us"),
-    *_make_text_columns("who", "provider", "source"),
-    *_make_number_columns("start_us", "end_us", "stated_us", "whole"),
-    *_make_text_columns("why"),
-    *_make_number_columns("lines"),
+    METADATA,
+    make_id_column(),
+    *make_number_columns("at_us"),
+    *make_text_columns("who", "provider", "source"),
+    *make_number_columns("start_us", "end_us", "stated_us", "whole"),
+    *make_text_columns("why"),
+    *make_number_columns("lines"),
     CheckConstraint("whole IN (0, 1) AND start_us <= end_us", name="bill_import_in_order"),
     **STRICT,
 )
@@ -430,9 +401,9 @@ BILL_IMPORT = Table(
 
 BILL_IMPORT_UNFINISHED = Table(
     "bill_import_unfinished",
-    LedgerTable.metadata,
+    METADATA,
     Column("import_id", BIG_INTEGER, ForeignKey("bill_import.id"), primary_key=True, autoincrement=False),
-    *_make_number_columns("lines_after", "undone"),
+    *make_number_columns("lines_after", "undone"),
     CheckConstraint("undone IN (0, 1)", name="bill_import_unfinished_undone"),
     **STRICT,
 )
@@ -443,16 +414,16 @@ BILL_IMPORT_UNFINISHED = Table(
 
 BILL_LINE = Table(
     "bill_line",
-    LedgerTable.metadata,
-    _make_id_column(),
-    _make_reference_column("bill_import", "import_id"),
-    *_make_text_columns(*LINE_KEY_NAMES),
-    *_make_number_columns("start_us", "end_us", "nano"),
-    *_make_text_columns("currency", "charge", "external_id", "region"),
-    *_make_number_columns("estimated", "stated_us"),
-    *_make_text_columns("source", "description"),
+    METADATA,
+    make_id_column(),
+    make_reference_column("bill_import", "import_id"),
+    *make_text_columns(*LINE_KEY_NAMES),
+    *make_number_columns("start_us", "end_us", "nano"),
+    *make_text_columns("currency", "charge", "external_id", "region"),
+    *make_number_columns("estimated", "stated_us"),
+    *make_text_columns("source", "description"),
     Column("replaced_us", BIG_INTEGER),
-    _make_reference_column("bill_import", "replaced_by", missing=True),
+    make_reference_column("bill_import", "replaced_by", missing=True),
     Column("replaced_why", Text),
     CheckConstraint("start_us < end_us AND estimated IN (0, 1)", name="bill_line_in_order"),
     CheckConstraint(f"charge IN ({_CHARGES})", name="bill_line_charge"),
@@ -471,13 +442,13 @@ BILL_LINE = Table(
 
 RECONCILIATION = Table(
     "reconciliation",
-    LedgerTable.metadata,
-    _make_id_column(),
-    *_make_number_columns("at_us"),
-    *_make_text_columns("who", "provider", "account", "currency"),
-    *_make_number_columns("start_us", "end_us", "billed", "low", "expected", "high", "unexplained", "allowed"),
-    *_make_text_columns("outcome", "tolerance"),
-    *_make_number_columns("told"),
+    METADATA,
+    make_id_column(),
+    *make_number_columns("at_us"),
+    *make_text_columns("who", "provider", "account", "currency"),
+    *make_number_columns("start_us", "end_us", "billed", "low", "expected", "high", "unexplained", "allowed"),
+    *make_text_columns("outcome", "tolerance"),
+    *make_number_columns("told"),
     CheckConstraint("outcome IN ('within', 'beyond', 'unknown') AND told IN (0, 1)", name="reconciliation_outcome"),
     CheckConstraint("start_us < end_us AND low <= expected AND expected <= high", name="reconciliation_in_order"),
     Index("reconciliation_by_time", "end_us"),
@@ -487,12 +458,12 @@ RECONCILIATION = Table(
 
 BILL_ADJUSTMENT = Table(
     "bill_adjustment",
-    LedgerTable.metadata,
-    _make_id_column(),
-    _make_reference_column("reconciliation", "reconciliation_id"),
-    *_make_text_columns("cause", "charge", "sku", "currency"),
-    *_make_number_columns("nano", "explained", "resources", "lines"),
-    *_make_text_columns("reason"),
+    METADATA,
+    make_id_column(),
+    make_reference_column("reconciliation", "reconciliation_id"),
+    *make_text_columns("cause", "charge", "sku", "currency"),
+    *make_number_columns("nano", "explained", "resources", "lines"),
+    *make_text_columns("reason"),
     CheckConstraint("explained IN (0, 1)", name="bill_adjustment_explained"),
     Index("bill_adjustment_by_reconciliation", "reconciliation_id"),
     **STRICT,
