@@ -3,7 +3,8 @@
     torchrun --nproc_per_node 8 train.py --model_name_or_path gpt2 --per_device_train_batch_size 4
     accelerate launch --config_file fsdp.yaml -m axolotl.cli.train qlora.yml
 
-Words are split as a shell splits them and nothing is expanded: a value with `$` in it is computed when the script runs.
+Words are split as a shell splits them. Of variables those are replaced that the script sets once, to plain words (`RANK=32`);
+any other value with `$` in it is computed when the script runs. A command with LLaMA-Factory's own arguments is read as its config.
 """
 
 from __future__ import annotations
@@ -14,12 +15,20 @@ from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from costguard.formats import training_arguments, trl
+from costguard.formats import llamafactory, training_arguments, trl
 from costguard.formats.loading import ConfigFile
 from costguard.formats.merging import merge_plans
 from costguard.formats.reading import ConfigDraft
 
 CONTINUED = re.compile(r"\\\n\s*")
+COMMENT = re.compile(r"^[ \t]*#(?!SBATCH).*\n?", re.MULTILINE)
+"""A line of comment, which a backslash at its end does not continue."""
+PLAIN = r"[\w./:,@%+-]"
+SET = re.compile(
+    rf"^(?:export[ \t]+)?([A-Za-z_]\w*)=(\"(?:{PLAIN}| )*\"|'(?:{PLAIN}| )*'|{PLAIN}+)[ \t]*(?:#.*)?$", re.ASCII | re.MULTILINE
+)
+"""A variable that is set to plain words, on a line of its own and in no block."""
+CHANGED = r"(?<![\w$-]){0}\+?=|\b(?:for|read|getopts|select|mapfile|unset)\b[^\n]*\b{0}\b"
 CONFIG_NAME = re.compile(r"^[^-$`*?{}][^$`*?{}]*\.(?:ya?ml|json|toml)$")
 MARKS = frozenset(("model_name_or_path", "per_device_train_batch_size"))
 """Arguments that only a command with the Trainer's arguments has; those of another script mean what that script says."""
@@ -30,7 +39,8 @@ FLAGS_WORTH = frozenset(
     "bf16 fp16 optim "
     "gradient_checkpointing max_seq_length max_length model_max_length block_size lora_r use_peft load_in_4bit load_in_8bit "
     "torch_dtype dtype attn_implementation deepspeed fsdp torch_compile use_liger_kernel beta num_generations "
-    "max_prompt_length max_completion_length lora_target_modules packing use_vllm".split()
+    "max_prompt_length max_completion_length lora_target_modules packing use_vllm "
+    "use_dora use_bnb_nested_quant use_liger use_flash_attention_2 activation_offloading max_source_length".split()
 )
 """Arguments of a training command that are read; the rest are the launcher's and the script's own."""
 
@@ -48,26 +58,43 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
     `key`: where the text stands. `folder`: the folder beside the file in which it runs.
     `read`: arguments that were read already.
     """
+    text = expand_variables(text)
     commands = [arguments for arguments in map(_read_arguments, _list_commands(text)) if MARKS & arguments.keys()]
     if len(commands) > 1:
         draft.leave(key, f"{len(commands)} training commands: state the job by its config or by flags")
     elif commands:
-        arguments = commands[0]
-        known = {name: value for name, value in arguments.items() if name in FLAGS_WORTH}
-        inner = ConfigDraft(draft.file, trl.LABEL, values=known)
-        trl.state_named_model(inner)
-        trl.read_arguments(inner, trains_fully=False)  # what a script does without arguments only it knows
+        arguments = {name: value for name, value in commands[0].items() if name not in read}
+        if "model_name_or_path" in arguments and llamafactory.OWN & arguments.keys():
+            inner = ConfigDraft(draft.file, llamafactory.LABEL, values=arguments)
+            llamafactory.read(inner)
+            unread = inner.list_unread()
+        else:
+            known = {name: value for name, value in arguments.items() if name in FLAGS_WORTH}
+            inner = ConfigDraft(draft.file, trl.LABEL, values=known)
+            trl.state_named_model(inner)
+            trl.read_arguments(inner, trains_fully=False)  # what a script does without arguments only it knows
+            unread = tuple(sorted(arguments.keys() - FLAGS_WORTH))
+        inner.ignore("*")
         _add(draft, inner)
-        for name in sorted(arguments.keys() - FLAGS_WORTH - set(read)):
+        for name in unread:
             if not any(fnmatchcase(name, pattern) for pattern in HARMLESS):
                 draft.leave(f"--{name}", "of the command")
     for name in _list_config_names(text):
         _read_config(draft, name, key, folder)
 
 
+def expand_variables(text: str) -> str:
+    """Return shell text with each variable replaced that is set once, to plain words, and changed nowhere."""
+    values = {name: value.strip("\"'") for name, value in SET.findall(text)}
+    for name, value in values.items():
+        if len(re.findall(CHANGED.format(name), text)) == 1:
+            text = re.sub(rf"\$(?:\{{{name}\}}|{name}\b)", lambda _, value=value: value, text)  # type: ignore[misc]
+    return text
+
+
 def _list_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each line; a line that is no plain command is passed by."""
-    for line in CONTINUED.sub(" ", text).splitlines():
+    for line in CONTINUED.sub(" ", COMMENT.sub("", text)).splitlines():
         try:
             words = shlex.split(line, comments=True)
         except ValueError:

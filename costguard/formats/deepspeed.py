@@ -55,7 +55,12 @@ def read(draft: ConfigDraft) -> None:
     draft.state("framework", "deepspeed", "zero_optimization")
     if stage is not None:
         draft.state("parallel.zero", stage, "zero_optimization.stage")
+    elif not draft.is_computed("zero_optimization.stage"):
+        draft.assume("parallel.zero", 0)
     state_offload(draft, "zero_optimization.offload_param.device", "zero_optimization.offload_optimizer.device")
+    older = "zero_optimization.cpu_offload"  # until DeepSpeed 0.3.16 (2021), with cpu_offload_params beside it
+    if draft.take_flag(older):
+        draft.state("parallel.offload", "all" if draft.take_flag(f"{older}_params") else "optimizer", older)
     for key in ("bf16", "fp16"):
         if draft.take_flag(f"{key}.enabled"):
             draft.state("precision", key, f"{key}.enabled")

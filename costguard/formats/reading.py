@@ -20,8 +20,8 @@ from costguard.formats.loading import ConfigFile
 from costguard.sizing.job import merge_tables
 from costguard.values import checks
 
-TEMPLATE = re.compile(r"\$[{(A-Za-z_]|\{\{|\{%|<[A-Z_ ]+>")
-"""A value that another program fills in: GitHub's `${{ }}`, Jinja's `{{ }}`, a shell's `${X}`, `<YOUR_MODEL>`."""
+TEMPLATE = re.compile(r"\$[{(A-Za-z_0-9@*]|\{\{|\{%|<[A-Z_ ]+>")
+"""A value that another program fills in: GitHub's `${{ }}`, Jinja's `{{ }}`, a shell's `${X}` and `$1`, `<YOUR_MODEL>`."""
 NAMED_MOST = 14
 """Keys that one message names; the rest are counted."""
 MOST_MACHINES = 1_000_000
@@ -261,7 +261,7 @@ class ConfigDraft:
         self._stated += [(field_, value, f"{name}: {key}") for field_, value, key in other._stated]
         self._assumed += other._assumed
         self._left += [f"{name}: {key} (computed when it runs)" for key in other._templates]
-        self._left += [f"{name}: {key}" for key in (*other._left, *other._list_unread())]
+        self._left += [f"{name}: {key}" for key in (*other._left, *other.list_unread())]
 
     def is_computed(self, key: str) -> bool:
         """Return whether `key` was taken and another program fills it in, so that it has no default either."""
@@ -293,7 +293,7 @@ class ConfigDraft:
             table=self.table,
             stated=tuple(self._stated),
             assumed=tuple(dict.fromkeys(self._assumed)),
-            unread=(*self._left, *self._list_unread()),
+            unread=(*self._left, *self.list_unread()),
             ignored=tuple(ignored),
             templates=tuple(self._templates),
             notes=tuple(self.notes),
@@ -309,7 +309,8 @@ class ConfigDraft:
             table = table.setdefault(part, {})  # type: ignore[assignment]  # tables of tables
         table[parts[-1]] = value
 
-    def _list_unread(self) -> tuple[str, ...]:
+    def list_unread(self) -> tuple[str, ...]:
+        """Return the keys that were neither taken nor named so far."""
         leaves = _list_leaves(self.values)
         return tuple(key for key in leaves if not self._is_taken(key) and not self._is_ignored(key))
 
