@@ -4,14 +4,15 @@
     accelerate launch --config_file fsdp.yaml -m axolotl.cli.train qlora.yml
 
 Words are split as a shell splits them. Of variables those are replaced that the script sets once, to plain words (`RANK=32`);
-any other value with `$` in it is computed when the script runs. A command with LLaMA-Factory's own arguments is read as its config.
+any other value with `$` in it is computed when the script runs. A command with arguments of LLaMA-Factory is read as such.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
@@ -23,12 +24,21 @@ from costguard.formats.reading import ConfigDraft
 CONTINUED = re.compile(r"\\\n\s*")
 COMMENT = re.compile(r"^[ \t]*#(?!SBATCH).*\n?", re.MULTILINE)
 """A line of comment, which a backslash at its end does not continue."""
+WRITTEN = re.compile(
+    r"^([^\n#]*\b(?:cat|tee)\b[^\n]*)<<-?[ \t]*([\"']?)(\w+)\2([^\n]*)\n.*?^\s*\3[ \t]*$", re.DOTALL | re.MULTILINE
+)
+"""A file that the script writes: its text is no command of the script."""
 PLAIN = r"[\w./:,@%+-]"
 SET = re.compile(
     rf"^(?:export[ \t]+)?([A-Za-z_]\w*)=(\"(?:{PLAIN}| )*\"|'(?:{PLAIN}| )*'|{PLAIN}+)[ \t]*(?:#.*)?$", re.ASCII | re.MULTILINE
 )
 """A variable that is set to plain words, on a line of its own and in no block."""
-CHANGED = r"(?<![\w$-]){0}\+?=|\b(?:for|read|getopts|select|mapfile|unset)\b[^\n]*\b{0}\b"
+ASSIGNED = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)\+?=", re.ASCII)
+CHANGING = re.compile(r"(?:^|[;&|(]|\bdo|\bthen|\bwhile)\s*(?:for|read|getopts|select|mapfile|unset)\b")
+"""A line that may give a variable another value."""
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))", re.ASCII)
+WRITES = re.compile(r"\b(?:cat|tee)\b[^<]*<<-?[ \t]*([\"']?)(\w+)\1")
+"""The start of a file that the script writes, and the word that ends it."""
 CONFIG_NAME = re.compile(r"^[^-$`*?{}][^$`*?{}]*\.(?:ya?ml|json|toml)$")
 MARKS = frozenset(("model_name_or_path", "per_device_train_batch_size"))
 """Arguments that only a command with the Trainer's arguments has; those of another script mean what that script says."""
@@ -84,12 +94,24 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
 
 
 def expand_variables(text: str) -> str:
-    """Return shell text with each variable replaced that is set once, to plain words, and changed nowhere."""
-    values = {name: value.strip("\"'") for name, value in SET.findall(text)}
-    for name, value in values.items():
-        if len(re.findall(CHANGED.format(name), text)) == 1:
-            text = re.sub(rf"\$(?:\{{{name}\}}|{name}\b)", lambda _, value=value: value, text)  # type: ignore[misc]
-    return text
+    """Return shell text without the files that it writes, and with each variable replaced that is set once, to plain words."""
+    text = "".join(_drop_written_files(text.splitlines(keepends=True)))
+    assigned = Counter(ASSIGNED.findall(text))
+    changed = {word for line in text.splitlines() if CHANGING.search(line) for word in re.findall(r"\w+", line)}
+    values = {name: value.strip("\"'") for name, value in SET.findall(text) if assigned[name] == 1 and name not in changed}
+    return VARIABLE.sub(lambda found: values.get(found[1] or found[2], found[0]), text)
+
+
+def _drop_written_files(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines that are the script's own, without those of `cat > FILE <<END`: they are no commands of it."""
+    end: str | None = None
+    for line in lines:
+        if end is None:
+            start = WRITES.search(line) if "<<" in line else None
+            end = start[2] if start else None
+            yield line
+        elif line.strip() == end:
+            end = None
 
 
 def _list_commands(text: str) -> Iterator[list[str]]:

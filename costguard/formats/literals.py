@@ -73,6 +73,10 @@ class PythonSource:
             return f"@{name}" if name.partition(".")[0] in MODULES else COMPUTED
         if isinstance(node, ast.Call):
             return {"@": get_name(node.func), **self.read_arguments(node)}
+        return self._read_composed(node)
+
+    def _read_composed(self, node: ast.expr) -> object:
+        """Return the literal that a sum, a product or an f-string of literals makes; COMPUTED if it is none of these."""
         if isinstance(node, ast.JoinedStr):
             parts = [self._read_part(one) for one in node.values]
             return COMPUTED if COMPUTED in parts else "".join(parts)

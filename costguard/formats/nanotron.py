@@ -44,7 +44,7 @@ NO_EFFECT = (
     ),
 )
 EXPERTS = {"num_experts", "top_k", "layers", "enable_shared_expert", "token_dispatcher_type"}
-"""Keys of MoEConfig (src/nanotron/config/models_config.py, read 2026-11); it has 8 experts and 2 a token where none is stated."""
+"""Keys of MoEConfig (src/nanotron/config/models_config.py, read 2026-11), whose defaults are 8 experts and 2 a token."""
 DIMENSIONS = {
     "num_hidden_layers": "layers",
     "hidden_size": "hidden",

@@ -186,6 +186,8 @@ class ConfigDraft:
         """Return the whole number at `key`; None if it is not positive (`max_steps: -1` means no limit)."""
         value = self.take_number(key)
         if value is None or value < least:
+            if value is not None and value < -1:
+                self.leave(key, f"{value:g} is no count")
             return None
         return checks.require_whole_number(value, self.name(key), least=least)
 
@@ -243,6 +245,10 @@ class ConfigDraft:
     def leave(self, key: str, why: str) -> None:
         """Report the value at `key` as not read, because of `why`."""
         self._left.append(f"{key} ({why})")
+
+    def list_left(self) -> tuple[str, ...]:
+        """Return what was reported as not read so far, with why."""
+        return tuple(self._left)
 
     def ignore(self, *patterns: str) -> None:
         """Name keys that have no effect on the figures; `eval_*` names those that begin so, `data` all below it."""

@@ -47,4 +47,5 @@ def read(draft: ConfigDraft) -> None:
         draft.hardware = LaunchHardware(gpu_count=len(visible[1].split(",")))
     read_commands(draft, draft.file.text, "the script", read=read)
     if not draft.table:
-        raise draft.refuse("the script", "has no training command whose arguments are literal")
+        several = next((why for why in draft.list_left() if "training commands" in why), None)
+        raise draft.refuse("the script", several or "has no training command whose arguments are literal")
