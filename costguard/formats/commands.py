@@ -39,6 +39,8 @@ CHANGING = re.compile(r"(?:^|[;&|(]|\bdo|\bthen|\bwhile)\s*(?:for|read|getopts|s
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))", re.ASCII)
 WRITES = re.compile(r"\b(?:cat|tee)\b[^<]*<<-?[ \t]*([\"']?)(\w+)\1")
 """The start of a file that the script writes, and the word that ends it."""
+OPERATOR = re.compile(r"^(?:\|\|?|&&?|;|<|[0-9&]?>>?(?:&[0-9])?|[0-9&]?>>?[\w./$-].*)$")
+"""A word that ends a command's arguments."""
 CONFIG_NAME = re.compile(r"^[^-$`*?{}][^$`*?{}]*\.(?:ya?ml|json|toml)$")
 MARKS = frozenset(("model_name_or_path", "per_device_train_batch_size"))
 """Arguments that only a command with the Trainer's arguments has; those of another script mean what that script says."""
@@ -56,7 +58,17 @@ FLAGS_WORTH = frozenset(
 
 HARMLESS = (
     *training_arguments.NO_EFFECT,
-    *("master_addr", "master_port", "rdzv_*", "node_rank", "machine_rank", "main_process_*", "max_restarts", "standalone"),
+    *(
+        "master_addr",
+        "master_port",
+        "include",
+        "rdzv_*",
+        "node_rank",
+        "machine_rank",
+        "main_process_*",
+        "max_restarts",
+        "standalone",
+    ),
     *("dataset*", "lora_alpha", "lora_dropout"),
 )
 """Arguments of the Trainer and of the launcher that have no effect on the figures."""
@@ -115,14 +127,17 @@ def _drop_written_files(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _list_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each line; a line that is no plain command is passed by."""
+    """Yield the words of each command, up to a pipe or redirection; a line that is no plain command is passed by."""
     for line in CONTINUED.sub(" ", COMMENT.sub("", text)).splitlines():
         try:
             words = shlex.split(line, comments=True)
         except ValueError:
             continue
-        if words:
-            yield words
+        while words:
+            end = next((place for place, word in enumerate(words) if OPERATOR.match(word)), len(words))
+            if end:
+                yield words[:end]
+            words = words[end + 1 :]
 
 
 def _read_arguments(words: list[str]) -> dict[str, object]:

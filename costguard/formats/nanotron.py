@@ -81,6 +81,8 @@ def read(draft: ConfigDraft) -> None:
         draft.state("precision", f"{dtype}-amp" if masters else dtype, "model.dtype")
     elif dtype:
         draft.state("precision", dtype, "model.dtype")
+    elif draft.take_text("model.dtype") is not None:
+        draft.leave("model.dtype", f"{draft.take_text('model.dtype')} is not sized")
     recomputed = draft.take_flag("parallelism.recompute_layer")
     draft.assume("checkpointing", "none") if not recomputed else draft.state(
         "checkpointing", "full", "parallelism.recompute_layer"

@@ -22,6 +22,8 @@ from costguard.values import checks
 
 TEMPLATE = re.compile(r"\$[{(A-Za-z_0-9@*]|\{\{|\{%|<[A-Z_ ]+>")
 """A value that another program fills in: GitHub's `${{ }}`, Jinja's `{{ }}`, a shell's `${X}` and `$1`, `<YOUR_MODEL>`."""
+FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+"""Flags as texts; a command may have numbers (`--gradient_checkpointing 1`), as transformers' parser takes them."""
 NAMED_MOST = 14
 """Keys that one message names; the rest are counted."""
 MOST_MACHINES = 1_000_000
@@ -210,8 +212,8 @@ class ConfigDraft:
     def take_flag(self, key: str) -> bool | None:
         """Return true or false at `key`; None for `auto`."""
         value = self.take(key)
-        if isinstance(value, str) and value.lower() in ("true", "yes", "false", "no", "auto", "none"):
-            return {"true": True, "yes": True, "false": False, "no": False}.get(value.lower())
+        if isinstance(value, str) and value.lower() in (*FLAGS, "auto", "none"):
+            return FLAGS.get(value.lower())
         if value is None or isinstance(value, bool):
             return value
         raise self.refuse(key, f"must be true or false, not {checks.describe_value(value)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from costguard.formats.commands import MARKS, expand_variables, read_commands
+from costguard.formats.commands import CONTINUED, MARKS, expand_variables, read_commands
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, LaunchHardware
 
@@ -20,15 +20,15 @@ PROCESSES = re.compile(r"--(nproc[_-]per[_-]node|num[_-]gpus)[ =]([0-9]+)(?=\s|$
 TOTAL = re.compile(r"--(num[_-]processes)[ =]([0-9]+)(?=\s|$)")
 """GPUs of all machines, as accelerate is told."""
 MACHINES = re.compile(r"--(nnodes|num[_-]nodes|num[_-]machines)[ =]([0-9]+)(?=\s|$)")
-VISIBLE = re.compile(r"(?:^|\s)CUDA_VISIBLE_DEVICES=[\"']?([0-9]+(?:,[0-9]+)*)[\"']?(?=\s|$)")
-"""GPUs of one machine by their numbers, where no launcher counts them."""
+VISIBLE = re.compile(r"(?:(?:^|\s)CUDA_VISIBLE_DEVICES=|--include[ =]localhost:)[\"']?([0-9]+(?:,[0-9]+)*)[\"']?(?=\s|$)")
+"""GPUs of one machine by their numbers, where no launcher counts them; deepspeed's `--include` counts them so."""
 
 
 def recognise(file: ConfigFile) -> bool:
     """Return whether a line has the arguments of a training, or starts one with a config."""
     words = "|".join(sorted(MARKS))
     starts = r"(?:axolotl|llamafactory-cli|tune run|litgpt|accelerate launch|torchrun)\b.*\.(?:ya?ml|toml|json)\b"
-    return bool(re.search(rf"--(?:{words})\b", file.text) or re.search(starts, file.text))
+    return bool(re.search(rf"--(?:{words})\b", file.text) or re.search(starts, CONTINUED.sub(" ", file.text)))
 
 
 def read(draft: ConfigDraft) -> None:
@@ -46,6 +46,6 @@ def read(draft: ConfigDraft) -> None:
     elif visible := VISIBLE.search(text):
         draft.hardware = LaunchHardware(gpu_count=len(visible[1].split(",")))
     read_commands(draft, draft.file.text, "the script", read=read)
-    if not draft.table:
+    if not draft.table and (draft.hardware is None or not draft.notes):
         several = next((why for why in draft.list_left() if "training commands" in why), None)
         raise draft.refuse("the script", several or "has no training command whose arguments are literal")

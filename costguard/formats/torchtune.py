@@ -78,6 +78,8 @@ def read(draft: ConfigDraft) -> None:
     dtype = DTYPES.get(str(draft.take_text("dtype")))
     if dtype:
         draft.state("precision", dtype, "dtype")
+    elif draft.take_text("dtype") is not None:
+        draft.leave("dtype", f"{draft.take_text('dtype')} is not known")
     _read_memory(draft)
     _read_parallel(draft)
     epochs = draft.take_count("epochs") or 1

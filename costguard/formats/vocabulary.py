@@ -45,7 +45,7 @@ SUFFIX = re.compile(r"(?:[-_](?:unsloth[-_])?bnb[-_]4bit|[-_]unsloth|[-_](?:hf|f
 """What re-uploads of a model append to its name; none changes the shape."""
 QUANTISED = re.compile(r"bnb[-_]4bit", re.IGNORECASE)
 EMBEDDINGS = ("embed_tokens", "lm_head")
-ZERO_IN_NAME = re.compile(r"z(?:ero)?[_-]?([0-3])(?![0-9])", re.IGNORECASE)
+ZERO_IN_NAME = re.compile(r"(?:z(?:ero)?|stage)[_-]?([0-3])(?![0-9])", re.IGNORECASE)
 
 
 def state_model(draft: ConfigDraft, key: str) -> None:

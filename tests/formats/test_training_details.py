@@ -86,6 +86,11 @@ LEFT = {
         f"{TITAN}[activation_checkpoint]\nmode = 'selective'\nselective_ac_option = '2'\n",
         "selective_ac_option",
     ),
+    "a precision of eight bits": (
+        "a.yaml",
+        "model: {dtype: float8, model_config: {}}\nparallelism: {dp: 1, tp: 1, pp: 1}\ntokens: {micro_batch_size: 1}\n",
+        "model.dtype",
+    ),
     "a second document": ("a.yaml", f"{TRL}---\n{TRL}", "document 2"),
     "a negative count": ("a.yaml", f"{LF}cutoff_len: -5\n", "cutoff_len"),
     "two trainers": ("a.py", SLOTH % ("SFT", "SFT") + "c = SFTConfig(max_steps=3)\n", "2 trainers"),
