@@ -101,6 +101,10 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
         for name in unread:
             if not any(fnmatchcase(name, pattern) for pattern in HARMLESS):
                 draft.leave(f"--{name}", "of the command")
+    else:
+        launched = {name for words in _list_commands(text) if _is_launched(words) for name in _read_arguments(words)}
+        for name in sorted(launched & FLAGS_WORTH - set(read)):
+            draft.leave(f"--{name}", "of a script whose other arguments are its own")
     for name in _list_config_names(text):
         _read_config(draft, name, key, folder)
 
@@ -151,6 +155,11 @@ def _read_arguments(words: list[str]) -> dict[str, object]:
         several = following if name.replace("-", "_") in LISTS else following[:1]
         found[name.replace("-", "_")] = value if equals else ",".join(several) or True
     return found
+
+
+def _is_launched(words: list[str]) -> bool:
+    """Return whether a launcher of PyTorch starts the command."""
+    return any(word.rpartition("/")[2] in ("torchrun", "deepspeed", "accelerate") for word in words)
 
 
 def _list_config_names(text: str) -> list[str]:

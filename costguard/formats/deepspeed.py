@@ -77,10 +77,19 @@ def read(draft: ConfigDraft) -> None:
         name_optimizer(draft, named, "optimizer.type")
     if draft.take_flag("torch_autocast.enabled"):
         draft.take_text("torch_autocast.dtype")
-    checkpointing = draft.take("activation_checkpointing")
-    if isinstance(checkpointing, dict) and checkpointing.get("cpu_checkpointing"):
-        draft.state("offload_activations", value=True, key="activation_checkpointing.cpu_checkpointing")
+    _read_checkpointing(draft)
     draft.ignore(*NO_EFFECT)
+
+
+def _read_checkpointing(draft: ConfigDraft) -> None:
+    """State what is checkpointed to host memory; what is divided among tensor-parallel GPUs is left."""
+    checkpointing = draft.take("activation_checkpointing")
+    if not isinstance(checkpointing, dict):
+        return
+    if checkpointing.get("cpu_checkpointing"):
+        draft.state("offload_activations", value=True, key="activation_checkpointing.cpu_checkpointing")
+    if checkpointing.get("partition_activations"):
+        draft.leave("activation_checkpointing.partition_activations", "sized with whole activations on each GPU")
 
 
 def state_offload(draft: ConfigDraft, weights_key: str, states_key: str) -> None:

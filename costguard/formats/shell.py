@@ -27,7 +27,7 @@ VISIBLE = re.compile(r"(?:(?:^|\s)CUDA_VISIBLE_DEVICES=|--include[ =]localhost:)
 def recognise(file: ConfigFile) -> bool:
     """Return whether a line has the arguments of a training, or starts one with a config."""
     words = "|".join(sorted(MARKS))
-    starts = r"(?:axolotl|llamafactory-cli|tune run|litgpt|accelerate launch|torchrun)\b.*\.(?:ya?ml|toml|json)\b"
+    starts = r"(?:axolotl|llamafactory-cli|tune run|litgpt|accelerate launch|torchrun|deepspeed)\b.*\.(?:ya?ml|toml|json)\b"
     return bool(re.search(rf"--(?:{words})\b", file.text) or re.search(starts, CONTINUED.sub(" ", file.text)))
 
 
