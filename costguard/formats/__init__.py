@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from costguard.errors import InputError
-from costguard.formats.loading import ConfigFile
+from costguard.formats.loading import PYTHON, ConfigFile
 from costguard.formats.reading import ConfigDraft, ConfigReading
 
 FORMATS: tuple[str, ...] = (
@@ -38,6 +38,8 @@ FORMATS: tuple[str, ...] = (
     "shell",
 )
 """Modules of this package, in the order in which they are asked: a format with rare keys before one with common ones."""
+SEVERAL = ("SkyPilot", "Kubernetes")
+"""Formats whose files may hold several documents, all of which they read or name."""
 
 
 class FormatReader(Protocol):
@@ -58,13 +60,18 @@ def read_config(file: ConfigFile) -> ConfigReading:
     reader = find_format(file)
     if reader is None:
         labels = ", ".join(load_format(name).LABEL for name in FORMATS)
-        raise InputError(
-            "is a config of no known format",
-            field=str(file.path),
-            hint=f"known: {labels}; or a job file (model = ..., method = ...)",
-        )
+        hint = f"known: {labels}; or a job file (model = ..., method = ...)"
+        if file.kind == PYTHON:
+            hint = (
+                "of Python, the literal arguments of Unsloth, Modal and Ray are read; a config that it writes: name that file"
+            )
+        raise InputError("is a config of no known format", field=str(file.path), hint=hint)
     draft = ConfigDraft(file, reader.LABEL)
     reader.read(draft)
+    if file.repeated:
+        draft.notes.append(f"stands twice, and the last one counts: {', '.join(file.repeated)}")
+    if len(file.documents) > 1 and reader.LABEL not in SEVERAL:
+        draft.leave("document 2", f"{len(file.documents)} documents: the first is read")
     return draft.finish()
 
 

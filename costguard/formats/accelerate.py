@@ -29,7 +29,7 @@ NO_EFFECT = (
         "rdzv_*",
         "same_network",
     ),
-    *("tpu_*", "use_cpu", "gpu_ids", "dynamo_config", "commands", "command_file", "fsdp_config.fsdp_auto_wrap_policy"),
+    *("tpu_*", "use_cpu", "gpu_ids", "dynamo_config.dynamo_*", "commands", "command_file", "fsdp_config.fsdp_auto_wrap_policy"),
     *("fsdp_config.fsdp_backward_prefetch*", "fsdp_config.fsdp_cpu_ram_efficient_loading", "fsdp_config.fsdp_forward_prefetch"),
     *("fsdp_config.fsdp_state_dict_type", "fsdp_config.fsdp_sync_module_states", "fsdp_config.fsdp_use_orig_params"),
     *("fsdp_config.fsdp_transformer_layer_cls_to_wrap", "fsdp_config.fsdp_min_num_params", "fsdp_config.fsdp_version"),
@@ -67,6 +67,8 @@ def read(draft: ConfigDraft) -> None:
         draft.hardware = LaunchHardware(gpu_count=processes // machines, nodes=machines)
     elif processes is not None:
         draft.leave("num_processes", f"{processes} are not divided evenly among {machines} machines")
+    if (draft.take_text("dynamo_config.dynamo_backend") or "no").upper() == "INDUCTOR":
+        draft.state("compiled", value=True, key="dynamo_config.dynamo_backend")
     draft.masters = kind in ("FSDP", "DEEPSPEED")
     draft.plan = StepPlan(accumulation=draft.take_count("deepspeed_config.gradient_accumulation_steps"))
     draft.ignore(*NO_EFFECT)

@@ -124,12 +124,12 @@ def _read_preference(draft: ConfigDraft) -> None:
 
 def _read_precision(draft: ConfigDraft) -> None:
     """`bf16: auto` is bf16 on every GPU that has it. The weights are loaded in it, too."""
-    bf16, fp16 = draft.take_text("bf16"), draft.take_text("fp16")
-    bfloat16, float16 = draft.take_flag("bfloat16"), draft.take_flag("float16")
-    if bf16 in ("true", "auto", "full") or bfloat16:
-        draft.state("precision", "bf16", "bf16" if bf16 else "bfloat16")
-    elif fp16 in ("true", "auto") or float16:
-        draft.state("precision", "fp16", "fp16" if fp16 else "float16")
+    bf16, bfloat16, fp16, float16 = (draft.take_text(key) for key in ("bf16", "bfloat16", "fp16", "float16"))
+    on = ("true", "auto", "full")
+    if bf16 in on or bfloat16 in on:
+        draft.state("precision", "bf16", "bf16" if bf16 in on else "bfloat16")
+    elif fp16 in on or float16 in on:
+        draft.state("precision", "fp16", "fp16" if fp16 in on else "float16")
     elif bf16 == "false" and fp16 in (None, "false"):
         draft.state("precision", "fp32", "bf16")
     if draft.take_flag("fp8"):
@@ -139,7 +139,7 @@ def _read_precision(draft: ConfigDraft) -> None:
 def _read_memory(draft: ConfigDraft) -> None:
     _read_attention(draft)
     _read_checkpointing(draft)
-    if draft.take_flag("activation_offloading"):
+    if draft.take_text("activation_offloading") not in (None, "false", "none"):  # true, or how: legacy, disk, hidden_states
         draft.state("offload_activations", value=True, key="activation_offloading")
     plugins = draft.take_names("plugins") or ()
     if any("CutCrossEntropy" in plugin for plugin in plugins) and draft.take_flag("cut_cross_entropy") is not False:
@@ -162,7 +162,7 @@ def _read_checkpointing(draft: ConfigDraft) -> None:
         for key in ("activation_checkpointing", "fsdp_activation_checkpointing")
         if isinstance(settings, dict) and settings.get(key)
     ]
-    if checkpointing is None and by_fsdp:
+    if by_fsdp and not checkpointing:
         draft.state("checkpointing", "full", f"fsdp_config.{by_fsdp[0]}")
     elif checkpointing is None:
         draft.assume("checkpointing", "none")

@@ -3,23 +3,44 @@
     torchrun --nproc_per_node 8 train.py --model_name_or_path gpt2 --per_device_train_batch_size 4
     accelerate launch --config_file fsdp.yaml -m axolotl.cli.train qlora.yml
 
-Words are split as a shell splits them and nothing is expanded: a value with `$` in it is computed when the script runs.
+Words are split as a shell splits them. Of variables those are replaced that the script sets once, to plain words (`RANK=32`);
+any other value with `$` in it is computed when the script runs. A command with arguments of LLaMA-Factory is read as such.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from costguard.formats import training_arguments, trl
+from costguard.formats import llamafactory, training_arguments, trl
 from costguard.formats.loading import ConfigFile
 from costguard.formats.merging import merge_plans
 from costguard.formats.reading import ConfigDraft
 
 CONTINUED = re.compile(r"\\\n\s*")
+COMMENT = re.compile(r"^[ \t]*#(?!SBATCH).*\n?", re.MULTILINE)
+"""A line of comment, which a backslash at its end does not continue."""
+WRITTEN = re.compile(
+    r"^([^\n#]*\b(?:cat|tee)\b[^\n]*)<<-?[ \t]*([\"']?)(\w+)\2([^\n]*)\n.*?^\s*\3[ \t]*$", re.DOTALL | re.MULTILINE
+)
+"""A file that the script writes: its text is no command of the script."""
+PLAIN = r"[\w./:,@%+-]"
+SET = re.compile(
+    rf"^(?:export[ \t]+)?([A-Za-z_]\w*)=(\"(?:{PLAIN}| )*\"|'(?:{PLAIN}| )*'|{PLAIN}+)[ \t]*(?:#.*)?$", re.ASCII | re.MULTILINE
+)
+"""A variable that is set to plain words, on a line of its own and in no block."""
+ASSIGNED = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)\+?=", re.ASCII)
+CHANGING = re.compile(r"(?:^|[;&|(]|\bdo|\bthen|\bwhile)\s*(?:for|read|getopts|select|mapfile|unset)\b")
+"""A line that may give a variable another value."""
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))", re.ASCII)
+WRITES = re.compile(r"\b(?:cat|tee)\b[^<]*<<-?[ \t]*([\"']?)(\w+)\1")
+"""The start of a file that the script writes, and the word that ends it."""
+OPERATOR = re.compile(r"^(?:\|\|?|&&?|;|<|[0-9&]?>>?(?:&[0-9])?|[0-9&]?>>?[\w./$-].*)$")
+"""A word that ends a command's arguments."""
 CONFIG_NAME = re.compile(r"^[^-$`*?{}][^$`*?{}]*\.(?:ya?ml|json|toml)$")
 MARKS = frozenset(("model_name_or_path", "per_device_train_batch_size"))
 """Arguments that only a command with the Trainer's arguments has; those of another script mean what that script says."""
@@ -30,13 +51,24 @@ FLAGS_WORTH = frozenset(
     "bf16 fp16 optim "
     "gradient_checkpointing max_seq_length max_length model_max_length block_size lora_r use_peft load_in_4bit load_in_8bit "
     "torch_dtype dtype attn_implementation deepspeed fsdp torch_compile use_liger_kernel beta num_generations "
-    "max_prompt_length max_completion_length lora_target_modules packing use_vllm".split()
+    "max_prompt_length max_completion_length lora_target_modules packing use_vllm "
+    "use_dora use_bnb_nested_quant use_liger use_flash_attention_2 activation_offloading max_source_length".split()
 )
 """Arguments of a training command that are read; the rest are the launcher's and the script's own."""
 
 HARMLESS = (
     *training_arguments.NO_EFFECT,
-    *("master_addr", "master_port", "rdzv_*", "node_rank", "machine_rank", "main_process_*", "max_restarts", "standalone"),
+    *(
+        "master_addr",
+        "master_port",
+        "include",
+        "rdzv_*",
+        "node_rank",
+        "machine_rank",
+        "main_process_*",
+        "max_restarts",
+        "standalone",
+    ),
     *("dataset*", "lora_alpha", "lora_dropout"),
 )
 """Arguments of the Trainer and of the launcher that have no effect on the figures."""
@@ -48,32 +80,68 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
     `key`: where the text stands. `folder`: the folder beside the file in which it runs.
     `read`: arguments that were read already.
     """
+    text = expand_variables(text)
     commands = [arguments for arguments in map(_read_arguments, _list_commands(text)) if MARKS & arguments.keys()]
     if len(commands) > 1:
         draft.leave(key, f"{len(commands)} training commands: state the job by its config or by flags")
     elif commands:
-        arguments = commands[0]
-        known = {name: value for name, value in arguments.items() if name in FLAGS_WORTH}
-        inner = ConfigDraft(draft.file, trl.LABEL, values=known)
-        trl.state_named_model(inner)
-        trl.read_arguments(inner, trains_fully=False)  # what a script does without arguments only it knows
+        arguments = {name: value for name, value in commands[0].items() if name not in read}
+        if "model_name_or_path" in arguments and llamafactory.OWN & arguments.keys():
+            inner = ConfigDraft(draft.file, llamafactory.LABEL, values=arguments)
+            llamafactory.read(inner)
+            unread = inner.list_unread()
+        else:
+            known = {name: value for name, value in arguments.items() if name in FLAGS_WORTH}
+            inner = ConfigDraft(draft.file, trl.LABEL, values=known)
+            trl.state_named_model(inner)
+            trl.read_arguments(inner, trains_fully=False)  # what a script does without arguments only it knows
+            unread = tuple(sorted(arguments.keys() - FLAGS_WORTH))
+        inner.ignore("*")
         _add(draft, inner)
-        for name in sorted(arguments.keys() - FLAGS_WORTH - set(read)):
+        for name in unread:
             if not any(fnmatchcase(name, pattern) for pattern in HARMLESS):
                 draft.leave(f"--{name}", "of the command")
+    else:
+        launched = {name for words in _list_commands(text) if _is_launched(words) for name in _read_arguments(words)}
+        for name in sorted(launched & FLAGS_WORTH - set(read)):
+            draft.leave(f"--{name}", "of a script whose other arguments are its own")
     for name in _list_config_names(text):
         _read_config(draft, name, key, folder)
 
 
+def expand_variables(text: str) -> str:
+    """Return shell text without the files that it writes, and with each variable replaced that is set once, to plain words."""
+    text = "".join(_drop_written_files(text.splitlines(keepends=True)))
+    assigned = Counter(ASSIGNED.findall(text))
+    changed = {word for line in text.splitlines() if CHANGING.search(line) for word in re.findall(r"\w+", line)}
+    values = {name: value.strip("\"'") for name, value in SET.findall(text) if assigned[name] == 1 and name not in changed}
+    return VARIABLE.sub(lambda found: values.get(found[1] or found[2], found[0]), text)
+
+
+def _drop_written_files(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines that are the script's own, without those of `cat > FILE <<END`: they are no commands of it."""
+    end: str | None = None
+    for line in lines:
+        if end is None:
+            start = WRITES.search(line) if "<<" in line else None
+            end = start[2] if start else None
+            yield line
+        elif line.strip() == end:
+            end = None
+
+
 def _list_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each line; a line that is no plain command is passed by."""
-    for line in CONTINUED.sub(" ", text).splitlines():
+    """Yield the words of each command, up to a pipe or redirection; a line that is no plain command is passed by."""
+    for line in CONTINUED.sub(" ", COMMENT.sub("", text)).splitlines():
         try:
             words = shlex.split(line, comments=True)
         except ValueError:
             continue
-        if words:
-            yield words
+        while words:
+            end = next((place for place, word in enumerate(words) if OPERATOR.match(word)), len(words))
+            if end:
+                yield words[:end]
+            words = words[end + 1 :]
 
 
 def _read_arguments(words: list[str]) -> dict[str, object]:
@@ -87,6 +155,11 @@ def _read_arguments(words: list[str]) -> dict[str, object]:
         several = following if name.replace("-", "_") in LISTS else following[:1]
         found[name.replace("-", "_")] = value if equals else ",".join(several) or True
     return found
+
+
+def _is_launched(words: list[str]) -> bool:
+    """Return whether a launcher of PyTorch starts the command."""
+    return any(word.rpartition("/")[2] in ("torchrun", "deepspeed", "accelerate") for word in words)
 
 
 def _list_config_names(text: str) -> list[str]:

@@ -55,7 +55,12 @@ def read(draft: ConfigDraft) -> None:
     draft.state("framework", "deepspeed", "zero_optimization")
     if stage is not None:
         draft.state("parallel.zero", stage, "zero_optimization.stage")
+    elif not draft.is_computed("zero_optimization.stage"):
+        draft.assume("parallel.zero", 0)
     state_offload(draft, "zero_optimization.offload_param.device", "zero_optimization.offload_optimizer.device")
+    older = "zero_optimization.cpu_offload"  # until DeepSpeed 0.3.16 (2021), with cpu_offload_params beside it
+    if draft.take_flag(older):
+        draft.state("parallel.offload", "all" if draft.take_flag(f"{older}_params") else "optimizer", older)
     for key in ("bf16", "fp16"):
         if draft.take_flag(f"{key}.enabled"):
             draft.state("precision", key, f"{key}.enabled")
@@ -72,10 +77,19 @@ def read(draft: ConfigDraft) -> None:
         name_optimizer(draft, named, "optimizer.type")
     if draft.take_flag("torch_autocast.enabled"):
         draft.take_text("torch_autocast.dtype")
-    checkpointing = draft.take("activation_checkpointing")
-    if isinstance(checkpointing, dict) and checkpointing.get("cpu_checkpointing"):
-        draft.state("offload_activations", value=True, key="activation_checkpointing.cpu_checkpointing")
+    _read_checkpointing(draft)
     draft.ignore(*NO_EFFECT)
+
+
+def _read_checkpointing(draft: ConfigDraft) -> None:
+    """State what is checkpointed to host memory; what is divided among tensor-parallel GPUs is left."""
+    checkpointing = draft.take("activation_checkpointing")
+    if not isinstance(checkpointing, dict):
+        return
+    if checkpointing.get("cpu_checkpointing"):
+        draft.state("offload_activations", value=True, key="activation_checkpointing.cpu_checkpointing")
+    if checkpointing.get("partition_activations"):
+        draft.leave("activation_checkpointing.partition_activations", "sized with whole activations on each GPU")
 
 
 def state_offload(draft: ConfigDraft, weights_key: str, states_key: str) -> None:

@@ -9,6 +9,7 @@ spec:
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -167,7 +168,8 @@ def _read_selector(draft: ConfigDraft, pods: Pods) -> str | None:
     selector = pods.spec.get("nodeSelector")
     labels = selector if isinstance(selector, Mapping) else {}
     path = f"{pods.path}.nodeSelector"
-    named = next((key for key in SELECTORS if isinstance(labels.get(key), str)), None)
+    texts = {key: value for key in SELECTORS if isinstance(value := labels.get(key), str)}
+    named = next((key for key, value in texts.items() if re.search(r"\d", value)), None)  # `nvidia-gpu` names no kind
     for key, words in TIERS.items():
         tier = words.get(str(labels.get(key, "")).lower())
         if tier is not None:

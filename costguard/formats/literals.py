@@ -1,7 +1,7 @@
 """Literal values of Python source, found in its syntax tree: the source is parsed and never run.
 
 A name counts where the module assigns a literal to it once, as in `GPU = "H100:8"`. Products and sums of numbers count too
-(`timeout=24 * 60 * 60`). Everything else is computed, and stays unknown.
+(`timeout=24 * 60 * 60`), and texts with literals in braces (`f"A100:{GPUS}"`). Everything else is computed, and stays unknown.
 """
 
 from __future__ import annotations
@@ -50,7 +50,15 @@ class PythonSource:
     def read_arguments(self, call: ast.Call) -> dict[str, object]:
         """Return the arguments of a call; COMPUTED where one is no literal."""
         found = {str(index): self.read_value(node) for index, node in enumerate(call.args)}
-        return found | {word.arg: self.read_value(word.value) for word in call.keywords if word.arg is not None}
+        for word in call.keywords:
+            value = self.read_value(word.value)
+            if word.arg is not None:
+                found[word.arg] = value
+            elif isinstance(value, dict) and value.get("@", "dict") == "dict":  # `**common`, of literals or of `dict(...)`
+                found |= {str(name): inner for name, inner in value.items() if name != "@"}
+            else:
+                found["**"] = COMPUTED
+        return found
 
     def read_value(self, node: ast.expr) -> object:
         """Return the literal that `node` is; COMPUTED if it is none."""
@@ -65,11 +73,25 @@ class PythonSource:
             return f"@{name}" if name.partition(".")[0] in MODULES else COMPUTED
         if isinstance(node, ast.Call):
             return {"@": get_name(node.func), **self.read_arguments(node)}
+        return self._read_composed(node)
+
+    def _read_composed(self, node: ast.expr) -> object:
+        """Return the literal that a sum, a product or an f-string of literals makes; COMPUTED if it is none of these."""
+        if isinstance(node, ast.JoinedStr):
+            parts = [self._read_part(one) for one in node.values]
+            return COMPUTED if COMPUTED in parts else "".join(parts)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):
             left, right = self.read_value(node.left), self.read_value(node.right)
             if isinstance(left, int | float) and isinstance(right, int | float):
                 return left * right if isinstance(node.op, ast.Mult) else left + right
         return COMPUTED
+
+    def _read_part(self, node: ast.expr) -> str:
+        """Return a part of an f-string: its text, or the literal in its braces; COMPUTED if that is none, or has a format."""
+        if isinstance(node, ast.Constant):
+            return str(node.value)
+        value = self.read_value(node.value) if isinstance(node, ast.FormattedValue) and node.format_spec is None else COMPUTED
+        return str(value) if isinstance(value, str | int) else COMPUTED
 
     def _find_constants(self) -> dict[str, object]:
         """Return the names that are assigned one literal, once."""

@@ -86,13 +86,11 @@ def read(draft: ConfigDraft) -> None:
     pretrained = draft.take_text("model_name") or (draft.take_text("model.name") if tuned is None else None)
     if tuned is not None:
         name_model(draft, tuned, "checkpoint_dir")
-    elif isinstance(stated := draft.take("model"), dict) and all(isinstance(stated.get(key), int) for key in NEEDED):
-        shape: dict[str, object] = {field: stated[key] for key, field in DIMENSIONS.items() if stated.get(key) is not None}
-        shape |= {"gated": stated.get("mlp_class_name") in GATED, "bias": bool(stated.get("bias", False))}
-        draft.state("architecture", {"kind": "decoder", **shape}, "model")
+    elif (shape := _read_shape(draft)) is not None:
+        draft.state("architecture", shape, "model_config" if draft.take("model_config") else "model")
     elif pretrained is not None:
         name_model(draft, pretrained, "model_name" if draft.take_text("model_name") else "model.name")
-    draft.ignore("model")
+    draft.ignore("model", "model_config")
     _read_method(draft, pretraining=tuned is None)
     _read_lengths(draft)
     precision = draft.take_text("precision")
@@ -105,6 +103,18 @@ def read(draft: ConfigDraft) -> None:
     _read_optimizer(draft)
     _read_devices(draft, pretraining=tuned is None)
     draft.ignore(*NO_EFFECT)
+
+
+def _read_shape(draft: ConfigDraft) -> dict[str, object] | None:
+    """Return the model's dimensions; None if not all are stated. `model_config` is what `model` was until 2024-05."""
+    for key in ("model_config", "model"):
+        stated = draft.take(key)
+        if isinstance(stated, dict) and all(isinstance(stated.get(one), int) for one in NEEDED):
+            shape: dict[str, object] = {field: stated[one] for one, field in DIMENSIONS.items() if stated.get(one) is not None}
+            shape |= {"gated": stated.get("mlp_class_name") in GATED, "bias": bool(stated.get("bias", False))}
+            tied = draft.take_flag("train.tie_embeddings")
+            return {"kind": "decoder", **shape, **({"tied_embeddings": True} if tied else {})}
+    return None
 
 
 def _read_method(draft: ConfigDraft, *, pretraining: bool) -> None:

@@ -45,6 +45,8 @@ NO_EFFECT = (
         "packing",
     ),
 )
+OWN = frozenset(("finetuning_type", "stage", "cutoff_len", "template"))
+"""Keys that no other tool of Trainer arguments has."""
 FOUR_BITS = 4
 PREFERENCES = {"dpo": "dpo", "ppo": "ppo"}
 
@@ -52,7 +54,7 @@ PREFERENCES = {"dpo": "dpo", "ppo": "ppo"}
 def recognise(file: ConfigFile) -> bool:
     """Return whether the keys are LLaMA-Factory's."""
     keys = file.table.keys()
-    return "model_name_or_path" in keys and bool({"finetuning_type", "stage", "cutoff_len", "template"} & keys)
+    return "model_name_or_path" in keys and bool(OWN & keys)
 
 
 def read(draft: ConfigDraft) -> None:

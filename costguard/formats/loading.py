@@ -30,12 +30,16 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile:
-    """A loaded config. `kind`: what it was parsed as. `documents`: its tables (YAML may hold several). `text`: as written."""
+    """A loaded config. `kind`: what it was parsed as. `documents`: its tables (YAML may hold several). `text`: as written.
+
+    `repeated`: keys of a YAML table that stand in it twice, of which PyYAML takes the last, as most tools do.
+    """
 
     path: Path
     kind: str
     documents: tuple[Mapping[str, object], ...]
     text: str
+    repeated: tuple[str, ...] = ()
 
     @property
     def table(self) -> Mapping[str, object]:
@@ -72,7 +76,8 @@ def load_config_file(path: Path) -> ConfigFile:
     if ending in (".py", ".ipynb"):
         return ConfigFile(path=path, kind=PYTHON, documents=(), text=_join_cells(text, path) if ending == ".ipynb" else text)
     if ending in (".yaml", ".yml"):
-        return ConfigFile(path=path, kind=YAML, documents=_parse_yaml(text, path), text=text)
+        documents, repeated = _parse_yaml(text, path)
+        return ConfigFile(path=path, kind=YAML, documents=documents, text=text, repeated=repeated)
     return load_script(text, path)
 
 
@@ -125,12 +130,13 @@ def _refuse_size(path: Path) -> InputError:
     return InputError(what, field=str(path), hint="name a training config or a launch file")
 
 
-def _parse_yaml(text: str, path: Path) -> tuple[Mapping[str, object], ...]:
+def _parse_yaml(text: str, path: Path) -> tuple[tuple[Mapping[str, object], ...], tuple[str, ...]]:
+    """Return the tables, and the keys that stand twice in one."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_events(yaml.parse(text, Loader=loader), path)
+        repeated = _check_events(yaml.parse(text, Loader=loader), path)
         found = list(yaml.load_all(text, Loader=loader))
     except yaml.YAMLError as broken:
         raise _refuse_yaml(broken, text, path) from None
@@ -139,7 +145,7 @@ def _parse_yaml(text: str, path: Path) -> tuple[Mapping[str, object], ...]:
     tables = tuple(one for one in found if one is not None)
     if not tables or len(tables) > DOCUMENTS_MOST or not all(isinstance(one, Mapping) for one in tables):
         raise InputError("holds no table of keys", field=str(path), hint="start it with key: value")
-    return tuple(cast("Mapping[str, object]", _name_keys(one)) for one in tables)
+    return tuple(cast("Mapping[str, object]", _name_keys(one)) for one in tables), repeated
 
 
 def _name_keys(value: object) -> object:
@@ -149,26 +155,59 @@ def _name_keys(value: object) -> object:
     return [_name_keys(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _check_events(events: Iterator[Any], path: Path) -> None:
-    """Raise InputError if the YAML is too deep, or too large once its aliases are expanded."""
+@dataclass(slots=True)
+class _OpenNode:
+    """A list or table of YAML that has begun. `keys`: those of a table so far. `parts`: keys and values of it so far."""
+
+    anchor: str | None
+    before: int
+    keys: set[str] | None
+    parts: int = 0
+
+    def add_part(self, scalar: str | None) -> tuple[str, ...]:
+        """Count a key or a value, None if it is no scalar; return the key if it stood in this table before."""
+        self.parts += 1
+        if self.keys is None or self.parts % 2 == 0 or scalar in (None, "<<"):
+            return ()
+        found = (scalar,) if scalar in self.keys else ()
+        self.keys.add(scalar)
+        return found
+
+
+def _check_events(events: Iterator[Any], path: Path) -> tuple[str, ...]:
+    """Return the keys that stand twice in a table.
+
+    Raise InputError if the YAML is too deep, holds itself, or is too large once its aliases are expanded.
+    """
     sizes: dict[str, int] = {}
-    open_nodes: list[tuple[str | None, int]] = []
+    open_nodes: list[_OpenNode] = []
+    repeated: dict[str, None] = {}
     total = 0
     for event in events:
         kind = type(event).__name__
+        starts = kind in ("MappingStartEvent", "SequenceStartEvent")
+        if open_nodes and (starts or kind in ("AliasEvent", "ScalarEvent")):
+            repeated |= dict.fromkeys(open_nodes[-1].add_part(getattr(event, "value", None)))
         if kind == "AliasEvent":
+            if any(one.anchor == event.anchor for one in open_nodes):
+                raise InputError(
+                    f"holds itself: *{event.anchor} stands inside &{event.anchor}",
+                    field=f"{path} line {event.start_mark.line + 1}",
+                    hint="remove the alias",
+                )
             total += sizes.get(event.anchor, 1)
-        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-            open_nodes.append((event.anchor, total))
+        elif starts:
+            open_nodes.append(_OpenNode(event.anchor, total, set() if kind == "MappingStartEvent" else None))
             total += 1
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-            anchor, before = open_nodes.pop()
-            if anchor is not None:
-                sizes[anchor] = total - before
+            node = open_nodes.pop()
+            if node.anchor is not None:
+                sizes[node.anchor] = total - node.before
         elif kind == "ScalarEvent":
             total += 1
         if total > MOST_NODES or len(open_nodes) > DEEPEST:
             raise _refuse_size(path)
+    return tuple(repeated)
 
 
 def _refuse_yaml(broken: Any, text: str, path: Path) -> InputError:  # noqa: ANN401 - PyYAML has no types

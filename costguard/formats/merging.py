@@ -127,10 +127,15 @@ def _settle_precision(reading: ConfigReading) -> ConfigReading:
     return replace(reading, table=table, stated=(*reading.stated, ("precision", precision, key)))
 
 
+def has_masters(reading: ConfigReading, method: object) -> bool:
+    """Return whether weights of `reading` have fp32 masters that its precision does not say, if `method` trains them all."""
+    return reading.masters and reading.table.get("precision") in HALF and method in ("full", "pretrain")
+
+
 def _keep_masters(reading: ConfigReading) -> ConfigReading:
     """Return `reading` with the precision in which masters are fp32, if the training has them and trains all weights."""
     precision = reading.table.get("precision")
-    if not reading.masters or precision not in HALF or reading.table.get("method") not in ("full", "pretrain"):
+    if not has_masters(reading, reading.table.get("method")):
         return reading
     note = f"precision {precision}-amp: trained weights have fp32 masters here"
     return replace(reading, table={**reading.table, "precision": f"{precision}-amp"}, notes=(*reading.notes, note))

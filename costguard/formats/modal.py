@@ -63,6 +63,8 @@ def _read_gpu(draft: ConfigDraft, stated: object, timeout: object) -> LaunchHard
     if isinstance(stated, dict) and ".gpu." in str(stated.get("@", "")):
         count, size = stated.get("count", 1), stated.get("size", stated.get("memory"))
         named = str(stated.get("@", "")).rpartition(".")[2]
+        if COMPUTED in (count, size):
+            raise draft.refuse("gpu", "is computed when the program runs")
         memory = parse_memory(size if isinstance(size, str) else f"{size}GB") if size is not None else None
         gpu = f"{named}-{memory[0]:g}GB" if memory is not None and named == "A100" else named
         return LaunchHardware(gpu=SMALLER_A100.get(gpu, gpu), gpu_count=draft.read_count(count, "gpu count"), hours=hours)

@@ -9,6 +9,8 @@ The model is its dimensions, as transformers' config.json has them; dp x tp x pp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, LaunchHardware, StepPlan
 from costguard.formats.vocabulary import DTYPES, name_optimizer
@@ -29,6 +31,7 @@ NO_EFFECT = (
         "s3_upload",
         "metrics_logging",
     ),
+    *("optimizer.adam_*", "optimizer.torch_adam_is_fused", "parallelism.moe_layer_recompute"),
     *("model.ddp_bucket_cap_mb", "model.init_method", "model.make_vocab_size_divisible_by", "optimizer.clip_grad"),
     *("optimizer.learning_rate_scheduler", "optimizer.optimizer_factory", "optimizer.weight_decay*", "parallelism.pp_engine"),
     *(
@@ -40,6 +43,8 @@ NO_EFFECT = (
         "kill_switch_path",
     ),
 )
+EXPERTS = {"num_experts", "top_k", "layers", "enable_shared_expert", "token_dispatcher_type"}
+"""Keys of MoEConfig (src/nanotron/config/models_config.py, read 2026-11), whose defaults are 8 experts and 2 a token."""
 DIMENSIONS = {
     "num_hidden_layers": "layers",
     "hidden_size": "hidden",
@@ -68,12 +73,16 @@ def read(draft: ConfigDraft) -> None:
     named = draft.take_text("optimizer.optimizer_factory.name")
     if named is not None:
         name_optimizer(draft, named, "optimizer.optimizer_factory.name")
+    elif draft.take("optimizer.adam_beta1") is not None:  # until 2024-03 there was one optimizer, and no factory
+        draft.state("optimizer", "adamw", "optimizer.adam_beta1")
     dtype = DTYPES.get(str(draft.take_text("model.dtype")))
     masters = draft.take_flag("optimizer.accumulate_grad_in_fp32")
     if dtype in ("bf16", "fp16"):
         draft.state("precision", f"{dtype}-amp" if masters else dtype, "model.dtype")
     elif dtype:
         draft.state("precision", dtype, "model.dtype")
+    elif draft.take_text("model.dtype") is not None:
+        draft.leave("model.dtype", f"{draft.take_text('model.dtype')} is not sized")
     recomputed = draft.take_flag("parallelism.recompute_layer")
     draft.assume("checkpointing", "none") if not recomputed else draft.state(
         "checkpointing", "full", "parallelism.recompute_layer"
@@ -88,16 +97,26 @@ def _read_model(draft: ConfigDraft) -> None:
     if not isinstance(stated, dict):
         return
     kind = "qwen2" if stated.get("is_qwen2_config") else "llama"
-    if stated.get("moe_config") or stated.get("moe_num_experts"):
-        draft.leave("model.model_config.moe_config", "experts of nanotron are not read")
     missing = [key for key in DIMENSIONS if key != "num_key_value_heads" and not isinstance(stated.get(key), int)]
     if missing:
         draft.leave("model.model_config", f"{missing[0]} is missing")
         return
     shape: dict[str, object] = {field: stated[key] for key, field in DIMENSIONS.items() if stated.get(key) is not None}
     shape |= {"kind": "decoder", "gated": True, "tied_embeddings": bool(stated.get("tie_word_embeddings", False))}
+    shape |= _read_experts(draft, stated)
     draft.state("architecture", shape, "model.model_config")
     draft.notes.append(f"the model is read from its dimensions, as a {kind} decoder")
+
+
+def _read_experts(draft: ConfigDraft, stated: Mapping[str, object]) -> dict[str, object]:
+    """Return the experts, each as wide as `intermediate_size`; {} if there are none, or not in every layer, which is said."""
+    experts = stated.get("moe_config")
+    if isinstance(experts, Mapping) and experts.keys() <= EXPERTS and experts.get("layers", [-1]) == [-1]:
+        shape = {"experts": experts.get("num_experts", 8), "experts_per_token": experts.get("top_k", 2)}
+        return shape | ({"shared_ffn": stated["intermediate_size"]} if experts.get("enable_shared_expert") else {})
+    if experts or stated.get("moe_num_experts"):
+        draft.leave("model.model_config.moe_config", "these experts of nanotron are not read: sized without them")
+    return {}
 
 
 def _read_parallel(draft: ConfigDraft) -> None:

@@ -20,8 +20,10 @@ from costguard.formats.loading import ConfigFile
 from costguard.sizing.job import merge_tables
 from costguard.values import checks
 
-TEMPLATE = re.compile(r"\$[{(A-Za-z_]|\{\{|\{%|<[A-Z_ ]+>")
-"""A value that another program fills in: GitHub's `${{ }}`, Jinja's `{{ }}`, a shell's `${X}`, `<YOUR_MODEL>`."""
+TEMPLATE = re.compile(r"\$[{(A-Za-z_0-9@*]|\{\{|\{%|<[A-Z_ ]+>")
+"""A value that another program fills in: GitHub's `${{ }}`, Jinja's `{{ }}`, a shell's `${X}` and `$1`, `<YOUR_MODEL>`."""
+FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+"""Flags as texts; a command may have numbers (`--gradient_checkpointing 1`), as transformers' parser takes them."""
 NAMED_MOST = 14
 """Keys that one message names; the rest are counted."""
 MOST_MACHINES = 1_000_000
@@ -186,6 +188,8 @@ class ConfigDraft:
         """Return the whole number at `key`; None if it is not positive (`max_steps: -1` means no limit)."""
         value = self.take_number(key)
         if value is None or value < least:
+            if value is not None and value < -1:
+                self.leave(key, f"{value:g} is no count")
             return None
         return checks.require_whole_number(value, self.name(key), least=least)
 
@@ -208,8 +212,8 @@ class ConfigDraft:
     def take_flag(self, key: str) -> bool | None:
         """Return true or false at `key`; None for `auto`."""
         value = self.take(key)
-        if isinstance(value, str) and value.lower() in ("true", "yes", "false", "no", "auto", "none"):
-            return {"true": True, "yes": True, "false": False, "no": False}.get(value.lower())
+        if isinstance(value, str) and value.lower() in (*FLAGS, "auto", "none"):
+            return FLAGS.get(value.lower())
         if value is None or isinstance(value, bool):
             return value
         raise self.refuse(key, f"must be true or false, not {checks.describe_value(value)}")
@@ -244,6 +248,10 @@ class ConfigDraft:
         """Report the value at `key` as not read, because of `why`."""
         self._left.append(f"{key} ({why})")
 
+    def list_left(self) -> tuple[str, ...]:
+        """Return what was reported as not read so far, with why."""
+        return tuple(self._left)
+
     def ignore(self, *patterns: str) -> None:
         """Name keys that have no effect on the figures; `eval_*` names those that begin so, `data` all below it."""
         self._ignored += patterns
@@ -261,7 +269,7 @@ class ConfigDraft:
         self._stated += [(field_, value, f"{name}: {key}") for field_, value, key in other._stated]
         self._assumed += other._assumed
         self._left += [f"{name}: {key} (computed when it runs)" for key in other._templates]
-        self._left += [f"{name}: {key}" for key in (*other._left, *other._list_unread())]
+        self._left += [f"{name}: {key}" for key in (*other._left, *other.list_unread())]
 
     def is_computed(self, key: str) -> bool:
         """Return whether `key` was taken and another program fills it in, so that it has no default either."""
@@ -293,7 +301,7 @@ class ConfigDraft:
             table=self.table,
             stated=tuple(self._stated),
             assumed=tuple(dict.fromkeys(self._assumed)),
-            unread=(*self._left, *self._list_unread()),
+            unread=(*self._left, *self.list_unread()),
             ignored=tuple(ignored),
             templates=tuple(self._templates),
             notes=tuple(self.notes),
@@ -309,7 +317,8 @@ class ConfigDraft:
             table = table.setdefault(part, {})  # type: ignore[assignment]  # tables of tables
         table[parts[-1]] = value
 
-    def _list_unread(self) -> tuple[str, ...]:
+    def list_unread(self) -> tuple[str, ...]:
+        """Return the keys that were neither taken nor named so far."""
         leaves = _list_leaves(self.values)
         return tuple(key for key in leaves if not self._is_taken(key) and not self._is_ignored(key))
 

@@ -21,7 +21,7 @@ NO_EFFECT = (
     *("model.tokenizer_path", "model.hf_assets_path", "model.print_after_conversion", "optimizer.lr", "optimizer.eps"),
     *("optimizer.beta1", "optimizer.beta2", "optimizer.weight_decay", "lr_scheduler", "training.max_norm", "training.dataset*"),
     *("training.seed", "training.deterministic", "training.gc_freq", "training.warmup_steps", "checkpoint", "float8", "mx"),
-    *("quantize", "activation_checkpoint.selective_ac_option", "activation_checkpoint.per_op_*", "parallelism.enable_async_*"),
+    *("quantize", "activation_checkpoint.per_op_*", "parallelism.enable_async_*"),
     *(
         "parallelism.pipeline_parallel_schedule*",
         "parallelism.pipeline_parallel_microbatch_size",
@@ -91,6 +91,9 @@ def read(draft: ConfigDraft) -> None:
         draft.state("checkpointing", mode, "activation_checkpoint.mode")
     elif mode is not None:
         draft.leave("activation_checkpoint.mode", f"{mode} is not sized")
+    option = draft.take_text("activation_checkpoint.selective_ac_option")
+    if mode == "selective" and option not in (None, "op"):
+        draft.leave("activation_checkpoint.selective_ac_option", f"every {option}th layer: sized as selective in each layer")
     _read_parallel(draft)
     draft.ignore(*NO_EFFECT)
 

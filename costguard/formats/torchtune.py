@@ -78,6 +78,8 @@ def read(draft: ConfigDraft) -> None:
     dtype = DTYPES.get(str(draft.take_text("dtype")))
     if dtype:
         draft.state("precision", dtype, "dtype")
+    elif draft.take_text("dtype") is not None:
+        draft.leave("dtype", f"{draft.take_text('dtype')} is not known")
     _read_memory(draft)
     _read_parallel(draft)
     epochs = draft.take_count("epochs") or 1
@@ -88,9 +90,9 @@ def read(draft: ConfigDraft) -> None:
 
 
 def _read_model(draft: ConfigDraft) -> None:
-    builder = (draft.take_text("model._component_") or "").rpartition(".")[2]
+    above, _, builder = (draft.take_text("model._component_") or "").rpartition(".")
     kind = METHOD.match(builder)
-    names = list(_list_names(METHOD.sub("", builder)))
+    names = list(_list_names(METHOD.sub("", builder), family=above.rpartition(".")[2]))
     shipped = next((found for found in map(find_shipped_name, names) if found), names[0])
     draft.state("model", shipped, "model._component_")
     quantised = bool(kind and kind[1].startswith("q")) or bool(draft.take_flag("model.quantize_base"))
@@ -114,11 +116,16 @@ def _read_model(draft: ConfigDraft) -> None:
         draft.state("lora.dora", value=True, key="model.use_dora")
 
 
-def _list_names(builder: str) -> Iterator[str]:
-    """Yield what a builder may stand for: llama3_1_8b is llama-3.1-8b, qwen2_1_5b is qwen2-1.5b, llama3_8b llama-3-8b."""
+def _list_names(builder: str, family: str) -> Iterator[str]:
+    """Yield what a builder may stand for: llama3_1_8b is llama-3.1-8b, qwen2_1_5b is qwen2-1.5b, llama3_8b llama-3-8b.
+
+    `family`: its module, which counts where the builder's name says less: gemma2.qlora_gemma_27b is gemma-2-27b.
+    """
+    first, line, rest = builder.partition("_")
+    builder = f"{family}{line}{rest}" if family.startswith(first) and family[len(first) :].isdigit() else builder
     for pattern, name in FAMILIES:
         if pattern.match(builder):
-            yield pattern.sub(name, builder)
+            yield pattern.sub(name, builder).replace("_", "-")
     spaced = re.sub(r"^(llama)(\d)", r"\1-\2", builder)
     yield re.sub(r"_(?:base|instruct)$", "", spaced).replace("_", "-")
 

@@ -136,17 +136,25 @@ def _read_method(draft: ConfigDraft, *, trains_fully: bool) -> bool:
     return True
 
 
-def _read_preference(draft: ConfigDraft) -> None:
-    """Take DPO or GRPO from the arguments that only their trainers have; DPO's and ORPO's have a length of the whole."""
+def state_grpo(draft: ConfigDraft, key: str) -> None:
+    """State GRPO, as `key` says it: its completions, the two lengths, and that there is no reference without a KL penalty."""
     prompt, completion = draft.take_count("max_prompt_length"), draft.take_count("max_completion_length")
     generations = draft.take_count("num_generations")
+    draft.state("preference.algorithm", "grpo", key)
+    if generations is not None:
+        draft.state("preference.completions", generations, "num_generations")
+    if prompt is not None and completion is not None:
+        draft.state("preference.prompt_len", prompt, "max_prompt_length")
+        draft.state("preference.completion_len", completion, "max_completion_length")
+    if draft.take_number("beta") == 0:
+        draft.state("preference.reference", value=False, key="beta")
+
+
+def _read_preference(draft: ConfigDraft) -> None:
+    """Take DPO or GRPO from the arguments that only their trainers have; DPO's and ORPO's have a length of the whole."""
+    completion, generations = draft.take_count("max_completion_length"), draft.take_count("num_generations")
     if generations is not None or (completion is not None and "max_length" not in draft.values):
-        draft.state("preference.algorithm", "grpo", "num_generations" if generations else "max_completion_length")
-        if generations is not None:
-            draft.state("preference.completions", generations, "num_generations")
-        if prompt is not None and completion is not None:
-            draft.state("preference.prompt_len", prompt, "max_prompt_length")
-            draft.state("preference.completion_len", completion, "max_completion_length")
+        state_grpo(draft, "num_generations" if generations else "max_completion_length")
     elif draft.take_number("beta") is not None or completion is not None:
         key = "beta" if draft.take_number("beta") is not None else "max_completion_length"
         draft.state("preference.algorithm", "dpo", key)

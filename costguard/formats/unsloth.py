@@ -10,7 +10,7 @@ Defaults of `from_pretrained`: 2,048 tokens, 4-bit weights; of `get_peft_model`:
 
 from __future__ import annotations
 
-from costguard.formats import training_arguments
+from costguard.formats import training_arguments, trl
 from costguard.formats.literals import COMPUTED, PythonSource
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft
@@ -21,6 +21,7 @@ KINDS = ("python",)
 
 CLASSES = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastLlamaModel")
 ARGUMENTS = ("SFTConfig", "TrainingArguments", "UnslothTrainingArguments", "DPOConfig", "GRPOConfig", "ORPOConfig", "KTOConfig")
+PREFERENCES = {"DPOTrainer": "dpo", "GRPOTrainer": "grpo", "ORPOTrainer": "dpo"}
 UNSIZED = ("KTOTrainer", "RewardTrainer", "CPOTrainer", "PPOTrainer")
 NO_EFFECT = (
     *(
@@ -32,7 +33,8 @@ NO_EFFECT = (
         "model.device_map",
     ),
     *("peft.0", "peft.lora_*", "peft.bias", "peft.random_state", "peft.use_rslora", "peft.loftq_config", "peft.finetune_*"),
-    *("dataset*", "packing", "beta"),
+    *("dataset*", "packing", "beta", "max_prompt_length", "max_completion_length", "temperature", "epsilon*", "loss_type"),
+    *("model.max_lora_rank", "top_p", "top_k", "min_p"),
 )
 
 
@@ -55,6 +57,8 @@ def read(draft: ConfigDraft) -> None:
     if "0" in loaded:
         loaded = {"model_name": loaded["0"], **loaded}
     draft.values = {"model": loaded, "peft": adapters[0] if adapters else {}, **(arguments[0] if arguments else {})}
+    if any(one != arguments[0] for one in arguments):
+        draft.leave("args", f"{len(arguments)} trainers with different arguments: the first is read")
     draft.state("framework", "unsloth", "from_pretrained")
     state_model(draft, "model.model_name")
     _read_method(draft, adapters=bool(adapters))
@@ -65,7 +69,7 @@ def read(draft: ConfigDraft) -> None:
         draft.assume("seq_len", 2048)
     training_arguments.read_batch(draft)
     training_arguments.read_trainer(draft, checkpointing=None)
-    _read_preference(draft)
+    _read_preference(draft, source)
     half = draft.values.get("fp16") is True
     draft.ignore("fp16", "bf16")  # usually `not is_bfloat16_supported()`: bf16 on every GPU that has it
     if half:
@@ -75,13 +79,14 @@ def read(draft: ConfigDraft) -> None:
     draft.ignore("max_length", "max_seq_length", "model.model_name", "model.0", *NO_EFFECT)
 
 
-def _read_preference(draft: ConfigDraft) -> None:
-    if "DPOTrainer" in draft.file.text:
-        draft.state("preference.algorithm", "dpo", "DPOTrainer")
-    elif "GRPOTrainer" in draft.file.text:
-        draft.state("preference.algorithm", "grpo", "GRPOTrainer")
-    elif "ORPOTrainer" in draft.file.text:
-        draft.state("preference.algorithm", "dpo", "ORPOTrainer")
+def _read_preference(draft: ConfigDraft, source: PythonSource) -> None:
+    """Take the algorithm from the trainer that is called: `PatchDPOTrainer()` stands beside every kind."""
+    trainer = next((name for name in PREFERENCES if any(source.list_calls(name))), None)
+    if trainer == "GRPOTrainer":
+        trl.state_grpo(draft, trainer)
+    elif trainer is not None:
+        draft.state("preference.algorithm", PREFERENCES[trainer], trainer)
+    if trainer == "ORPOTrainer":
         draft.state("preference.reference", value=False, key="ORPOTrainer")
         draft.notes.append("ORPOTrainer: sized as DPO without a reference model")
     for name in UNSIZED:
@@ -102,6 +107,9 @@ def _read_method(draft: ConfigDraft, *, adapters: bool) -> None:
     draft.assume("lora.rank", 16) if rank is None else draft.state("lora.rank", rank, "r")
     state_targets(draft, "peft.target_modules")
     mode = draft.take("peft.use_gradient_checkpointing")
+    if mode is None and not draft.is_computed("peft.use_gradient_checkpointing"):
+        mode = draft.take("model.use_gradient_checkpointing") or "unsloth"  # the default of both functions
+    draft.ignore("model.use_gradient_checkpointing")
     if mode == "unsloth":
         draft.state("checkpointing", "full", "use_gradient_checkpointing")
         draft.state("offload_activations", value=True, key="use_gradient_checkpointing")

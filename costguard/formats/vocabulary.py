@@ -17,7 +17,7 @@ from costguard.values.checks import fold_name
 OPTIMIZERS = {
     **dict.fromkeys(("adamw", "adam", "adamwtorch", "adamwhf", "adamwtorchfused", "fusedadam", "adamwapexfused"), "adamw"),
     **dict.fromkeys(("adamwtorchxla", "adamwtorchnpufused", "cpuadam", "deepspeedcpuadam"), "adamw"),
-    **dict.fromkeys(("adamw8bit", "adamwbnb8bit", "adam8bit", "bitsandbytesadamw8bit"), "adamw-8bit"),
+    **dict.fromkeys(("adamw8bit", "adamwbnb8bit", "adamwtorch8bit", "adam8bit", "bitsandbytesadamw8bit"), "adamw-8bit"),
     **dict.fromkeys(("pagedadamw", "pagedadamw32bit"), "paged-adamw"),
     "pagedadamw8bit": "paged-adamw-8bit",
     "adafactor": "adafactor",
@@ -45,7 +45,7 @@ SUFFIX = re.compile(r"(?:[-_](?:unsloth[-_])?bnb[-_]4bit|[-_]unsloth|[-_](?:hf|f
 """What re-uploads of a model append to its name; none changes the shape."""
 QUANTISED = re.compile(r"bnb[-_]4bit", re.IGNORECASE)
 EMBEDDINGS = ("embed_tokens", "lm_head")
-ZERO_IN_NAME = re.compile(r"z(?:ero)?[_-]?([0-3])(?![0-9])", re.IGNORECASE)
+ZERO_IN_NAME = re.compile(r"(?:z(?:ero)?|stage)[_-]?([0-3])(?![0-9])", re.IGNORECASE)
 
 
 def state_model(draft: ConfigDraft, key: str) -> None:
@@ -77,6 +77,7 @@ def find_shipped_name(named: str) -> str | None:
 
     Example: NousResearch/Llama-2-7b-hf and /tmp/Llama-2-7b-hf/ are llama-2-7b, whose release is meta-llama/Llama-2-7b-hf.
     """
+    named = named.replace("___", ".")  # as ModelScope's cache spells a dot: Qwen2___5-3B-Instruct
     whole, last = fold_name(named), named.rstrip("/").rpartition("/")[2]
     ends: dict[str, str] = {}
     for name, aliases in ShippedFacts().list_models().items():

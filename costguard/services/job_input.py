@@ -88,7 +88,7 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     paths = [expand_path(name) for name in named_files]
     own, config = _read_files(paths)
     table = merge_flags(own, flags) if paths else dict(flags)
-    table = _settle_autocast(table, config, {**own, **flags})
+    table = _settle_precision(table, config, flags)
     template = _find_template(table.pop("template"), facts) if "template" in table else None
     table = merge_flags(template.job, table) if template else table
     limits = dict(read_subtable(table, "limits"))
@@ -129,13 +129,19 @@ def _read_files(paths: Sequence[Path]) -> tuple[Table, ConfigReading | None]:
     return merge_flags(config.table, own), config
 
 
-def _settle_autocast(table: dict[str, object], config: ConfigReading | None, method_of: Table) -> dict[str, object]:
-    """Return `table` with a launcher's autocast as the precision of adapters, if the method stands in flags or a job file."""
-    if config is None or config.autocast is None or method_of.get("method") not in ("lora", "qlora"):
-        return table
-    from costguard.formats.merging import is_from_autocast
+def _settle_precision(table: dict[str, object], config: ConfigReading | None, flags: Table) -> dict[str, object]:
+    """Return `table` with the precision that a config means for the method, where that stands in flags or a job file.
 
-    if not is_from_autocast(config) or table.get("precision") != f"{config.autocast[0]}-amp":
+    A launcher's autocast is the precision of adapters; weights that are all trained in 16 bits may have fp32 masters.
+    """
+    if config is None or flags.get("precision") is not None or table.get("precision") != config.table.get("precision"):
+        return table
+    from costguard.formats.merging import has_masters, is_from_autocast
+
+    method = table.get("method")
+    if has_masters(config, method):
+        return {**table, "precision": f"{table['precision']}-amp"}
+    if config.autocast is None or method not in ("lora", "qlora") or not is_from_autocast(config):
         return table
     return {**table, "precision": config.autocast[0]}
 

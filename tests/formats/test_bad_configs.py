@@ -31,6 +31,15 @@ CASES = {
     ),
     "large.yaml": ("a: " + "x" * (9 * 2**20), ("larger than 8 MiB",)),
     "training_args.bin": ("\x80\x04", ("pickle", "not opened", "to_json_string")),
+    "itself.yaml": ("a: &a\n  b: *a\n", ("line 2", "holds itself")),
+    "written.ipynb": (
+        json.dumps({"cells": [{"cell_type": "code", "source": ["%%writefile c.yaml\n", "base_model: gpt2\n"]}]}),
+        ("no known format", "name that file"),
+    ),
+    "two.sh": (
+        "#!/bin/bash\n" + "torchrun x.py --model_name_or_path gpt2 --per_device_train_batch_size 8\n" * 2,
+        ("2 training commands", "state the job"),
+    ),
     "list.yaml": ("- a\n- b\n", ("no table of keys",)),
     "broken.yaml": ("a: [1\nb: 2\n", ("broken.yaml line 2", "not valid YAML")),
     "template.yaml": ("base_model: {{ model }}\nsequence_len: {% if x %}\n", ("is a template",)),

@@ -151,3 +151,11 @@ def test_pods_that_differ_are_said(tmp_path: Path) -> None:
 def test_gpus_that_nodes_do_not_divide_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not divided evenly"):
         read(tmp_path, "a.sh", "#!/bin/bash\n#SBATCH -N 3\n#SBATCH --gpus=8\n")
+
+
+def test_arguments_of_a_script_of_its_own_are_said(tmp_path: Path) -> None:
+    text = "deepspeed --num_gpus=2 own.py --max_seq_length 512 --verbose --deepspeed z.json 2>&1 | tee out.log\n"
+    notes = " ".join(read(tmp_path, "a.sh", text).list_notes())
+    assert "--max_seq_length (of a script" in notes
+    assert "z.json" in notes
+    assert "--verbose" not in notes

@@ -66,6 +66,14 @@ def test_autocast_beside_a_method_of_flags_is_that_of_the_method(costguard: Comm
         assert costguard("size", "ddp.yaml", "--method", method, *rest).data["job"]["precision"] == precision
 
 
+def test_masters_of_deepspeed_beside_a_method_of_flags_are_those_of_the_method(costguard: Command) -> None:
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 2}, "fp16": {"enabled": true}}')
+    rest = ("--model", "gpt2", "--seq-len", "64", "--json")
+    for method, precision in (("full", "fp16-amp"), ("lora", "fp16")):
+        assert costguard("size", "ds.json", "--method", method, *rest).data["job"]["precision"] == precision
+    assert costguard("size", "ds.json", "--method", "full", "--precision", "fp16", *rest).data["job"]["precision"] == "fp16"
+
+
 def test_a_launcher_without_sharding_does_not_end_that_of_the_training_config(folder: Path) -> None:
     for line, field, value in (("fsdp: full_shard", "fsdp", True), ("deepspeed: ds_z2_config.json", "zero", 2)):
         (folder / "sft.yaml").write_text(f"{SFT}{line}\n")

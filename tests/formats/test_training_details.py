@@ -81,6 +81,24 @@ LEFT = {
     "hybrid sharding": ("a.yaml", f"{TRL}fsdp: hybrid_shard auto_wrap\n", "fsdp"),
     "hybrid sharding of Axolotl": ("a.yaml", f"{AX}fsdp_config: {{fsdp_sharding_strategy: HYBRID_SHARD}}\n", "hybrid sharding"),
     "the last of many": ("a.sh", COMMAND % MANY, "--own_t"),
+    "every second layer": (
+        "a.toml",
+        f"{TITAN}[activation_checkpoint]\nmode = 'selective'\nselective_ac_option = '2'\n",
+        "selective_ac_option",
+    ),
+    "a precision of eight bits": (
+        "a.yaml",
+        "model: {dtype: float8, model_config: {}}\nparallelism: {dp: 1, tp: 1, pp: 1}\ntokens: {micro_batch_size: 1}\n",
+        "model.dtype",
+    ),
+    "a second document": ("a.yaml", f"{TRL}---\n{TRL}", "document 2"),
+    "a negative count": ("a.yaml", f"{LF}cutoff_len: -5\n", "cutoff_len"),
+    "two trainers": ("a.py", SLOTH % ("SFT", "SFT") + "c = SFTConfig(max_steps=3)\n", "2 trainers"),
+    "arguments of a function": (
+        "a.py",
+        (SLOTH % ("SFT", "SFT")).replace("train_batch_size=2", "train_batch_size=2, **make()"),
+        "**",
+    ),
 }
 
 
@@ -107,6 +125,29 @@ def test_what_is_not_sized_is_named(case: str, tmp_path: Path) -> None:
 def test_arguments_of_the_trainer_that_change_nothing_are_not_named_as_not_read(tmp_path: Path) -> None:
     found = read(tmp_path, "a.sh", COMMAND % "--output_dir x --learning_rate 1e-4 --logging_steps 5 --own 1")
     assert found.unread == ("--own (of the command)",)
+
+
+def test_a_key_that_stands_twice_is_named_and_the_last_one_counts(tmp_path: Path) -> None:
+    found = read(tmp_path, "a.yaml", f"{LF}cutoff_len: 512\ncutoff_len: 1024\n")
+    assert found.table["seq_len"] == 1024
+    assert any("stands twice" in note and "cutoff_len" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "length"),
+    [
+        ("LEN=64\n", "64"),
+        ("LEN=64\nLEN=32\n", None),
+        ("for LEN in 32 64; do\n", None),
+        ("export LEN=$(date)\n", None),
+        ("cat > x.sh <<'EOF'\nLEN=64\ntorchrun x.py --model_name_or_path gpt2-xl --per_device_train_batch_size 8\nEOF\n", None),
+    ],
+)
+def test_a_variable_of_a_script_counts_if_it_is_set_once_to_plain_words(lines: str, length: str | None, tmp_path: Path) -> None:
+    found = read(tmp_path, "a.sh", COMMAND.replace("torchrun", f"{lines}torchrun") % "--max_length $LEN")
+    assert found.table["model"] == "gpt2"
+    assert found.table.get("seq_len") == (None if length is None else int(length))
+    assert any("max_length" in one for one in found.unread) is (length is None)
 
 
 def test_adapters_of_embeddings_do_not_end_in_an_error(costguard: Command, tmp_path: Path) -> None:
