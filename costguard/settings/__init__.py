@@ -57,6 +57,7 @@ from costguard.errors import InputError, UnknownNameError
 from costguard.settings.files import FILE_NAME, LARGEST_FILE, expand_path, get_cache_path, get_data_path, read_rows, read_table
 from costguard.settings.sections import (
     CONFIG_VARIABLE,
+    NESTED,
     SECTIONS,
     SQLITE_PREFIX,
     DefaultSettings,
@@ -265,12 +266,15 @@ def _build_section(name: str, make: object, stated: object, where: str) -> objec
         raise InputError(told, field=f"{where}: {name}", hint=f"write a [{name}] section")
     kinds = {one.name: one.metadata for one in list_fields(make)}
     _require_known_keys(stated, tuple(kinds), f"{where}: [{name}]")
-    return make(**{key: _read_field(value, f"{where}: {name}.{key}", kinds[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
+    return make(**{key: _read_field(value, where, f"{name}.{key}", kinds[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
 
 
-def _read_field(value: object, field: str, marks: Mapping[str, object]) -> object:
+def _read_field(value: object, where: str, name: str, marks: Mapping[str, object]) -> object:
     from costguard.settings.fields import read_endpoints, read_text, read_texts
 
+    field = f"{where}: {name}"
+    if NESTED in marks:
+        return _build_section(name, marks[NESTED], value, where)
     if "tables" in marks:
         return read_endpoints(value, field)
     return read_texts(value, field) if "list" in marks else read_text(value, field)

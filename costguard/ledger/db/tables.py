@@ -384,7 +384,7 @@ WEB_SESSION = Table(
     CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="web_session_revoked_whole"),
     **STRICT,
 )
-"""A login to the pages, by the SHA-256 of its cookie. `invite`: the hash of the link that it came from."""
+"""A login to the pages, by the SHA-256 of its cookie. `invite`: the hash of its link, or "oidc ISSUER"."""
 
 ASK_LINK = Table(
     "ask_link",
