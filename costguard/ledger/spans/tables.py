@@ -3,7 +3,7 @@
 Money is an integer of nano-units, time is an integer of microseconds since 1970 in UTC, true is 1: no column of either is a
 float. SQLite's tables are STRICT, so a text in a column of money is refused. `db.triggers` restricts which columns may change:
 a span gets its end, a row of coverage grows, a hold ends, roll-ups are updated. The tables of the guard, the agents and the
-bills are in `db.tables`.
+bills stand in the rooms of these topics.
 
 The migrations create the schema; `tests/ledger/test_migrations.py` checks that both agree.
 """
@@ -13,8 +13,9 @@ from __future__ import annotations
 from sqlalchemy import CheckConstraint, Index, Table, Text, UniqueConstraint, text
 from sqlmodel import Field
 
-from costguard.ledger.db import tables  # noqa: F401 - their tables are part of METADATA
-from costguard.ledger.db.tables import (
+from costguard.ledger.agents import tables as agent_tables  # noqa: F401 - their tables are part of METADATA
+from costguard.ledger.bills import tables as bill_tables  # noqa: F401 - see above
+from costguard.ledger.db.columns import (
     BIG_INTEGER,
     REAL_NUMBER,
     STRICT,
@@ -26,6 +27,7 @@ from costguard.ledger.db.tables import (
     make_reference_field,
     make_text_field,
 )
+from costguard.ledger.guard import tables as guard_tables  # noqa: F401 - see above
 from costguard.values.instant import DAY_US
 
 ATTRIBUTION_KEY = (

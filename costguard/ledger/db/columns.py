@@ -1,0 +1,91 @@
+"""Column types and the columns that all tables of the ledger are made of.
+
+The columns are 64-bit numbers, texts and keys, the same on both databases. `db.triggers` restricts which columns may change.
+Tables stand with their topic: `spans/tables.py`, `guard/tables.py`, `agents/tables.py`, `bills/tables.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, MetaData, Text
+from sqlalchemy.types import REAL
+from sqlmodel import Field, SQLModel
+
+BIG_INTEGER: Any = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits. In SQLite every INTEGER has them, and only INTEGER makes a primary key the row's own number."""
+REAL_NUMBER: Any = Double().with_variant(REAL(), "sqlite")
+"""Of samples only."""
+
+STRICT: dict[str, Any] = {"sqlite_strict": True}
+WITHOUT_ROWID: dict[str, Any] = {
+    "sqlite_strict": True,
+    "sqlite_with_rowid": False,
+}  # rows lie in the order of their primary key, with no copy of it
+
+
+class LedgerTable(SQLModel):
+    """The base of every table.
+
+    Its metadata is separate from any other program's.
+    """
+
+    metadata: ClassVar[MetaData] = MetaData()
+
+
+def make_number_field() -> Any:  # noqa: ANN401 - what SQLModel's Field is typed as
+    """Return a field for a 64-bit number."""
+    return Field(sa_type=BIG_INTEGER)
+
+
+def make_optional_number_field() -> Any:  # noqa: ANN401 - see above
+    """Return a field for a 64-bit number or NULL."""
+    return Field(default=None, sa_type=BIG_INTEGER, nullable=True)
+
+
+def make_key_field() -> Any:  # noqa: ANN401 - see above
+    """Return a primary key field that the database numbers if no value is given."""
+    return Field(default=None, primary_key=True, sa_type=BIG_INTEGER)
+
+
+def make_reference_field(table: str, *, primary_key: bool = False) -> Any:  # noqa: ANN401 - see above
+    """Return a field for the id of a row of `table`."""
+    return Field(foreign_key=f"{table}.id", sa_type=BIG_INTEGER, primary_key=primary_key)
+
+
+def make_text_field() -> Any:  # noqa: ANN401 - see above
+    """Return a field for a text."""
+    return Field(sa_type=Text)
+
+
+RESOURCE_KEY = ("provider", "account", "region", "external_id")
+
+
+def make_number_columns(*names: str) -> list[Column[Any]]:
+    """Return columns for 64-bit numbers."""
+    return [Column(name, BIG_INTEGER, nullable=False) for name in names]
+
+
+def make_instant_columns(*names: str) -> list[Column[Any]]:
+    """Return columns for instants, which may be NULL."""
+    return [Column(name, BIG_INTEGER) for name in names]
+
+
+def make_text_columns(*names: str) -> list[Column[Any]]:
+    """Return columns for texts."""
+    return [Column(name, Text, nullable=False) for name in names]
+
+
+def make_id_column() -> Column[Any]:
+    """Return the id column, which the database numbers."""
+    return Column("id", BIG_INTEGER, primary_key=True)
+
+
+def make_key_columns(*names: str) -> list[Column[Any]]:
+    """Return columns for texts that are the primary key together."""
+    return [Column(name, Text, primary_key=True) for name in names]
+
+
+def make_reference_column(table: str, name: str, *, missing: bool = False) -> Column[Any]:
+    """Return a column for the id of a row of `table`."""
+    return Column(name, BIG_INTEGER, ForeignKey(f"{table}.id"), nullable=missing)
