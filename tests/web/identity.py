@@ -98,6 +98,12 @@ def identity_provider() -> Iterator[Identity]:
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
+            if self.path.startswith("/authorization_endpoint?"):  # a person's browser
+                self.send_response(302)
+                self.send_header("Location", made.authorize(self.path))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, said = made.answer(self.command, urlsplit(self.path).path, self.headers, body)
             time.sleep(made.hangs_s)
