@@ -94,6 +94,7 @@ __all__ = [
     "expand_path",
     "get_cache_path",
     "get_data_path",
+    "load_tables",
     "load_zone",
     "read_rows",
     "read_settings",
@@ -122,6 +123,16 @@ def read_settings(stated: str | None) -> Settings:
     table = _resolve_paths(read_table(path), path.parent) if path is not None else {}
     where = str(path) if path is not None else "the environment"
     return _build_settings(overlay_environment(table), where)
+
+
+def load_tables(stated: str | None, key: str) -> list[Mapping[str, object]]:
+    """Return the tables `[[key]]` of the settings file that applies, as they are written; none without a file.
+
+    `stated`: the value of `--config`; None if it was not given.
+    """
+    path = _find_settings_file(stated)
+    found = read_table(path).get(key, []) if path is not None else []
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
 def check_settings(text: str, where: str) -> Settings:

@@ -202,7 +202,7 @@ def test_a_name_with_markup_stays_text_on_every_page(house: House) -> None:
     evil = '"><script>alert(1)</script>\u202e\n'
     viewer = house.open("viewer")
     for path in ("/", "/report", "/quote", "/policies", "/log", "/machine"):
-        for name in ("q", "id", "month", "by", "model", "gpu", "policy", "for", "since"):
+        for name in ("q", "id", "month", "by", "model", "gpu", "policy", "text", "since", "next"):
             text = viewer.client.get(path, params={name: evil}).text
             assert "<script>alert" not in text, (path, name)
             assert "\u202e" not in text, (path, name)

@@ -10,7 +10,7 @@ from costguard.errors import CostguardError
 from costguard.services.web_logins import LOGIN_PATH
 from costguard.values.agent import VIEWER
 from costguard.values.web_login import SESSION_VALID_FOR
-from costguard.web.pages.room import PageReader, PageRoom, build_redirect, is_same_origin
+from costguard.web.pages.room import OIDC_LOGIN_PATH, PageReader, PageRoom, build_redirect, is_same_origin
 
 
 def build_router(room: PageRoom) -> APIRouter:
@@ -42,7 +42,9 @@ def build_router(room: PageRoom) -> APIRouter:
     async def leave(_: Request, reader: PageReader) -> Response:
         await asyncio.to_thread(room.desk.end, reader.session)
         further = room.find_provider_logout(reader)
-        answer = room.refuse(200, "Logged out", "Your session has ended.", further=further)
+        answer = room.refuse(
+            200, "Logged out", "Your session has ended.", login=OIDC_LOGIN_PATH if room.oidc else "", further=further
+        )
         set_session_cookie(answer, room, "")
         return answer
 

@@ -97,7 +97,7 @@ class LoginPages:
             return self._room.refuse(503, "Not logged in", "The server's settings for logins are wrong; its log says how.")
         except CostguardError as error:
             get_log().warning("oidc_refused", why=error.what)
-            return self._room.refuse(403, "Not logged in", str(error))
+            return self._room.refuse(403, "Not logged in", str(error), login=OIDC_LOGIN_PATH)
 
     def _log_in(self, claims: dict[str, object], back: str) -> Response:
         """Open a session for who the provider says it is, and return the page that goes on to `back`."""

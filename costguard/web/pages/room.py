@@ -36,6 +36,7 @@ HEADERS = {"content-security-policy": CONTENT_POLICY, "referrer-policy": "same-o
 """`same-origin`: with `no-referrer` a browser hides the origin of a form, which is checked."""
 FIELDS_MAX, FIELD_CHARS_MAX = 40, 500
 NEWS_MAX = 1_000
+HTTP_UNAUTHORIZED = 401
 OIDC_LOGIN_PATH = "/oidc/login"
 Page = Callable[[Request, "PageReader"], Awaitable[Response]]
 
@@ -132,9 +133,16 @@ class PageRoom:
         self, status: int, title: str, told: str, *, reader: PageReader | None = None, login: str = "", further: str = ""
     ) -> Response:
         """Return a page that says why there is no other. `login`, `further`: where to log in, where to log out as well."""
-        login = login or (OIDC_LOGIN_PATH if self.oidc else "")
+        asks_login = status == HTTP_UNAUTHORIZED
         return self.render(
-            "refused.html", reader, status=status, title=title, told=told.splitlines(), login=login, further=further
+            "refused.html",
+            reader,
+            status=status,
+            title=title,
+            told=told.splitlines(),
+            login=login,
+            further=further,
+            hint=asks_login,
         )
 
     def find_provider_logout(self, reader: PageReader) -> str:
