@@ -64,13 +64,17 @@ class LiveRuns:
         while True:
             with suppress(CostguardError):
                 run = await asyncio.to_thread(self._room.services.read_run_id)
-                if run != self._id:
+                if run != self._id and await self._is_built(run):
                     told, self._id = bool(self._id), run
                     if told:
                         changed, self._changed = self._changed, asyncio.Event()
                         changed.set()
             self.looked.set()
             await asyncio.sleep(self._every_s)
+
+    async def _is_built(self, run: str) -> bool:
+        """Return whether pages would show `run`: it is built once, before anybody is told, or each page would wait for it."""
+        return not self._id or (await asyncio.to_thread(self._room.services.load_fleet)).run_id == run
 
 
 def build_router(room: PageRoom) -> APIRouter:
