@@ -258,6 +258,7 @@ def test_many_pages_are_told_of_a_run_one_after_the_other(house: House, monkeypa
         monkeypatch.setattr("costguard.web.pages.live.asyncio.sleep", sleep)
         for one in streams:
             assert (await anext(one)).startswith("event: run")
+        for one in streams:
             await one.aclose()
 
     asyncio.run(follow())
