@@ -123,7 +123,7 @@ async def reader(times: Times, until: float, *, marks: bool) -> None:
 async def page(cookie: str, times: Times, until: float) -> None:
     """One open page *Now*: read once, and again after each run that it is told of."""
     wire, head = Wire(times), f"Cookie: costguard={cookie}\r\n"
-    await asyncio.sleep(random.uniform(0, READS_EVERY_S))
+    await asyncio.sleep(random.uniform(0, EVERY_S))
     await told(wire, f"GET / HTTP/1.1\r\n{head}", b"", times.pages, time.perf_counter())
     events, asking = await asyncio.open_connection("127.0.0.1", PORT)
     asking.write(f"GET /live HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())

@@ -32,7 +32,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/budgets")
     @room.open_to()
     async def budgets(_: Request, reader: PageReader) -> Response:
-        fleet = await asyncio.to_thread(services.load_fleet)
+        fleet = await room.load_fleet()
         document = web_answers.build_budgets(fleet)
         late = services.list_late(fleet)
         return room.render("budgets.html", reader, title="Budgets", here="/budgets", document=document, fleet=fleet, late=late)
@@ -145,7 +145,7 @@ def _add_accounts(routes: APIRouter, room: PageRoom) -> None:
     @routes.get("/accounts")
     @room.open_to()
     async def accounts(_: Request, reader: PageReader) -> Response:
-        fleet = await asyncio.to_thread(services.load_fleet)
+        fleet = await room.load_fleet()
         late = services.list_late(fleet)
         return room.render("accounts.html", reader, title="Accounts", here="/accounts", fleet=fleet, late=late)
 

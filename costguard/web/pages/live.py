@@ -74,7 +74,7 @@ class LiveRuns:
 
     async def _is_built(self, run: str) -> bool:
         """Return whether pages would show `run`: it is built once, before anybody is told, or each page would wait for it."""
-        return not self._id or (await asyncio.to_thread(self._room.services.load_fleet)).run_id == run
+        return not self._id or (await self._room.load_fleet()).run_id == run
 
 
 def build_router(room: PageRoom) -> APIRouter:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from costguard.errors import CostguardError, LedgerError, to_one_line
 from costguard.services.ask_links import PATHS_SAFE
+from costguard.services.fleet_page import FleetPage
 from costguard.services.web_logins import SessionDesk, compute_form_token
 from costguard.services.web_pages import PageServices
 from costguard.values.agent import VIEWER
@@ -62,6 +63,7 @@ class PageRoom:
     ) -> None:
         self.services, self.desk, self.link, self.oidc = services, desk, link, oidc
         self.cookie = SECURE_COOKIE if services.secure else COOKIE
+        self._loading: asyncio.Task[FleetPage] | None = None
         self._news: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
         self._templates = Environment(
             loader=PackageLoader("costguard.web", "templates"),
@@ -72,6 +74,15 @@ class PageRoom:
             lstrip_blocks=True,
         )
         self._templates.filters.update(instant=format_instant, time=_build_time, path=lambda path: quote(path, safe=PATHS_SAFE))
+
+    async def load_fleet(self) -> FleetPage:
+        """Return the fleet as of the last guard run. Requests that come while it is loaded wait together, and for one thread.
+
+        A thread for each would take all that there are, while the first fleet after a start is built.
+        """
+        if self._loading is None or self._loading.done():
+            self._loading = asyncio.create_task(asyncio.to_thread(self.services.load_fleet))
+        return await asyncio.shield(self._loading)
 
     def open_to(
         self, needed: str = VIEWER, *, changes: bool = False
