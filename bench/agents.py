@@ -39,7 +39,7 @@ from tests.providers.lambda_.rig import LambdaRig
 
 ROOT = Path(__file__).parents[1]
 EVERY_S, READS_EVERY_S, PORT = 15.0, 5.0, 8479
-TARGET_S = 0.25
+BEATS_TARGET_S, TARGET_S = 0.1, 0.25
 TOKEN = "cg_bench"  # noqa: S105 - a benchmark's
 POLICY = """
 [[policy]]
@@ -203,7 +203,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def quantiles(name: str, values: list[float]) -> bool:
+def quantiles(name: str, values: list[float], target_s: float = TARGET_S) -> bool:
     """A line of figures; whether p99 meets the target."""
     if not values:
         print(f"{name}: none")
@@ -216,7 +216,7 @@ def quantiles(name: str, values: list[float]) -> bool:
     print(
         f"{name}: {len(values)} answers, p50 {at(0.5):.0f} ms, p90 {at(0.9):.0f} ms, p99 {at(0.99):.0f} ms, most {at(1):.0f} ms"
     )
-    return at(0.99) < 1000 * TARGET_S
+    return at(0.99) < 1000 * target_s
 
 
 def lateness(log: Path) -> None:
@@ -261,7 +261,7 @@ def main() -> int:
             used = (cpu_s(watch.pid) - before) / took
             load_now = f"load {os.getloadavg()[0]:.1f}"
             print(f"{machines} agents, {readers} readers, {pages} open pages, {took:.0f} s, {os.cpu_count()} cores, {load_now}")
-            good = [quantiles("beats", times.beats), quantiles("status", times.reads)]
+            good = [quantiles("beats", times.beats, BEATS_TARGET_S), quantiles("status", times.reads)]
             if pages:
                 print(f"runs that pages were told of: {times.events}")
                 good.append(quantiles("pages", times.pages))

@@ -148,7 +148,7 @@ class OidcClient:
         found = self._discover(deadline)
         stated = query.get("iss", "")
         if stated != self.settings.issuer and (stated or found.authorization_response_iss_parameter_supported):
-            raise _refuse("that answered is another one than was asked")  # RFC 9207, 2.4: mix-up
+            raise _refuse("answered in the name of another issuer than was asked")  # RFC 9207, 2.4: mix-up
         answer = self._exchange_code(found, login, query["code"], deadline)
         return self._check_token(found, login, answer, deadline), login.back
 

@@ -300,6 +300,14 @@ def test_a_provider_that_hangs_holds_up_nobody_else_and_few_logins_wait(pages: P
     assert found.count(429) == 9
 
 
+def test_one_address_is_slowed_down_before_the_provider_is_asked(pages: Pages) -> None:
+    found = [pages.browser.get("/oidc/callback?code=x&state=0") for _ in range(40)]
+    assert [one.status_code for one in found[:30]] == [403] * 30
+    assert {one.status_code for one in found[32:]} == {429}
+    assert int(found[-1].headers["retry-after"]) >= 1
+    assert pages.identity.asked == []
+
+
 def test_who_logs_out_is_out_and_is_told_where_to_log_out_as_well(pages: Pages) -> None:
     assert pages.log_in().status_code == 200
     page = pages.browser.get("/")
