@@ -1,15 +1,19 @@
 """Counts for metrics within one snapshot: polls, acts, messages, and the size of the ledger.
 
 Polls, intents and the audit log are never deleted, so their counts never fall. Settled messages are deleted after 30 days and
-guard runs after some days: messages are counted as they stand, and guard runs by their numbers, which only rise.
+guard runs after some days: what became of messages is counted as it happens (`message_count`), and guard runs have numbers,
+which only rise.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from costguard.guard.action_intents import OPEN_STATES
 from costguard.ledger.db.address import LedgerAddress
 from costguard.ledger.db.codecs import Query, decode_optional_instant, format_placeholders
-from costguard.reporting.metrics import LedgerCounts
+from costguard.ledger.guard.outbox import get_counted_channel
+from costguard.reporting.metrics import ChannelCount, LedgerCounts
 
 SENT, GAVE_UP, WAITING = "sent", "gave_up", "waiting"
 
@@ -21,6 +25,8 @@ _MESSAGES = """
 SELECT CASE WHEN sent_us IS NOT NULL THEN 'sent' WHEN gave_up_us IS NOT NULL THEN 'gave_up' ELSE 'waiting' END AS outcome,
     count(*), min(at_us) FROM outbox GROUP BY outcome
 """
+_CHANNELS = "SELECT channel, sent, gave_up, tries_failed FROM message_count ORDER BY id"
+_WAITING = "SELECT channel, count(*) FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL GROUP BY channel"
 _MARKS = """
 SELECT (SELECT coalesce(max(id), 0) FROM guard_run), (SELECT revision FROM ledger_state),
     (SELECT coalesce(max(seq), 0) FROM audit)
@@ -37,6 +43,8 @@ def load_counts(ask: Query, where: LedgerAddress) -> LedgerCounts:
         acts={(act, state): int(number) for act, state, number in ask(_INTENTS.format("NOT IN", marks), OPEN_STATES)},
         intents={(act, state): int(number) for act, state, number in ask(_INTENTS.format("IN", marks), OPEN_STATES)},
         messages={outcome: messages.get(outcome, (0, None))[0] for outcome in (SENT, GAVE_UP, WAITING)},
+        channels={channel: ChannelCount(*map(int, numbers)) for channel, *numbers in ask(_CHANNELS, ())},
+        waiting=Counter(get_counted_channel(channel) for channel, number in ask(_WAITING, ()) for _ in range(int(number))),
         oldest_waiting_at=decode_optional_instant(messages.get(WAITING, (0, None))[1]),
         runs=int(runs),
         writes=int(writes),

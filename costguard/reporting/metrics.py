@@ -65,19 +65,30 @@ class MetricFamily:
     samples: tuple[MetricSample, ...] = ()
 
 
+class ChannelCount(NamedTuple):
+    """What became of a channel's messages, ever: `sent`, `gave_up` (no further try), and tries that nobody confirmed."""
+
+    sent: int
+    gave_up: int
+    tries_failed: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCounts:
     """What only the ledger can count.
 
-    Counts that never fall: `polls` by provider and outcome, `acts` by act and outcome, `runs`, `writes`, `audit_entries`. As
-    they stand now: `messages` of the last 30 days by outcome, `intents` that are open by act and state, `oldest_waiting_at` of
-    the undelivered messages (None: there are none), `size_bytes` of the ledger.
+    Counts that never fall: `polls` by provider and outcome, `acts` by act and outcome, `channels` by name in the order in which
+    each was first used, `runs`, `writes`, `audit_entries`. As they stand now: `messages` of the last 30 days by outcome,
+    `waiting` by channel, `intents` that are open by act and state, `oldest_waiting_at` of the undelivered messages (None: there
+    are none), `size_bytes` of the ledger.
     """
 
     polls: Mapping[Group, int] = field(default_factory=dict)
     acts: Mapping[Group, int] = field(default_factory=dict)
     intents: Mapping[Group, int] = field(default_factory=dict)
     messages: Mapping[str, int] = field(default_factory=dict)
+    channels: Mapping[str, ChannelCount] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
     oldest_waiting_at: datetime | None = None
     runs: int = 0
     writes: int = 0
@@ -114,6 +125,7 @@ def build_metrics(given: MetricsInput) -> tuple[MetricFamily, ...]:
         *_build_idle_month(given.wastes),
         *_build_scopes(given.status),
         *_build_guard(given),
+        *_build_messages(given.counts),
         *_build_agents(given),
         *_build_ledger(given),
     )
@@ -334,8 +346,24 @@ def _build_guard(given: MetricsInput) -> Iterator[MetricFamily]:
     yield _build_counted("costguard_verdicts", says, given.verdicts, ("policy", "finding"))
     intents = {_clean(*key): number for key, number in counts.intents.items()}
     yield _build_gauge("costguard_intents", "Acts that are planned or under way.", sorted(intents.items()), ("act", "state"))
+
+
+def _build_messages(counts: LedgerCounts) -> Iterator[MetricFamily]:
     messages = [((outcome,), number) for outcome, number in sorted(counts.messages.items())]
     yield _build_gauge("costguard_messages", "Messages of the last 30 days, by outcome.", messages, ("outcome",))
+    kept = dict.fromkeys(list(counts.channels)[:LABEL_VALUES_MAX])  # the first ones stay: a counter must not fall
+    sums = defaultdict[str, list[int]](lambda: [0, 0, 0])
+    for channel, count in counts.channels.items():
+        group = channel if channel in kept else OTHER
+        sums[group] = [a + b for a, b in zip(sums[group], count, strict=True)]
+    for name, text, place in (
+        ("costguard_messages_sent_total", "Messages that the channel confirmed.", 0),
+        ("costguard_messages_failed_total", "Messages that were given up: no further try was worth it.", 1),
+        ("costguard_message_tries_failed_total", "Tries to send a message that the channel did not confirm.", 2),
+    ):
+        yield _build_counter(name, text, {(group,): numbers[place] for group, numbers in sums.items()}, ("channel",))
+    waiting: dict[Group, int] = {(clean_label(channel),): number for channel, number in counts.waiting.items()}
+    yield _build_counted("costguard_messages_waiting", "Messages that are yet to be sent, by channel.", waiting, ("channel",))
     oldest = counts.oldest_waiting_at
     yield _build_gauge(
         "costguard_outbox_oldest_timestamp_seconds",

@@ -1,36 +1,26 @@
-"""The answers of commands for the pages: report, quote, budgets, policies with a back-test, accounts and the audit log."""
+"""The answers of commands for the pages: report, quote, budgets, policies, accounts and the audit log."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 
-from costguard.errors import InputError, UnknownNameError
-from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.spans.observations import HistoryReader
+from costguard.errors import InputError
 from costguard.providers.plugins import load_renderer
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import parse_report_period
 from costguard.services import CommandAnswer, overrides
 from costguard.services.audit import show_audit, verify_audit
 from costguard.services.fleet_page import FleetPage
-from costguard.services.guard_inputs import build_guard_config
 from costguard.services.ledger_answers import build_report
 from costguard.services.policy import arm_policy, explain_policies
 from costguard.services.quote_commands import answer_quote
-from costguard.services.simulate import collect_facts, simulate_policies
 from costguard.services.web_pages import PageServices
-from costguard.settings import resolve_ledger_url
-from costguard.settings.fields import parse_duration
-from costguard.values.calendar import Period
 from costguard.views.budget_status import build_budget_table
 from costguard.views.document import Document
-from costguard.views.simulation import build_simulation_document
 
 EXPORTS = {"html": "text/html", "csv": "text/csv", "json": "application/json", "markdown": "text/plain"}
 """Formats that the page of a report offers -> their media types."""
-BACKTEST_DAYS_MAX = timedelta(days=90)
 QUOTE_FIELDS = ("model", "method", "tokens", "seq_len", "precision", "gpu", "count", "hours", "max_usd", "region")
 """What the form of a quote asks: flags of `costguard quote`."""
 
@@ -70,27 +60,6 @@ def build_budgets(fleet: FleetPage) -> Document:
 def explain_page_policies(services: PageServices) -> Document:
     """Return the policies in words, as `costguard policy explain` does."""
     return explain_policies(config=services.config).document
-
-
-def simulate_policy_change(services: PageServices, name: str, hold: str, since: str) -> tuple[Document, Document | None]:
-    """Return what policy `name` would have done in the recorded history as it is, and with another wait `hold` (None: "").
-
-    `since`: how long ago the history begins, as in `costguard simulate`. Nothing is asked, and nothing is written.
-    """
-    settings, now = services.settings, services.clock()
-    rules = build_guard_config(settings)
-    policy = next((one for one in rules.policies if one.name == name), None)
-    if policy is None:
-        raise UnknownNameError("policy", name, field="policy", hint=f"one of: {', '.join(one.name for one in rules.policies)}")
-    back = parse_duration(since or "30d", "since", least=timedelta(minutes=1), most=BACKTEST_DAYS_MAX)
-    period, changed = Period(start=now - back, end=now), None
-    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
-        history, facts = HistoryReader(ask), collect_facts()
-        today = simulate_policies(history, replace(rules, policies=(policy,)), period, now, facts)
-        if hold:
-            other = replace(policy, hold=parse_duration(hold, "for", least=timedelta(), most=timedelta(days=30)))
-            changed = simulate_policies(history, replace(rules, policies=(other,)), period, now, facts)
-    return build_simulation_document(today), None if changed is None else build_simulation_document(changed)
 
 
 def arm_page_policy(services: PageServices, who: str, name: str, level: str, why: str) -> CommandAnswer:

@@ -88,6 +88,15 @@ class SessionDesk:
         self._note(session.hash, now)
         return secret, session
 
+    def open_session(self, name: str, role: str, issuer: str) -> str:
+        """Open a session that the identity provider `issuer` vouches for; return its secret."""
+        secret, now = secrets.token_urlsafe(SECRET_BYTES), self.clock()
+        expires_at, invite = now + SESSION_VALID_FOR, f"oidc {issuer}"
+        session = WebSession(hash=_hash(secret), name=name, role=role, invite=invite, at=now, expires_at=expires_at)
+        self.book.open_session(session)
+        self._note(session.hash, now)
+        return secret
+
     def find_session(self, secret: str) -> WebSession | None:
         """Return the valid session of `secret`, and note the request; None if there is none."""
         now, hashed = self.clock(), _hash(secret)

@@ -57,6 +57,7 @@ from costguard.errors import InputError, UnknownNameError
 from costguard.settings.files import FILE_NAME, LARGEST_FILE, expand_path, get_cache_path, get_data_path, read_rows, read_table
 from costguard.settings.sections import (
     CONFIG_VARIABLE,
+    NESTED,
     SECTIONS,
     SQLITE_PREFIX,
     DefaultSettings,
@@ -93,6 +94,7 @@ __all__ = [
     "expand_path",
     "get_cache_path",
     "get_data_path",
+    "load_tables",
     "load_zone",
     "read_rows",
     "read_settings",
@@ -121,6 +123,16 @@ def read_settings(stated: str | None) -> Settings:
     table = _resolve_paths(read_table(path), path.parent) if path is not None else {}
     where = str(path) if path is not None else "the environment"
     return _build_settings(overlay_environment(table), where)
+
+
+def load_tables(stated: str | None, key: str) -> list[Mapping[str, object]]:
+    """Return the tables `[[key]]` of the settings file that applies, as they are written; none without a file.
+
+    `stated`: the value of `--config`; None if it was not given.
+    """
+    path = _find_settings_file(stated)
+    found = read_table(path).get(key, []) if path is not None else []
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
 def check_settings(text: str, where: str) -> Settings:
@@ -265,12 +277,15 @@ def _build_section(name: str, make: object, stated: object, where: str) -> objec
         raise InputError(told, field=f"{where}: {name}", hint=f"write a [{name}] section")
     kinds = {one.name: one.metadata for one in list_fields(make)}
     _require_known_keys(stated, tuple(kinds), f"{where}: [{name}]")
-    return make(**{key: _read_field(value, f"{where}: {name}.{key}", kinds[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
+    return make(**{key: _read_field(value, where, f"{name}.{key}", kinds[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
 
 
-def _read_field(value: object, field: str, marks: Mapping[str, object]) -> object:
+def _read_field(value: object, where: str, name: str, marks: Mapping[str, object]) -> object:
     from costguard.settings.fields import read_endpoints, read_text, read_texts
 
+    field = f"{where}: {name}"
+    if NESTED in marks:
+        return _build_section(name, marks[NESTED], value, where)
     if "tables" in marks:
         return read_endpoints(value, field)
     return read_texts(value, field) if "list" in marks else read_text(value, field)

@@ -251,6 +251,29 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
         ),
         "web.key",
     ),
+    ("web.oidc", "issuer"): (
+        (
+            "People log in to the pages at this identity provider (OpenID Connect), beside one-time links. Register there "
+            "the redirect URL https://guard.example/oidc/callback: web.url and /oidc/callback."
+        ),
+        "https://login.example",
+    ),
+    ("web.oidc", "client_id"): ("costguard's client id there.", "costguard"),
+    ("web.oidc", "client_secret"): (
+        "Source of the client's secret: a variable that begins with COSTGUARD_, or file:PATH. Default: none (PKCE alone).",
+        "env:COSTGUARD_OIDC_SECRET",
+    ),
+    ("web.oidc", "scopes"): (
+        'Scopes that are asked for; some providers need one more for groups. Default: ["openid", "profile", "email"].',
+        ["openid", "profile", "email", "groups"],
+    ),
+    ("web.oidc", "role_claim"): (
+        "Claim of the ID token that decides the role; a dot goes into an object (realm_access.roles). Default: groups.",
+        "groups",
+    ),
+    ("web.oidc", "viewer"): ("Values of that claim that give the role viewer; who has none of any role is refused.", ["ml"]),
+    ("web.oidc", "operator"): ("The same for operators.", ["ml-leads"]),
+    ("web.oidc", "admin"): ("The same for admins.", ["platform"]),
     ("telemetry", "traces"): (
         (
             "OTLP/HTTP address that traces of polls, guard runs and acts are sent to; read at the start. Default: none. "

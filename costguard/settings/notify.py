@@ -117,16 +117,16 @@ def check_address(text: str, field: str, variable: str) -> str:
     return text
 
 
-def resolve_address(text: str, field: str, folder: Path | None = None) -> str:
+def resolve_address(text: str, field: str, folder: Path | None = None, *, what: str = "address") -> str:
     """Return the address that `text` states or refers to.
 
     Raise InputError for `field` if the variable or file is missing or empty, or if others can read the file. `folder`: base of
-    a relative file path; None: the working folder.
+    a relative file path; None: the working folder. `what`: the word for it in messages.
     """
     variable, file = VARIABLE_PATTERN.fullmatch(text), FILE_PATTERN.fullmatch(text)
     if variable:
         found = os.environ.get(variable[1], "").strip()
-        require(bool(found), field, f"the variable {variable[1]} is not set", f"set {variable[1]} to the address")
+        require(bool(found), field, f"the variable {variable[1]} is not set", f"set {variable[1]} to the {what}")
         return found
     if file is None:
         return text
@@ -136,9 +136,9 @@ def resolve_address(text: str, field: str, folder: Path | None = None) -> str:
             found = opened.read(SECRET_BYTES_MAX).decode().strip()
     except (OSError, ValueError):
         raise InputError(
-            f"{path} cannot be read", field=field, hint="write the path of a file that holds the address"
+            f"{path} cannot be read", field=field, hint=f"write the path of a file that holds the {what}"
         ) from None
-    require(bool(found), field, f"{path} is empty", "write the address into it")
+    require(bool(found), field, f"{path} is empty", f"write the {what} into it")
     others = describe_exposure(path)
     require(not others, field, f"{path} holds a secret and {others}", f"chmod 600 '{path}'")
     return found

@@ -90,6 +90,8 @@ PATH_FIELD: dict[str, PlaceFunction] = {"place": _resolve_path}
 """Marks a field that names a file: in the settings file it starts at that file's folder, elsewhere at the working folder."""
 URL_FIELD: dict[str, PlaceFunction] = {"place": _resolve_url}
 """Marks a field that holds a URL which may name a file."""
+NESTED = "nested"
+"""Marks a field that holds a section within its section, such as [web.oidc]; it has no variable in the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +239,26 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """The `[web.oidc]` section: people log in to the pages at an identity provider (OpenID Connect).
+
+    - `issuer`: its address, as its ID tokens state it. `client_id`: costguard's name there.
+    - `client_secret`: source of the secret (`env:COSTGUARD_...`, `file:PATH`); "": a public client, PKCE alone.
+    - `scopes`: what is asked for. `role_claim`: the claim that decides the role ("groups", "realm_access.roles").
+    - `viewer`, `operator`, `admin`: values of that claim that give the role; who has none is refused.
+    """
+
+    issuer: str = ""
+    client_id: str = ""
+    client_secret: str = ""
+    scopes: tuple[str, ...] = field(default=("openid", "profile", "email"), metadata=LIST_FIELD)
+    role_claim: str = "groups"
+    viewer: tuple[str, ...] = field(default=(), metadata=LIST_FIELD)
+    operator: tuple[str, ...] = field(default=(), metadata=LIST_FIELD)
+    admin: tuple[str, ...] = field(default=(), metadata=LIST_FIELD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
     """The `[web]` section.
 
@@ -247,6 +269,7 @@ class WebSettings:
     - `links`: what messages carry where `url` is set: "answer": a link to the page of a machine, and to an answer where they
       ask; "page": the first alone; "none".
     - `process`: "child": `costguard watch` starts the server; "none": `costguard serve` is started by somebody else.
+    - `oidc`: logins at an identity provider; None: by one-time links alone.
     """
 
     listen: str | None = None
@@ -258,6 +281,7 @@ class WebSettings:
     key_file: str | None = field(default=None, metadata=PATH_FIELD)
     process: str = "child"
     links: str = "answer"
+    oidc: OidcSettings | None = field(default=None, metadata={NESTED: OidcSettings})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +331,17 @@ class Settings:
 
 SECTIONS = {f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)}
 """The sections of plain fields, each with the dataclass it makes."""
+
+
+def list_sections() -> dict[str, object]:
+    """Return the dataclass of each section by its name in the file, those within others too ("web.oidc")."""
+    nested = {
+        f"{name}.{one.name}": one.metadata[NESTED]
+        for name, make in SECTIONS.items()
+        for one in list_fields(make)
+        if NESTED in one.metadata
+    }
+    return {**SECTIONS, **nested}
 
 
 def list_fields(make: object) -> tuple[Field[object], ...]:
@@ -379,7 +414,7 @@ def _map_fields() -> dict[tuple[str, str], Mapping[str, object]]:
         (section, inner.name): inner.metadata
         for section, make in SECTIONS.items()
         for inner in list_fields(make)
-        if "tables" not in inner.metadata
+        if not {"tables", NESTED} & set(inner.metadata)
     }
 
 

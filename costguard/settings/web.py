@@ -88,6 +88,10 @@ def check_web(web: WebSettings, where: str) -> None:
         )
     if web.url is not None:
         _check_url(web.url, describe_origin("web", "url", where))
+    if web.oidc is not None:
+        from costguard.settings.oidc import check_oidc
+
+        check_oidc(web, where)
     if web.listen is not None:
         listen = parse_listen_address(web.listen, describe_origin("web", "listen", where))
         guarded = listen.is_loopback or web.tls_cert is not None or web.behind_proxy is not None

@@ -1,4 +1,4 @@
-"""Logins to the pages: one-time links and the sessions that they open.
+"""Logins to the pages: one-time links, identity providers, and the sessions that they open.
 
 Example: `costguard web invite ada --role operator` makes a link that is valid for a day. Whoever opens it and clicks is ada for
 twelve hours, or until an hour without a request has passed.
@@ -6,6 +6,8 @@ twelve hours, or until an hour without a request has passed.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -34,7 +36,10 @@ class WebInvite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSession:
-    """A login of `name`, of whose cookie only the hash is stored. `invite`: the hash of its link."""
+    """A login of `name`, of whose cookie only the hash is stored.
+
+    `invite`: the hash of its link; "oidc ISSUER" of a login at an identity provider.
+    """
 
     hash: str
     name: str
@@ -53,3 +58,62 @@ def is_session_valid(session: WebSession, seen_at: datetime, now: datetime) -> b
 def has_role(role: str, needed: str) -> bool:
     """Return whether `role` may do what `needed` may; False for a role that does not exist."""
     return role in ROLES and ROLES.index(role) >= ROLES.index(needed)
+
+
+OIDC_NAME = "oidc:"
+"""How the name of a person begins who logged in at an identity provider: no name of a link has a colon."""
+SUBJECT_PATTERN = re.compile(r"[!-~]{1,255}", re.ASCII)
+"""OpenID Connect Core 1.0, 2: `sub` has at most 255 ASCII characters; a blank in it would end the name here."""
+SHOWN_CHARS_MAX = 80
+CLAIM_VALUES_MAX = 2_000
+"""Values of the claim for roles that are looked at: nobody is in more groups, and each is compared."""
+
+
+def choose_role(claims: Mapping[str, object], claim: str, given: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Return the highest role that the values of `claim` give, None if they give none.
+
+    `claim`: its name, or a path into objects ("realm_access.roles"). `given`: role -> the values that give it.
+
+    >>> choose_role({"groups": ["ml", "leads"]}, "groups", {"viewer": ("ml",), "operator": ("leads",), "admin": ()})
+    'operator'
+    """
+    held = _list_claim_values(claims, claim)
+    return next((role for role in reversed(ROLES) if held & set(given.get(role, ()))), None)
+
+
+def name_person(claims: Mapping[str, object]) -> str | None:
+    """Return the name of who logged in, as sessions and the audit log have it; None if `sub` cannot be one.
+
+    `sub` alone identifies: it is stable and nobody can choose it. An e-mail address follows it where the provider verified it,
+    else a name that does not look like an address; both are only shown.
+
+    >>> name_person({"sub": "2481", "email": "ada@example.org", "email_verified": True})
+    'oidc:2481 ada@example.org'
+    """
+    sub = claims.get("sub")
+    if not isinstance(sub, str) or not SUBJECT_PATTERN.fullmatch(sub):
+        return None
+    shown = next((text for text in _list_shown_names(claims) if text), "")
+    return f"{OIDC_NAME}{sub} {shown}".rstrip()
+
+
+def get_shown_name(name: str) -> str:
+    """Return what a page calls a person: of a login at an identity provider what follows its subject, if anything does."""
+    return (name.partition(" ")[2] or name) if name.startswith(OIDC_NAME) else name
+
+
+def _list_claim_values(claims: Mapping[str, object], claim: str) -> set[str]:
+    found: object = claims.get(claim)
+    if found is None and "." in claim:
+        found = claims
+        for part in claim.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+    every = found[:CLAIM_VALUES_MAX] if isinstance(found, list) else [found]
+    return {one for one in every if isinstance(one, str)}
+
+
+def _list_shown_names(claims: Mapping[str, object]) -> list[str]:
+    email = claims.get("email") if claims.get("email_verified") is True else ""
+    names = [claims.get("preferred_username"), claims.get("name")]
+    texts = [email, *(one for one in names if isinstance(one, str) and "@" not in one)]
+    return [" ".join(one.split())[:SHOWN_CHARS_MAX] for one in texts if isinstance(one, str) and one.isprintable()]

@@ -227,7 +227,7 @@ def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -
     if any(step.do in DESTRUCTIVE for step in policy.then):
         floor = CAP_GRACE_MIN if policy.rule == CAP_RULE else GRACE_MIN
         yield f"grace: never less than {format_length(floor)} between the first notice and an act, twice that with people there"
-        lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never loses data without an approval"
+        lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never lose data without an approval"
         yield f"its acts {lost}"
     yield f"leases: up to {format_length(policy.lease_max)}, renewed {policy.renewals_max} times"
 

@@ -18,7 +18,7 @@ from costguard.settings.web import NO_PROCESS, parse_listen_address
 from costguard.system.logs import get_log
 from costguard.web.listener import bind_listener, check_web_files
 
-NEEDED = ("cryptography", "fastapi", "jinja2", "prometheus_client", "uvicorn")
+NEEDED = ("authlib", "cryptography", "fastapi", "jinja2", "joserfc", "prometheus_client", "uvicorn")
 """What the extra `web` brings; a test holds the two together."""
 
 

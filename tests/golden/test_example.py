@@ -17,7 +17,7 @@ from costguard.settings import notify as reports
 from costguard.settings import policies as steps
 from costguard.settings.budgets import BUDGET_KEYS, MATCH_KEYS
 from costguard.settings.example import FIELD_EXAMPLES, render_settings_file
-from costguard.settings.sections import list_fields
+from costguard.settings.sections import list_fields, list_sections
 from costguard.values.provider import ABILITIES, check_provider_table
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
@@ -48,11 +48,16 @@ def test_as_it_stands_it_loads_and_changes_nothing() -> None:
 
 
 def test_every_setting_stands_in_it() -> None:
-    assert set(FIELD_EXAMPLES) == {(section, one.name) for section, make in SECTIONS.items() for one in list_fields(make)}
+    sections = list_sections()
+    nested = {tuple(name.split(".")) for name in set(sections) - set(SECTIONS)}
+    stated = {(section, one.name) for section, make in sections.items() for one in list_fields(make)} - nested
+    assert set(FIELD_EXAMPLES) == stated
     table = switched_on(generated())
     assert {section: set(table[section]) for section in SECTIONS} == {
-        section: {key for where, key in FIELD_EXAMPLES if where == section} for section in SECTIONS
+        section: {key for where, key in stated | nested if where == section} for section in SECTIONS
     }
+    for outer, inner in nested:
+        assert set(table[outer][inner]) == {key for where, key in stated if where == f"{outer}.{inner}"}
     assert set(table["budget"][0]) == set(BUDGET_KEYS)
     text = generated()
     assert all(key in text for key in MATCH_KEYS)

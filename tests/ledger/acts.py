@@ -11,22 +11,19 @@ from sqlalchemy import Connection, insert
 from costguard.guard.action_intents import PLANNED, READY, Intent
 from costguard.guard.overrides import LEASE, Override
 from costguard.guard.policy import Rails
-from costguard.ledger.db.tables import (
-    AGENT,
-    AGENT_CODE,
+from costguard.ledger.agents.tables import AGENT, AGENT_CODE, WEB_INVITE, WEB_SESSION, WEB_TOKEN
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.guard.tables import (
     ASK_LINK,
     GUARD_RUN,
     HOOK_RUN,
     INTENT,
     INTENT_EVENT,
+    MESSAGE_COUNT,
     ROW_DIGEST,
     TURN,
-    WEB_INVITE,
-    WEB_SESSION,
-    WEB_TOKEN,
     WISH,
 )
-from costguard.ledger.guard.store import GuardStore
 from costguard.values.resource import Incarnation, ResourceKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -100,4 +97,5 @@ def write_all(connection: Connection) -> None:
     place = {name: of[name] for name in ("provider", "account", "region", "external_id")}
     asked = {"hash": "h", "addressee": "env:CHAT", "policy": "p", "act": "stop", "episode": "e", "made_us": 1, "expires_us": 2}
     connection.execute(insert(ASK_LINK), [place | asked])
+    connection.execute(insert(MESSAGE_COUNT), [{"id": 1, "channel": "console", "sent": 2, "gave_up": 1, "tries_failed": 1}])
     connection.execute(insert(ROW_DIGEST), [{"seq": 1, "table_name": "scope", "lines": 1, "digests": "- 1"}])

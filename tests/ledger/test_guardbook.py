@@ -14,11 +14,14 @@ from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import Alert, AlertState, DeliveryResult, Notification
 from costguard.guard.context import DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.policy import EscalationState
+from costguard.ledger.counts import load_counts
 from costguard.ledger.db.connection import open_engine
+from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard import guard_state, outbox
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans import observations
 from costguard.ledger.spans.writer import LedgerWriter, record_samples
+from costguard.reporting.metrics import LedgerCounts
 from costguard.values.resource import ENDED
 from costguard.values.sample import Sample
 from tests.ledger import fleet
@@ -193,6 +196,27 @@ def test_a_message_that_no_other_try_helps_is_given_up_at_once(book: GuardStore)
     assert [(replace(one, audit=""), why) for one, why in book.undelivered(NOON)] == [(MESSAGE, "no such channel")]
     book.record_run(replace(RUN, id="late", at=NOON + outbox.RETENTION + SECOND))
     assert book.undelivered(NOON) == []
+
+
+def test_what_became_of_messages_is_counted_by_channel_and_stays_when_they_are_deleted(url: str, book: GuardStore) -> None:
+    people = [replace(MESSAGE, id=f"m{n}", channel=f"mail:p{n}@lab.example") for n in (2, 3)]
+    book.record_run(RUN, messages=[MESSAGE, *people, replace(MESSAGE, id="m4", channel="mail:late@lab.example")])
+    book.settle_message("m1", DeliveryResult(sent=False, why="503"), NOON)
+    book.settle_message("m1", DeliveryResult(sent=True), NOON)
+    book.settle_message("m1", DeliveryResult(sent=True), NOON)
+    book.settle_message("m2", DeliveryResult(sent=True), NOON)
+    book.settle_message("m3", DeliveryResult(sent=False, why="no such box", again=False), NOON)
+
+    def count() -> LedgerCounts:
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+            return load_counts(ask, reader.where)
+
+    counts = count()
+    expected = {MESSAGE.channel: (1, 0, 1), "mail": (1, 1, 1)}
+    assert (counts.channels, list(counts.channels), counts.waiting) == (expected, list(expected), {"mail": 1})
+    book.record_run(replace(RUN, id="late", at=NOON + outbox.RETENTION + SECOND))
+    counts = count()
+    assert (counts.channels, counts.messages) == (expected, {"sent": 0, "gave_up": 0, "waiting": 1})
 
 
 def sample(minutes: float, value: float, name: str = "i-1", signal: str = "gpu_util") -> Sample:

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Connection, Double, Engine, Executable, Text, delete, insert, text, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
+from costguard.ledger.bills.tables import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
 from costguard.ledger.db import triggers
 from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.tables import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
 from costguard.ledger.spans import sums
 from costguard.ledger.spans.tables import CORRECTION, IS_LONG, METADATA, SPAN
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
@@ -106,6 +106,12 @@ def test_no_other_column_of_a_span_is_edited(connection: Connection) -> None:
 
 def test_the_columns_that_are_never_edited_are_all_but_those_of_the_end() -> None:
     assert {*triggers.EDITABLE_COLUMNS["span"].split(", "), *CLOSED} == {column.name for column in SPAN.columns}
+
+
+def test_what_became_of_messages_never_falls(connection: Connection) -> None:
+    write_all(connection)
+    for column in ("sent", "gave_up", "tries_failed"):
+        refused(connection, f"UPDATE message_count SET {column} = {column} - 1", "is counted once")  # noqa: S608 - our own names
 
 
 def test_no_row_is_removed(connection: Connection) -> None:

@@ -15,9 +15,9 @@ from costguard.guard.overrides import ACCEPT, ARM, FREEZE, Override
 from costguard.ledger.db import triggers
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.tables import WISH
 from costguard.ledger.guard.guard_state import load_open_overrides
 from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.guard.tables import WISH
 from costguard.ledger.spans.writer import LedgerWriter
 from tests.ledger.acts import HOUR, NOON, WIDE, key, life, wish
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll

@@ -23,9 +23,11 @@ from costguard.reporting.metrics import (
     LABEL_VALUES_MAX,
     OTHER,
     SCOPES_MAX,
+    ChannelCount,
     LedgerCounts,
     MetricFamily,
     MetricsInput,
+    _build_messages,
     bound_groups,
     build_metrics,
     clean_label,
@@ -175,3 +177,18 @@ def test_names_follow_the_conventions(family: MetricFamily) -> None:
     assert family.name.startswith("costguard_")
     assert family.name.endswith("_total") == (family.kind == COUNTER)
     assert family.help.endswith(".")
+
+
+def test_a_counter_of_a_channel_never_falls_however_many_channels_come() -> None:
+    seen = {f"env:CHAT_{n}": ChannelCount(n, 0, 0) for n in range(LABEL_VALUES_MAX + 20)}
+    before = _sent_by_channel(seen)
+    assert len(before) == LABEL_VALUES_MAX + 1
+    assert sum(before.values()) == sum(one.sent for one in seen.values())
+    later = {**{name: one._replace(sent=one.sent + 1) for name, one in seen.items()}, "env:NEW": ChannelCount(10**6, 0, 0)}
+    after = _sent_by_channel(later)
+    assert all(after[name] > number for name, number in before.items())
+
+
+def _sent_by_channel(channels: dict[str, ChannelCount]) -> dict[str, float]:
+    families = {one.name: one for one in _build_messages(LedgerCounts(channels=channels))}
+    return {labels[0]: float(value) for labels, value in families["costguard_messages_sent_total"].samples}

@@ -20,7 +20,7 @@ from costguard.services.web_pages import ACTS, PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
-from costguard.web.pages.live import LiveRuns
+from costguard.web.pages.live import TOLD_A_SECOND, LiveRuns
 from costguard.web.pages.room import PageRoom
 from tests.web.stations import Station, station
 
@@ -202,18 +202,27 @@ def test_a_name_with_markup_stays_text_on_every_page(house: House) -> None:
     evil = '"><script>alert(1)</script>\u202e\n'
     viewer = house.open("viewer")
     for path in ("/", "/report", "/quote", "/policies", "/log", "/machine"):
-        for name in ("q", "id", "month", "by", "model", "gpu", "policy", "for", "since"):
+        for name in ("q", "id", "month", "by", "model", "gpu", "policy", "text", "since", "next"):
             text = viewer.client.get(path, params={name: evil}).text
             assert "<script>alert" not in text, (path, name)
             assert "\u202e" not in text, (path, name)
 
 
-def test_an_open_page_is_told_of_a_new_guard_run_and_its_watcher_ends_with_the_last_page(house: House) -> None:
-    runs = ["one"]
+def test_an_open_page_is_told_of_a_guard_run_once_it_is_built_and_its_watcher_ends_with_the_last_page(house: House) -> None:
+    runs, built, asked = ["one"], ["one"], list[str]()
+
+    class Fleet:
+        run_id = property(lambda _: built[-1])
 
     class Services:
         def read_run_id(self) -> str:
             return runs[-1]
+
+        def load_fleet(self) -> Fleet:
+            asked.append(runs[-1])
+            if len(asked) > 2:
+                built.append(runs[-1])
+            return Fleet()
 
     room = PageRoom(house.services, SessionDesk(house.book))
     room.services = Services()  # type: ignore[assignment]  # all that a watcher asks
@@ -229,7 +238,31 @@ def test_an_open_page_is_told_of_a_new_guard_run_and_its_watcher_ends_with_the_l
         return told
 
     assert asyncio.run(follow()) == ["retry: 10000\n\n", "event: run\ndata: two\n\n"]
+    assert len(asked) == 3, "told when the fleet was of that run, and not before"
     assert not live.is_watching
+
+
+def test_many_pages_are_told_of_a_run_one_after_the_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, live = list[float](), LiveRuns(PageRoom(house.services, SessionDesk(house.book)))
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def follow() -> None:
+        live._id, live._changed = "one", asyncio.Event()
+        live._watcher = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]  # one that looks for nothing
+        streams = [live.watch() for _ in range(200)]
+        for one in streams:
+            await anext(one)
+        live._changed.set()
+        monkeypatch.setattr("costguard.web.pages.live.asyncio.sleep", sleep)
+        for one in streams:
+            assert (await anext(one)).startswith("event: run")
+        for one in streams:
+            await one.aclose()
+
+    asyncio.run(follow())
+    assert (len(waits), max(waits)) == (200, 199 / TOLD_A_SECOND)
 
 
 def test_who_guesses_links_takes_no_lock_of_the_writer(house: House) -> None:

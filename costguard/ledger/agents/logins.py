@@ -17,7 +17,7 @@ from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
-from costguard.values.web_login import WebInvite, WebSession
+from costguard.values.web_login import OIDC_NAME, WebInvite, WebSession
 
 INVITE_COLUMNS = "hash, name, role, who, made_us, expires_us"
 SESSION_COLUMNS = "hash, name, role, invite, made_us, expires_us"
@@ -73,6 +73,22 @@ class LoginStore:
             hash=session_hash, name=invite.name, role=invite.role, invite=invite_hash, at=now, expires_at=expires_at
         )
 
+    def open_session(self, session: WebSession) -> None:
+        """Record a session that an identity provider vouches for: `session.invite` says which."""
+        at_us = to_micros(session.at)
+        row = (session.hash, session.name, session.role, session.invite, at_us, to_micros(session.expires_at))
+        with self._begin_write() as (ask, tell):
+            _insert(ask, tell, "web_session", SESSION_COLUMNS, row, at_us=at_us)
+            _log(
+                ask,
+                tell,
+                at_us,
+                name=session.name,
+                role=session.role,
+                did="logged in",
+                who=f"{session.name} by {session.invite}",
+            )
+
     def load_session(self, session_hash: str) -> WebSession | None:
         """Return the session of this hash, valid or not; None if there is none."""
         with self._begin_read() as ask:
@@ -80,12 +96,16 @@ class LoginStore:
         return _decode_session(rows[0]) if rows else None
 
     def revoke_sessions(self, *, who: str, now: datetime, session_hash: str = "", name: str = "") -> int:
-        """End the session of a hash, or every session and every unused link of `name`; return how many ended."""
-        at_us = to_micros(now)
+        """End the session of a hash, or every session and every unused link of `name`; return how many ended.
+
+        `name`: of a link, or "oidc:SUBJECT" of who logged in at an identity provider, whatever is shown beside it.
+        """
+        at_us, subject = to_micros(now), f"{name} " if name.startswith(OIDC_NAME) else ""
         with self._begin_write() as (ask, tell):
             found = ask(
-                "SELECT hash, name, role FROM web_session WHERE revoked_us IS NULL AND (hash = ? OR name = ?)",
-                (session_hash, name),
+                "SELECT hash, name, role FROM web_session WHERE revoked_us IS NULL AND (hash = ? OR name = ? "
+                "OR (? <> '' AND substr(name, 1, ?) = ?))",
+                (session_hash, name, subject, len(subject), subject),
             )
             links = ask("SELECT hash, name, role FROM web_invite WHERE used_us IS NULL AND name = ?", (name,))
             recorder = RowRecorder()

@@ -119,6 +119,7 @@ OTHER_TABLES = {
     "hourly": "is derived: the check compares it with the spans",
     "intent": "the audit log records each row",
     "ledger_state": "the audit log names the ledger; revision only tells a writer to read again",
+    "message_count": "counts for metrics: no act depends on it",
     "monthly": "is derived: the check compares it with the days and the spans",
     "notice_state": "what people were told: no act depends on it",
     "outbox": "messages on their way: a grace begins with a row of notice_delivery",

@@ -33,6 +33,7 @@ KEPT_TABLES = (
     "intent",
     "intent_event",
     "ledger_state",
+    "message_count",
     "observation",
     "reconciliation",
     "resource",
@@ -74,6 +75,7 @@ EDITABLE_COLUMNS = {
     "hook_run": "id, provider, account, region, external_id, life, policy, rule, number, hook, began_us, until_us, epoch",
     "intent": "id, provider, account, region, external_id, life, act, policy, rule, created_us",
     "intent_event": "",
+    "message_count": "id, channel",
     "coverage": "id, scope_id, outcome, why, start_us",
     "observation": "",
     "reconciliation": "",
@@ -106,6 +108,11 @@ UPDATE_RULES = {
     "web_invite_is_used_once": ("UPDATE ON web_invite", "OLD.used_us IS NOT NULL", "a login link is used once"),
     "web_session_is_revoked_once": ("UPDATE ON web_session", "OLD.revoked_us IS NOT NULL", "a session is revoked once"),
     "web_token_is_revoked_once": ("UPDATE ON web_token", "OLD.revoked_us IS NOT NULL", "a token is revoked once"),
+    "message_count_never_falls": (
+        "UPDATE ON message_count",
+        "NEW.sent < OLD.sent OR NEW.gave_up < OLD.gave_up OR NEW.tries_failed < OLD.tries_failed",
+        "what became of messages is counted once",
+    ),
     "span_closes_once": (
         "UPDATE OF end_us, ended_by, low, expected, high ON span",
         "OLD.end_us IS NOT NULL OR NEW.end_us IS NULL",

@@ -11,6 +11,7 @@ from costguard.guard.alerts.alert import Alert, AlertState, Attachment, Delivery
 from costguard.ledger.db.codecs import Execute, Query, TableShape, decode_fields, encode_fields, replace_rows, upsert_rows
 from costguard.ledger.db.row_digests import remove_seals, seal_rows
 from costguard.ledger.guard import audit_log
+from costguard.reporting.schedule import MAIL_PREFIX
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
 
@@ -88,8 +89,24 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
             "WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
         )
         tell(sql, [(next_us, sent_us, gave_up_us, make_storable(delivery.why), payload, message_id)])
+        _count_try(tell, message.channel, sent=delivery.sent, gave_up=gave_up_us is not None)
         if delivery.sent:
             _record_deliveries(tell, message, now)
+
+
+def _count_try(tell: Execute, channel: str, *, sent: bool, gave_up: bool) -> None:
+    """Count one try for metrics, in a row that stays when the message is deleted."""
+    sql = (
+        "INSERT INTO message_count (channel, sent, gave_up, tries_failed) VALUES (?, ?, ?, ?) ON CONFLICT (channel) DO UPDATE "
+        "SET sent = message_count.sent + excluded.sent, gave_up = message_count.gave_up + excluded.gave_up, "
+        "tries_failed = message_count.tries_failed + excluded.tries_failed"
+    )
+    tell(sql, [(get_counted_channel(make_storable(channel)), int(sent), int(gave_up), int(not sent))])
+
+
+def get_counted_channel(channel: str) -> str:
+    """Return the channel as it is counted: people are many, so mail to any of them is "mail"."""
+    return MAIL_PREFIX.rstrip(":") if channel.startswith(MAIL_PREFIX) else channel
 
 
 def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:

@@ -3,7 +3,7 @@
 Money is an integer of nano-units, time is an integer of microseconds since 1970 in UTC, true is 1: no column of either is a
 float. SQLite's tables are STRICT, so a text in a column of money is refused. `db.triggers` restricts which columns may change:
 a span gets its end, a row of coverage grows, a hold ends, roll-ups are updated. The tables of the guard, the agents and the
-bills are in `db.tables`.
+bills stand in the rooms of these topics.
 
 The migrations create the schema; `tests/ledger/test_migrations.py` checks that both agree.
 """
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text, UniqueConstraint, text
 
-from costguard.ledger.db import tables
-from costguard.ledger.db.tables import (
+from costguard.ledger.agents import tables as agent_tables  # noqa: F401 - their tables are part of METADATA
+from costguard.ledger.bills import tables as bill_tables  # noqa: F401 - see above
+from costguard.ledger.db import columns
+from costguard.ledger.db.columns import (
     BIG_INTEGER,
     REAL_NUMBER,
     STRICT,
@@ -25,10 +27,11 @@ from costguard.ledger.db.tables import (
     make_reference_column,
     make_text_columns,
 )
+from costguard.ledger.guard import tables as guard_tables  # noqa: F401 - see above
 from costguard.values.instant import DAY_US
 
-METADATA = tables.METADATA
-"""Of all tables: those of `db.tables` and these."""
+METADATA = columns.METADATA
+"""Of all tables: those of the guard, the agents and the bills, and these."""
 ATTRIBUTION_KEY = (
     "provider",
     "account",

@@ -8,15 +8,22 @@ and style in `web/static`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import APIRouter
 
 from costguard.ledger.agents.logins import LoginStore
 from costguard.services.web_logins import SessionDesk
 from costguard.services.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
+from costguard.settings.oidc import CALLBACK_PATH
+from costguard.settings.web import resolve_web_address
 from costguard.web.link import WatchdogLink
 from costguard.web.pages import answers, ask, fleet, live, login, machine, static
 from costguard.web.pages.room import PageRoom
+
+if TYPE_CHECKING:  # a type and no more: it imports authlib, which few servers need
+    from costguard.services.oidc import OidcClient
 
 __all__ = ["build_page_router"]
 
@@ -26,8 +33,29 @@ def build_page_router(services: PageServices, link: WatchdogLink | None = None) 
 
     `link`: the channel to the watchdog, which stops machines for people; None: nothing can be stopped from a page.
     """
-    room = PageRoom(services, SessionDesk(LoginStore(resolve_ledger_url(services.settings))), link)
+    oidc = _open_provider(services)
+    room = PageRoom(services, SessionDesk(LoginStore(resolve_ledger_url(services.settings))), link, oidc)
     routes = APIRouter(include_in_schema=False)
+    if oidc is not None:
+        from costguard.web.pages import oidc as provider_pages
+
+        routes.include_router(provider_pages.build_router(room, oidc))
     for topic in (static, login, ask, fleet, machine, answers, live):
         routes.include_router(topic.build_router(room))
     return routes
+
+
+def _open_provider(services: PageServices) -> OidcClient | None:
+    """Return the identity provider of the settings; None without [web.oidc], and in a demo. Nothing is asked yet."""
+    web = services.settings.web
+    if web.oidc is None or services.read_only:
+        return None
+    from costguard.services.configured_providers import open_transport
+    from costguard.services.oidc import OidcClient
+
+    return OidcClient(
+        settings=web.oidc,
+        callback=f"{resolve_web_address(web)}{CALLBACK_PATH}",
+        transport=open_transport(services.settings),
+        clock=services.clock,
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter, Request, Response
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from costguard.errors import CostguardError, InputError
+from costguard.errors import CostguardError, InputError, to_one_line
 from costguard.guard.policy import LEVELS
 from costguard.renderers.html import draw_charts
 from costguard.renderers.html.markup import PATTERN_DEFINITIONS
 from costguard.services import CommandAnswer, web_answers
+from costguard.services.policy_draft import TEXT_CHARS_MAX, simulate_policy_change, write_policy_text
 from costguard.sizing.job_flags import build_job_table, parse_number
 from costguard.values.web_login import ADMIN
 from costguard.views.document import Document
@@ -31,7 +32,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/budgets")
     @room.open_to()
     async def budgets(_: Request, reader: PageReader) -> Response:
-        fleet = await asyncio.to_thread(services.load_fleet)
+        fleet = await room.load_fleet()
         document = web_answers.build_budgets(fleet)
         late = services.list_late(fleet)
         return room.render("budgets.html", reader, title="Budgets", here="/budgets", document=document, fleet=fleet, late=late)
@@ -87,29 +88,38 @@ def _draw_charts(document: Document) -> Markup:
     return Markup(PATTERN_DEFINITIONS + draw_charts(document)) if document.charts else Markup()  # noqa: S704 - of make_element, which escapes
 
 
+def _keep_lines(text: str) -> Markup:
+    """Return a text of several lines for a form, cleaned line by line."""
+    return escape("\n").join(escape(to_one_line(line)) for line in text.splitlines())
+
+
 def _add_policies(routes: APIRouter, room: PageRoom) -> None:
     services = room.services
 
     @routes.get("/policies")
     @room.open_to()
     async def policies(request: Request, reader: PageReader) -> Response:
-        query, wrong, tests = _read_query(request, ("policy", "for", "since")), "", None
+        query = _read_query(request, ("policy", "since"))
+        stated = request.query_params.get("text", "").strip()[: TEXT_CHARS_MAX + 1]
+        name, wrong, tests, text = query.get("policy", ""), "", None, stated
         document = await asyncio.to_thread(web_answers.explain_page_policies, services)
-        if query.get("policy"):
-            asked = (query["policy"], query.get("for", ""), query.get("since", ""))
-            try:
-                tests = await asyncio.to_thread(web_answers.simulate_policy_change, services, *asked)
-            except CostguardError as error:
-                wrong = str(error)
-        names = [policy.name for policy in services.settings.policies]
+        try:
+            text = stated or await asyncio.to_thread(write_policy_text, services, name)
+            if stated:
+                tests = await asyncio.to_thread(simulate_policy_change, services, name, stated, query.get("since", ""))
+        except CostguardError as error:
+            wrong = str(error)
         return room.render(
             "policies.html",
             reader,
             title="Policies",
             here="/policies",
             document=document,
-            names=names,
+            explained=document.data["policies"],
             query=query,
+            text=text,
+            text_most=TEXT_CHARS_MAX,
+            keep_lines=_keep_lines,
             tests=tests,
             wrong=wrong,
             levels=LEVELS,
@@ -135,7 +145,7 @@ def _add_accounts(routes: APIRouter, room: PageRoom) -> None:
     @routes.get("/accounts")
     @room.open_to()
     async def accounts(_: Request, reader: PageReader) -> Response:
-        fleet = await asyncio.to_thread(services.load_fleet)
+        fleet = await room.load_fleet()
         late = services.list_late(fleet)
         return room.render("accounts.html", reader, title="Accounts", here="/accounts", fleet=fleet, late=late)
 

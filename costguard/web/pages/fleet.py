@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter, Request, Response
 
 from costguard.web.pages.room import PageReader, PageRoom
@@ -21,7 +19,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/")
     @room.open_to()
     async def now(request: Request, reader: PageReader) -> Response:
-        fleet = await asyncio.to_thread(room.services.load_fleet)
+        fleet = await room.load_fleet()
         sought = request.query_params.get("q", "")[:SEARCH_CHARS_MAX].strip()
         rows = fleet.search(sought)
         pages = max(1, -(-len(rows) // ROWS_A_PAGE))

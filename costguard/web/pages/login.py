@@ -10,7 +10,7 @@ from costguard.errors import CostguardError
 from costguard.services.web_logins import LOGIN_PATH
 from costguard.values.agent import VIEWER
 from costguard.values.web_login import SESSION_VALID_FOR
-from costguard.web.pages.room import PageReader, PageRoom, build_redirect, is_same_origin
+from costguard.web.pages.room import OIDC_LOGIN_PATH, PageReader, PageRoom, build_redirect, is_same_origin
 
 
 def build_router(room: PageRoom) -> APIRouter:
@@ -34,21 +34,26 @@ def build_router(room: PageRoom) -> APIRouter:
         except CostguardError as error:
             return room.refuse(403, "This link does not log in", str(error))
         answer = build_redirect("/")
-        _set_cookie(answer, room, secret, int(SESSION_VALID_FOR.total_seconds()))
+        set_session_cookie(answer, room, secret)
         return answer
 
     @routes.post("/logout")
     @room.open_to(VIEWER, changes=True)
     async def leave(_: Request, reader: PageReader) -> Response:
         await asyncio.to_thread(room.desk.end, reader.session)
-        answer = room.refuse(200, "Logged out", "Your session has ended.")
-        _set_cookie(answer, room, "", 0)
+        further = room.find_provider_logout(reader)
+        answer = room.refuse(
+            200, "Logged out", "Your session has ended.", login=OIDC_LOGIN_PATH if room.oidc else "", further=further
+        )
+        set_session_cookie(answer, room, "")
         return answer
 
     return routes
 
 
-def _set_cookie(answer: Response, room: PageRoom, secret: str, lasts_s: int) -> None:
+def set_session_cookie(answer: Response, room: PageRoom, secret: str) -> None:
+    """Set the cookie of a session, or remove it where `secret` is ""."""
+    lasts_s = int(SESSION_VALID_FOR.total_seconds()) if secret else 0
     answer.set_cookie(
         room.cookie, secret, max_age=lasts_s, path="/", secure=room.services.secure, httponly=True, samesite="strict"
     )

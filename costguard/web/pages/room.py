@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import wraps
 from hmac import compare_digest
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from fastapi import Request, Response
@@ -16,12 +17,16 @@ from markupsafe import Markup
 
 from costguard.errors import CostguardError, LedgerError, to_one_line
 from costguard.services.ask_links import PATHS_SAFE
+from costguard.services.fleet_page import FleetPage
 from costguard.services.web_logins import SessionDesk, compute_form_token
 from costguard.services.web_pages import PageServices
 from costguard.values.agent import VIEWER
 from costguard.values.text_format import format_instant
-from costguard.values.web_login import WebSession, has_role
+from costguard.values.web_login import OIDC_NAME, WebSession, get_shown_name, has_role
 from costguard.web.link import WatchdogLink
+
+if TYPE_CHECKING:  # a type and no more: it imports authlib, which few servers need
+    from costguard.services.oidc import OidcClient
 
 COOKIE, SECURE_COOKIE = "costguard", "__Host-costguard"
 CONTENT_POLICY = (
@@ -32,6 +37,8 @@ HEADERS = {"content-security-policy": CONTENT_POLICY, "referrer-policy": "same-o
 """`same-origin`: with `no-referrer` a browser hides the origin of a form, which is checked."""
 FIELDS_MAX, FIELD_CHARS_MAX = 40, 500
 NEWS_MAX = 1_000
+HTTP_UNAUTHORIZED = 401
+OIDC_LOGIN_PATH = "/oidc/login"
 Page = Callable[[Request, "PageReader"], Awaitable[Response]]
 
 
@@ -40,6 +47,7 @@ class PageReader:
 
     def __init__(self, session: WebSession, secret: str) -> None:
         self.name, self.role, self.session = session.name, session.role, session
+        self.shown = get_shown_name(session.name)
         self.form_token = compute_form_token(secret)
 
     def may(self, needed: str) -> bool:
@@ -48,11 +56,14 @@ class PageReader:
 
 
 class PageRoom:
-    """Services, sessions and templates of the pages."""
+    """Services, sessions and templates of the pages. `oidc`: the identity provider; None: people log in by links alone."""
 
-    def __init__(self, services: PageServices, desk: SessionDesk, link: WatchdogLink | None = None) -> None:
-        self.services, self.desk, self.link = services, desk, link
+    def __init__(
+        self, services: PageServices, desk: SessionDesk, link: WatchdogLink | None = None, oidc: OidcClient | None = None
+    ) -> None:
+        self.services, self.desk, self.link, self.oidc = services, desk, link, oidc
         self.cookie = SECURE_COOKIE if services.secure else COOKIE
+        self._loading: asyncio.Task[FleetPage] | None = None
         self._news: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
         self._templates = Environment(
             loader=PackageLoader("costguard.web", "templates"),
@@ -63,6 +74,15 @@ class PageRoom:
             lstrip_blocks=True,
         )
         self._templates.filters.update(instant=format_instant, time=_build_time, path=lambda path: quote(path, safe=PATHS_SAFE))
+
+    async def load_fleet(self) -> FleetPage:
+        """Return the fleet as of the last guard run. Requests that come while it is loaded wait together, and for one thread.
+
+        A thread for each would take all that there are, while the first fleet after a start is built.
+        """
+        if self._loading is None or self._loading.done():
+            self._loading = asyncio.create_task(asyncio.to_thread(self.services.load_fleet))
+        return await asyncio.shield(self._loading)
 
     def open_to(
         self, needed: str = VIEWER, *, changes: bool = False
@@ -85,7 +105,9 @@ class PageRoom:
             secret = request.cookies.get(self.cookie, "")
             session = await asyncio.to_thread(self.desk.find_session, secret)
             if session is None:
-                return self.refuse(401, "Log in", "You are not logged in, or your session has ended.")
+                return self.refuse(
+                    401, "Log in", "You are not logged in, or your session has ended.", login=self._build_login_link(request)
+                )
             reader = PageReader(session, secret)
             if not reader.may(needed):
                 return self.refuse(403, "Not allowed", f"This needs the role {needed}; you are {reader.role}.", reader=reader)
@@ -118,9 +140,31 @@ class PageRoom:
         )
         return Response(text, status_code=status, media_type="text/html; charset=utf-8", headers={**HEADERS, **(headers or {})})
 
-    def refuse(self, status: int, title: str, told: str, *, reader: PageReader | None = None) -> Response:
-        """Return a page that says why there is no other."""
-        return self.render("refused.html", reader, status=status, title=title, told=told.splitlines())
+    def refuse(
+        self, status: int, title: str, told: str, *, reader: PageReader | None = None, login: str = "", further: str = ""
+    ) -> Response:
+        """Return a page that says why there is no other. `login`, `further`: where to log in, where to log out as well."""
+        asks_login = status == HTTP_UNAUTHORIZED
+        return self.render(
+            "refused.html",
+            reader,
+            status=status,
+            title=title,
+            told=told.splitlines(),
+            login=login,
+            further=further,
+            hint=asks_login,
+        )
+
+    def find_provider_logout(self, reader: PageReader) -> str:
+        """Return the identity provider's page to log out, for who logged in there; "" if there is none."""
+        return self.oidc.find_logout_url() if self.oidc and reader.name.startswith(OIDC_NAME) else ""
+
+    def _build_login_link(self, request: Request) -> str:
+        """Return where to log in and come back to the page of `request`; "" without an identity provider."""
+        asked = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+        back = asked if request.method == "GET" else "/"
+        return f"{OIDC_LOGIN_PATH}?next={quote(back, safe='')}" if self.oidc else ""
 
     def tell_next(self, reader: PageReader, tone: str, lines: tuple[str, ...]) -> None:
         """Show `lines` at the head of the reader's next page. `tone`: good or bad."""
