@@ -266,6 +266,17 @@ def encode_evidence(facts: Mapping[str, object], waste: Money | None, saves: Rat
     return json.dumps({"waste": cost, "saves": rate, **{name: str(value) for name, value in facts.items()}})
 
 
+def encode_price(rate: Rate | None) -> dict[str, object]:
+    """Encode what computing costs an hour, as facts of an act's evidence; empty if it is not known."""
+    return {"price": f"{rate.nano_per_hour} {rate.currency}"} if rate else {}
+
+
+def decode_price(intent: Intent) -> Rate | None:
+    """Return what `encode_price` wrote into the evidence of `intent`; None: nothing."""
+    nano, _, currency = json.loads(intent.evidence or "{}").get("price", "").partition(" ")
+    return Rate(nano_per_hour=int(nano), currency=currency) if currency else None
+
+
 def decode_costs(intents: Iterable[Intent]) -> dict[str, ActCost]:
     """Return intent id -> cost and saving of its act, as far as its evidence has them."""
     found = {}
