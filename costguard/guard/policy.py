@@ -30,7 +30,7 @@ from costguard.values.resource import Incarnation
 
 OBSERVE, NOTIFY, STOP, TERMINATE = "observe", "notify", "stop", "terminate"
 START = "start"
-"""The act of a schedule in the morning, and of a person: no step of a policy, and no level that a policy is armed for."""
+"""The act of a schedule in the morning, and of a person: no step of a policy."""
 LEVELS = (OBSERVE, NOTIFY, STOP, TERMINATE)
 """How far a policy may go, each with all before it."""
 
@@ -113,6 +113,7 @@ class Policy:
     the provider can deliver. `rule`: see IDLE_RULE. `lease_max`, `renewals_max`: limits of the leases that suspend it.
     `warmup_max`: how long a machine may be warming. `alone`: a member of a group is judged by itself. `digest`: hash of the
     policy's meaning (match, when, for, then), to which an arming is bound; "" for a policy that is not from a settings file.
+    `start`: how it starts in the morning what it stopped at night; None: not at all.
     """
 
     name: str
@@ -131,11 +132,20 @@ class Policy:
     warmup_max: timedelta = timedelta(minutes=45)
     alone: bool = False
     digest: str = ""
+    start: ScheduledStartRule | None = None
 
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "policy.name", "is empty", 'write a name such as "idle-gpu"')
         require(bool(self.then), f"policy {self.name}.then", "has no step", 'write { do = "notify" }')
         require_one_of(self.arm, LEVELS, f"policy {self.name}.arm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledStartRule:
+    """A schedule starts what it stopped: `within` that time after the off period, and dearer by `price_rise` at most."""
+
+    within: timedelta = timedelta(hours=2)
+    price_rise: Fraction = Fraction(1, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,6 +328,13 @@ HOLD_REASONS = {
     "asked": "approval was requested and not given yet",
     "phase": "a declared phase of work is active",
     "provider_protection": "its provider protects it",
+    "touched": "somebody else acted on it since its stop",
+    "edited": "its policy was edited since its stop",
+    "missed": "the time of its start has passed",
+    "budget": "a budget is spent, or would be by the next off period",
+    "price": "its price rose, or is not known",
+    "retry": "its last start failed, and is tried again later",
+    "tries": "its start failed too often",
 }
 """What may hold an act back, by its name."""
 
