@@ -401,6 +401,18 @@ def _forecast_caps(
     )
 
 
+def forecast_starts(rules: GuardConfig, sight: GuardSnapshot) -> tuple[ScheduledStart, ...]:
+    """Return the starts that schedules will make or have due, without evaluating the policies."""
+    cases = [
+        build_current_case(live, policy, rules, sight)
+        for live in sight.live
+        if live.observation.key in sight.start_histories
+        for policy in rules.policies
+        if policy.start is not None
+    ]
+    return list_scheduled_starts(cases, sight, build_constraints(rules, sight))
+
+
 def _may_stop(seat: ResourceContext, caps: frozenset[str]) -> bool:
     """Return whether a person approved the stop: of whatever asks for it, or as the answer to one of the policies `caps`."""
     return STOP in seat.approved or any(act == STOP and find_asking_policy(asked) in caps for asked, act in seat.answers)

@@ -113,7 +113,6 @@ class Policy:
     the provider can deliver. `rule`: see IDLE_RULE. `lease_max`, `renewals_max`: limits of the leases that suspend it.
     `warmup_max`: how long a machine may be warming. `alone`: a member of a group is judged by itself. `digest`: hash of the
     policy's meaning (match, when, for, then), to which an arming is bound; "" for a policy that is not from a settings file.
-    `start`: how it starts in the morning what it stopped at night; None: not at all.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
     [rails]
     acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
+    starts = { per_run = 2, per_h = 20 }
     breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
     first_seen = "15m"
 

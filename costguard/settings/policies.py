@@ -227,6 +227,11 @@ def read_start_rule(stated: object, field: str) -> ScheduledStartRule | None:
     )
 
 
+def _find_stated_start(table: SettingsTable) -> object:
+    schedule = table.get("schedule")
+    return schedule.get("start") if isinstance(schedule, Mapping) else None
+
+
 def _parse_percent(stated: object, field: str) -> Fraction:
     found = re.fullmatch(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*", stated) if isinstance(stated, str) else None
     if found is None or Fraction(found[1]) > PRICE_RISE_MAX:
@@ -357,7 +362,7 @@ def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta
     if rule == IDLE_RULE and "for" not in table and find_stop_action(then) and when.names & ACTIVITY_FACTS:
         what = f"is missing, and a {find_stop_action(then)} by {', '.join(sorted(when.names & ACTIVITY_FACTS))} needs it"
         raise InputError(what, field=f"{place}.for", hint='write for = "45m"')
-    start = read_start_rule(table["schedule"].get("start"), f"{place}.schedule.start") if schedule is not None else None
+    start = read_start_rule(_find_stated_start(table), f"{place}.schedule.start")
     _check_start_rule(start, rule, then, f"{place}.schedule.start")
     lease_max, renewals = _read_lease(table["lease"], f"{place}.lease") if "lease" in table else (DAY, 3)
     policy = Policy(
@@ -399,8 +404,9 @@ def compute_policy_digest(policy: Policy) -> str:
     none earlier.
     """
     meaning = (policy.target, policy.when.text, policy.hold, policy.then, policy.needs, policy.allow_irreversible, policy.rule)
-    parts = (*meaning, policy.schedule, policy.warmup_max, policy.alone)
-    parts += (policy.start,) if policy.start else ()  # so that policies without it keep the digest they were accepted by
+    # policies without a start keep the digest that they were accepted by
+    starts = (policy.start,) if policy.start else ()
+    parts = (*meaning, policy.schedule, policy.warmup_max, policy.alone, *starts)
     return hashlib.sha256("\x1f".join(map(repr, parts)).encode()).hexdigest()[:DIGEST_CHARS]
 
 
