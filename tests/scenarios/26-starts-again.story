@@ -1,5 +1,5 @@
 title: Stopped when it should be off, started when it should be on
-hazard: issue 26.7; a start is sent once
+hazard: GUARD 9.25; issue 26.7; a start is sent once
 start: 2026-11-03 19:40
 end: 21:40
 zone: Europe/Berlin

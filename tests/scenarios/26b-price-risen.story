@@ -1,5 +1,5 @@
 title: The price rose in between: told, and not started
-hazard: issue 26.7; a start costs money
+hazard: GUARD 9.25; issue 26.7; a start costs money
 start: 2026-11-03 19:40
 end: 21:20
 zone: Europe/Berlin

@@ -1,5 +1,5 @@
 title: Somebody else stopped it: nothing is started
-hazard: issue 26.7; only what costguard itself stopped
+hazard: GUARD 9.25; issue 26.7; only what costguard itself stopped
 start: 2026-11-03 19:40
 end: 21:20
 zone: Europe/Berlin

@@ -1,5 +1,5 @@
 title: Started and stopped by hand in between: it is theirs now
-hazard: issue 26.7; nobody else touched it
+hazard: GUARD 9.25; issue 26.7; nobody else touched it
 start: 2026-11-03 19:40
 end: 21:20
 zone: Europe/Berlin

@@ -1,5 +1,5 @@
 title: The budget would break before the next off period: not started, and told
-hazard: issue 26.7; a start passes budgets of its own
+hazard: GUARD 9.25; issue 26.7; a start passes budgets of its own
 start: 2026-11-03 19:40
 end: 21:20
 zone: Europe/Berlin

@@ -1,5 +1,5 @@
 title: The GPU is rented away: the start waits, is not repeated, and is paged
-hazard: issue 26.7; vast.md: it may wait for ever and bill later
+hazard: GUARD 9.25; issue 26.7; vast.md: it may wait for ever and bill later
 start: 2026-11-03 19:40
 end: 21:30
 zone: Europe/Berlin

@@ -1,5 +1,5 @@
 title: No capacity: tried again after 5, 15 and 45 minutes, then told
-hazard: issue 26.7; never a start loop
+hazard: GUARD 9.25; issue 26.7; never a start loop
 start: 2026-11-03 19:40
 end: 22:30
 zone: Europe/Berlin

@@ -1,5 +1,5 @@
 title: A lost answer and a crash after the start: sent once
-hazard: issue 26.7; H20
+hazard: GUARD 9.25; issue 26.7; H20
 start: 2026-11-03 19:40
 end: 21:20
 zone: Europe/Berlin

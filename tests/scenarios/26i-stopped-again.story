@@ -1,5 +1,5 @@
 title: Stopped again by hand: no loop, and not after the next off period either
-hazard: issue 26.7; never a start loop
+hazard: GUARD 9.25; issue 26.7; never a start loop
 start: 2026-11-03 19:40
 end: 22:50
 zone: Europe/Berlin

@@ -1,5 +1,5 @@
 title: The clocks go back in between: started by the clock on the wall, once
-hazard: issue 26.7; GUARD 9.25
+hazard: GUARD 9.25; issue 26.7
 start: 2026-10-25 01:00
 end: 03:50
 zone: Europe/Berlin

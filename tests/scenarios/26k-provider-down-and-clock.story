@@ -1,5 +1,5 @@
 title: Its provider cannot be asked and a clock jumps: held until it is listed again
-hazard: issue 26.7; H16; H02
+hazard: GUARD 9.25; issue 26.7; H16; H02
 start: 2026-11-03 19:40
 end: 21:30
 zone: Europe/Berlin

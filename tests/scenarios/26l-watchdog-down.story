@@ -1,5 +1,5 @@
 title: The watchdog was down when it was due: it says so, and starts nothing hours later
-hazard: issue 26.7; a start has its time
+hazard: GUARD 9.25; issue 26.7; a start has its time
 start: 2026-11-03 19:40
 end: 23:20
 zone: Europe/Berlin

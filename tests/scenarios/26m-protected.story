@@ -1,5 +1,5 @@
 title: A protection in between holds the start
-hazard: issue 26.7
+hazard: GUARD 9.25; issue 26.7
 start: 2026-11-03 19:40
 end: 21:20
 zone: Europe/Berlin
