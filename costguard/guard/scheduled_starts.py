@@ -53,7 +53,7 @@ PASSING_START_HOLDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledStart:
-    """A start that is due at `proposal.due_at`, or will be. `stop`: the policy's own stop that it undoes.
+    """A start that is due at `proposal.due_at`, or will be. `own_stop`: the stop of its policy that it undoes.
 
     `price`: what its computing cost an hour when it was stopped; None: not known. `until`: until when it may be started, and
     `window_end`: until when a budget must last. `tries`: the starts of this morning so far, the oldest first.
@@ -61,7 +61,7 @@ class ScheduledStart:
 
     proposal: Proposal
     case: PolicyCase
-    stop: Intent
+    own_stop: Intent
     price: Rate | None
     until: datetime
     window_end: datetime
@@ -118,7 +118,7 @@ def plan_start(
     made = ScheduledStart(
         proposal=Proposal(verdict=case.verdict, number=len(policy.then), step=START_STEP, due_at=due_at),
         case=case,
-        stop=stop,
+        own_stop=stop,
         price=facts.price if facts else None,
         until=due_at + rule.within,
         window_end=(None if ahead.off else ahead.until) or max(now, due_at) + WINDOW_UNKNOWN,
@@ -220,9 +220,9 @@ def _list_start_holds(
         yield "missed", f"its time passed at {start.until:%Y-%m-%d %H:%M} UTC"
     elif policy.schedule is not None and evaluate_schedule(policy.schedule, now).off:
         yield "missed", "its schedule wants it off again"
-    if why := explain_touched(policy, start.stop, history):
+    if why := explain_touched(policy, start.own_stop, history):
         yield "touched", why
-    facts = history.facts.get(start.stop.id)
+    facts = history.facts.get(start.own_stop.id)
     if facts is None or facts.meaning != policy.digest:
         yield "edited", f"{policy.name} was edited since it stopped it"
     elif facts.instance_type != start.case.live.observation.instance_type:

@@ -269,7 +269,7 @@ def annotate_resources(
     `works`: activities computed before.
     """
     agents = index_agents(sight.agents)
-    starts = {one.stop.life.key: one.proposal.due_at for one in forecast_starts(rules, sight) if _will_start(one)}
+    starts = {one.own_stop.life.key: one.proposal.due_at for one in forecast_starts(rules, sight) if _will_start(one)}
     return {
         seat.key: ResourceAnnotations(
             work=(works or {}).get(seat.key) or seat.classify(seat.find_longest_policy(), rules, sight),

@@ -327,7 +327,7 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
 def _list_start_alerts(
     survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]
 ) -> Iterator[Alert]:
-    keys = {one.life.key for one in sight.intents if one.act == START} | {one.stop.life.key for one in survey.starts}
+    keys = {one.life.key for one in sight.intents if one.act == START} | {one.own_stop.life.key for one in survey.starts}
     live = {one.observation.key: one for one in sight.live if one.observation.key in keys}
     subjects = {
         key: build_alert_subject(one, find_owner(one.observation, rules.owner_from), sight.now, rules.zone)

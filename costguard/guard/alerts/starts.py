@@ -106,7 +106,7 @@ def _build_missed(start: ScheduledStart, matter: AlertSubject, lasting: list[tup
         ("due", f"{matter.format_moment(start.proposal.due_at)}, at the end of the off period of {start.policy.name}"),
         ("why", why),
         ("cost before", f"{format_alert_rate(start.price)} an hour"),
-        ("stopped", format_local_time(start.stop.moved_at)),
+        ("stopped", format_local_time(start.own_stop.moved_at)),
         ("next", following),
         ("to start it", f"costguard start {quote_shell_word(matter.key.id)}"),
     )

@@ -62,7 +62,7 @@ def start_machine(start: ScheduledStart, desk: StartDesk) -> ActionResult | None
         against = explain_start_budget(
             live.observation, start.case.owner, price.rate, desk.standings, start=now, end=start.window_end
         )
-    facts = {"name": live.observation.name, "owner": start.case.owner, "seen": live.seen_at, "stop": start.stop.id}
+    facts = {"name": live.observation.name, "owner": start.case.owner, "seen": live.seen_at, "stop": start.own_stop.id}
     facts |= encode_price(price.rate) | {"gpus": live.observation.gpu_count}
     told = f", at {format_rate(price.rate)} an hour" if price.rate else ""
     intent = Intent(
@@ -99,7 +99,7 @@ def _find_start_objection(intent: Intent, start: ScheduledStart, desk: StartDesk
     if now >= start.until:
         return "the time of its start has passed"
     history = load_start_history(desk.book, seen.key, now)
-    touched = explain_touched(start.policy, start.stop, history, own=intent.id)
+    touched = explain_touched(start.policy, start.own_stop, history, own=intent.id)
     if touched or seen.instance_type != start.case.live.observation.instance_type:
         return touched or "its type was changed"
     return desk.find_objection(intent, seen, now)
