@@ -388,9 +388,9 @@ def stop(
     `yes`: the question is answered in advance. `ask`: asks a person; without it and without `yes`, InputError is raised and
     nothing is sent. Raises NoAnswerError for a machine that must stay, IncompleteError if the effect was not seen in time.
     """
-    from costguard.services.act.by_hand import end_resource
+    from costguard.services.act.by_hand import act_on_resource
 
-    return Answer(**_share(end_resource(machine, "stop", yes=yes, why=why, ask=ask, config=_name_file(config))))
+    return Answer(**_share(act_on_resource(machine, "stop", yes=yes, why=why, ask=ask, config=_name_file(config))))
 
 
 class _Shared(TypedDict):

@@ -14,10 +14,31 @@ from costguard.services.guard_inputs import PollResults
 def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> GuardSnapshot:  # noqa: ANN401 - any field
     """A snapshot of `live` alone."""
     empty: dict[str, Any] = dict.fromkeys(
-        ("standings", "wishes", "climbs", "intents", "sent", "hooks", "reactions", "balances", "members", "agents", "held"), ()
+        (
+            "standings",
+            "wishes",
+            "climbs",
+            "intents",
+            "sent",
+            "hooks",
+            "reactions",
+            "balances",
+            "members",
+            "agents",
+            "held",
+            "started",
+        ),
+        (),
     )
     empty |= {"samples": {}, "known": {}, "protections": {}, "lags": {}, "asked": NO_COST_FACTS}
-    empty |= {"gap_ended_at": None, "apart": None, "gap_began_at": None, "breaker": None, "deliveries": {}}
+    empty |= {
+        "gap_ended_at": None,
+        "apart": None,
+        "gap_began_at": None,
+        "breaker": None,
+        "deliveries": {},
+        "start_histories": {},
+    }
     return GuardSnapshot(now=now, live=live, **{**empty, **known})
 
 

@@ -1,4 +1,4 @@
-"""One room asks providers to stop and end things: nobody else gets hold of those ports, or calls what they promise."""
+"""One room asks providers to stop, end and start things: nobody else gets hold of those ports, or calls what they promise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PORTS, ACTS = frozenset(("Stopper", "Terminator")), frozenset(("stop", "terminate"))
+PORTS, ACTS = frozenset(("Stopper", "Terminator", "Starter")), frozenset(("stop", "terminate", "start_instance"))
 ACTING, OWN = "services/act/send_action.py", "providers/ports/__init__.py"
 
 
@@ -49,13 +49,13 @@ def _calls(node: ast.Call) -> Iterator[tuple[int, str]]:
         yield node.lineno, "fetches it by its name"
 
 
-def test_nobody_but_acting_stops_or_ends_anything() -> None:
+def test_nobody_but_acting_stops_ends_or_starts_anything() -> None:
     assert faults(ROOT / "costguard") == []
 
 
 def test_acting_uses_them() -> None:
     tree = ast.parse((ROOT / "costguard" / ACTING).read_text())
-    assert {what for _, what in _uses(tree)} == {"imports them", "calls .stop(", "calls .terminate("}
+    assert {what for _, what in _uses(tree)} == {"imports them", "calls .stop(", "calls .terminate(", "calls .start_instance("}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,8 @@ def test_acting_uses_them() -> None:
         ("import costguard.providers.ports as p\nx: p.Terminator", "reads them off a module"),
         ("source.stop(key)", "calls .stop("),
         ("source.terminate(key=key)", "calls .terminate("),
+        ("from costguard.providers.ports import Starter", "imports them"),
+        ("hands.starter.start_instance(key)", "calls .start_instance("),
         ("crew.ask(1, source.stop)", "hands it on to be called"),
         ("Crew(question=source.stop)", "hands it on to be called"),
         ('getattr(source, "terminate")', "fetches it by its name"),

@@ -42,6 +42,7 @@ COMMAND_GROUPS = {
         "top": "Live view of running machines: burn and activity; keep, filter, sort.",
         "stop": "Stop one machine by hand: look, ask, send once, prove.",
         "terminate": "Terminate one machine by hand, for good: look, ask, send once, prove.",
+        "start": "Start one stopped machine by hand: look, show its price, ask, send once, prove.",
     },
     "Guard": {
         "watch": "Run the watchdog: poll, evaluate policies, notify and act until stopped.",

@@ -10,6 +10,9 @@ the act is proven.
 A check of the instance decides whether the act may still be sent, and whether it had its effect; in doubt nothing is sent.
 Example: a stop was accepted at 19:05. If the machine is running at 19:06: wait; running at 19:08: send again; stopped at 19:07:
 done; at 19:07 running since 19:06: done, because a new incarnation runs now.
+
+A start is sent once and never repeated by itself: a machine that starts late bills late. Running: done; stopped 10 min after
+the provider took it: failed, or unconfirmed while the provider still waits for a GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.errors import InputError
-from costguard.guard.policy import STOP, TERMINATE
+from costguard.guard.policy import START, STOP, TERMINATE
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.checks import require_one_of
 from costguard.values.resource import ENDED, RUNNING, STOPPED, Incarnation
@@ -51,7 +54,7 @@ RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """An act that is planned or was done. `act`: stop or terminate. `lose`: what may be lost, as worded in its Handling.
+    """An act that is planned or was done. `act`: stop, terminate or start. `lose`: what may be lost, as worded in its Handling.
 
     `evidence`: JSON of the facts that it is based on, with their age. `epoch`: of the acting watchdog that wrote it. `sends`:
     how often a request may have been sent; `sent_at`: the last time. `expires_at`: of the present EXECUTING. `rule`: of its
@@ -90,9 +93,14 @@ def require_transition(old: str, new: str) -> None:
 
 STOPPABLE_STATES = (RUNNING, "paused", "failed")
 """States in which a stop has something to stop: the machine is held, and bills."""
-PROVING_STATES = {STOP: (STOPPED, "suspended", ENDED), TERMINATE: (ENDED,)}
+STARTABLE_STATES = (STOPPED, "suspended")
+PROVING_STATES = {STOP: (STOPPED, "suspended", ENDED), TERMINATE: (ENDED,), START: (RUNNING,)}
 """States that prove an act."""
-CONTRADICTING_STATES = {STOP: STOPPABLE_STATES, TERMINATE: (*STOPPABLE_STATES, STOPPED, "suspended")}
+CONTRADICTING_STATES = {
+    STOP: STOPPABLE_STATES,
+    TERMINATE: (*STOPPABLE_STATES, STOPPED, "suspended"),
+    START: STARTABLE_STATES,
+}
 """States in which it may be done, and which contradict that it was."""
 ABSENCES_MIN = 3
 """Complete listings in a row that lack it, before a terminate counts as done: that it is not found proves nothing (H04)."""
@@ -127,7 +135,8 @@ def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
         yield f"{handling.controller} would start it again"
     if act in handling.protected:
         yield f"its provider protects it from {act}"
-    if (handling.stops if act == STOP else handling.terminates) is False:
+    offered = {STOP: handling.stops, TERMINATE: handling.terminates, START: handling.starts}[act]
+    if offered is False or (act == START and not offered):  # a start needs a yes: it begins to cost
         yield f"its provider has no {act} for it in its present state"
     if act == TERMINATE and not intent.irreversible:
         yield "it would be deleted permanently, and that was not allowed"
@@ -139,9 +148,10 @@ def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
 def is_send_due(intent: Intent, now: datetime) -> bool:
     """Return whether `intent` may be sent at `now`.
 
-    That is so if it is READY, or if it is VERIFYING and the delay of RETRY_DELAYS has passed since it was sent.
+    That is so if it is READY, or if it is VERIFYING and the delay of RETRY_DELAYS has passed since it was sent. A start is sent
+    once.
     """
-    if intent.state != VERIFYING:
+    if intent.state != VERIFYING or intent.act == START:
         return intent.state == READY
     sent = max(intent.sends, 1) - 1
     waited = sent < len(RETRY_DELAYS) and _get_time_since_send(intent, now) >= RETRY_DELAYS[sent]
@@ -177,11 +187,13 @@ def _resolve_absent(intent: Intent, absences: int, now: datetime) -> IntentUpdat
     if absences >= ABSENCES_MIN and intent.act == TERMINATE:
         return IntentUpdate(state=DONE, why=f"{absences} complete listings in a row do not contain it")
     if absences >= ABSENCES_MIN and intent.state == UNCONFIRMED:
-        return IntentUpdate(state=FAILED, why="it was to be stopped, but it no longer exists")
+        return IntentUpdate(state=FAILED, why=f"its {intent.act} was asked for, but it no longer exists")
     return _keep_waiting(intent, now, "it was not found; this alone proves nothing")
 
 
 def _resolve_present(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+    if intent.act == START:
+        return _resolve_start(intent, seen, now, settling)
     if _is_later_life(intent.life, seen):
         return IntentUpdate(state=DONE, why="the machine was restarted since: the act was for its earlier run")
     if _is_other_life(intent.life, seen):
@@ -204,6 +216,36 @@ def _resolve_contradicted(intent: Intent, seen: Observation, now: datetime, sett
         return IntentUpdate(state=READY, why=told, again=True)
     if is_send_due(intent, now):
         return IntentUpdate(why=told, again=True)
+    return _keep_waiting(intent, now, told)
+
+
+def _resolve_start(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+    """Return the update of a start. Only a running machine proves it; a stopped one that can be started again disproves it."""
+    if _is_other_life(intent.life, seen):
+        return _keep_waiting(intent, now, "the observation may be of an earlier run or of another machine")
+    if seen.state in PROVING_STATES[START]:
+        return IntentUpdate(state=DONE, why=f"it is {seen.state}")
+    if seen.state == ENDED:
+        return IntentUpdate(state=FAILED, why="it has ended")
+    if seen.state not in STARTABLE_STATES:
+        return _keep_waiting(intent, now, f"it is {seen.state}")
+    return _resolve_unstarted(intent, seen, now, settling)
+
+
+def _resolve_unstarted(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+    """Return the update for a machine that is stopped although its start may have been sent."""
+    told = f"it is still {seen.state}" + (f" ({seen.why})" if seen.why and seen.why != seen.state else "")
+    if _get_time_since_send(intent, now) < settling:
+        return IntentUpdate(why=f"{told}, and may be starting")
+    if not seen.handling.starts:  # its provider still works at it, or does not say
+        return _keep_waiting(intent, now, told)
+    if _is_later_life(intent.life, seen):
+        told = "it started and is stopped again: by its provider for want of capacity, or by a person"
+        return IntentUpdate(state=FAILED, why=told)
+    if intent.state == EXECUTING:
+        return IntentUpdate(state=CANCELLED, why=f"{told}: whether the request was sent is not known, and it is not repeated")
+    if _is_overdue(intent, now):
+        return IntentUpdate(state=FAILED, why=f"{told}: its provider took the request, and did not start it within 10 min")
     return _keep_waiting(intent, now, told)
 
 

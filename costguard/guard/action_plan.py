@@ -25,6 +25,7 @@ from costguard.guard.policy import (
     OBSERVE,
     RECORD,
     SCALE,
+    START,
     STEP_LEVELS,
     STOP,
     TERMINATE,
@@ -239,13 +240,18 @@ def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked
     if case.lease is not None and rule != CAP_RULE:
         until = f" until {case.lease.until:%Y-%m-%d %H:%M} UTC" if case.lease.until else ""
         yield "leased", f"{case.lease.who} keeps it{until}"
-    refused = bool(case.live.observation.handling.protected) and step.do != HOOK  # then `provider_protection` says so
-    if step.do in (*DESTRUCTIVE, HOOK, ASK) and case.protection.protected and not refused:
+    refused = bool(case.live.observation.handling.protected) and step.do not in (
+        HOOK,
+        START,
+    )  # then `provider_protection` says so
+    if step.do in (*DESTRUCTIVE, HOOK, ASK, START) and case.protection.protected and not refused:
         yield "protected", case.protection.why
-    if step.do in (*DESTRUCTIVE, HOOK):
+    if step.do in (*DESTRUCTIVE, HOOK, START):
         yield from _list_act_holds(due, case, around)
     if step.do in DESTRUCTIVE:
         yield from _list_destruction_holds(due, case)
+    if step.do == START:
+        yield from _list_start_holds(case)
 
 
 def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> Iterator[HoldReason]:
@@ -306,6 +312,15 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
     loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
     if (step.do == TERMINATE or loses) and not (found.policy.allow_irreversible or step.do in case.approved):
         yield "irreversible", f"it would permanently lose {', '.join(loses) or 'itself'}"
+
+
+def _list_start_holds(case: PolicyCase) -> Iterator[HoldReason]:
+    handling = case.live.observation.handling
+    if handling.controller:
+        yield "controller", f"{handling.controller} starts and stops it"
+    if not handling.starts:
+        said = "does not let it be started now" if handling.starts is False else "does not say whether it can be started"
+        yield "no_act", f"its provider {said}"
 
 
 def explain_thin_evidence(found: Verdict) -> str:

@@ -47,7 +47,7 @@ from costguard.guard.signals import estimate_sample_interval as spacing_of
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
-from costguard.values.money import PrepaidBalance
+from costguard.values.money import PrepaidBalance, Rate
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey
 from costguard.values.sample import Sample
 
@@ -86,7 +86,8 @@ class GuardSnapshot:
 
     `live` includes the handling of the last listing. `wishes`: overrides, also those that ended recently.
 
-    `sent`: intents that were sent in the last day; `intents`: open and recently ended ones. `lags`: how late each provider's
+    `sent`: acts that were sent in the last day, and `started`: the starts among them, counted apart. `start_histories`: of
+    stopped machines that a policy may start. `intents`: open and recently ended ones. `lags`: how late each provider's
     measurements arrive, for providers that lag. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it no
     longer counts. `apart`: how long no run took place before this one, if both this run and the one before it came after a gap.
     `gap_began_at`: in the first run after a gap, when the last run before the gap was; None: this run follows no gap. `held`:
@@ -118,6 +119,8 @@ class GuardSnapshot:
     breaker: Breaker | None
     held: tuple[tuple[str, str], ...]
     deliveries: Mapping[tuple[str, str], tuple[NoticeDelivery, ...]]
+    start_histories: Mapping[ResourceKey, StartHistory]
+    started: tuple[Intent, ...]
 
 
 ACTIVITY_WINDOW = timedelta(minutes=45)
@@ -357,6 +360,27 @@ class ProtectionSighting:
     key: ResourceKey
     at: datetime
     how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopFacts:
+    """What the evidence of a stop says: the digest of its policy (`meaning`), the machine's type and its compute price."""
+
+    meaning: str
+    instance_type: str
+    price: Rate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartHistory:
+    """What the ledger knows of a stopped machine. `intents`: of the last days, the oldest first; `facts`: of each stop.
+
+    `awake_at`: since when it was last listed in a state other than stopped, stopping or absent; None: never.
+    """
+
+    intents: tuple[Intent, ...]
+    facts: Mapping[str, StopFacts]
+    awake_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,7 @@ from costguard.guard.policy_evaluation import (
     find_tightest_budget,
 )
 from costguard.guard.reach import is_explicit
+from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_starts
 from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
@@ -98,6 +99,7 @@ class GuardEvaluation:
 
     `works`: activity of each resource, over the window of its policy with the longest wait. `cases`: one per verdict.
     `climbs`, `sighted`, `breaker` (None: closed): to be stored for the next run. `fleet`: machines that limits take shares of.
+    `starts`: of machines that a schedule stopped.
     """
 
     at: datetime
@@ -110,6 +112,7 @@ class GuardEvaluation:
     breaker: Breaker | None
     quarantine: Mapping[ScopeKey, str]
     fleet: int
+    starts: tuple[ScheduledStart, ...] = ()
 
 
 def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
@@ -156,6 +159,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         breaker=mass,
         quarantine=around.quarantine,
         fleet=fleet,
+        starts=list_scheduled_starts(cases, sight, around),
     )
 
 
@@ -395,6 +399,18 @@ def _forecast_caps(
     return forecast_caps(
         sight.standings, candidates, reaction.total, sight.now, fleet=fleet, poll=rules.interval, rails=rules.rails
     )
+
+
+def forecast_starts(rules: GuardConfig, sight: GuardSnapshot) -> tuple[ScheduledStart, ...]:
+    """Return the starts that schedules will make or have due, without evaluating the policies."""
+    cases = [
+        build_current_case(live, policy, rules, sight)
+        for live in sight.live
+        if live.observation.key in sight.start_histories
+        for policy in rules.policies
+        if policy.start is not None
+    ]
+    return list_scheduled_starts(cases, sight, build_constraints(rules, sight))
 
 
 def _may_stop(seat: ResourceContext, caps: frozenset[str]) -> bool:

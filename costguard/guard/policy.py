@@ -29,6 +29,8 @@ from costguard.values.checks import require, require_one_of
 from costguard.values.resource import Incarnation
 
 OBSERVE, NOTIFY, STOP, TERMINATE = "observe", "notify", "stop", "terminate"
+START = "start"
+"""The act of a schedule in the morning, and of a person: no step of a policy."""
 LEVELS = (OBSERVE, NOTIFY, STOP, TERMINATE)
 """How far a policy may go, each with all before it."""
 
@@ -42,6 +44,7 @@ STEP_LEVELS = {
     SCALE: STOP,
     STOP: STOP,
     TERMINATE: TERMINATE,
+    START: STOP,
 }
 """What a step may do, and how far its policy must be armed for it."""
 DESTRUCTIVE = (SCALE, STOP, TERMINATE)
@@ -128,6 +131,7 @@ class Policy:
     warmup_max: timedelta = timedelta(minutes=45)
     alone: bool = False
     digest: str = ""
+    start: ScheduledStartRule | None = None
 
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "policy.name", "is empty", 'write a name such as "idle-gpu"')
@@ -136,13 +140,22 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledStartRule:
+    """A schedule starts what it stopped: `within` that time after the off period, and dearer by `price_rise` at most."""
+
+    within: timedelta = timedelta(hours=2)
+    price_rise: Fraction = Fraction(1, 10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rails:
     """Limits that hold whatever any policy says.
 
     Shares are of the machines that run in all scopes; each share allows at least one act. `acts_least_day`: the acts that the
     daily share allows at least, so that a small fleet can be stopped as a whole. `breaker_asks`: how long after it opened the
-    breaker asks about each machine that it holds; `breaker_lasts`: when it closes by itself. Defaults: GUARD section 6, and
-    decision 0042 for the shares.
+    breaker asks about each machine that it holds; `breaker_lasts`: when it closes by itself. `starts_per_run`, `starts_per_h`:
+    machines that schedules may start; they use up none of the acts. Defaults: GUARD section 6, decision 0042 for the shares,
+    0080 for starts.
     """
 
     acts_per_run: int = 1
@@ -151,6 +164,8 @@ class Rails:
     fleet_share_day: Fraction = Fraction(50, 100)
     acts_least_day: int = 20
     irreversible_per_h: int = 1
+    starts_per_run: int = 2
+    starts_per_h: int = 20
     breaker_share: Fraction = Fraction(25, 100)
     breaker_least: int = 5
     breaker_window: timedelta = timedelta(minutes=10)
@@ -176,6 +191,8 @@ class Rails:
             fleet_share_day=Fraction(10**9),
             acts_least_day=10**9,
             irreversible_per_h=10**9,
+            starts_per_run=10**9,
+            starts_per_h=10**9,
             breaker_least=10**9,
             first_seen=timedelta(),
             first_polls=0,
@@ -310,6 +327,13 @@ HOLD_REASONS = {
     "asked": "approval was requested and not given yet",
     "phase": "a declared phase of work is active",
     "provider_protection": "its provider protects it",
+    "touched": "somebody else acted on it since its stop",
+    "edited": "its policy was edited since its stop",
+    "missed": "the time of its start has passed",
+    "budget": "a budget is spent, or would be by the next off period",
+    "price": "its price rose, or is not known",
+    "retry": "its last start failed, and is tried again later",
+    "tries": "its start failed too often",
 }
 """What may hold an act back, by its name."""
 

@@ -153,11 +153,11 @@ class Handling:
     """The effects of a stop or a termination of an instance, as far as its provider states them.
 
     `controller`: what would start it again, and must be changed instead ("auto-scaling group train"); "": nothing. `stops`,
-    `terminates`: whether the provider offers that action in its present state; None: not stated. `protected`: actions that the
-    provider refuses until the protection is lifted ("stop", "terminate"); costguard never lifts it. `stop_loses`,
-    `terminate_loses`: what would be lost for good, in words ("1900 GB of local disk"). `restart_doubtful`: it may find no
-    capacity after a stop. `committed`: why it is paid for whether it runs or not, so that stopping saves nothing, in words.
-    `ends_at`: when it ends by itself.
+    `terminates`, `starts`: whether the provider offers that action in its present state; None: not stated. `protected`:
+    actions that the provider refuses until the protection is lifted ("stop", "terminate"); costguard never lifts it.
+    `stop_loses`, `terminate_loses`: what would be lost for good, in words ("1900 GB of local disk"). `restart_doubtful`: it may
+    find no capacity after a stop. `committed`: why it is paid for whether it runs or not, so that stopping saves nothing, in
+    words. `ends_at`: when it ends by itself.
     """
 
     controller: str = ""
@@ -169,6 +169,7 @@ class Handling:
     restart_doubtful: bool = False
     committed: str = ""
     ends_at: datetime | None = None
+    starts: bool | None = None
 
 
 UNKNOWN_HANDLING = Handling()

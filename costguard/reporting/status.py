@@ -23,8 +23,9 @@ from costguard.budgets.runway import Runway, compute_runway
 from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.rules import index_agents
 from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling, build_contexts
-from costguard.guard.evaluation import forecast_snapshot_caps
+from costguard.guard.evaluation import forecast_snapshot_caps, forecast_starts
 from costguard.guard.overrides import Override
+from costguard.guard.scheduled_starts import ScheduledStart
 from costguard.guard.signals import Activity
 from costguard.metering.burn import HourlyBurn, compute_hourly_burn, forecast_total, make_zero_burn, sum_burns
 from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX
@@ -45,13 +46,17 @@ STALE_SCOPE, MISDATED_SCOPE, ABSENT_STATE = "stale", "ahead", "absent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAnnotations:
-    """The guard's facts about a resource. `lease`: the one in force now. `agent`: the enrolled one."""
+    """The guard's facts about a resource. `lease`: the one in force now. `agent`: the enrolled one.
+
+    `starts_at`: when a schedule starts it again, as far as nothing lasting holds that; None: none does.
+    """
 
     work: Activity = field(default_factory=Activity)
     owner: str = ""
     lease: Override | None = None
     protected: bool = False
     agent: Agent | None = None
+    starts_at: datetime | None = None
 
 
 NO_ANNOTATIONS = ResourceAnnotations()
@@ -264,6 +269,7 @@ def annotate_resources(
     `works`: activities computed before.
     """
     agents = index_agents(sight.agents)
+    starts = {one.own_stop.life.key: one.proposal.due_at for one in forecast_starts(rules, sight) if _will_start(one)}
     return {
         seat.key: ResourceAnnotations(
             work=(works or {}).get(seat.key) or seat.classify(seat.find_longest_policy(), rules, sight),
@@ -271,9 +277,15 @@ def annotate_resources(
             lease=seat.lease,
             protected=seat.protection.protected,
             agent=agents.get(seat.key),
+            starts_at=starts.get(seat.key),
         )
         for seat in build_contexts(rules, sight)
     }
+
+
+def _will_start(start: ScheduledStart) -> bool:
+    """Return whether nothing lasting holds it. What its provider offers is not known from the ledger alone."""
+    return all(reason == "no_act" for reason, _ in start.list_lasting_holds())
 
 
 def forecast_overshoots(rules: GuardConfig, sight: GuardSnapshot, handling: Mapping[ResourceKey, Handling]) -> dict[str, Money]:

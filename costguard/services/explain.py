@@ -56,6 +56,13 @@ HOLD_REMEDIES = {
     "asked": "costguard approve ID ACT, if you agree",
     "phase": "wait until the phase ends",
     "provider_protection": "lift it in the provider's console: costguard never does",
+    "touched": "nothing: a schedule starts only what it alone stopped; costguard start ID starts it",
+    "edited": "costguard start ID; from the next stop on the edited policy counts",
+    "missed": "costguard start ID",
+    "budget": "raise the cap, or costguard start ID if you agree to what it costs",
+    "price": "costguard start ID shows the price of now and asks",
+    "retry": "wait",
+    "tries": "costguard start ID, or costguard offers for another one",
 }
 """What to do about each of HOLD_REASONS."""
 OTHER_CODES = {

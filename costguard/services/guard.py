@@ -349,4 +349,5 @@ def explain_unaccepted(
 def _describe_policy(policy: Policy) -> str:
     """Return everything in `policy` that affects acts, as a text."""
     parts = (policy.name, policy.arm, policy.when.text, policy.target, policy.hold, policy.then, policy.needs, policy.rule)
-    return "\x1f".join(map(repr, (*parts, policy.allow_irreversible, policy.schedule)))
+    whole = (*parts, policy.allow_irreversible, policy.schedule, *((policy.start,) if policy.start else ()))
+    return "\x1f".join(map(repr, whole))

@@ -22,11 +22,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.budgets.hold import Hold
-from costguard.guard.action_intents import Intent
+from costguard.guard.action_intents import STARTABLE_STATES, Intent
 from costguard.guard.alerts.rules import ActCost
-from costguard.guard.context import GuardConfig, GuardRun, GuardSnapshot, apply_handling
+from costguard.guard.alerts.starts import StartCost
+from costguard.guard.context import GuardConfig, GuardRun, GuardSnapshot, StartHistory, StopFacts, apply_handling
 from costguard.guard.limits import Breaker, explain_gap_doubt
 from costguard.guard.overrides import Override
+from costguard.guard.policy import START, STOP
 from costguard.guard.policy_evaluation import (
     LOOKED_UP_FACTS,
     NO_COST_FACTS,
@@ -112,6 +114,7 @@ def build_guard_snapshot(
     """
     live = tuple(apply_handling(one, latest.handling) for one in books.load_live(now))
     climbs = tuple(records.load_escalations())
+    sent = records.load_sends_since(now - DAY)
     return GuardSnapshot(
         now=now,
         live=live,
@@ -122,7 +125,7 @@ def build_guard_snapshot(
         wishes=wishes,
         climbs=climbs,
         intents=load_recent_intents(records, now),
-        sent=tuple(records.load_sends_since(now - DAY)),
+        sent=tuple(one for one in sent if one.act != START),
         hooks=tuple(records.load_hook_runs(now - HOOK_RUNS_BACK)),
         reactions=tuple(records.load_reactions(now - REACTIONS_BACK)),
         lags=latest.lags,
@@ -136,6 +139,40 @@ def build_guard_snapshot(
         breaker=before.breaker,
         held=held,
         deliveries=records.load_deliveries(min((one.started_at for one in climbs), default=now)),
+        start_histories=load_start_histories(records, rules, live, now),
+        started=tuple(one for one in sent if one.act == START),
+    )
+
+
+START_HISTORY_BACK = timedelta(days=12)
+"""Longer than the off period of a schedule whose end is known (`DAYS_AROUND`)."""
+
+
+def load_start_histories(
+    records: GuardRecords, rules: GuardConfig, live: Iterable[LiveResource], now: datetime
+) -> dict[ResourceKey, StartHistory]:
+    """Load what is known of the stopped machines of `live`; nothing where no policy starts any."""
+    if not any(policy.start for policy in rules.policies):
+        return {}
+    keys = [one.observation.key for one in live if one.observation.state in STARTABLE_STATES and one.absent_at is None]
+    return {key: load_start_history(records, key, now) for key in keys}
+
+
+def load_start_history(records: GuardRecords, key: ResourceKey, now: datetime) -> StartHistory:
+    """Load what is known of one stopped machine."""
+    intents, awake_at = records.load_start_history(key, now - START_HISTORY_BACK)
+    facts = {one.id: decode_stop_facts(one) for one in intents if one.act == STOP}
+    return StartHistory(intents=tuple(intents), facts=facts, awake_at=awake_at)
+
+
+def decode_stop_facts(intent: Intent) -> StopFacts:
+    """Return what the evidence of a stop says of its machine; empty texts where an older version wrote it."""
+    said = json.loads(intent.evidence or "{}")
+    saves = said.get("saves")
+    return StopFacts(
+        meaning=said.get("meaning", ""),
+        instance_type=said.get("type", ""),
+        price=Rate(nano_per_hour=saves["nano"], currency=saves["currency"]) if saves else None,
     )
 
 
@@ -266,6 +303,17 @@ def encode_evidence(facts: Mapping[str, object], waste: Money | None, saves: Rat
     return json.dumps({"waste": cost, "saves": rate, **{name: str(value) for name, value in facts.items()}})
 
 
+def encode_price(rate: Rate | None) -> dict[str, object]:
+    """Encode what computing costs an hour, as facts of an act's evidence; empty if it is not known."""
+    return {"price": f"{rate.nano_per_hour} {rate.currency}"} if rate else {}
+
+
+def decode_price(intent: Intent) -> Rate | None:
+    """Return what `encode_price` wrote into the evidence of `intent`; None: nothing."""
+    nano, _, currency = json.loads(intent.evidence or "{}").get("price", "").partition(" ")
+    return Rate(nano_per_hour=int(nano), currency=currency) if currency else None
+
+
 def decode_costs(intents: Iterable[Intent]) -> dict[str, ActCost]:
     """Return intent id -> cost and saving of its act, as far as its evidence has them."""
     found = {}
@@ -277,5 +325,6 @@ def decode_costs(intents: Iterable[Intent]) -> dict[str, ActCost]:
             saves=Rate(nano_per_hour=saves["nano"], currency=saves["currency"]) if saves else None,
             name=said.get("name", ""),
             owner=said.get("owner", ""),
+            start=StartCost(price=decode_price(intent), gpus=float(said.get("gpus", 0))),
         )
     return found

@@ -1,6 +1,6 @@
 """What an agent may do to a machine over MCP: keep it, and stop it while a person has armed that.
 
-    costguard mcp arm --why TEXT -> the ledger -> looked up at every call -> `end_resource` (looks, sends once, proves)
+    costguard mcp arm --why TEXT -> the ledger -> looked up at every call -> `act_on_resource` (looks, sends once, proves)
 
 An arming ends after 90 days or with `costguard mcp disarm`, at once for servers that run, and stands in the audit log. An agent
 is not a person: a name on a machine may have talked it into the act, so `[rails] acts per_10m` holds for its stops as well.
@@ -83,7 +83,7 @@ def stop_for_agent(key: str, *, why: str | None, config: str | None = None) -> C
     `key`: provider/account/region/id, as status lists it; no name, because whoever names a machine would choose the target.
     Raises InputError without a reason, and NoAnswerError while it is not armed or at the limit of [rails].
     """
-    from costguard.services.act.by_hand import end_resource
+    from costguard.services.act.by_hand import act_on_resource
 
     settings = read_settings(config)
     reason, wanted = overrides.require_reason(why, "why"), _require_full_key(key)
@@ -93,7 +93,7 @@ def stop_for_agent(key: str, *, why: str | None, config: str | None = None) -> C
             raise NoAnswerError("stops over MCP are not armed; nothing was sent", field="stop", hint=hint)
         _check_rate(settings)
         with overrides.act_for(f"{overrides.describe_user()}{MARK}"):
-            return end_resource(wanted, STOP, yes=True, why=reason, config=config, prove_within_s=PROVE_WITHIN_S)
+            return act_on_resource(wanted, STOP, yes=True, why=reason, config=config, prove_within_s=PROVE_WITHIN_S)
 
 
 def _hold_stop_lock() -> AbstractContextManager[None]:

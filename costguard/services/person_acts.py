@@ -1,6 +1,6 @@
 """What people confirmed on a page and the watchdog does: stops, and answers to questions that a message carried a link for.
 
-    door: session, role, form, confirmation -> channel -> here: session and role looked up again -> `end_resource` -> the page
+    door: session, role, form, confirmation -> channel -> here: session and role looked up -> `act_on_resource` -> the page
     door: link, form                        -> channel -> here: link and question looked up      -> `answer_ask`   -> the page
 
 The door has no provider keys. What it offers is believed no further than the ledger confirms: a session that is valid now and
@@ -21,7 +21,7 @@ from costguard.errors import CostguardError, LedgerError
 from costguard.guard.policy import STOP
 from costguard.ledger.agents.logins import LoginStore
 from costguard.services import overrides
-from costguard.services.act.by_hand import end_resource
+from costguard.services.act.by_hand import act_on_resource
 from costguard.services.ask_links import answer_ask
 from costguard.services.door_messages import AskOffer, PersonOffer, PersonReply
 from costguard.values.web_login import ADMIN, WebSession, has_role, is_session_valid
@@ -81,7 +81,7 @@ class PersonActs:
                 if session is None or not has_role(session.role, ADMIN):
                     return PersonReply(offer.number, NOT_ALLOWED, f"a stop needs a valid session with the role {ADMIN}")
                 with overrides.act_for(f"{session.name} (page)"):
-                    done = end_resource(
+                    done = act_on_resource(
                         offer.path, STOP, yes=True, why=offer.why, config=self.config, prove_within_s=PROVE_WITHIN_S
                     )
         except LedgerError:

@@ -147,6 +147,9 @@ class GuardRecords(Protocol):
     def load_protections(self) -> Mapping[ResourceKey, ProtectionSighting]:
         """Return when each resource was last seen protected."""
 
+    def load_start_history(self, key: ResourceKey, since: datetime) -> tuple[list[Intent], datetime | None]:
+        """Return the intents on `key` since `since`, the oldest first, and when it was last listed as at work (None: never)."""
+
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """Return the acts confirmed at or after `since`."""
 

@@ -356,7 +356,7 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
     """Build the plan of this run, a row per verdict."""
     survey = guarded.survey
     proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
-    for one in survey.proposals if survey else ():
+    for one in (*survey.proposals, *(start.proposal for start in survey.starts)) if survey else ():
         proposals[one.verdict.policy.name, one.verdict.life.key].append(one)
     rows = [_build_plan_row(case, proposals, guarded) for case in (survey.cases if survey else ())]
     told = (

@@ -34,7 +34,8 @@ GUARD_EXAMPLE = """
 # lease: maximum length and renewals of a lease against it. warmup: how long a machine may be set up.
 # alone = true: each machine of a group (see group_from) is evaluated on its own.
 # schedule: when it should be off; a policy that has one needs no `when`. holidays: off all day. rule: "idle" (keeps running
-# if unsure) or "schedule" (a desired state); default: derived.
+# if unsure) or "schedule" (a desired state); default: derived. start = true: start at the end of the off period what the policy
+# stopped in it, if nobody else touched it; start = { within = "2h", price_rise = "10%" } says how late and how much dearer.
 #[[policy]]
 #name = "idle-gpu"
 #arm = "notify"
@@ -48,7 +49,7 @@ GUARD_EXAMPLE = """
 #warmup = "45m"
 #alone = false
 #rule = "idle"
-#schedule = { timezone = "Europe/Berlin", off = ["mon-fri 20:00-08:00", "sat-sun"], holidays = [2026-12-25], exemptions = [] }
+#schedule = { timezone = "Europe/Berlin", off = ["mon-fri 20:00-08:00", "sat-sun"], holidays = [2026-12-25], start = false }
 #then = [
 #{ do = "notify", to = "owner", severity = "warning" },
 #{ after = "15m", do = "hook", run = "checkpoint", timeout = "5m" },
@@ -68,11 +69,13 @@ GUARD_EXAMPLE = """
 #url = "https://example.com/drain"
 
 # Rails limit all policies. acts: maximum number of stops in a run and in 10 minutes, maximum share of the fleet
-# in 10 minutes and in a day (at least one), how many that lose data in an hour.
+# in 10 minutes and in a day (at least one), how many that lose data in an hour. starts: maximum number of machines that
+# schedules start in a run and in an hour.
 # breaker: once this share of the fleet (and so many) turns idle or unknown within the window, idle acts are suspended until
 # that long after it ends. first_seen: no act on machines observed for less.
 #[rails]
 #acts = { per_run = 1, per_10m = 3, fleet_percent = 100, fleet_percent_day = 50, least_per_day = 20, irreversible_per_h = 1 }
+#starts = { per_run = 2, per_h = 20 }
 #breaker = { percent = 25, least = 5, window = "10m", recovery = "30m", asks = "1h", lasts = "24h" }
 #first_seen = "15m"
 

@@ -2,6 +2,7 @@
 
     [rails]
     acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
+    starts = { per_run = 2, per_h = 20 }
     breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
     first_seen = "15m"
 
@@ -74,6 +75,10 @@ RAIL_FIELDS: Mapping[str, Mapping[str, tuple[str, FieldReader]]] = {
         "least_per_day": ("acts_least_day", _read_machines),
         "irreversible_per_h": ("irreversible_per_h", _read_count),
     },
+    "starts": {
+        "per_run": ("starts_per_run", _read_count),
+        "per_h": ("starts_per_h", _read_count),
+    },
     "breaker": {
         "percent": ("breaker_share", _read_percent),
         "least": ("breaker_least", _read_machines),
@@ -84,7 +89,7 @@ RAIL_FIELDS: Mapping[str, Mapping[str, tuple[str, FieldReader]]] = {
     },
 }
 """Key -> inner key -> the field of Rails, and how it is read."""
-RAIL_EXAMPLES = {"acts": "{ per_10m = 3 }", "breaker": "{ percent = 25 }"}
+RAIL_EXAMPLES = {"acts": "{ per_10m = 3 }", "starts": "{ per_h = 20 }", "breaker": "{ percent = 25 }"}
 
 
 def read_rails(stated: object, where: str) -> Rails:

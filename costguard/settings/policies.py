@@ -8,6 +8,8 @@ allows the loss of data.
     off = ["20:00-08:00", "sat-sun"]                # days, hours or both ("mon-fri 20:00-08:00"); the days are its first days
     holidays = [2026-12-25]                         # off all day
     exemptions = [{ start = 2026-11-24T18:00:00, end = 2026-11-26, why = "release" }]
+    start = true                                    # start what it stopped when the off period ends; or a table:
+                                                    # { within = "2h", price_rise = "10%" }, with these defaults
 
 A time without an offset is in the schedule's zone. A date without a time is the whole day: the exemption above ends at the end
 of the 26th.
@@ -35,6 +37,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from fractions import Fraction
 
 from costguard.budgets.budget import MATCH_ALL
 from costguard.errors import InputError, UnknownNameError
@@ -51,6 +54,7 @@ from costguard.guard.policy import (
     NOTIFY,
     OBSERVE,
     SCHEDULE_RULE,
+    START,
     STEP_LEVELS,
     STOP,
     TERMINATE,
@@ -60,6 +64,7 @@ from costguard.guard.policy import (
     PolicyStep,
     PolicyTarget,
     Schedule,
+    ScheduledStartRule,
 )
 from costguard.guard.signals import SIGNAL_FAMILIES
 from costguard.settings.budgets import MATCH_KEYS, read_match
@@ -87,6 +92,8 @@ from costguard.values.checks import (
 )
 from costguard.values.instant import EARLIEST, LATEST
 
+STEPS = tuple(do for do in STEP_LEVELS if do != START)
+"""What a step may do. A start is no step: it undoes a stop."""
 STEP_KEYS = ("do", "after", "to", "severity", "run", "timeout", "act")
 KEY_ACTIONS = {"to": (NOTIFY, ASK), "severity": (NOTIFY, ASK), "run": (HOOK,), "timeout": (HOOK,), "act": (ASK,)}
 """Which steps a key belongs to, where not to all."""
@@ -118,8 +125,8 @@ def find_stop_action(steps: tuple[PolicyStep, ...]) -> str:
 def _read_step(table: SettingsTable, field: str, hooks: tuple[str, ...]) -> PolicyStep:
     require_known_keys(table, STEP_KEYS, field)
     if "do" not in table:
-        raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(STEP_LEVELS)}")
-    do = require_one_of(table["do"], STEP_LEVELS, f"{field}.do")
+        raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(STEPS)}")
+    do = require_one_of(table["do"], STEPS, f"{field}.do")
     for key, deeds in KEY_ACTIONS.items():
         require(key not in table or do in deeds, f"{field}.{key}", f"belongs to {' and '.join(deeds)}", "remove it")
     if do == HOOK:
@@ -169,7 +176,10 @@ def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreve
             told = step.after
 
 
-SCHEDULE_KEYS = ("timezone", "off", "holidays", "exemptions")
+SCHEDULE_KEYS = ("timezone", "off", "holidays", "exemptions", "start")
+START_KEYS = ("within", "price_rise")
+START_HINT = 'write start = true, or start = { within = "2h", price_rise = "10%" }'
+PRICE_RISE_MAX = 1000
 DAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 OFF_PATTERN = re.compile(r"(?:([a-z,\s-]+?)\s*)?(?:(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2}))?", re.IGNORECASE)
 OFF_HINT = 'write "20:00-08:00", "sat-sun" or "mon-fri 20:00-08:00"'
@@ -198,6 +208,35 @@ def read_schedule(stated: object, field: str, zone: tzinfo) -> Schedule:
         holidays=holidays,
         exemptions=tuple(_read_exemption(one, f"{field}.exemptions {n}", zone) for n, one in enumerate(exemptions, 1)),
     )
+
+
+def read_start_rule(stated: object, field: str) -> ScheduledStartRule | None:
+    """Return how a schedule starts what it stopped; None for `false` and for no value."""
+    if stated is None or stated is False:
+        return None
+    if stated is True:
+        return ScheduledStartRule()
+    if not isinstance(stated, Mapping):
+        raise InputError(f"must be true, false or a table, not {describe_value(stated)}", field=field, hint=START_HINT)
+    require_known_keys(stated, START_KEYS, field)
+    usual = ScheduledStartRule()
+    within, rise = stated.get("within", "2h"), stated.get("price_rise")
+    return ScheduledStartRule(
+        within=parse_duration(within, f"{field}.within", least=MINUTE, most=DAY),
+        price_rise=usual.price_rise if rise is None else _parse_percent(rise, f"{field}.price_rise"),
+    )
+
+
+def _find_stated_start(table: SettingsTable) -> object:
+    schedule = table.get("schedule")
+    return schedule.get("start") if isinstance(schedule, Mapping) else None
+
+
+def _parse_percent(stated: object, field: str) -> Fraction:
+    found = re.fullmatch(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*", stated) if isinstance(stated, str) else None
+    if found is None or Fraction(found[1]) > PRICE_RISE_MAX:
+        raise InputError(f"must be a percentage, not {describe_value(stated)}", field=field, hint='write "10%"')
+    return Fraction(found[1]) / 100
 
 
 def _read_list(stated: object, field: str) -> list[object]:
@@ -323,6 +362,8 @@ def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta
     if rule == IDLE_RULE and "for" not in table and find_stop_action(then) and when.names & ACTIVITY_FACTS:
         what = f"is missing, and a {find_stop_action(then)} by {', '.join(sorted(when.names & ACTIVITY_FACTS))} needs it"
         raise InputError(what, field=f"{place}.for", hint='write for = "45m"')
+    start = read_start_rule(_find_stated_start(table), f"{place}.schedule.start")
+    _check_start_rule(start, rule, then, f"{place}.schedule.start")
     lease_max, renewals = _read_lease(table["lease"], f"{place}.lease") if "lease" in table else (DAY, 3)
     policy = Policy(
         name=name,
@@ -343,8 +384,17 @@ def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta
         renewals_max=renewals,
         warmup_max=parse_duration(table.get("warmup", "45m"), f"{place}.warmup", least=MINUTE, most=DAY),
         alone=read_flag(table.get("alone", False), f"{place}.alone"),
+        start=start,
     )
     return replace(policy, digest=compute_policy_digest(policy))
+
+
+def _check_start_rule(start: ScheduledStartRule | None, rule: str, then: tuple[PolicyStep, ...], field: str) -> None:
+    if start is None:
+        return
+    require(rule == SCHEDULE_RULE, field, f"belongs to a schedule, and the rule is {rule}", "remove `rule` or `start`")
+    stops = any(step.do == STOP for step in then)
+    require(stops, field, "has no stop that it could undo", 'write { after = "5m", do = "stop" } in `then`')
 
 
 def compute_policy_digest(policy: Policy) -> str:
@@ -354,7 +404,9 @@ def compute_policy_digest(policy: Policy) -> str:
     none earlier.
     """
     meaning = (policy.target, policy.when.text, policy.hold, policy.then, policy.needs, policy.allow_irreversible, policy.rule)
-    parts = (*meaning, policy.schedule, policy.warmup_max, policy.alone)
+    # policies without a start keep the digest that they were accepted by
+    starts = (policy.start,) if policy.start else ()
+    parts = (*meaning, policy.schedule, policy.warmup_max, policy.alone, *starts)
     return hashlib.sha256("\x1f".join(map(repr, parts)).encode()).hexdigest()[:DIGEST_CHARS]
 
 

@@ -24,10 +24,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from costguard.errors import InputError, UnreachableError
-from costguard.guard.policy import STOP, TERMINATE
+from costguard.guard.policy import START, STOP, TERMINATE
 from costguard.metering.billing import BillingRule, TimeRule
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.metering.observation import Handling, Observation
+from costguard.metering.observation import Handling, Observation, Price
 from costguard.system.clock import Clock
 from costguard.testing.machine import (
     COMPUTE,
@@ -38,6 +38,7 @@ from costguard.testing.machine import (
     REFUSES,
     SILENT,
     UNCLEAR,
+    WAITS,
     SampleRule,
     SimulatedDisk,
     SimulatedMachine,
@@ -113,6 +114,7 @@ class TerminateOnlyCloud:
             seen_as=Observation(**{**fields, **seen_as}),  # type: ignore[arg-type] # whatever fields a story states
             handling=handling or Handling(stops=self.can_stop, terminates=True),
             gpus=gpus if gpu else 0,
+            can_start=hasattr(self, "start_instance"),
         )
         machine.labels.append((start, dict(labels or {})))
         machine.run(start)
@@ -209,7 +211,11 @@ class TerminateOnlyCloud:
             self._acts.append(ReceivedAction(at, key.id, key, act, None, MISSING, done=False))
             return ActionResponse(said=MISSING, why="there is no such instance")
         reception, done = _answer_action(machine, act, here.state, at, lose)
-        if done:
+        if done and act == START:
+            takes = machine.starts_in if self._delay is None else self._delay()
+            machine.turn(at, "starting")
+            machine.turn(at + takes, RUNNING, started_at=at + takes)
+        elif done:
             through, state = path
             through = STOPPED if here.state == STOPPED else through  # what is down already does not run again to end
             machine.leave(at, through, state, machine.stops_in if self._delay is None else self._delay())
@@ -232,11 +238,20 @@ class TerminateOnlyCloud:
 
 
 class SimulatedCloud(TerminateOnlyCloud):
-    """One account of a simulated provider that can stop a machine and keep its disks, too: keeps Stopper."""
+    """One account of a simulated provider that can stop a machine and keep its disks, and start it: keeps Stopper, Starter."""
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Stop the machine, as it answers."""
         return self._do(key, STOP, ("stopping", STOPPED), lose)
+
+    def start_instance(self, key: ResourceKey) -> ActionResponse:
+        """Start the machine, as it answers."""
+        return self._do(key, START, ("starting", RUNNING))
+
+    def fetch_start_price(self, key: ResourceKey) -> Price:
+        """What it costs an hour now. UnreachableError while the provider is down."""
+        seen = self.look_up(key)
+        return seen.prices[-1] if seen is not None else Price(None)
 
 
 class PrepaidCloud(SimulatedCloud):
@@ -265,8 +280,11 @@ def _answer_action(
         return ActionResponse(said=REFUSED, why=f"it would lose {', '.join(sorted(lost))}"), False
     if act == STOP and state in ("stopping", STOPPED):
         return ActionResponse(said=ALREADY), False
+    if act == START and state != STOPPED:
+        return ActionResponse(said=ALREADY if state in ("starting", RUNNING) else REFUSED, why=f"it is {state}"), False
     how = machine.answer(at)
-    said = {OBEYS: ACCEPTED, DEAF: ACCEPTED, LOST: NO_ANSWER, UNCLEAR: NO_ANSWER, REFUSES: REFUSED}[how]
+    machine.waits = act == START and how == WAITS
+    said = {OBEYS: ACCEPTED, DEAF: ACCEPTED, WAITS: ACCEPTED, LOST: NO_ANSWER, UNCLEAR: NO_ANSWER, REFUSES: REFUSED}[how]
     return ActionResponse(said=said, why="" if said == ACCEPTED else "as it was told to answer"), how in (OBEYS, LOST)
 
 

@@ -40,13 +40,14 @@ COMPUTE, DISKS = "compute", "disk"
 MONTH_HOURS = 730
 ALL_FAMILIES = frozenset(("duty", "power", "cpu", "io", "progress", "agent", "people", "queue"))
 
-OBEYS, DEAF, LOST, UNCLEAR, REFUSES = "obeys", "deaf", "lost", "unclear", "refuses"
+OBEYS, DEAF, LOST, UNCLEAR, REFUSES, WAITS = "obeys", "deaf", "lost", "unclear", "refuses", "waits"
 ANSWERS = {
     OBEYS: "it does it and says so",
     DEAF: "it says 200 and does nothing",
     LOST: "it does it, and the answer is lost",
     UNCLEAR: "it does nothing, and the answer is lost",
     REFUSES: "it says no",
+    WAITS: "it takes a start, and waits for a GPU that somebody else rents",
 }
 
 
@@ -77,7 +78,8 @@ class SimulatedMachine:
 
     `turns`: its states, in order, future ones that an act has set going too. `rules`: what it measures from when on; `more`:
     signals beside them from when on (None: no more). `families`: what is measured of it at all. `answers`: how it takes acts,
-    from when on and for how many (None: for ever).
+    from when on and for how many (None: for ever). `rates`: other prices, from when on. `can_start`: whether its provider has a
+    start. `waits`: it was started, and waits for its GPU.
     """
 
     key: ResourceKey
@@ -88,6 +90,7 @@ class SimulatedMachine:
     seen_as: Observation | None = None
     handling: Handling = UNKNOWN_HANDLING
     stops_in: timedelta = timedelta(seconds=60)
+    starts_in: timedelta = timedelta(seconds=90)
     gpus: float = 1
     cores: float = 32
     families: frozenset[str] = ALL_FAMILIES
@@ -96,6 +99,9 @@ class SimulatedMachine:
     more: list[tuple[datetime, str, SignalValue | None]] = field(default_factory=list)
     answers: list[tuple[datetime, str, int | None]] = field(default_factory=list)
     labels: list[tuple[datetime, dict[str, str]]] = field(default_factory=list)
+    rates: list[tuple[datetime, Rate]] = field(default_factory=list)
+    can_start: bool = True
+    waits: bool = False
 
     def run(self, at: datetime) -> None:
         """It starts at `at`: a new run of the same id. What was still to come is forgotten."""
@@ -135,6 +141,10 @@ class SimulatedMachine:
         pieces = zip(self.rules, ends, strict=True)
         return sum((min(end, at) - since).total_seconds() for (since, rule), end in pieces if rule.steps and since < at)
 
+    def get_rate(self, at: datetime) -> tuple[datetime, Rate | None]:
+        """Its price an hour at `at`, and since when."""
+        return next(((since, rate) for since, rate in reversed(self.rates) if since <= at), (self.created_at, self.rate))
+
     def answer(self, at: datetime) -> str:
         """How it takes an act at `at`, of ANSWERS; one that is counted is used up."""
         for number, (since, how, left) in reversed(tuple(enumerate(self.answers))):
@@ -151,37 +161,40 @@ class SimulatedMachine:
             return None
         down = here.state in (STOPPED, ENDED)
         labels = next((labels for since, labels in reversed(self.labels) if since <= at), {})
+        since, rate = self.get_rate(at)
+        waits = self.waits and here.state == STOPPED
         return replace(
             self.seen_as or Observation(key=self.key, state=here.state, name=self.name),
             state=here.state,
             created_at=self.created_at,
             started_at=here.started_at,
             stopped_at=here.at if down else None,
-            prices=(Price(self.rate, since=self.created_at),) if self.rate else (Price(None),),
+            prices=(Price(rate, since=since),) if rate else (Price(None),),
+            why="waits for its GPU, and then starts and bills by itself" if waits else "",
             disks=tuple(Disk(one.gb, one.type, one.price(here.state)) for one in self.stores),
             labels=tuple(sorted(labels.items())),
-            handling=self.handling,
+            handling=replace(self.handling, starts=self.can_start and here.state == STOPPED and not waits),
         )
 
     def spent(
         self, start: datetime, end: datetime, what: tuple[str, ...] = (COMPUTE, DISKS), *, idle: bool = False
     ) -> Fraction:
         """What it truly cost from `start` to `end`, in nano-units. `idle`: only while it ran and nobody needed it."""
-        rate = self.rate.nano_per_hour if self.rate else 0
         total = Fraction(0)
         for begin, until, state in self._pieces(start, end):
             if idle and (state not in BILLED_STATES or not self.rule(begin).idle):
                 continue
             hours = Fraction((until - begin) // timedelta(microseconds=1), 3600 * 10**6)
-            if COMPUTE in what and state in BILLED_STATES:
-                total += rate * hours
+            rate = self.get_rate(begin)[1]
+            if COMPUTE in what and state in BILLED_STATES and rate is not None:
+                total += rate.nano_per_hour * hours
             if DISKS in what and state != ENDED:
                 total += sum((Fraction(one.gb * one.price(state)) for one in self.stores), Fraction(0)) * hours / MONTH_HOURS
         return total
 
     def _pieces(self, start: datetime, end: datetime) -> list[tuple[datetime, datetime, str]]:
         """`start` to `end` cut where its state or its rule changes, as far as it existed."""
-        cuts = {start, end, *(one.at for one in self.turns), *(since for since, _ in self.rules)}
+        cuts = {start, end, *(one.at for one in self.turns), *(since for since, _ in (*self.rules, *self.rates))}
         inside = sorted(at for at in cuts if start <= at <= end)
         return [(a, b, here.state) for a, b in pairwise(inside) if (here := self.now(a)) is not None]
 

@@ -5,8 +5,8 @@ Machines, clouds, what surrounds costguard, and people:
     16:00        box busy | busy on 1 GPU | quiet [holding] | io 6.1 MB/s | cpu 1 core | hang 80 W | gpu 12 % | no signal
     16:00        box connected | types | alone | queue 3 jobs           (beside what it measures)
     18:40        box restarts | starts | stops | ends                   (by hand, not by costguard)
-    18:41        box label costguard=never | unlabel costguard | replaced by box2
-    19:00        box deaf [once | 2 times] | lost | unclear | refuses | obeys    (how it takes acts from now on)
+    18:41        box label costguard=never | unlabel costguard | replaced by box2 | costs $3.60
+    19:00        box deaf [once | 2 times] | lost | unclear | refuses | waits | obeys    (how it takes acts from now on)
     19:55-20:40  aws down | aws empty | aws partial | aws stale 3 polls | aws hides box
     19:55-20:40  watchdog down | channel down | ledger full
     20:00        clock jumps 1h | clock jumps -1h | watchdog crashes
@@ -20,7 +20,7 @@ Messages, acts, intents, states, replies, never and how often, and money:
 
     18:50        notice idle-gpu box [saying "32.77"]     a message on that topic about that machine; also: warning
     18:50        page hung-job box | resolved hung-job box | message
-    19:05        stop box | terminate box                 the cloud received it then
+    19:05        stop box | terminate box | start box     the cloud received it then
     19:07        verified box | unconfirmed box | cancelled box | failed box | planned box    its intent came to that state
     14:00        box is active | idle | hung | unknown | warming     what costguard says
     19:07        box is running | stopping | stopped | ended         the truth
@@ -47,6 +47,7 @@ from costguard.testing.story import (
     LISTING,
     MEASURES,
     PERSON,
+    PRICE,
     REPLACED,
     SURROUNDINGS,
     TURNS,
@@ -54,7 +55,14 @@ from costguard.testing.story import (
     StoryExpectation,
 )
 from costguard.testing.story_setup import parse_labels
-from costguard.testing.story_tokens import MomentReader, build_line_error, parse_amount, parse_duration, split_tokens
+from costguard.testing.story_tokens import (
+    MomentReader,
+    build_line_error,
+    format_amount_plainly,
+    parse_amount,
+    parse_duration,
+    split_tokens,
+)
 
 _BYTES: Mapping[str, float] = {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
 MANUAL_CHANGES = ("restarts", "starts", "stops", "ends")
@@ -97,7 +105,7 @@ def parse_event(
     return replace(read, until=until)
 
 
-def _parse_machine_event(words: list[str], line: int) -> tuple[str, str, float, str]:  # noqa: PLR0911 - a table of words
+def _parse_machine_event(words: list[str], line: int) -> tuple[str, str, float, str]:  # noqa: C901, PLR0911 - a table of words
     """Kind, word, amount and text."""
     said = " ".join(words[1:])
     if found := _MEASURED.fullmatch(said):
@@ -116,6 +124,8 @@ def _parse_machine_event(words: list[str], line: int) -> tuple[str, str, float, 
             return LABEL, "unlabel", 0, key
         case ["replaced", "by", name]:
             return REPLACED, "replaced", 0, name
+        case ["costs", amount]:
+            return PRICE, "costs", 0, format_amount_plainly(parse_amount(amount, line))
         case [how] if how in ANSWERS:
             return ANSWER, how, 0, ""
         case [how, "once"] if how in ANSWERS:
@@ -198,7 +208,7 @@ def _split_who_and_why(words: list[str]) -> tuple[list[str], str, str]:
 
 
 MESSAGE_WORDS = ("notice", "page", "warning", "resolved", "message")
-ACTION_WORDS = ("stop", "terminate", "act")
+ACTION_WORDS = ("stop", "terminate", "start", "act")
 INTENT_WORDS = ("verified", "unconfirmed", "cancelled", "failed", "planned")
 POWER_WORDS = ("running", "stopping", "stopped", "ended")
 _SPENT = re.compile(r"(\S+) (spent|saved) (at most )?(\$\S+)(?: (compute|disk|idle))?(?: from (.+) to (.+))?")

@@ -44,6 +44,7 @@ from costguard.testing.story import (
     LISTING,
     MEASURES,
     PERSON,
+    PRICE,
     REPLACED,
     SURROUNDINGS,
     TURNS,
@@ -53,6 +54,7 @@ from costguard.testing.story import (
     StoryMachine,
 )
 from costguard.values.instant import EPOCH
+from costguard.values.money import Rate
 from costguard.values.resource import ENDED, STOPPED, ResourceKey
 from costguard.values.sample import CONNECTIONS, INPUT_AGE, QUEUE_JOBS
 
@@ -364,6 +366,8 @@ def _apply_event(event: StoryEvent, story: Story, clouds: Mapping[str, Terminate
         machine.answers.append((event.at, event.what, int(event.amount) or None))
     elif event.kind == LABEL:
         _apply_labels(machine, event)
+    elif event.kind == PRICE:
+        machine.rates.append((event.at, Rate.parse(event.text)))
     elif event.kind == REPLACED:
         machine.turn(event.at, ENDED)
         _place_machine(cloud, next(one for one in story.cast if one.name == event.text), story, event)

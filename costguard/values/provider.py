@@ -31,6 +31,7 @@ ABILITIES = {
     "bill": "the provider's bill",
     "stop": "stop an instance and keep its disks",
     "terminate": "delete an instance permanently",
+    "start": "start an instance that is stopped",
     "permissions": "check permissions without acting",
 }
 

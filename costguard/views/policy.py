@@ -229,6 +229,12 @@ def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -
         yield f"grace: never less than {format_length(floor)} between the first notice and an act, twice that with people there"
         lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never lose data without an approval"
         yield f"its acts {lost}"
+    if policy.start is not None:
+        rise = f"{float(100 * policy.start.price_rise):g} %"
+        yield (
+            f"starts what it stopped: at the end of the off period and {format_length(policy.start.within)} after it at most, "
+            f"if nobody else touched it, no budget breaks, and its price rose by at most {rise}"
+        )
     yield f"leases: up to {format_length(policy.lease_max)}, renewed {policy.renewals_max} times"
 
 

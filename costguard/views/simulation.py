@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from costguard.errors import shorten
-from costguard.guard.replay.engine import REST_ENDINGS
+from costguard.guard.replay.engine import REST_ENDINGS, STARTED
 from costguard.guard.replay.simulation import (
     FALSE_STOP_ANSWERS,
     NOT_KNOWN,
@@ -110,7 +110,9 @@ def _format_summary(found: Simulation, stops: Sequence[SimulatedStop]) -> str:
         return f"{span}: of {found.resources} resources none would have been stopped."
     saved = _format_money(found.saved)
     told = f"{len(stops)} would-be stops of {machines} machines, {saved} saved net of what goes on at rest"
-    return f"{span}: {told}; {false} of them worked again within the hour."
+    started = sum(stop.because == STARTED for stop in stops)
+    again = f"; {started} of them started again by their schedule" if started else ""
+    return f"{span}: {told}; {false} of them worked again within the hour{again}."
 
 
 def _format_money(money: Sequence[MoneyInterval]) -> str:

@@ -321,7 +321,7 @@ def _build_row(one: ResourceBurn, status: FleetStatus) -> tuple[str, ...]:
         else _shorten_name(seen.key.id),
         _format_gpu(seen),
         seen.tier if seen.kind == "instance" else "-",
-        f"absent since {format_local_time(live.absent_at)}" if live.absent_at else seen.state,
+        _format_state(one),
         format_length(status.at - seen.started_at)
         if seen.started_at
         else f"over {format_length(status.at - live.first_seen_at)}",
@@ -330,6 +330,14 @@ def _build_row(one: ResourceBurn, status: FleetStatus) -> tuple[str, ...]:
         _shorten_name(one.owner or "-"),
         one.work.state,
     )
+
+
+def _format_state(one: ResourceBurn) -> str:
+    """Return its state; of a stopped machine also when a schedule starts it."""
+    if one.live.absent_at:
+        return f"absent since {format_local_time(one.live.absent_at)}"
+    starts_at = one.beside.starts_at
+    return f"{one.state}, starts at {format_local_time(starts_at)}" if starts_at else one.live.observation.state
 
 
 def _shorten_name(name: str) -> str:

@@ -64,6 +64,7 @@ MANIFEST = ProviderManifest(
         "bill": "FOCUS export files, or Cost Explorer ($0.01 a request, off by default)",
         "stop": "instances with an EBS root that nothing replaces; the disks inside the host are wiped",
         "terminate": "instances, and members of a plain auto-scaling group",
+        "start": "stopped instances that nothing replaces; EC2 may have no capacity",
         "permissions": "dry runs",
     },
     settings=(

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from costguard.bills.bill_line import BillLines
 from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError, RefusedError, shorten
 from costguard.metering.inventory import Failed, Poll
-from costguard.metering.observation import Observation
+from costguard.metering.observation import Observation, Price
 from costguard.providers.transport import Deadline, ProviderContext
 from costguard.quoting.offer import OfferListing
 from costguard.values.calendar import Period
@@ -182,6 +182,17 @@ class AwsAccount:
         """Send EC2, or the instance's auto-scaling group, one request to terminate one instance."""
         with limit_requests(Deadline(LOOK_S)):
             return self._explain_foreign_key(key) or self._actor.terminate(key)
+
+    def start_instance(self, key: ResourceKey) -> ActionResponse:
+        """Send EC2 one request to start one stopped instance."""
+        with limit_requests(Deadline(LOOK_S)):
+            return self._explain_foreign_key(key) or self._actor.start(key)
+
+    def fetch_start_price(self, key: ResourceKey) -> Price:
+        """Return the present price of its type, or of its spot pool: EC2 charges a start at today's."""
+        with limit_requests(Deadline(LOOK_S)):
+            seen = self.look_up(key)
+        return seen.prices[-1] if seen is not None and seen.prices else Price(None)
 
     def _check_own(self, account: str, provider: str = AWS) -> None:
         if provider != AWS or self.fetch_identity() != account:

@@ -1,4 +1,4 @@
-"""Stop and terminate: one instance, one changing request, after a check of the instance's current state.
+"""Stop, terminate and start: one instance, one changing request, after a check of the instance's current state.
 
 Nothing is forced, no protection is lifted, and no request is sent twice. An instance that would be replaced at once (a member
 of a group, a persistent spot machine) is refused, with the place to change instead. A plain auto-scaling group is asked to
@@ -20,6 +20,7 @@ from costguard_aws.translation import Controller, find_controller, list_local_lo
 
 GONE = ("shutting-down", "terminated")
 OFF = ("stopping", "stopped")
+ON = ("pending", "running")
 
 TypeLookup = Callable[[Element, str], GpuInstanceType | None]
 """The type of an instance that stands in a region."""
@@ -42,6 +43,24 @@ class InstanceActions:
         """Terminate one instance."""
         found: dict[str, Element] = {}
         return _receive_act(lambda: self._explain_no_end(key, found), lambda: self._send_terminate(key, found[key.id]))
+
+    def start(self, key: ResourceKey) -> ActionResponse:
+        """Start one stopped instance."""
+        return _receive_act(lambda: self._explain_no_start(key), lambda: self._send_start(key))
+
+    def _explain_no_start(self, key: ResourceKey) -> ActionResponse | None:
+        """Return why the start must not be sent; None if it may be."""
+        item = self._ec2.find_instance(key.region, key.id)
+        if item is None:
+            return ActionResponse(said=MISSING)
+        state = read_text(item, "instanceState/name")
+        if state in GONE:
+            return ActionResponse(said=MISSING, why=f"it is {state}")
+        if state in ON:
+            return ActionResponse(said=ALREADY, why=f"it is {state}")
+        if state != "stopped":
+            return _refuse(f"it is {state or 'in no known state'}: only a stopped instance is started")
+        return self._explain_kept_up(item)
 
     def _explain_no_stop(self, key: ResourceKey, lose: frozenset[str]) -> ActionResponse | None:
         """Return why the stop must not be sent; None if it may be."""
@@ -102,6 +121,10 @@ class InstanceActions:
     def _send_stop(self, key: ResourceKey) -> ActionResponse:
         before, now = self._ec2.stop(key.region, key.id)
         return _judge_state_change(before, now, OFF)
+
+    def _send_start(self, key: ResourceKey) -> ActionResponse:
+        before, now = self._ec2.start(key.region, key.id)
+        return _judge_state_change(before, now, ON)
 
     def _send_terminate(self, key: ResourceKey, item: Element) -> ActionResponse:
         controller = _find_controller_of_item(item)

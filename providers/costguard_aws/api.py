@@ -135,6 +135,10 @@ class Ec2Api:
         """Send one request, and return EC2's states before and after."""
         return self._change_state(region, "StopInstances", id)
 
+    def start(self, region: str, id: str) -> tuple[str, str]:  # noqa: A002 - EC2's word
+        """Send one request, and return EC2's states before and after."""
+        return self._change_state(region, "StartInstances", id)
+
     def terminate(self, region: str, id: str) -> tuple[str, str]:  # noqa: A002 - EC2's word
         """Send one request, and return EC2's states before and after."""
         return self._change_state(region, "TerminateInstances", id)

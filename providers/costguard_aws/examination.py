@@ -105,7 +105,7 @@ class AccountExamination:
         instance = self._find_test_instance()
         found += [
             self._check_act(name, action, instance)
-            for name, action in (("stop", "StopInstances"), ("terminate", "TerminateInstances"))
+            for name, action in (("stop", "StopInstances"), ("terminate", "TerminateInstances"), ("start", "StartInstances"))
         ]
         return found
 

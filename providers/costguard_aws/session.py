@@ -61,7 +61,7 @@ LIMITS = {
 """Requests a second, at once, and kept for acts, of each service and region: half of what aws.md section 10 states, so that
 the account's own tools keep the other half. Unnamed services get 5 and 10."""
 
-ACTS = frozenset(("StopInstances", "TerminateInstances", "TerminateInstanceInAutoScalingGroup"))
+ACTS = frozenset(("StopInstances", "StartInstances", "TerminateInstances", "TerminateInstanceInAutoScalingGroup"))
 
 FIRST_REGION = "us-east-1"
 """Where the account is asked who it is when no region is configured."""

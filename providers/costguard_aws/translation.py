@@ -208,6 +208,7 @@ def _make_handling(
         terminate_loses=(*local, *([f"{deleted} EBS volume{'s' * (deleted > 1)} that end with it"] if deleted else [])),
         restart_doubtful=bool(kind and kind.gpu),
         committed=_describe_commitment(fields, tier),
+        starts=word == "stopped" and not managed,
     )
     if len(_SHARED) > MOST_SHARED:
         _SHARED.clear()

@@ -52,6 +52,7 @@ MANIFEST = ProviderManifest(
         "bill": "from a FOCUS export: focus_export",
         "stop": "local SSD is lost, and only with consent",
         "terminate": "with the disks that are set to go with the machine; never against deletion protection",
+        "start": "stopped machines that nothing replaces; the zone may have no capacity",
         "permissions": "testIamPermissions",
     },
     settings=(

@@ -8,7 +8,7 @@ from datetime import datetime
 from costguard.bills.bill_line import BillLines
 from costguard.errors import InputError, InvalidAnswerError, ProviderError, RefusedError, UnreachableError
 from costguard.metering.inventory import Poll
-from costguard.metering.observation import Observation
+from costguard.metering.observation import Observation, Price
 from costguard.providers.transport import Deadline, ProviderContext
 from costguard.quoting.offer import OfferListing
 from costguard.values.calendar import Period
@@ -140,6 +140,20 @@ class GcpAccount:
         except ProviderError as broken:
             return actions.interpret_error(broken, looking=True)
         return ActionResponse(said=MISSING, why=actions.NOT_THERE) if instance is None else self.actor.terminate(key, instance)
+
+    def start_instance(self, key: ResourceKey) -> ActionResponse:
+        """Start the machine, if it is stopped."""
+        try:
+            self._check_ours(key)
+            instance = actions.find_instance(self.compute, key, Deadline(actions.LOOK_S))
+        except ProviderError as broken:
+            return actions.interpret_error(broken, looking=True)
+        return ActionResponse(said=MISSING, why=actions.NOT_THERE) if instance is None else self.actor.start(key, instance)
+
+    def fetch_start_price(self, key: ResourceKey) -> Price:
+        """Return the present price of its type and tier in the price list."""
+        seen = self.look_up(key)
+        return seen.prices[-1] if seen is not None and seen.prices else Price(None)
 
     def _check_ours(self, key: ResourceKey) -> None:
         """Raise RefusedError for a key of another provider or of a project that this login does not watch."""

@@ -1,4 +1,4 @@
-"""Look up, stop and delete one machine.
+"""Look up, stop, start and delete one machine.
 
 Compute Engine acts on names, and names are reused, so the machine is found by its number first, and the number of the one acted
 on is compared with it. An operation may come back DONE and have failed.
@@ -35,6 +35,7 @@ from costguard_gcp.api import PAGE, ComputeSdk
 from costguard_gcp.inventory import CLIENTS, MOST_PAGES, format_reason, read_aggregated
 from costguard_gcp.machine_types import MachineShape, ShapeCatalogue
 from costguard_gcp.translation import (
+    STOPPED_WORDS,
     StoragePricing,
     find_replacer,
     make_handling,
@@ -50,6 +51,7 @@ LOOK_S, ACT_S = 8.0, 20.0
 """Seconds: together less than the 30 s after which an intent expires."""
 
 GONE_OR_STOPPED = frozenset(("TERMINATED", "STOPPED", "STOPPING", "PENDING_STOP"))
+STARTED = frozenset(("PROVISIONING", "STAGING", "RUNNING"))
 NOT_THERE = "its zone has no machine with that number"
 OPERATING = frozenset(("PENDING", "RUNNING", "DONE"))
 
@@ -169,6 +171,17 @@ class InstanceActions:
         if _has_ssd(instance, shape):
             fields["discard_local_ssd"] = True
         return self._send_act("stop_unary", "StopInstanceRequest", fields, key)
+
+    def start(self, key: ResourceKey, instance: Instance) -> ActionResponse:
+        """Start `instance`, which was just found for `key`, if it is stopped; Google may have no capacity for its GPUs."""
+        if instance.status in STARTED:
+            return ActionResponse(said=ALREADY, why=f"it is {instance.status}")
+        if instance.status not in STOPPED_WORDS:
+            word = shorten(to_one_line(instance.status or "in no known state"))
+            return ActionResponse(said=REFUSED, why=f"it is {word}: only a stopped machine is started")
+        if owner := find_replacer(instance):
+            return ActionResponse(said=REFUSED, why=f"{owner} starts and stops it: change that in its place")
+        return self._send_act("start_unary", "StartInstanceRequest", _build_fields(key, instance), key)
 
     def terminate(self, key: ResourceKey, instance: Instance) -> ActionResponse:
         """Delete `instance`, which was just found for `key`.

@@ -41,6 +41,7 @@ RIGHTS = (
     ("utilization", ("monitoring.timeSeries.list",), True),
     ("stop", ("compute.instances.stop",), False),
     ("terminate", ("compute.instances.delete",), False),
+    ("start", ("compute.instances.start",), False),
 )
 """What for, the permissions, and whether watching needs it. Deleting may need compute.disks.delete too (unverified)."""
 READER, ACTOR = "config/iam/gcp-reader.yaml", "config/iam/gcp-actor.yaml"

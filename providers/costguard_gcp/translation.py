@@ -383,14 +383,15 @@ def make_handling(instance: Instance, shape: MachineShape | None, started: datet
     status = instance.status or ""
     return Handling(
         controller=find_controller(instance),
-        stops=None if status not in _STOPPABLE and status not in _STOPPED else status in _STOPPABLE,
-        terminates=True if status in _STOPPABLE or status in _STOPPED else None,
+        stops=None if status not in _STOPPABLE and status not in STOPPED_WORDS else status in _STOPPABLE,
+        terminates=True if status in _STOPPABLE or status in STOPPED_WORDS else None,
         protected=("terminate",) if instance.deletion_protection else (),
-        stop_loses=ssd if status not in _STOPPED else (),
+        stop_loses=ssd if status not in STOPPED_WORDS else (),
         terminate_loses=(*ssd, *_list_deleted_disks(instance)),
         restart_doubtful=bool(instance.guest_accelerators) or bool(shape and shape.gpus),
         committed=_describe_commitment(instance),
         ends_at=_find_end(instance, started),
+        starts=status in STOPPED_WORDS,
     )
 
 
@@ -452,7 +453,7 @@ _OWNERS = (
 )
 """Starts of label keys, who that is, labels with its name: gcp.md, section 7, 2026-11."""
 
-_STOPPED = frozenset(("TERMINATED", "STOPPED"))
+STOPPED_WORDS = frozenset(("TERMINATED", "STOPPED"))
 _STOPPABLE = frozenset(
     ("PROVISIONING", "STAGING", "RUNNING", "PENDING_STOP", "STOPPING", "SUSPENDING", "SUSPENDED", "REPAIRING")
 )
@@ -485,7 +486,7 @@ def _describe_commitment(instance: Instance) -> str:
 
 def _find_end(instance: Instance, started: datetime | None) -> datetime | None:
     scheduling = instance.scheduling
-    if scheduling is None or instance.status in _STOPPED:
+    if scheduling is None or instance.status in STOPPED_WORDS:
         return None
     stated = parse_instant(scheduling.termination_time)
     if stated is not None:

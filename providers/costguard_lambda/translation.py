@@ -209,6 +209,7 @@ def _make_handling(one: Instance, local: int | None) -> Handling:
     terminate = one.actions.terminate if one.actions else None
     return Handling(
         stops=False,
+        starts=False,
         terminates=None if terminate is None else terminate.available,
         terminate_loses=(f"{local} GiB of local disk" if local else "its local disk",),
         committed="Lambda marks it as reserved" if one.is_reserved is True else "",

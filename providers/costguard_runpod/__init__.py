@@ -50,6 +50,7 @@ MANIFEST = ProviderManifest(
         "bill": "REST v2, by the hour; about an hour late",
         "stop": "keeps the volume disk, wipes the container disk; the GPU may be taken on restart",
         "terminate": "ends pod, container and volume disk; network volumes stay",
+        "start": "a stopped pod on its own host; its GPU may be taken",
         "permissions": "a question for each right to read; stop and terminate cannot be tested without acting",
     },
     settings=(

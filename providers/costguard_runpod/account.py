@@ -26,7 +26,7 @@ from costguard.errors import (
     to_one_line,
 )
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.metering.observation import Observation
+from costguard.metering.observation import Observation, Price
 from costguard.providers.api_keys import (
     DEFAULT_ACCOUNT,
     KeyedAccount,
@@ -49,6 +49,7 @@ from costguard_runpod.translation import (
     PROVIDER,
     ListingResult,
     TranslationContext,
+    find_start_price,
     is_billed_unpriced,
     observe_all,
     observe_pod,
@@ -229,6 +230,16 @@ class RunpodAccount:
         A network volume is never deleted.
         """
         return actions.terminate_pod(self.rest, self.name, key)
+
+    def start_instance(self, key: ResourceKey) -> ActionResponse:
+        """Send `POST /v2/pods/ID/action` once, after one check."""
+        return actions.start_pod(self.rest, self.name, key)
+
+    def fetch_start_price(self, key: ResourceKey) -> Price:
+        """Return the price of its GPUs in the catalogue, asked now: a stopped pod states 0."""
+        pod = api.fetch_pod(self.rest, key)
+        self._words.catalogue = index_gpus(api.fetch_catalogue(self.rest))
+        return find_start_price(pod, self._words)
 
     def examine(self) -> Sequence[HealthCheck]:
         """Check each thing that costguard needs with one request."""

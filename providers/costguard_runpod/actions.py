@@ -1,4 +1,4 @@
-"""Stop and terminate one pod: one check first, then one changing request, and never a second.
+"""Stop, terminate and start one pod: one check first, then one changing request, and never a second.
 
 The check refuses what RunPod would refuse, what a person has locked, and what would lose more than allowed. A stop keeps the
 volume disk and erases the container disk; a terminate erases both. Without a clear answer of RunPod the result is unclear.
@@ -30,6 +30,7 @@ from costguard_runpod.wire import Pod
 NO = (CredentialsError, ForbiddenError, RefusedError, ThrottledError)
 """A clear no: RunPod did nothing."""
 NO_CONTENT = 204
+STARTED = ("PROVISIONING", "STARTING", "RUNNING")
 
 Look = Callable[[Pod], ActionResponse | None]
 
@@ -72,6 +73,26 @@ def terminate_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> A
         )
 
     return _send_act(channel, account, key, hindered, sent, done=("TERMINATED",))
+
+
+def start_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> ActionResponse:
+    """Start the stopped pod `key`, on the host that holds its volume; its GPU may be taken."""
+
+    def hindered(pod: Pod) -> ActionResponse | None:
+        if pod.status in STARTED:
+            return ActionResponse(said=ALREADY, why=f"it is {pod.status}")
+        if pod.status == "TERMINATED":
+            return ActionResponse(said=MISSING, why="it is TERMINATED")
+        if pod.status != "EXITED":
+            return ActionResponse(said=REFUSED, why=f"it is {shorten(pod.status or 'of unknown state')}, not EXITED")
+        return _explain_hold(pod, "start")
+
+    def sent() -> ActionResponse:
+        reply = channel.act("POST", f"{build_pod_path(key)}/action", body={"action": "start"})
+        parse_pod(channel, reply, key)
+        return ActionResponse(said=ACCEPTED)
+
+    return _send_act(channel, account, key, hindered, sent, done=STARTED)
 
 
 def _send_act(

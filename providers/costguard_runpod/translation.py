@@ -182,6 +182,7 @@ def make_handling(pod: Pod) -> Handling:
         stop_loses=() if pod.status in ("EXITED", "TERMINATED") else container,
         terminate_loses=volume if pod.status == "EXITED" else (*container, *volume),
         restart_doubtful=pod.gpu is not None,
+        starts=pod.status == "EXITED" and (mine is None or "start" in mine),
     )
 
 
@@ -270,6 +271,15 @@ def _list_prices(pod: Pod, state: str, count: int, words: TranslationContext, no
             return (Price(rate, source="catalogue"),)
     notes.append(f"{pod.id}: {why}")
     return (Price(None),)
+
+
+def find_start_price(pod: Pod, words: TranslationContext) -> Price:
+    """Return the catalogue's price of a stopped pod, which states none; an interruptible pod has no list price."""
+    count, gpu = _find_gpus(pod, words, [])[1], pod.gpu
+    listed = words.catalogue.get((gpu.id or "") if gpu else "")
+    each = _find_list_price(listed, pod.cloud) if listed and not pod.interruptible else None
+    rate = parse_hourly_rate(each * count, gpus=count)[0] if each is not None and count else None
+    return Price(rate, source="catalogue")
 
 
 def _find_list_price(found: CatalogueGpu, cloud: str | None) -> Decimal | None:

@@ -56,6 +56,7 @@ MANIFEST = ProviderManifest(
         "bill": "GET /api/v0/charges/, a call a day of the period",
         "stop": "PUT state stopped: the disk is kept and goes on billing, the GPU may be rented away",
         "terminate": "DELETE: the contract and its disk are gone, volumes stay",
+        "start": "PUT state running: it waits if its GPU is rented away, and then bills by itself",
         "permissions": "every right to read, by reading; instance_write cannot be tested without acting",
     },
     settings=(

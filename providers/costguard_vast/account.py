@@ -19,7 +19,7 @@ import msgspec
 from costguard.bills.bill_line import BillLines
 from costguard.errors import CredentialsError, ForbiddenError, InputError, InvalidAnswerError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.metering.observation import Observation
+from costguard.metering.observation import Observation, Price
 from costguard.providers.api_keys import (
     KeyedAccount,
     KeyLocations,
@@ -260,6 +260,15 @@ class VastAccount:
         Volumes stay.
         """
         return actions.terminate_contract(self.api, self._explain_refusal(key), key)
+
+    def start_instance(self, key: ResourceKey) -> ActionResponse:
+        """Start one stopped contract: it gets its GPU back, or waits for it."""
+        return actions.start_contract(self.api, self._explain_refusal(key), key)
+
+    def fetch_start_price(self, key: ResourceKey) -> Price:
+        """Return the contract's price of its GPUs, which a stop does not change."""
+        seen = self.look_up(key)
+        return seen.prices[-1] if seen is not None and seen.prices else Price(None)
 
     def _explain_refusal(self, key: ResourceKey) -> str:
         """Return why nothing must be sent for `key`, or ""."""

@@ -1,4 +1,4 @@
-"""The two acts on a contract: each is sent once, and its result is returned, never raised."""
+"""The three acts on a contract: each is sent once, and its result is returned, never raised."""
 
 from __future__ import annotations
 
@@ -41,6 +41,20 @@ def stop_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionRespons
     if before is not None and is_settled(before) and not before.is_bid:
         return ActionResponse(said=ALREADY, why="it is stopped, or about to be")
     return _send_act(lambda: api.stop(key.id))
+
+
+def start_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
+    """Start one stopped contract, unless `refusal` states why not. It waits for its GPU if another customer rents it."""
+    if refusal:
+        return ActionResponse(said=REFUSED, why=refusal)
+    before = _look_before(api, key.id)
+    if isinstance(before, ActionResponse):
+        return before
+    if before is None:
+        return ActionResponse(said=REFUSED, why="its state could not be checked, so nothing was sent")
+    if not is_settled(before):
+        return ActionResponse(said=ALREADY, why="it runs, or is to run")
+    return _send_act(lambda: api.start(key.id))
 
 
 def terminate_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:

@@ -163,6 +163,11 @@ class VastApi:
         reply = self.channel.act("PUT", f"/api/v0/instances/{id_}/", body={"state": "stopped"}, bucket="stop")
         return self.channel.decode(reply, ActAnswer, "the answer to the stop")
 
+    def start(self, id_: str) -> ActAnswer:
+        """Send one request to start."""
+        reply = self.channel.act("PUT", f"/api/v0/instances/{id_}/", body={"state": "running"}, bucket="stop")
+        return self.channel.decode(reply, ActAnswer, "the answer to the start")
+
     def destroy(self, id_: str) -> ActAnswer:
         """Send one request to destroy the contract."""
         reply = self.channel.act("DELETE", f"/api/v0/instances/{id_}/", bucket="destroy")

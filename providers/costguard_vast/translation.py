@@ -208,6 +208,7 @@ def make_handling(one: Instance, state: str) -> Handling:
         restart_doubtful=True,
         committed="prepaid: the credit stays locked to it while it is stopped" if prepaid else "",
         ends_at=None if state == "ended" else parse_instant(one.end_date),
+        starts=state == "stopped" and is_settled(one),
     )
 
 

@@ -102,3 +102,21 @@ def test_it_is_told_how_it_is_used(costguard: Command) -> None:
     ran = costguard("simulate", "--help")
     assert ran.code == 0
     assert "costguard simulate --since 7d" in ran.out
+
+
+def test_a_schedule_that_starts_again_ends_the_rest_at_its_start(recorded: Command, tmp_path: Path) -> None:
+    policy = """
+[[policy]]
+name = "nights"
+schedule = { timezone = "UTC", off = ["09:00-09:30"], start = START }
+then = [{ do = "notify" }, { after = "5m", do = "stop" }]
+"""
+    found = {}
+    for start in ("false", "true"):
+        text = policy.replace("START", start) + RAILS + f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n'
+        (tmp_path / "costguard.toml").write_text(text)
+        ran = recorded("simulate", "--since", "4h", "--json")
+        found[start] = {stop["name"]: (stop["because"], stop["until"][11:16]) for stop in ran.data["stops"]}
+    assert found["false"]["idles"][0] != "started"
+    assert found["true"]["idles"] == ("started", "09:30")
+    assert "of them started again by their schedule" in recorded("simulate", "--since", "4h").out

@@ -17,7 +17,7 @@ import pytest
 from costguard.errors import CostguardError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Poll, remove_duplicates
 from costguard.metering.observation import Observation
-from costguard.providers.ports import Stopper, Terminator
+from costguard.providers.ports import Starter, Stopper, Terminator
 from costguard.values.provider import ActionResponse
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract.rig import WRONG, Rig
@@ -92,6 +92,12 @@ class Case:
         """How its terminate was received."""
         assert isinstance(self.source, Terminator)
         reception: ActionResponse = self.keep(self.source.terminate(key))
+        return reception
+
+    def start(self, key: ResourceKey) -> ActionResponse:
+        """How its start was received."""
+        assert isinstance(self.source, Starter)
+        reception: ActionResponse = self.keep(self.source.start_instance(key))
         return reception
 
     def act(self, verb: str, seen: Observation) -> ActionResponse:

@@ -51,6 +51,8 @@ class Rig(ABC):
     """Of the request that stops one instance; None: the cloud cannot."""
     terminates: ClassVar[str]
     """Of the request that ends one."""
+    starts: ClassVar[str | None] = None
+    """Of the request that starts a stopped one; None: the cloud cannot."""
     one: ClassVar[str]
     """Of the request that looks up one instance."""
     cap: ClassVar[int | None] = 10_000

@@ -2,7 +2,7 @@
 
 GET  /machines?limit=2&after=TOKEN   {"machines": [...], "next": TOKEN or null}
 GET  /machines/ID                    one machine
-POST /machines/ID/stop, DELETE /machines/ID
+POST /machines/ID/stop or /start, DELETE /machines/ID
 """
 
 from __future__ import annotations
@@ -101,8 +101,10 @@ class FakeToy(FakeCloud):
     def _acted(self, machine: Machine, verb: str) -> Answer:
         if verb == "stop" and machine.status == "off":
             return Answer.of({"error": "already off"}, 409)
+        if verb == "start" and machine.status == "on":
+            return Answer.of({"error": "already on"}, 409)
         if not self.deaf:
-            machine.status = "off" if verb == "stop" else "gone"
+            machine.status = {"stop": "off", "start": "on"}.get(verb, "gone")
         return Answer.of({"taken": True})
 
 
@@ -198,7 +200,7 @@ class ToyAccount:
             owner=wire.owner or "",
             started_at=when(wire.started),
             prices=(Price(rate),),
-            handling=Handling(stops=True, terminates=True, terminate_loses=("its disk",)),
+            handling=Handling(stops=True, terminates=True, terminate_loses=("its disk",), starts=wire.status == "off"),
         )
 
     def look_up(self, key: ResourceKey) -> Observation | None:
@@ -216,6 +218,13 @@ class ToyAccount:
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         return self._acted(key, "DELETE", "")
+
+    def start_instance(self, key: ResourceKey) -> ActionResponse:
+        return self._acted(key, "POST", "/start")
+
+    def fetch_start_price(self, key: ResourceKey) -> Price:
+        seen = self.look_up(key)
+        return seen.prices[-1] if seen else Price(None)
 
     def _acted(self, key: ResourceKey, method: str, verb: str) -> ActionResponse:
         if key[:3] != ("toy", "default", "all") or not ID.fullmatch(key.id):
@@ -283,6 +292,7 @@ class ToyRig(Rig):
     secret = CANARY
     lists = r"GET /machines(\?|$)"
     stops = r"POST /machines/.*/stop"
+    starts = r"POST /machines/.*/start"
     terminates = r"DELETE /machines/"
     one = r"GET /machines/."
     fake: FakeToy

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from costguard_sim.view import find_last_run, find_state
-from costguard_sim.world import SIM_ADDRESS, SIM_INSTANCE, SIM_VOLUME, Resource, Tag
+from costguard_sim.world import SIM_ADDRESS, SIM_INSTANCE, SIM_VOLUME, Resource, Run, Tag
 
 from tests.fakes import aws_ec2_xml as xml
 from tests.fakes.aws_spot import zone_of
@@ -27,7 +27,7 @@ class FakeEc2:
     """`page`: the most items a page. `more`: id -> elements in place of the usual ones; None: an empty one, `...`: none.
 
     `protected`: (id, attribute). `requests`: spot request -> type. `denied`: actions that the key may not do. `strict`:
-    parameters that this EC2 does not know. `regions`: those that are enabled.
+    parameters that this EC2 does not know. `regions`: those that are enabled. `no_capacity`: stopped machines it cannot start.
     """
 
     resources: list[Resource] = field(default_factory=list)
@@ -40,6 +40,7 @@ class FakeEc2:
     strict: tuple[str, ...] = ()
     regions: tuple[str, ...] = ("eu-west-1", "us-east-1")
     deaf: bool = False
+    no_capacity: set[str] = field(default_factory=set)
 
     def answer(self, form: Mapping[str, str], account: str, region: str, now_us: int) -> Answer:
         """The answer to one request of `account`."""
@@ -50,7 +51,7 @@ class FakeEc2:
         if action in self.denied:
             message = "You are not authorized to perform this operation. Encoded authorization failure message: x9"
             return ec2_error("UnauthorizedOperation", message, 403)
-        if form.get("DryRun") == "true" and not action.startswith(("Stop", "Terminate")):
+        if form.get("DryRun") == "true" and not action.startswith(("Stop", "Terminate", "Start")):
             return ec2_error("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
         asked = _Asked(self, form, account, region, now_us)
         lists: Mapping[str, Callable[[], Answer]] = {
@@ -63,6 +64,7 @@ class FakeEc2:
             "DescribeSpotInstanceRequests": asked.spot_requests,
             "StopInstances": asked.act,
             "TerminateInstances": asked.act,
+            "StartInstances": asked.act,
         }
         found = lists.get(action)
         return found() if found else ec2_error("InvalidAction", f"The action {action} is not valid for this web service.")
@@ -152,7 +154,7 @@ class _Asked:
         return ec2_xml("DescribeSpotInstanceRequests", f"<spotInstanceRequestSet>{items}</spotInstanceRequestSet>")
 
     def act(self) -> Answer:
-        """StopInstances and TerminateInstances, of one id."""
+        """StopInstances, TerminateInstances and StartInstances, of one id."""
         action, ids = self.form["Action"], self._listed("InstanceId")
         if not ids or not all(re.fullmatch(r"i-[0-9a-f]{8}(?:[0-9a-f]{9})?", one) for one in ids):
             return ec2_error("InvalidInstanceID.Malformed", f'Invalid id: "{"".join(ids)}"')
@@ -171,6 +173,8 @@ class _Asked:
         return ec2_xml(action, f"<instancesSet>{inner}</instancesSet>")
 
     def _refused(self, action: str, id_: str, before: str) -> Answer | None:
+        if action == "StartInstances":
+            return self._unstartable(id_, before)
         stop = action == "StopInstances"
         if (id_, "disableApiStop") in self.ec2.protected or (not stop and (id_, "disableApiTermination") in self.ec2.protected):
             return ec2_error("OperationNotPermitted", f"The instance '{id_}' may not be {'stopped' if stop else 'terminated'}.")
@@ -182,7 +186,19 @@ class _Asked:
             return ec2_error("IncorrectInstanceState", f"The instance '{id_}' is not in a state from which it can be stopped.")
         return None
 
+    def _unstartable(self, id_: str, before: str) -> Answer | None:
+        if before not in ("stopped", "pending", "running"):
+            return ec2_error("IncorrectInstanceState", f"The instance '{id_}' is not in a state from which it can be started.")
+        if id_ in self.ec2.no_capacity:
+            return ec2_error("InsufficientInstanceCapacity", "Insufficient capacity.", 500)
+        return None
+
     def _done(self, action: str, id_: str, before: str) -> str:
+        if action == "StartInstances":
+            if before == "stopped" and not self.ec2.deaf:
+                one = self.ec2.found(id_)
+                self.ec2.change(id_, runs=(*(one.runs if one else ()), Run(start_us=self.now_us)))
+            return "pending" if before == "stopped" else before
         if self.ec2.deaf:
             return "stopping" if action == "StopInstances" else "shutting-down"
         self.ec2.end_run(id_, self.now_us)

@@ -17,7 +17,7 @@ from typing import Any
 
 from costguard_gcp.machine_types import find_shape
 from costguard_sim.view import find_last_run, find_state
-from costguard_sim.world import SIM_INSTANCE, SIM_VOLUME, Disk, Resource, from_us, to_us
+from costguard_sim.world import SIM_INSTANCE, SIM_VOLUME, Disk, Resource, Run, from_us, to_us
 
 from tests.fakes.gcp_prices import Listed, price_list, storage_sku
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands
@@ -175,6 +175,16 @@ class FakeGCP(FakeCloud):
             self.change(one, state="stopped")
         return self._operation(project, zone, "stop", wire)
 
+    def start(self, _asked: Asked, project: str, zone: str, name: str) -> Answer:
+        """Start one machine, by its name."""
+        found = self._named(project, zone, name)
+        if found is None:
+            return refusal(404, "notFound", f"The resource '{name}' was not found")
+        one, wire = found
+        if not self.deaf and not self.failing and wire["status"] == "TERMINATED":
+            self.change(one, state="running")
+        return self._operation(project, zone, "start", wire)
+
     def delete(self, _asked: Asked, project: str, zone: str, name: str) -> Answer:
         """Delete one machine, by its name."""
         found = self._named(project, zone, name)
@@ -193,6 +203,8 @@ class FakeGCP(FakeCloud):
         runs = list(one.runs)
         if state != "running" and runs and runs[-1].stop_us is None:
             runs[-1] = replace(runs[-1], stop_us=now, stopping_us=0)
+        if state == "running" and runs and runs[-1].stop_us is not None:
+            runs.append(Run(start_us=now))
         ended = now if state == "ended" else None
         self.resources[self.resources.index(one)] = replace(one, runs=tuple(runs), ended_us=ended)
 
@@ -411,6 +423,7 @@ _ROUTES: tuple[tuple[str, _Route], ...] = (
     (r"/compute/v1/projects/([^/]+)/(zones|regions)/([^/]+)/(instances|disks|addresses)", FakeGCP.zonal),
     (r"/compute/v1/projects/([^/]+)/zones/([^/]+)/machineTypes/([^/]+)", FakeGCP.machine_type),
     (r"/compute/v1/projects/([^/]+)/zones/([^/]+)/instances/([^/]+)/stop", FakeGCP.stop),
+    (r"/compute/v1/projects/([^/]+)/zones/([^/]+)/instances/([^/]+)/start", FakeGCP.start),
     (r"/compute/v1/projects/([^/]+)/zones/([^/]+)/instances/([^/]+)", FakeGCP.delete),
     (r"/v1/services/6F81-5844-456A/skus", FakeGCP.skus),
     (r"/v3/projects/([^/]+)/timeSeries", FakeGCP.series),

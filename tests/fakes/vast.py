@@ -47,6 +47,7 @@ class FakeVast(FakeCloud):
         super().__init__(clock)
         self.resources = list(resources)
         self.extra: dict[str, dict[str, Any]] = {}
+        self.taken: set[str] = set()
         self.asks: list[dict[str, Any]] = []
         self.increases: list[dict[str, Any]] = []
         self.groups, self.searches, self.null_when_gone = GROUPS, 1000, True
@@ -143,7 +144,9 @@ class FakeVast(FakeCloud):
             return no(404, "no_such_instance", "Instance not found")
         if state not in ("stopped", "running"):
             return no(400, "invalid_args", "state must be stopped or running")
-        if not self.deaf:
+        if state == "running" and id_ in self.taken:  # its GPU is rented away: it waits, and starts by itself later
+            self.extra.setdefault(id_, {})["intended_status"] = "running"
+        elif not self.deaf:
             self.let(id_, state)
         return Answer.of({"success": True})
 

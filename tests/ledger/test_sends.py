@@ -12,7 +12,7 @@ import pytest
 
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, READY, UNCONFIRMED, VERIFYING, Intent
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT
-from costguard.guard.policy import Rails
+from costguard.guard.policy import PERSON_RULE, START, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned, wish
@@ -224,3 +224,20 @@ def test_the_rails_outlive_the_process_and_the_turn(url: str) -> None:
         assert send(book, planned(book, "i-2", epoch=2, moved_at=later), NOON + DAY, fleet=1) is None
         assert book.acquire_leader_lease("b", NOON + DAY, HOUR) == 2
         assert send(book, planned(book, "i-3", epoch=2, moved_at=NOON + DAY), NOON + DAY, fleet=1)
+
+
+def test_starts_have_limits_of_their_own_and_use_up_no_stop(loose: GuardStore) -> None:
+    starts = [planned(loose, id=f"s{n}", life=life(f"i-{n}"), act=START, rule="schedule") for n in range(3)]
+    assert send(loose, starts[0], run="r") is not None
+    assert send(loose, starts[1], run="r") is not None
+    assert send(loose, starts[2], run="r") is None, "two starts a run"
+    assert send(loose, starts[2], run="r2") is not None
+    stop = planned(loose, id="stop", life=life("i-9"))
+    assert send(loose, stop, fleet=10, run="r2") is not None, "10 % of ten machines: one stop, whatever was started"
+
+
+def test_a_lease_holds_a_scheduled_start_and_not_one_by_a_person(book: GuardStore) -> None:
+    for name, rule, goes in (("a", "schedule", False), ("b", PERSON_RULE, True)):
+        one = planned(book, id=name, life=life(f"i-{name}"), act=START, rule=rule)
+        book.add_override(wish(id=f"w{name}", what=LEASE, key=one.life.key, life=one.life))
+        assert (send(book, one) is not None) == goes

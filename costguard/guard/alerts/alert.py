@@ -493,5 +493,5 @@ def _format_losses(loses: Sequence[str]) -> str:
     return ", ".join(loses) or "nothing"
 
 
-_ACT_NAMES = {"stop": "Stop", TERMINATE: "Terminate"}
-_ACT_RESULTS = {"stop": "stopped", TERMINATE: "terminated"}
+_ACT_NAMES = {"stop": "Stop", TERMINATE: "Terminate", "start": "Start"}
+_ACT_RESULTS = {"stop": "stopped", TERMINATE: "terminated", "start": "running"}

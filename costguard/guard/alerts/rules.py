@@ -20,12 +20,24 @@ from costguard.guard.action_plan import RESTING_STATES, PolicyCase, resolve_step
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject, format_keep_command
 from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
+from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import BEGUN, SUCCEEDED, HookRun, describe_hook_run
 from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.overrides import find_armed_level, find_owner
-from costguard.guard.policy import ASK, CANNOT_SAY, DESTRUCTIVE, IDLE_RULE, NOTIFY, STOP, TERMINATE, Proposal, reaches_level
+from costguard.guard.policy import (
+    ASK,
+    CANNOT_SAY,
+    DESTRUCTIVE,
+    IDLE_RULE,
+    NOTIFY,
+    START,
+    STOP,
+    TERMINATE,
+    Proposal,
+    reaches_level,
+)
 from costguard.guard.policy_evaluation import ACTIVITY_FACTS, compute_burn_rate, compute_savings_rate, compute_waste
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, WARMING
 from costguard.metering.inventory import COMPLETE
@@ -36,6 +48,8 @@ from costguard.values.money import Money, Rate
 from costguard.values.resource import RUNNING, ResourceKey, is_same_life
 from costguard.values.text_format import format_local_time, quote_shell_word
 
+ARRIVING_STATES = ("pending", "starting")
+"""After its stop a machine comes back: the alert of that stop is over."""
 PASSING_HOLDS = frozenset(("grace", "untold", "rate", "hook", "workers_first", "in_doubt"))
 """Reasons that hold an act back and end without a person."""
 DONE_TOLD_FOR = timedelta(hours=1)
@@ -50,13 +64,14 @@ WASTE_SHARE_MIN, WASTE_AFTER = 0.5, timedelta(hours=1)
 class ActCost:
     """Money of an act: `idled` was wasted before it, `saves` per hour since. None: unknown.
 
-    `name`, `owner`: of the resource, which may no longer be listed.
+    `name`, `owner`: of the resource, which may no longer be listed. `start`: of a start, what it costs.
     """
 
     idled: Money | None = None
     saves: Rate | None = None
     name: str = ""
     owner: str = ""
+    start: StartCost = UNKNOWN_START
 
 
 NO_ACT_COST = ActCost()
@@ -75,6 +90,7 @@ def list_alerts(
         *_list_case_alerts(survey, rules, sight, scopes),
         *_list_waste_alerts(survey, sight, rules),
         *_list_intent_alerts(sight, rules, costs),
+        *_list_start_alerts(survey, sight, rules, costs),
         *_list_arming_alerts(rules, sight),
         *_list_trouble_alerts(rules, sight),
     ]
@@ -122,7 +138,7 @@ def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
     """List the done steps that still raise an alert; once the machine is stopped, only those after the stop."""
     steps, then = case.verdict.policy.then, [n for n in done if n < len(case.verdict.policy.then)]
     stops = [n for n in then if steps[n].do == STOP and resolve_step(steps[n], case).do == STOP]
-    if stops and case.live.observation.state in RESTING_STATES:
+    if stops and case.live.observation.state in (*RESTING_STATES, *ARRIVING_STATES):
         then = [n for n in then if n > stops[-1]]
     return [n for n in then if resolve_step(steps[n], case).do in (NOTIFY, ASK) or steps[n].do == ASK]
 
@@ -286,7 +302,7 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
     by_key = {live.observation.key: live for live in sight.live}
     for intent in sight.intents:
         live, cost, key = by_key.get(intent.life.key), costs.get(intent.id, NO_ACT_COST), intent.life.key
-        if intent.sent_at is None:
+        if intent.sent_at is None or intent.act == START:
             continue
         gone = alert.AlertSubject(topic="", key=key, owner=cost.owner, name=cost.name, zone=rules.zone)
         there = live and build_alert_subject(live, find_owner(live.observation, rules.owner_from), sight.now, rules.zone)
@@ -306,6 +322,20 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
                 saves=cost.saves,
                 afterwards=compute_burn_rate(live, sight.now) if live else None,
             )
+
+
+def _list_start_alerts(
+    survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]
+) -> Iterator[Alert]:
+    keys = {one.life.key for one in sight.intents if one.act == START} | {one.own_stop.life.key for one in survey.starts}
+    live = {one.observation.key: one for one in sight.live if one.observation.key in keys}
+    subjects = {
+        key: build_alert_subject(one, find_owner(one.observation, rules.owner_from), sight.now, rules.zone)
+        for key, one in live.items()
+    }
+    starts = {name: cost.start for name, cost in costs.items()}
+    yield from list_sent_start_alerts(sight.intents, live, subjects, starts, sight.now)
+    yield from list_missed_start_alerts(survey.starts, subjects, sight.now)
 
 
 def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzinfo = UTC) -> alert.AlertSubject:

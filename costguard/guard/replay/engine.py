@@ -30,6 +30,7 @@ from costguard.guard.policy import (
     TERMINATE,
     Policy,
     Proposal,
+    evaluate_schedule,
 )
 from costguard.guard.replay.checkpoints import (
     GROWING_FACTS,
@@ -43,12 +44,13 @@ from costguard.guard.replay.history import ReplayedResource
 from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN, estimate_sample_interval
 from costguard.values.resource import ENDED, RUNNING, is_same_life
 
-WORKED, STOPPED_ITSELF, ENDED_ITSELF, PERIOD_END = "worked", "stopped", "ended", "period_end"
+WORKED, STOPPED_ITSELF, ENDED_ITSELF, PERIOD_END, STARTED = "worked", "stopped", "ended", "period_end", "started"
 REST_ENDINGS = {
     WORKED: "it worked again",
     STOPPED_ITSELF: "it was stopped or restarted in fact",
     ENDED_ITSELF: "it ended in fact",
     PERIOD_END: "the replay ends here",
+    STARTED: "its schedule started it",
 }
 """Why a machine counts as stopped by the replay no longer."""
 
@@ -295,6 +297,10 @@ class ResourceReplay:
         worked = self._find_next_work(act, at, real_end)
         until = max(at, worked[0]) if worked else real_end
         resumes = max(worked[1] if worked else scene.backdrop.align_to_run(real_end), at + step)
+        starts_at = _find_scheduled_start(act.verdict.policy, at)
+        if starts_at is not None and starts_at < until:
+            worked, until, because = None, starts_at, STARTED
+            resumes = max(scene.backdrop.align_to_run(starts_at), at + step)
         self._close_turn(at)
         number = len(self.found.wanted) - 1
         self.found.wanted[number] = replace(
@@ -307,7 +313,7 @@ class ResourceReplay:
         scene.rests_since, scene.gone = at, act.step.do == TERMINATE
         self._advance(at + step, min(resumes, end))
         scene.rests_since, scene.gone = None, False
-        if worked:
+        if worked or because == STARTED:
             scene.start_again(until)
         return resumes
 
@@ -374,6 +380,13 @@ class ResourceReplay:
         number = bisect_right(self._events, at)
         ahead = [back.align_to_run(one) for one in moving if back.align_to_run(one) > at]
         return min([*self._events[number : number + 1], *ahead], default=datetime.max.replace(tzinfo=at.tzinfo))
+
+
+def _find_scheduled_start(policy: Policy, at: datetime) -> datetime | None:
+    """Return when `policy` starts what it stops at `at`; None: it does not, or the end of the off period is not known."""
+    if policy.start is None or policy.schedule is None:
+        return None
+    return evaluate_schedule(policy.schedule, at).until
 
 
 def _explain_blind(case: PolicyCase) -> str:

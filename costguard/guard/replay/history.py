@@ -337,6 +337,8 @@ class ReplayedResource:
             breaker=None,
             held=(),
             deliveries={},
+            start_histories={},
+            started=(),
         )
 
     def start_again(self, at: datetime) -> None:

@@ -30,7 +30,7 @@ from costguard.ledger.db.codecs import (
 from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.guard import audit_log
 from costguard.values.instant import from_micros, to_micros
-from costguard.values.resource import make_storable
+from costguard.values.resource import ResourceKey, make_storable
 
 FIXED_COLUMNS = f"id, {KEY_COLUMNS}, life, act, policy, rule, created_us"
 MOVING_COLUMNS = "why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome"
@@ -70,6 +70,13 @@ def load_sends_since(ask: Query, at: datetime) -> list[Intent]:
     """Return all intents for which a request may have been sent at or after `at`, by the time of the last one."""
     sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE sent_us >= ? ORDER BY sent_us, id"  # noqa: S608 - our own column names
     return [_decode_intent(row) for row in ask(sql, (to_micros(at),))]
+
+
+def load_intents_on(ask: Query, key: ResourceKey, since: datetime) -> list[Intent]:
+    """Return all intents on the resource `key` that were made or moved at or after `since`, oldest first."""
+    where = " AND ".join(f"{name} = ?" for name in KEY_COLUMNS.split(", "))
+    sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE {where} AND moved_us >= ? ORDER BY created_us, id"  # noqa: S608 - our own column names
+    return [_decode_intent(row) for row in ask(sql, (*key, to_micros(since)))]
 
 
 def load_intent_history(ask: Query, intent_id: str) -> list[IntentMove]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from costguard.guard.action_intents import EXECUTING, VERIFYING, Intent
 from costguard.guard.escalation import HookRun
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override, list_approved_acts
-from costguard.guard.policy import CAP_RULE, HOLD_REASONS, PERSON_RULE, TERMINATE, Rails
+from costguard.guard.policy import CAP_RULE, HOLD_REASONS, PERSON_RULE, START, TERMINATE, Rails
 from costguard.ledger.db.codecs import KEY_COLUMNS, Query
 from costguard.ledger.guard.guard_state import LeaderLease, is_leader, load_leader_lease, load_open_overrides
 from costguard.values.instant import to_micros
@@ -83,12 +83,16 @@ def _describe_leader(turn: LeaderLease | None, epoch: int) -> str:
 
 
 def _find_override(intent: Intent | HookRun, wishes: list[Override]) -> SendRefusal | None:
-    """Return a refusal by an override made since the intent was planned."""
+    """Return a refusal by an override made since the intent was planned.
+
+    A lease keeps a machine running: it holds no act of a hard cap, and no start by a person.
+    """
+    by_person = isinstance(intent, Intent) and intent.act == START and intent.rule == PERSON_RULE
     mine = [wish for wish in wishes if wish.key == intent.life.key and wish.life in (None, intent.life)]
     for reason, found in (
         ("frozen", [wish for wish in wishes if wish.what == FREEZE]),
         ("protected", [wish for wish in mine if wish.what == PROTECT]),
-        ("leased", [wish for wish in mine if wish.what == LEASE and intent.rule != CAP_RULE]),
+        ("leased", [wish for wish in mine if wish.what == LEASE and intent.rule != CAP_RULE and not by_person]),
     ):
         if found:
             return SendRefusal(reason, f"{HOLD_REASONS[reason]}: {found[-1].who}, {found[-1].why}")
@@ -107,7 +111,12 @@ def _find_uncertain_intent(ask: Query, intent: Intent) -> SendRefusal | None:
 def _find_exceeded_limit(
     ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None, approved: bool
 ) -> SendRefusal | None:
-    """Return the limit it would break; None for none. An approved act is held by those of a run and of loss alone."""
+    """Return the limit it would break; None for none. An approved act is held by those of a run and of loss alone.
+
+    Starts have limits of their own, and use up none of those of acts that stop.
+    """
+    if intent.act == START:
+        return _find_exceeded_start_limit(ask, rails, intent, now, run=run)
     in_run = ask(_SENDS_IN_RUN, (run,))[0][0]
     if in_run >= rails.acts_per_run:
         return _make_rate_refusal(f"{in_run} sent in this run, of {rails.acts_per_run}")
@@ -129,6 +138,16 @@ def _find_exceeded_limit(
     return None
 
 
+def _find_exceeded_start_limit(ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str) -> SendRefusal | None:
+    in_run = ask(_STARTS_IN_RUN, (run,))[0][0]
+    if in_run >= rails.starts_per_run:
+        return _make_rate_refusal(f"{in_run} started in this run, of {rails.starts_per_run}")
+    in_hour = ask(_STARTS_SINCE, (to_micros(now - AN_HOUR), intent.id))[0][0]
+    if in_hour >= rails.starts_per_h:
+        return _make_rate_refusal(f"{in_hour} started in an hour, of {rails.starts_per_h}")
+    return None
+
+
 def _make_rate_refusal(told: str) -> SendRefusal:
     return SendRefusal("rate", f"{HOLD_REASONS['rate']}: {told}")
 
@@ -142,12 +161,17 @@ def _count_others(ask: Query, intent: Intent, since: datetime) -> tuple[int, int
     )
 
 
-_SENDS_IN_RUN = "SELECT count(*) FROM intent_event WHERE moved_to = 'executing' AND run = ?"
+_MOVES_TO_EXECUTING = "FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id WHERE e.moved_to = 'executing'"
 
-_SENT_SINCE = """
+_SENDS_IN_RUN = f"SELECT count(*) {_MOVES_TO_EXECUTING} AND e.run = ? AND i.act <> '{START}'"
+
+_STARTS_IN_RUN = f"SELECT count(*) {_MOVES_TO_EXECUTING} AND e.run = ? AND i.act = '{START}'"
+
+_STARTS_SINCE = f"SELECT count(DISTINCT i.id) {_MOVES_TO_EXECUTING} AND e.at_us > ? AND i.act = '{START}' AND i.id <> ?"
+
+_SENT_SINCE = f"""
 SELECT DISTINCT i.id, i.provider, i.account, i.region, i.external_id
-FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id
-WHERE e.moved_to = 'executing' AND e.at_us > ?
+{_MOVES_TO_EXECUTING} AND e.at_us > ? AND i.act <> '{START}'
 """
 
 _IRREVERSIBLE = """

@@ -145,6 +145,18 @@ def load_first_seen(ask: Query, keys: Collection[ResourceKey] | None = None) -> 
     return found
 
 
+def load_last_awake(ask: Query, key: ResourceKey) -> datetime | None:
+    """Return when a listing last began to show `key` in a state other than stopped, stopping or absent; None: never."""
+    at_rest = ("stopped", "suspended", "stopping", ENDED, ABSENT_STATE)
+    sql = f"""
+SELECT max(o.at_us) FROM observation AS o JOIN resource AS r ON r.id = o.resource_id
+WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ?
+AND o.state NOT IN ({format_placeholders(at_rest)})
+"""  # noqa: S608 - placeholders
+    (last,) = ask(sql, (*key, *at_rest))[0]
+    return None if last is None else from_micros(last)
+
+
 def load_departure(ask: Query, key: ResourceKey, since: datetime) -> DepartureEvidence:
     """Return the evidence for the end of `key`.
 

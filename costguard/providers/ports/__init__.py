@@ -11,7 +11,7 @@ from costguard.quoting.offer import OfferListing
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.bills.bill_line import BillLines
     from costguard.metering.inventory import Poll
-    from costguard.metering.observation import Observation
+    from costguard.metering.observation import Observation, Price
     from costguard.values.calendar import Period
     from costguard.values.money import PrepaidBalance
     from costguard.values.provider import ActionResponse, HealthCheck
@@ -128,3 +128,17 @@ class Terminator(Protocol):
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         """Ask once, for this one instance. It never lifts a protection, and raises nothing."""
+
+
+@runtime_checkable
+class Starter(Protocol):
+    """A provider that can start an instance that is stopped."""
+
+    def start_instance(self, key: ResourceKey) -> ActionResponse:
+        """Ask once, for this one instance, and only if it is stopped. It creates nothing, and raises nothing."""
+
+    def fetch_start_price(self, key: ResourceKey) -> Price:
+        """What its computing would cost an hour if it started now; `rate` None where that is not known.
+
+        A CostguardError where it cannot be asked.
+        """

@@ -1,6 +1,6 @@
-"""`costguard stop` and `costguard terminate`: a person ends one machine, on the path that the guard's own acts take.
+"""`costguard stop`, `terminate` and `start`: a person acts on one machine, on the path that the guard's own acts take.
 
-    look -> may it? -> say what is lost and what goes on billing -> ask -> intent -> look again -> send once -> prove
+    look -> may it? -> say what is lost, or what a start costs -> ask -> intent -> look again -> send once -> prove
 
 The intent is written before anything is sent, so that a watchdog on the same ledger knows of it, and nothing is sent twice.
 The leader lease and the limits of [rails] are for acts that nobody asked for; freezes, protections, leases and acts whose
@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
@@ -24,11 +24,12 @@ from costguard.guard.action_intents import (
     FAILED,
     PROVING_STATES,
     READY,
+    STARTABLE_STATES,
     UNCONFIRMED,
     Intent,
 )
 from costguard.guard.overrides import explain_untouchable, find_lease, find_phase, format_resource, resolve_resource
-from costguard.guard.policy import PERSON_RULE, STOP, TERMINATE
+from costguard.guard.policy import PERSON_RULE, START, STOP, TERMINATE
 from costguard.guard.policy_evaluation import compute_burn_rate, compute_savings_rate
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
@@ -39,7 +40,9 @@ from costguard.providers.ports import InstanceSource
 from costguard.services import CommandAnswer
 from costguard.services.act.send_action import (
     ActionPorts,
+    StartPrice,
     confirm_action,
+    fetch_start_price,
     find_action_ports,
     look_at_resource,
     read_boot_time_s,
@@ -47,12 +50,12 @@ from costguard.services.act.send_action import (
     settle_action,
 )
 from costguard.services.configured_providers import SystemClock, list_sources, open_providers
-from costguard.services.guard_snapshot import encode_evidence
+from costguard.services.guard_snapshot import encode_evidence, encode_price
 from costguard.services.overrides import describe_user, open_guard_store
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.system.progress import report_progress
 from costguard.values.money import Rate
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import RUNNING, ResourceKey
 from costguard.values.text_format import RATE_PLACES, format_instant, format_length, get_currency_sign
 from costguard.views.document import Document
 
@@ -73,8 +76,11 @@ class _Desk:
     book: GuardStore
     clock: SystemClock
 
-    def find_objection(self, seen: Observation) -> tuple[str, str]:
-        """Return what forbids an act on `seen` at this moment, and what lifts it; ("", "") for nothing."""
+    def find_objection(self, seen: Observation, act: str) -> tuple[str, str]:
+        """Return what forbids `act` on `seen` at this moment, and what lifts it; ("", "") for nothing.
+
+        A lease keeps a machine running, so it is no objection to a start.
+        """
         now = self.clock.now()
         wishes, before = self.book.load_open_overrides(now), self.book.load_protections()
         seen_before = before[seen.key].at if seen.key in before else None
@@ -83,6 +89,8 @@ class _Desk:
             lift = f"costguard protect {seen.key.id} --lift, or remove its label"
             return why, "costguard freeze --lift" if "froze" in why else lift
         life = identify_incarnation(seen)
+        if act == START:
+            return "", ""
         held = find_lease(life, wishes, now) or find_phase(life, wishes, now)
         if held is None:
             return "", ""
@@ -101,9 +109,11 @@ class _Target:
     seen: Observation
     hands: ActionPorts
     source: InstanceSource
+    price: StartPrice | None = None
+    """What a start costs an hour; None: another act."""
 
 
-def end_resource(
+def act_on_resource(
     stated: str,
     act: str,
     *,
@@ -111,21 +121,22 @@ def end_resource(
     why: str = "",
     config: str | None = None,
     ask: Ask | None = None,
-    prove_within_s: float = PROVE_WITHIN_S,
+    prove_within_s: float | None = None,
 ) -> CommandAnswer:
-    """Stop or terminate the machine that `stated` names; `ask` None and not `yes` is refused before anything is sent.
+    """Stop, terminate or start the machine that `stated` names; `ask` None and not `yes` is refused before anything is sent.
 
-    `prove_within_s`: how long the effect is waited for.
+    `prove_within_s`: how long the effect is waited for; None: PROVE_WITHIN_S.
 
     Raises InputError for a name that fits none or several, NoAnswerError with the way on for a machine that must stay or an
     act that its provider lacks, IncompleteError where the request was taken and its effect not seen in time.
     """
     settings, clock = read_settings(config), SystemClock()
     live = _find_machine(stated, settings, clock.now())
-    with _open_target(live, settings) as target, open_guard_store(settings) as book:
+    with _open_target(live, settings) as found, open_guard_store(settings) as book:
         desk = _Desk(settings, book, clock)
-        _check_ability(target, act)
-        _check_allowed(target, act, desk)
+        _check_ability(found, act)
+        _check_allowed(found, act, desk)
+        target = replace(found, price=fetch_start_price(found.hands, found.seen.key)) if act == START else found
         told = tuple(_list_consequences(target, act, clock.now()))
         if not yes:
             if ask is None:
@@ -133,7 +144,8 @@ def end_resource(
             if not ask("\n".join((*told, f"{act.capitalize()} {format_resource(target.seen)}?"))):
                 return _answer(target, act, "not done", "nothing was sent", told)
         intent = _plan(target, act, why, desk)
-        return _send(intent, target, told, desk, prove_within_s=prove_within_s)
+        within_s = PROVE_WITHIN_S if prove_within_s is None else prove_within_s
+        return _send(intent, target, told, desk, prove_within_s=within_s)
 
 
 def _find_machine(stated: str, settings: Settings, now: datetime) -> LiveResource:
@@ -169,8 +181,11 @@ def _has_account(source: InstanceSource, key: ResourceKey) -> bool:
 
 
 def _check_ability(target: _Target, act: str) -> None:
-    """Raise NoAnswerError where the machine is not at work, or its provider lacks the act; it says what there is instead."""
+    """Raise NoAnswerError where its state is another one, or its provider lacks the act; it says what there is instead."""
     seen, handling, called = target.seen, target.seen.handling, format_resource(target.seen)
+    if act == START:
+        _check_startable(target)
+        return
     if seen.state in PROVING_STATES[act]:
         raise NoAnswerError(f"it is {seen.state} already; nothing was sent", field=called)
     able = target.hands.stopper if act == STOP else target.hands.terminator
@@ -185,10 +200,28 @@ def _check_ability(target: _Target, act: str) -> None:
         raise NoAnswerError(f"{seen.key.provider} protects it against {act}", field=called, hint=hint)
 
 
+def _check_startable(target: _Target) -> None:
+    seen, called = target.seen, format_resource(target.seen)
+    provider = seen.key.provider
+    if target.hands.starter is None:
+        hint = "rent another one: costguard offers lists what there is now"
+        raise NoAnswerError(f"{provider} has no start: what it ends is gone", field=called, hint=hint)
+    if seen.state not in STARTABLE_STATES:
+        again = "" if seen.state == RUNNING else "; try again when it is stopped"
+        raise NoAnswerError(f"it is {seen.state}; nothing was sent{again}", field=called, hint="costguard status shows it")
+    if seen.handling.controller:
+        hint = f"change its size in {provider}'s console"
+        raise NoAnswerError(f"{seen.handling.controller} starts and stops it", field=called, hint=hint)
+    if not seen.handling.starts:
+        told = f": {seen.why}" if seen.why else ""
+        hint = f"look at it in {provider}'s console"
+        raise NoAnswerError(f"{provider} does not let it be started now{told}", field=called, hint=hint)
+
+
 def _check_allowed(target: _Target, act: str, desk: _Desk) -> None:
     """Raise NoAnswerError where somebody wants it to stay, or an earlier act on it is not settled."""
     called = format_resource(target.seen)
-    against, hint = desk.find_objection(target.seen)
+    against, hint = desk.find_objection(target.seen, act)
     if against:
         raise NoAnswerError(f"{against}; nothing was sent", field=called, hint=hint)
     mine = (one for one in desk.book.load_open_intents() if one.life.key == target.seen.key)
@@ -202,7 +235,10 @@ def _check_allowed(target: _Target, act: str, desk: _Desk) -> None:
 
 
 def _list_consequences(target: _Target, act: str, now: datetime) -> Iterator[str]:
-    """Yield what is lost for good, what is saved and what goes on billing."""
+    """Yield what is lost for good, what is saved and what goes on billing; of a start what it costs."""
+    if act == START:
+        yield from _list_start_costs(target)
+        return
     handling, live = target.seen.handling, target.live
     loses = handling.stop_loses if act == STOP else handling.terminate_loses
     yield f"Lost for good: {', '.join(loses)}." if loses else "Nothing is lost, as far as its provider says."
@@ -222,6 +258,16 @@ def _list_consequences(target: _Target, act: str, now: datetime) -> Iterator[str
         yield "There may be no capacity to start it again."
 
 
+def _list_start_costs(target: _Target) -> Iterator[str]:
+    price = target.price or StartPrice(rate=None)
+    if price.rate is not None:
+        yield f"Costs {_format_rate(price.rate)} an hour while it runs, as {target.seen.key.provider} says now."
+    else:
+        yield f"What it costs an hour is not known: {price.why}."
+    if target.seen.handling.restart_doubtful:
+        yield "There may be no capacity to start it."
+
+
 def _format_rate(rate: Rate) -> str:
     return f"{get_currency_sign(rate.currency)}{rate.format(RATE_PLACES)}"
 
@@ -233,8 +279,11 @@ def _plan(target: _Target, act: str, why: str, desk: _Desk) -> Intent:
     for waiting in book.load_open_intents():
         if waiting.life == life and waiting.act == act and waiting.state not in DOUBTFUL_STATES:
             book.move_intent(waiting, "cancelled", now, outcome=f"{describe_user()} did it by hand")
-    loses = handling.stop_loses if act == STOP else handling.terminate_loses
-    facts = {"by": describe_user(), "name": target.seen.name, "seen": now}
+    loses = {STOP: handling.stop_loses, TERMINATE: handling.terminate_loses}.get(act, ())
+    facts: dict[str, object] = {"by": describe_user(), "name": target.seen.name, "seen": now}
+    if target.price is not None:
+        facts |= encode_price(target.price.rate) | {"gpus": target.seen.gpu_count}
+    saves = None if act == START else compute_savings_rate(target.live, now)
     intent = Intent(
         id=token_hex(8),
         life=life,
@@ -242,7 +291,7 @@ def _plan(target: _Target, act: str, why: str, desk: _Desk) -> Intent:
         policy=POLICY,
         rule=PERSON_RULE,
         why=f"{describe_user()}: {why or f'costguard {act}'}",
-        evidence=encode_evidence(facts, None, compute_savings_rate(target.live, now)),
+        evidence=encode_evidence(facts, None, saves),
         state=READY,
         created_at=now,
         moved_at=now,
@@ -259,7 +308,7 @@ def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *
     """Send the request once, and look until the effect is proven."""
 
     def still(seen: Observation) -> str:
-        return desk.find_objection(seen)[0]
+        return desk.find_objection(seen, intent.act)[0]
 
     book, clock, called = desk.book, desk.clock, format_resource(target.seen)
     began = time.monotonic()
@@ -281,6 +330,9 @@ def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *
     if now.state == DONE:
         took = format_length(timedelta(seconds=time.monotonic() - began))
         return _answer(target, intent.act, "done", f"proven after {took}: {now.outcome}", told)
+    if now.state == FAILED and intent.act == START:
+        hint = "try again later, or rent another one: costguard offers"
+        raise NoAnswerError(f"it was not started: {now.outcome}", field=called, hint=hint)
     if now.state == FAILED:
         raise NoAnswerError(f"its provider refused: {now.outcome}", field=called, hint="costguard doctor checks the key")
     answer = _answer(target, intent.act, "sent", f"{now.outcome}, and its effect is not seen yet", told)

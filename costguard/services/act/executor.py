@@ -35,6 +35,7 @@ from costguard.guard.policy import (
     HOOK,
     IDLE_RULE,
     PERSON_RULE,
+    START,
     STOP,
     TERMINATE,
     Policy,
@@ -42,10 +43,12 @@ from costguard.guard.policy import (
     Proposal,
 )
 from costguard.guard.policy_evaluation import compute_savings_rate, compute_waste, matches_target
+from costguard.guard.scheduled_starts import START_STEP, ScheduledStart
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.services.act.hooks import HookCall, HookRunner
+from costguard.services.act.scheduled_start import StartDesk, start_machine
 from costguard.services.act.send_action import (
     ActionPorts,
     ActionResult,
@@ -149,6 +152,26 @@ class ActionExecutor:
         room = sum(proposal.is_ready(found.at) for proposal, _ in due)
         self._execute_due(due, room, {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED})
         self._begin_hooks(found, cases)
+        self._start_due(found.starts)
+
+    def _start_due(self, starts: Iterable[ScheduledStart]) -> None:
+        """Start the machines that are due and that nothing holds, each at a price that is asked right before."""
+        for start in starts:
+            if start.is_ready(self.clock.now()) and not self.broken:
+                sent = start_machine(start, self._build_start_desk())
+                if sent is not None:
+                    self._note_result(sent)
+
+    def _build_start_desk(self) -> StartDesk:
+        return StartDesk(
+            book=self.book,
+            clock=self.clock,
+            seconds=self.seconds,
+            epoch=self.epoch,
+            find_ports=self._find_ports,
+            standings=self.sight.standings,
+            find_objection=lambda intent, seen, now: self._find_objection(intent, START_STEP, seen, now),
+        )
 
     def _execute_due(
         self, due: Sequence[tuple[Proposal, Intent]], room: int, refused: Mapping[tuple[Incarnation, str], datetime]
@@ -243,6 +266,7 @@ class ActionExecutor:
         work = proposal.verdict.work
         facts = {"state": work.state, "confidence": work.confidence, "since": proposal.verdict.since, "seen": case.live.seen_at}
         facts |= {"name": case.live.observation.name, "owner": case.owner}
+        facts |= {"meaning": policy.digest, "type": case.live.observation.instance_type}
         intent = Intent(
             id=token_hex(8),
             life=proposal.verdict.life,
@@ -271,6 +295,7 @@ class ActionExecutor:
             held = [says for p in mine for reason, says in p.held_by if reason not in WAITABLE_REASONS]
             if not mine or held:
                 why = held[0] if held else "its condition no longer holds"
+                why = "it was not sent in the run that planned it" if intent.act == START else why
                 self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=why)
 
     def _note_result(self, acted: ActionResult) -> None:

@@ -1,6 +1,6 @@
-"""Send one stop or terminate to a provider, once, after a new look at the machine, and confirm the outcome.
+"""Send one stop, terminate or start to a provider, once, after a new look at the machine, and confirm the outcome.
 
-This is the only module that requests a provider to stop or terminate anything (tests/test_acting_wall.py). Each state is
+This is the only module that requests a provider to stop, terminate or start anything (tests/test_acting_wall.py). Each state is
 committed before the step that it allows:
 
     READY -> look, may it? -> commit EXECUTING -> look again, may it? -> not late? -> send once -> commit VERIFYING
@@ -34,11 +34,12 @@ from costguard.guard.action_intents import (
     explain_refusal,
     is_send_due,
 )
-from costguard.guard.policy import STOP
+from costguard.guard.policy import START, STOP
 from costguard.metering.observation import Observation, drop_impossible_times
-from costguard.providers.ports import Inspector, Stopper, Terminator
+from costguard.providers.ports import Inspector, Starter, Stopper, Terminator
 from costguard.services.ports import Intents
 from costguard.system.clock import Clock, limit_sending
+from costguard.values.money import Rate
 from costguard.values.provider import REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 
@@ -64,6 +65,7 @@ class ActionPorts:
     inspector: Inspector | None = None
     stopper: Stopper | None = None
     terminator: Terminator | None = None
+    starter: Starter | None = None
 
 
 def find_action_ports(source: object) -> ActionPorts:
@@ -72,6 +74,7 @@ def find_action_ports(source: object) -> ActionPorts:
         inspector=source if isinstance(source, Inspector) else None,
         stopper=source if isinstance(source, Stopper) else None,
         terminator=source if isinstance(source, Terminator) else None,
+        starter=source if isinstance(source, Starter) else None,
     )
 
 
@@ -242,10 +245,33 @@ def settle_action(
 
 def _choose_request(intent: Intent, hands: ActionPorts) -> Callable[[], ActionResponse] | None:
     """Return the one request that `intent` allows. A stop never becomes a terminate."""
-    key, stopper, terminator = intent.life.key, hands.stopper, hands.terminator
+    key, stopper, terminator, starter = intent.life.key, hands.stopper, hands.terminator, hands.starter
+    if intent.act == START:
+        return None if starter is None else lambda: starter.start_instance(key)
     if intent.act == STOP:
         return None if stopper is None else lambda: stopper.stop(key, lose=frozenset(intent.lose))
     return None if terminator is None else lambda: terminator.terminate(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPrice:
+    """What a start would cost an hour as its provider says now; None: it does not say, because of `why`."""
+
+    rate: Rate | None
+    why: str = ""
+
+
+def fetch_start_price(hands: ActionPorts, key: ResourceKey) -> StartPrice:
+    """Ask what the machine would cost an hour if it started now. Raises nothing."""
+    if hands.starter is None:
+        return StartPrice(rate=None, why="its provider cannot start it")
+    try:
+        price = hands.starter.fetch_start_price(key)
+    except CostguardError as error:
+        return StartPrice(rate=None, why=f"its price cannot be asked: {error.what}")
+    except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
+        return StartPrice(rate=None, why=f"its price cannot be asked: {to_one_line(repr(error))}")
+    return StartPrice(rate=price.rate, why="" if price.rate else "its provider states no price for it")
 
 
 def look_at_resource(inspector: Inspector, key: ResourceKey, clock: Clock, seconds: ReadSeconds) -> FreshLook:

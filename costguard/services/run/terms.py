@@ -343,4 +343,4 @@ def _compute_tokens_per_step(job: Job, option: QuoteOption) -> int | None:
     if placed is None:
         return None
     ranks = placed.parallel.count_data_ranks(placed.gpus)
-    return placed.recipe.micro_tokens * ranks * placed.recipe.gradient_accumulation
+    return job.example_sequences * placed.recipe.micro_tokens * ranks * placed.recipe.gradient_accumulation

@@ -28,6 +28,7 @@ class AwsRig(Rig):
     lists: ClassVar[str] = r"/ec2/us-east-1/DescribeInstances\?(?!.*Filter\.)"
     one: ClassVar[str] = r"/ec2/us-east-1/DescribeInstances\?.*Filter\."
     stops: ClassVar[str | None] = r"/StopInstances\?(?!.*DryRun)"
+    starts: ClassVar[str | None] = r"/StartInstances\?(?!.*DryRun)"
     terminates: ClassVar[str] = r"/TerminateInstances\?(?!.*DryRun)"
 
     fake: FakeAws

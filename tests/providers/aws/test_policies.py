@@ -12,7 +12,8 @@ POLICIES = sorted(FOLDER.glob("aws-*.json"))
 CREATES = re.compile(
     r"(Run|Create|Start|Modify|Put|Update|Delete|Attach|Detach|Pass|Set|Associate|Request|Purchase|Cancel)\w*$"
 )
-ACTS = {"ec2:StopInstances", "ec2:TerminateInstances", "autoscaling:TerminateInstanceInAutoScalingGroup"}
+START = "ec2:StartInstances"
+ACTS = {"ec2:StopInstances", START, "ec2:TerminateInstances", "autoscaling:TerminateInstanceInAutoScalingGroup"}
 
 
 def statements(path: Path, effect: str) -> list[dict[str, Any]]:
@@ -24,8 +25,14 @@ def actions(statement: dict[str, Any]) -> list[str]:
     return [stated] if isinstance(stated, str) else stated
 
 
-def test_there_are_four_policies() -> None:
-    assert [path.stem for path in POLICIES] == ["aws-actor-stop", "aws-actor-terminate", "aws-bills", "aws-reader"]
+def test_there_are_five_policies() -> None:
+    assert [path.stem.removeprefix("aws-") for path in POLICIES] == [
+        "actor-start",
+        "actor-stop",
+        "actor-terminate",
+        "bills",
+        "reader",
+    ]
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
@@ -36,7 +43,7 @@ def test_no_policy_allows_a_star_or_makes_or_changes_anything(path: Path) -> Non
         for action in actions(statement):
             assert "*" not in action
             assert re.fullmatch(r"[a-z0-9]+:[A-Z]\w+", action)
-            assert not CREATES.fullmatch(action.partition(":")[2])
+            assert action == START or not CREATES.fullmatch(action.partition(":")[2])
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
@@ -53,8 +60,11 @@ def test_the_readers_cannot_act_and_stopping_does_not_bring_terminating() -> Non
     allowed = {path.stem: {a for s in statements(path, "Allow") for a in actions(s)} & ACTS for path in POLICIES}
     assert allowed["aws-reader"] == allowed["aws-bills"] == set()
     assert allowed["aws-actor-stop"] == {"ec2:StopInstances"}
+    assert allowed["aws-actor-start"] == {START}
+    assert START not in allowed["aws-actor-terminate"]
 
 
 def test_the_actor_is_denied_to_lift_a_protection() -> None:
     denied = {a for s in statements(FOLDER / "aws-actor-stop.json", "Deny") for a in actions(s)}
-    assert {"ec2:ModifyInstanceAttribute", "ec2:RunInstances", "ec2:StartInstances", "ec2:CreateTags"} <= denied
+    assert {"ec2:ModifyInstanceAttribute", "ec2:RunInstances", "ec2:CreateTags"} <= denied
+    assert START not in denied, "a denial would beat the policy that allows it"

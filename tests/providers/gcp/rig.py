@@ -45,6 +45,7 @@ class GcpRig(Rig):
     more_secrets: ClassVar[tuple[str, ...]] = (STARTUP,)
     lists: ClassVar[str] = r"GET /compute/v1/projects/[^/]+/aggregated/instances"
     stops: ClassVar[str | None] = r"POST /compute/v1/projects/.*/stop"
+    starts: ClassVar[str | None] = r"POST /compute/v1/projects/.*/start"
     terminates: ClassVar[str] = r"DELETE /compute/v1/projects/.*/instances/"
     one: ClassVar[str] = r"GET /compute/v1/projects/[^/]+/zones/[^/]+/instances\?"
 

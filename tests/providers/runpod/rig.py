@@ -49,6 +49,7 @@ class RunpodRig(Rig):
     more_secrets = ("canary-jupyter-1234567890",)
     lists = r"GET /v2/pods(\?|$)"
     stops = r"POST /v2/pods/[^/]+/action"
+    starts = r"POST /v2/pods/[^/]+/action"
     terminates = r"DELETE /v2/pods/"
     one = r"GET /v2/pods/."
     fake: FakeRunpod

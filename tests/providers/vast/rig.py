@@ -25,6 +25,7 @@ class VastRig(Rig):
     lists: ClassVar[str] = r"^GET /api/v1/instances/"
     one: ClassVar[str] = r"^GET /api/v0/instances/\d+/"
     stops: ClassVar[str | None] = r"^PUT /api/v0/instances/"
+    starts: ClassVar[str | None] = r"^PUT /api/v0/instances/"
     terminates: ClassVar[str] = r"^DELETE /api/v0/instances/"
 
     fake: FakeVast

@@ -1,0 +1,37 @@
+"""`costguard start`: start one stopped machine by hand, and prove it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write_answer
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard start train-1
+  costguard start runpod/default/global/k3v9x2m0000000 --yes --why "the next run"
+
+It looks at the machine, says what it costs an hour at its provider's price of now, and asks. Nothing is sent to a machine that
+is protected or frozen, to one that its provider cannot start, or twice.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    why: Annotated[Text, typer.Option("--why", "--reason", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Start one stopped machine."""
+    from costguard.cli.confirm import find_asker
+    from costguard.services.act.by_hand import act_on_resource
+
+    write_answer(act_on_resource(id, "start", yes=yes, why=why or "", ask=find_asker(), config=ctx.obj.config), ctx)

@@ -1,0 +1,128 @@
+"""Alerts of starts: a machine runs again, one came back without its GPU, a start is not confirmed, or it did not take place.
+
+Example: box is due at 08:00 and costs $3.60 an hour instead of $2.99: "box was not started: its price is $3.60 an hour now,
+more than 10 % above $2.99 before its stop", with the command that starts it all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from costguard.guard.action_intents import DONE, UNCONFIRMED, Intent
+from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubject, format_alert_rate
+from costguard.guard.policy import START
+from costguard.guard.scheduled_starts import ScheduledStart, is_failed_try
+from costguard.metering.spending import LiveResource
+from costguard.values.money import Rate
+from costguard.values.resource import RUNNING, ResourceKey
+from costguard.values.text_format import format_local_time, quote_shell_word
+
+STARTED_TOLD_FOR = timedelta(hours=1)
+"""How long a confirmed start stays an alert."""
+UNTOLD_HOLDS = frozenset(("touched",))
+"""Somebody took the machine over: that it stays stopped is what they want, as far as is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartCost:
+    """What a start was sent for: its compute price an hour (None: unknown), and the GPUs that it had."""
+
+    price: Rate | None = None
+    gpus: float = 0
+
+
+UNKNOWN_START = StartCost()
+
+
+def list_sent_start_alerts(
+    intents: Iterable[Intent],
+    live: Mapping[ResourceKey, LiveResource],
+    subjects: Mapping[ResourceKey, AlertSubject],
+    costs: Mapping[str, StartCost],
+    now: datetime,
+) -> Iterator[Alert]:
+    """Yield alerts of starts that were sent. `subjects`: of listed machines; `costs`: by intent id."""
+    for intent in intents:
+        one, matter = live.get(intent.life.key), subjects.get(intent.life.key)
+        if intent.act != START or intent.sent_at is None or one is None or matter is None:
+            continue
+        matter, cost = replace(matter, topic=f"act:{START}"), costs.get(intent.id, UNKNOWN_START)
+        if intent.state == UNCONFIRMED:
+            yield _build_unconfirmed_start(intent, matter, cost, now)
+        elif intent.state == DONE and now - intent.moved_at < STARTED_TOLD_FOR:
+            yield _build_started(intent, one, matter, cost)
+
+
+def _build_unconfirmed_start(intent: Intent, matter: AlertSubject, cost: StartCost, now: datetime) -> Alert:
+    facts = (
+        ("since", matter.format_moment(intent.sent_at or intent.moved_at)),
+        ("why", intent.outcome or "its provider does not show it as running"),
+        ("per hour", f"{format_alert_rate(cost.price)} from the moment it starts"),
+        ("next", "it is not asked for again, and is looked for in every run; stop it in its provider's console to withdraw it"),
+    )
+    what = f"START NOT CONFIRMED: {matter.called}"
+    return _build(matter, PAGE, what, now, facts, stage=9)
+
+
+def _build_started(intent: Intent, one: LiveResource, matter: AlertSubject, cost: StartCost) -> Alert:
+    seen = one.observation
+    lost = seen.state == RUNNING and cost.gpus > seen.gpu_count
+    facts = (
+        ("asked for", matter.format_moment(intent.sent_at or intent.moved_at)),
+        ("confirmed", f"{matter.format_moment(intent.moved_at)}, by its provider's listing"),
+        ("why", intent.why),
+        ("per hour", format_alert_rate(cost.price)),
+        ("next", "stop it, unless it is of use without them" if lost else "its policies apply again"),
+    )
+    what = f"{matter.called} is running again"
+    if lost:
+        what = f"{matter.called} was started with {seen.gpu_count:g} of its {cost.gpus:g} GPUs"
+    return _build(matter, PAGE if lost else INFO, what, intent.moved_at, facts, stage=2)
+
+
+def list_missed_start_alerts(
+    starts: Iterable[ScheduledStart], subjects: Mapping[ResourceKey, AlertSubject], now: datetime
+) -> Iterator[Alert]:
+    """Yield an alert of each start that is due and does not take place until a person acts, or that failed and is retried."""
+    for start in starts:
+        matter = subjects.get(start.proposal.verdict.life.key)
+        if matter is None or start.proposal.due_at > now:
+            continue
+        lasting = start.list_lasting_holds()
+        failed = bool(start.tries) and is_failed_try(start.tries[-1])
+        if any(reason in UNTOLD_HOLDS for reason, _ in lasting) or not (lasting or failed):
+            continue
+        yield _build_missed(start, replace(matter, topic=f"start:{start.policy.name}"), lasting, now)
+
+
+def _build_missed(start: ScheduledStart, matter: AlertSubject, lasting: list[tuple[str, str]], now: datetime) -> Alert:
+    again = next((says for reason, says in start.proposal.held_by if reason == "retry"), "")
+    last = start.tries[-1].outcome if start.tries else ""
+    why = lasting[0][1] if lasting else last or "its provider refused"
+    following = f"it is tried again: {again.rpartition('; ')[2]}" if again and not lasting else "nothing by itself"
+    facts = (
+        ("due", f"{matter.format_moment(start.proposal.due_at)}, at the end of the off period of {start.policy.name}"),
+        ("why", why),
+        ("cost before", f"{format_alert_rate(start.price)} an hour"),
+        ("stopped", format_local_time(start.own_stop.moved_at)),
+        ("next", following),
+        ("to start it", f"costguard start {quote_shell_word(matter.key.id)}"),
+    )
+    return _build(matter, WARNING, f"{matter.called} was not started: {why}", now, facts, stage=2 if lasting else 1)
+
+
+def _build(
+    matter: AlertSubject, severity: str, what: str, at: datetime, facts: tuple[tuple[str, str], ...], *, stage: int
+) -> Alert:
+    return Alert(
+        topic=matter.topic,
+        subject=matter.subject,
+        owner=matter.owner,
+        severity=severity,
+        what=what,
+        at=at,
+        facts=facts,
+        stage=stage,
+    )

@@ -1,0 +1,281 @@
+"""Starts by a schedule: which machines that a policy stopped at night it starts in the morning, and what holds each start.
+
+    stopped by this policy, and confirmed -> nobody touched it since -> the off period is over -> may it? -> price asked again
+
+Example: `nights` is off 20:00-08:00 and stopped `box` at 20:06, at $2.99 an hour. At 08:00 it is started if its last act is
+that stop, its run is the one that was stopped, it was not seen running in between, the policy is armed as it was then, no
+budget would be exceeded by 20:00, and its provider asks at most $3.29 an hour now. What it does not start, it says.
+
+A start is never repeated within a morning unless it certainly had no effect, then after 5, 15 and 45 min. A machine that
+another policy or a person stops again has another last act, and stays stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from costguard.budgets.budget import ROLLING, matches_filter
+from costguard.budgets.budget_status import BudgetStatus
+from costguard.guard.action_intents import CANCELLED, DONE, FAILED, OPEN_STATES, STARTABLE_STATES, Intent
+from costguard.guard.action_plan import HoldReason, PolicyCase, RunConstraints, list_standing_holds
+from costguard.guard.context import GuardSnapshot, StartHistory
+from costguard.guard.policy import (
+    HOLDS,
+    START,
+    STOP,
+    Policy,
+    PolicyStep,
+    Proposal,
+    Rails,
+    ScheduledStartRule,
+    evaluate_schedule,
+)
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.values.instant import HOUR_US, MICROSECOND
+from costguard.values.money import Money, Rate, divide_half_even
+from costguard.values.resource import is_same_life
+from costguard.values.text_format import RATE_PLACES, get_currency_sign
+
+RETRY_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=45))
+"""After a start that certainly had no effect: how long until the next try of that morning. An assumption, 2026-11."""
+TOLD_LATE_FOR = timedelta(hours=12)
+"""How long a start whose time has passed is shown and told as missed."""
+WINDOW_UNKNOWN = timedelta(days=1)
+"""The time that a budget must last where the schedule says no next off period."""
+START_STEP = PolicyStep(do=START)
+PASSING_START_HOLDS = frozenset(
+    ("grace", "rate", "gap", "clock", "dry_run", "not_acting", "stale", "in_doubt", "first_seen", "retry", "ledger")
+)
+"""Reasons that hold a start and end without a person; other ones are told when it is due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledStart:
+    """A start that is due at `proposal.due_at`, or will be. `own_stop`: the stop of its policy that it undoes.
+
+    `price`: what its computing cost an hour when it was stopped; None: not known. `until`: until when it may be started, and
+    `window_end`: until when a budget must last. `tries`: the starts of this morning so far, the oldest first.
+    """
+
+    proposal: Proposal
+    case: PolicyCase
+    own_stop: Intent
+    price: Rate | None
+    until: datetime
+    window_end: datetime
+    tries: tuple[Intent, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy that starts it."""
+        return self.proposal.verdict.policy
+
+    def is_ready(self, now: datetime) -> bool:
+        """Return whether it may be started at `now`."""
+        return self.proposal.is_ready(now)
+
+    def list_lasting_holds(self) -> list[HoldReason]:
+        """Return what holds it until a person acts."""
+        return [held for held in self.proposal.held_by if held[0] not in PASSING_START_HOLDS]
+
+
+def list_scheduled_starts(
+    cases: Iterable[PolicyCase], sight: GuardSnapshot, around: RunConstraints
+) -> tuple[ScheduledStart, ...]:
+    """Return every start that is due or ahead, the earliest first, each with all reasons that hold it."""
+    found = [
+        start
+        for case in cases
+        if (history := sight.start_histories.get(case.live.observation.key)) is not None
+        and (start := plan_start(case, history, sight.standings, around)) is not None
+    ]
+    found.sort(key=lambda one: (one.proposal.due_at, -one.policy.priority, tuple(one.case.live.observation.key)))
+    return tuple(_apply_start_limits(found, sight.started, around))
+
+
+def plan_start(
+    case: PolicyCase, history: StartHistory, standings: Sequence[BudgetStatus], around: RunConstraints
+) -> ScheduledStart | None:
+    """Return the start of the machine of `case`; None if its policy did not stop this run of it, or its time is long past."""
+    policy, seen, now = case.verdict.policy, case.live.observation, around.now
+    rule, schedule = policy.start, policy.schedule
+    stop = find_own_stop(policy, seen, history.intents)
+    if (
+        rule is None
+        or schedule is None
+        or stop is None
+        or seen.state not in STARTABLE_STATES
+        or case.live.absent_at is not None
+    ):
+        return None
+    due_at = evaluate_schedule(schedule, stop.sent_at or stop.moved_at).until
+    if due_at is None or now >= due_at + rule.within + TOLD_LATE_FOR:
+        return None
+    facts = history.facts.get(stop.id)
+    ahead = evaluate_schedule(schedule, max(now, due_at))
+    made = ScheduledStart(
+        proposal=Proposal(verdict=case.verdict, number=len(policy.then), step=START_STEP, due_at=due_at),
+        case=case,
+        own_stop=stop,
+        price=facts.price if facts else None,
+        until=due_at + rule.within,
+        window_end=(None if ahead.off else ahead.until) or max(now, due_at) + WINDOW_UNKNOWN,
+        tries=list_tries(policy, stop, history.intents),
+    )
+    held = tuple(_list_start_holds(made, history, standings, around))
+    return replace(made, proposal=replace(made.proposal, held_by=held))
+
+
+def find_own_stop(policy: Policy, seen: Observation, intents: Sequence[Intent]) -> Intent | None:
+    """Return the confirmed stop by `policy` of the run that `seen` shows as stopped; None: there is none."""
+    life = identify_incarnation(seen)
+    mine = [
+        one
+        for one in intents
+        if one.act == STOP and one.policy == policy.name and one.rule == policy.rule and is_same_life(one.life, life)
+    ]
+    last = max(mine, key=lambda one: (one.created_at, one.id), default=None)
+    return last if last is not None and last.state == DONE and last.sends else None
+
+
+def list_tries(policy: Policy, stop: Intent, intents: Iterable[Intent]) -> tuple[Intent, ...]:
+    """Return the starts by `policy` after its `stop`, the oldest first."""
+    return tuple(one for one in intents if one.act == START and one.policy == policy.name and one.created_at > stop.created_at)
+
+
+def explain_touched(policy: Policy, stop: Intent, history: StartHistory, *, own: str = "") -> str:
+    """Explain what happened to the machine since the `stop` of `policy` confirmed; "" if nothing did. `own`: an intent's id.
+
+    Whoever touched it has taken it over: a schedule starts only what it alone stopped.
+    """
+    tries = [one for one in list_tries(policy, stop, history.intents) if one.id != own]
+    for one in history.intents:
+        other = one.created_at > stop.created_at and one.id != own and one not in tries
+        if other and (one.sends or one.state in OPEN_STATES):
+            return f"a {one.act} by {one.policy} came after its stop"
+    quiet_since = max([stop.moved_at, *(one.moved_at for one in tries)])
+    if history.awake_at is not None and history.awake_at > quiet_since:
+        return f"it was seen at work at {history.awake_at:%Y-%m-%d %H:%M} UTC, after its stop: somebody else started it"
+    for one in tries:
+        if one.state == DONE:
+            return f"it was started at {one.sent_at or one.moved_at:%H:%M} UTC, and is stopped again"
+        if one.state == CANCELLED and one.sends and stop.life.started_at is None:
+            return "whether an earlier start was sent is not known, and its provider states no start time"
+    return ""
+
+
+def explain_start_budget(
+    seen: Observation, owner: str, rate: Rate, standings: Iterable[BudgetStatus], *, start: datetime, end: datetime
+) -> str:
+    """Explain which budget of the machine is spent, or would be by `end` if it ran from `start`; "" if all last."""
+    attribution = replace(seen.attribution, owner=owner)
+    for one in standings:
+        if not matches_filter(one.budget.match, attribution):
+            continue
+        cap, sign = one.budget.cap, get_currency_sign(one.budget.cap.currency)
+        if cap.currency != rate.currency:
+            return f"budget {one.budget.name} is in {cap.currency}, and its price is in {rate.currency}"
+        if one.exposure >= cap:
+            return f"budget {one.budget.name} is spent: {sign}{one.exposure.format()} of {sign}{cap.format()}"
+        last = end if one.budget.period == ROLLING else min(end, max(one.period.end, start))
+        us = max(last - start, timedelta()) // MICROSECOND
+        more = divide_half_even((one.burn.high.nano + rate.nano_per_hour) * us, HOUR_US)
+        total = one.exposure + Money(nano=more, currency=cap.currency)
+        if total > cap:
+            return (
+                f"budget {one.budget.name} would be exceeded by {last:%Y-%m-%d %H:%M} UTC: "
+                f"{sign}{total.format()} of {sign}{cap.format()}"
+            )
+    return ""
+
+
+def explain_start_price(before: Rate | None, now: Rate | None, rule: ScheduledStartRule, why: str = "") -> str:
+    """Explain why the price `now` does not allow a start after the price `before`; "" if it does. `why`: `now` is unknown."""
+    if before is None:
+        return "what it cost before its stop is not known, so a rise would not be seen"
+    if now is None:
+        return why or "what it costs now is not known"
+    if now.currency != before.currency:
+        return f"its price was in {before.currency} and is in {now.currency} now"
+    if now.nano_per_hour > before.nano_per_hour * (1 + rule.price_rise):
+        most = f"more than {float(100 * rule.price_rise):g} % above {format_rate(before)} before its stop"
+        return f"its price is {format_rate(now)} an hour now, {most}"
+    return ""
+
+
+def format_rate(rate: Rate) -> str:
+    """Return a rate with its currency's sign."""
+    return f"{get_currency_sign(rate.currency)}{rate.format(RATE_PLACES)}"
+
+
+def _list_start_holds(
+    start: ScheduledStart, history: StartHistory, standings: Sequence[BudgetStatus], around: RunConstraints
+) -> Iterator[HoldReason]:
+    policy, now, due_at = start.policy, around.now, start.proposal.due_at
+    if due_at > now:
+        yield "grace", f"it is to be off until {due_at:%Y-%m-%d %H:%M} UTC"
+    elif now >= start.until:
+        yield "missed", f"its time passed at {start.until:%Y-%m-%d %H:%M} UTC"
+    elif policy.schedule is not None and evaluate_schedule(policy.schedule, now).off:
+        yield "missed", "its schedule wants it off again"
+    if why := explain_touched(policy, start.own_stop, history):
+        yield "touched", why
+    facts = history.facts.get(start.own_stop.id)
+    if facts is None or facts.meaning != policy.digest:
+        yield "edited", f"{policy.name} was edited since it stopped it"
+    elif facts.instance_type != start.case.live.observation.instance_type:
+        yield "touched", f"it was a {facts.instance_type} when it was stopped"
+    # the condition of the policy speaks of its stop; what else holds an act holds a start too
+    meant = replace(start.case, verdict=replace(start.case.verdict, finding=HOLDS))
+    yield from list_standing_holds(START_STEP, meant, around)
+    yield from _list_retry_holds(start, now)
+    if start.price is None:
+        yield "price", "what it cost before its stop is not known, so a rise would not be seen"
+    else:
+        seen, begin = start.case.live.observation, max(now, due_at)
+        spent = explain_start_budget(seen, start.case.owner, start.price, standings, start=begin, end=start.window_end)
+        if spent:
+            yield "budget", spent
+
+
+def _list_retry_holds(start: ScheduledStart, now: datetime) -> Iterator[HoldReason]:
+    tries = start.tries
+    if not tries or tries[-1].state in (*OPEN_STATES, DONE):
+        return
+    last = tries[-1]
+    if len(tries) > len(RETRY_AFTER):
+        yield "tries", f"{len(tries)} tries failed, the last one because {last.outcome or 'it was refused'}"
+    elif now < (again := last.moved_at + RETRY_AFTER[len(tries) - 1]):
+        yield "retry", f"{last.outcome or 'the last try failed'}; the next try is at {again:%H:%M} UTC"
+
+
+def _apply_start_limits(
+    found: Iterable[ScheduledStart], started: Iterable[Intent], around: RunConstraints
+) -> Iterator[ScheduledStart]:
+    """Yield the starts; those beyond the limits are held by `rate`."""
+    left, why = compute_start_headroom(started, around.rails, around.now)
+    for one in found:
+        if not one.is_ready(around.now):
+            yield one
+        elif left <= 0:
+            held = (*one.proposal.held_by, ("rate", why))
+            yield replace(one, proposal=replace(one.proposal, held_by=held))
+        else:
+            left -= 1
+            yield one
+
+
+def compute_start_headroom(started: Iterable[Intent], rails: Rails, now: datetime) -> tuple[int, str]:
+    """Return how many machines may be started in this run, and the limit in words. `started`: starts of the last day."""
+    in_hour = sum(one.sent_at is not None and one.sent_at > now - timedelta(hours=1) for one in started)
+    left = rails.starts_per_h - in_hour
+    if left < rails.starts_per_run:
+        return max(left, 0), f"{in_hour} of {rails.starts_per_h} starts in an hour are done"
+    return rails.starts_per_run, f"at most {rails.starts_per_run} starts in a run"
+
+
+def is_failed_try(intent: Intent) -> bool:
+    """Return whether a start was given up without effect."""
+    return intent.act == START and intent.state in (CANCELLED, FAILED)

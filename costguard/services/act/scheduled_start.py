@@ -1,0 +1,105 @@
+"""Start one machine that a schedule stopped: ask its price, write the intent, look twice, send once.
+
+    price, budget -> intent (or a cancelled one that says why not) -> look, still? -> EXECUTING -> look, still? -> send once
+
+A start that must not be sent leaves a cancelled intent with the reason, so that a restart of the watchdog does not ask anew at
+once: the next try waits as after a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from costguard.budgets.budget_status import BudgetStatus
+from costguard.guard.action_intents import CANCELLED, READY, Intent
+from costguard.guard.policy import START
+from costguard.guard.scheduled_starts import (
+    ScheduledStart,
+    explain_start_budget,
+    explain_start_price,
+    explain_touched,
+    format_rate,
+)
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.services.act.send_action import ActionPorts, ActionResult, fetch_start_price, send_action
+from costguard.services.guard_snapshot import encode_evidence, encode_price, load_start_history
+from costguard.system.clock import Clock
+from costguard.system.tracing import trace_span
+from costguard.values.resource import ResourceKey
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.guard.store import GuardStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartDesk:
+    """What a start needs of its run. `find_objection`: what forbids an act now, by the rules of the plan, "" for nothing.
+
+    `seconds`: a clock that nobody sets back. `epoch`: of the leader lease.
+    """
+
+    book: GuardStore
+    clock: Clock
+    seconds: Callable[[], float]
+    epoch: int
+    find_ports: Callable[[ResourceKey], ActionPorts]
+    standings: Sequence[BudgetStatus]
+    find_objection: Callable[[Intent, Observation, datetime], str]
+
+
+def start_machine(start: ScheduledStart, desk: StartDesk) -> ActionResult | None:
+    """Start the machine of `start`, or record why not; None if another process has an open start of it."""
+    live, policy, now = start.case.live, start.policy, desk.clock.now()
+    key = live.observation.key
+    hands = desk.find_ports(key)
+    price = fetch_start_price(hands, key)
+    against = explain_start_price(start.price, price.rate, policy.start, price.why) if policy.start else "it has no start"
+    if not against and price.rate is not None:
+        against = explain_start_budget(
+            live.observation, start.case.owner, price.rate, desk.standings, start=now, end=start.window_end
+        )
+    facts = {"name": live.observation.name, "owner": start.case.owner, "seen": live.seen_at, "stop": start.own_stop.id}
+    facts |= encode_price(price.rate) | {"gpus": live.observation.gpu_count}
+    told = f", at {format_rate(price.rate)} an hour" if price.rate else ""
+    intent = Intent(
+        id=token_hex(8),
+        life=identify_incarnation(live.observation),
+        act=START,
+        policy=policy.name,
+        rule=policy.rule,
+        why=f"its off period ended at {start.proposal.due_at:%Y-%m-%d %H:%M} UTC{told}",
+        evidence=encode_evidence(facts, None),
+        state=READY,
+        created_at=now,
+        moved_at=now,
+        epoch=desk.epoch,
+    )
+    if not desk.book.plan_intent(intent):
+        return None
+    if against:
+        moved = desk.book.move_intent(intent, CANCELLED, now, outcome=against)
+        return ActionResult(intent=moved or intent, held=f"it is not started: {against}")
+
+    def still(seen: Observation) -> str:
+        return _find_start_objection(intent, start, desk, seen)
+
+    with trace_span("act", act=START, policy=policy.name, provider=key.provider, account=key.account, resource=key.id) as span:
+        sent = send_action(intent, hands, desk.book, desk.clock, still, epoch=desk.epoch, seconds=desk.seconds)
+        span.set(sent=sent.sent, state=sent.intent.state)
+    return sent
+
+
+def _find_start_objection(intent: Intent, start: ScheduledStart, desk: StartDesk, seen: Observation) -> str:
+    """Return why the machine must not be started (any more), from this look and the ledger of this moment; "" to go on."""
+    now = desk.clock.now()
+    if now >= start.until:
+        return "the time of its start has passed"
+    history = load_start_history(desk.book, seen.key, now)
+    touched = explain_touched(start.policy, start.own_stop, history, own=intent.id)
+    if touched or seen.instance_type != start.case.live.observation.instance_type:
+        return touched or "its type was changed"
+    return desk.find_objection(intent, seen, now)

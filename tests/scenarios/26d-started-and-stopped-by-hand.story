@@ -1,0 +1,23 @@
+title: Started and stopped by hand in between: it is theirs now
+hazard: GUARD 9.25; issue 26.7; nobody else touched it
+start: 2026-11-03 19:40
+end: 21:20
+zone: Europe/Berlin
+machines
+  box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada, stops-in 60s
+config
+  [[policy]]
+  name = "nights"
+  rule = "schedule"
+  arm = "stop"
+  match = { gpu = true }
+  schedule = { timezone = "Europe/Berlin", off = ["20:00-21:00"], start = true }
+  then = [{ do = "notify" }, { after = "5m", do = "stop" }]
+events
+  19:40  box busy
+  20:20  box starts
+  20:40  box stops
+expect
+  20:05-20:08  stop box
+  never start box
+  21:19  box is stopped
