@@ -8,9 +8,10 @@ protections are carried from one run to the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 
 from costguard.budgets.budget import Budget
 from costguard.guard.action_intents import CANCELLED, FAILED, OPEN_STATES, Intent
@@ -64,6 +65,7 @@ from costguard.guard.policy import (
     EscalationState,
     Policy,
     Proposal,
+    ScheduleState,
     Verdict,
     evaluate_schedule,
     reaches_level,
@@ -71,6 +73,7 @@ from costguard.guard.policy import (
 from costguard.guard.policy_evaluation import (
     BUDGET_FACTS,
     LOOKED_UP_FACTS,
+    FactInputs,
     add_cost_facts,
     build_facts,
     evaluate_policy,
@@ -78,6 +81,7 @@ from costguard.guard.policy_evaluation import (
 )
 from costguard.guard.reach import is_explicit
 from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
+from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey, is_same_life
@@ -116,12 +120,15 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     """Evaluate all policies and hard budgets of `rules` for every resource in `sight`, and plan the actions. Sends nothing."""
     seats = build_contexts(rules, sight)
     climbs = {(c.policy, c.life.key): c for c in _mark_executed_steps(rules, sight)}
-    levels = {policy.name: limit_armed_level(policy, rules, sight) for policy in rules.policies}
+    prepared = {
+        policy.name: PreparedPolicy.of(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
+        for policy in rules.policies
+    }
     cases = [
         case
         for seat in seats
         for policy in seat.policies
-        if (case := _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels=levels))
+        if (case := _evaluate_case(seat, prepared[policy.name], rules, sight, climbs=climbs))
     ]
     works = {seat.key: seat.classify(seat.find_longest_policy(), rules, sight) for seat in seats}
     fleet = count_fleet(sight.live, sight.sent)
@@ -135,7 +142,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         sight.now,
         reset_at=find_breaker_close(sight.wishes, sight.now),
     )
-    cases = [replace(case, asks=_explain_question(case, mass, rules, sight.now)) for case in cases]
+    cases = [_add_question(case, mass, rules, sight.now) for case in cases]
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
         room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
@@ -188,17 +195,16 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
     found = Verdict(
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
-    level = limit_armed_level(policy, rules, sight)
-    return _build_case(seat, found, None, lease=seat.lease, level=level, rules=rules, sight=sight)
+    prepared = PreparedPolicy.of(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
+    return _build_case(seat, found, None, prepared, lease=seat.lease, sight=sight)
 
 
 def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
     """Explain why `policy` no longer holds for the resource, or only on stale or incomplete samples; "" if it holds."""
     seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
-    case = (
-        _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: ArmedLevel(OBSERVE)}) if seat else None
-    )
+    prepared = PreparedPolicy.of(policy, ArmedLevel(OBSERVE), rules, sight.now)
+    case = _evaluate_case(seat, prepared, rules, sight, climbs=climbs) if seat else None
     if case is None:
         return "it is no longer listed"
     found = case.verdict
@@ -214,10 +220,18 @@ def is_claimed(rules: GuardConfig, live: LiveResource, policy: Policy) -> bool:
     owners are ours. On other providers (RunPod, Vast, Lambda) people share accounts, and the owner of a machine is unknown:
     there a policy must name the machine, its account, its labels or its owner.
     """
-    scope = live.scope
+    return _is_scope_claimed(rules, live.scope, policy)
+
+
+def _is_scope_claimed(rules: GuardConfig, scope: ScopeKey, policy: Policy) -> bool:
     if rules.claims is None:
         return scope.provider not in rules.ownerless or is_explicit(policy.target)
     return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in rules.claims)
+
+
+def _add_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> PolicyCase:
+    question = _explain_question(case, mass, rules, now)
+    return replace(case, asks=question) if question else case
 
 
 def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
@@ -278,58 +292,102 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
     return due if silent else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPolicy:
+    """A policy with what is the same for all resources of a run. `level`, `limited`: how far it is armed, and what limits that.
+
+    `wanted`: what its schedule wants now; None: it has none. `claimed_in`: see `is_claimed`. `asks_budget`, `asks_costs`,
+    `asks_group`: its condition uses such facts.
+    """
+
+    policy: Policy
+    level: str
+    limited: str
+    wanted: ScheduleState | None
+    claimed_in: Callable[[ScopeKey], bool]
+    asks_budget: bool
+    asks_costs: bool
+    asks_group: bool
+
+    @classmethod
+    def of(cls, policy: Policy, level: ArmedLevel, rules: GuardConfig, now: datetime) -> PreparedPolicy:
+        """Prepare `policy` for a run at `now`."""
+        names = policy.when.names
+        return cls(
+            policy=policy,
+            level=level.level,
+            limited=level.explain(),
+            wanted=evaluate_schedule(policy.schedule, now) if policy.schedule is not None else None,
+            claimed_in=cache(lambda scope: _is_scope_claimed(rules, scope, policy)),
+            asks_budget=not BUDGET_FACTS.isdisjoint(names),
+            asks_costs=not LOOKED_UP_FACTS.isdisjoint(names),
+            asks_group="group_state" in names,
+        )
+
+    def find_off_since(self, seen: Observation) -> datetime | None:
+        """Return since when its schedule wants the resource off; None: it wants it on, or there is no schedule.
+
+        A machine that was started after the schedule turned off is left on until the schedule's next turn.
+        """
+        wanted = self.wanted
+        return wanted.since if wanted is not None and wanted.off and not is_started_after_hours(seen, wanted) else None
+
+
 def _evaluate_case(
     seat: ResourceContext,
-    policy: Policy,
+    prepared: PreparedPolicy,
     rules: GuardConfig,
     sight: GuardSnapshot,
     *,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
-    levels: Mapping[str, ArmedLevel],
 ) -> PolicyCase | None:
-    """Evaluate `policy` for one resource; None if a complete listing lacks it. `levels`: armed level by policy name."""
-    live, now = seat.live, sight.now
+    """Evaluate a policy for one resource; None if a complete listing lacks it."""
+    live, policy, now = seat.live, prepared.policy, sight.now
     seen = live.observation
     if live.absent_at is not None:
         return None
-    work, lease, off, asked = seat.classify(policy, rules, sight), seat.lease, None, policy.when.names
-    if policy.schedule is not None:
-        wanted = evaluate_schedule(policy.schedule, now)
-        off = wanted.since if wanted.off else None
-        # A machine that was started after the schedule turned off is left on until the schedule's next turn.
-        off = None if is_started_after_hours(seen, wanted) else off
-    known = seat.known
-    if asked & BUDGET_FACTS or policy.schedule is not None:
-        budget = (
-            find_tightest_budget(sight.standings, replace(seen.attribution, owner=seat.owner)) if asked & BUDGET_FACTS else None
-        )
-        known = replace(known, budget=budget, scheduled_on=None if policy.schedule is None else off is None)
-    known = add_cost_facts(known, live, sight.asked, now) if asked & LOOKED_UP_FACTS else known
-    if "group_state" in asked and seat.group is not None:
-        group = seat.group.classify(policy, rules, sight)
-        known = replace(known, group_state=group.state if group else "")
-    facts = build_facts(live, work, known, now, asked, kept=seat.facts)
+    work, off = seat.classify(policy, rules, sight), prepared.find_off_since(seen)
+    known = _add_asked_inputs(seat, prepared, rules, sight, scheduled_on=None if prepared.wanted is None else off is None)
+    facts = build_facts(live, work, known, now, policy.when.names, kept=seat.facts)
     climb = climbs.get((policy.name, seen.key))
-    ended = [
-        at
-        for at in (seat.lease_ended_at, sight.gap_ended_at)
-        if at is not None and policy.rule not in (SCHEDULE_RULE, LIMIT_RULE)
-    ]
     found = evaluate_policy(
-        policy, seat.life, facts, work, now, climb=climb, not_before=max(ended, default=None), off_since=off
+        policy,
+        seat.life,
+        facts,
+        work,
+        now,
+        climb=climb,
+        not_before=None if policy.rule in (SCHEDULE_RULE, LIMIT_RULE) else seat.evidence_from,
+        off_since=off,
     )
     going = advance_escalation(climb, found, stopped=seen.state in RESTING_STATES, fresh_since=seat.lease_ended_at)
-    return _build_case(seat, found, going, lease=lease, level=levels[policy.name], rules=rules, sight=sight)
+    return _build_case(seat, found, going, prepared, lease=seat.lease, sight=sight)
+
+
+def _add_asked_inputs(
+    seat: ResourceContext, prepared: PreparedPolicy, rules: GuardConfig, sight: GuardSnapshot, *, scheduled_on: bool | None
+) -> FactInputs:
+    """Return what is known of the resource with what only some conditions ask for."""
+    known, seen = seat.known, seat.live.observation
+    if scheduled_on is not None:
+        known = replace(known, scheduled_on=scheduled_on)
+    if prepared.asks_budget:
+        known = replace(known, budget=find_tightest_budget(sight.standings, replace(seen.attribution, owner=seat.owner)))
+    if prepared.asks_costs:
+        known = add_cost_facts(known, seat.live, sight.asked, sight.now)
+    if prepared.asks_group and seat.group is not None:
+        group = seat.group.classify(prepared.policy, rules, sight)
+        known = replace(known, group_state=group.state if group else "")
+    return known
 
 
 def _build_case(
     seat: ResourceContext,
     found: Verdict,
     climb: EscalationState | None,
+    prepared: PreparedPolicy,
     *,
     lease: Override | None,
-    level: ArmedLevel,
-    rules: GuardConfig,
     sight: GuardSnapshot,
 ) -> PolicyCase:
     known = sight.known.get(seat.key)
@@ -337,15 +395,15 @@ def _build_case(
         verdict=found,
         live=seat.live,
         climb=climb,
-        level=level.level,
-        limited=level.explain(),
+        level=prepared.level,
+        limited=prepared.limited,
         owner=seat.owner,
-        claimed=is_claimed(rules, seat.live, found.policy),
+        claimed=prepared.claimed_in(seat.live.scope),
         protection=seat.protection,
         lease=lease,
         phase=seat.phase,
         frozen=seat.frozen,
-        approved=seat.approved | _list_answered_acts(seat, found, climb),
+        approved=seat.approved | _list_answered_acts(seat, found, climb) if seat.answers else seat.approved,
         polls=known.polls if known else 0,
         in_doubt=seat.in_doubt,
         workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
@@ -413,8 +471,8 @@ def _build_cap_cases(
     for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
         seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
-        level = limit_armed_level(found.policy, rules, sight)
-        cases.append(_build_case(seat, found, climb, lease=None, level=level, rules=rules, sight=sight))
+        prepared = PreparedPolicy.of(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
+        cases.append(_build_case(seat, found, climb, prepared, lease=None, sight=sight))
     return cases
 
 
