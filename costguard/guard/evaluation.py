@@ -34,6 +34,7 @@ from costguard.guard.cap_forecast import (
 from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts, is_started_after_hours
 from costguard.guard.context import ProtectionSighting as Sighted
 from costguard.guard.escalation import (
+    NO_HOOKS,
     advance_escalation,
     find_ended_steps,
     keep_promise,
@@ -296,8 +297,8 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
 class PreparedPolicy:
     """A policy with what is the same for all resources of a run. `level`, `limited`: how far it is armed, and what limits that.
 
-    `wanted`: what its schedule wants now; None: it has none. `claimed_in`: see `is_claimed`. `asks_budget`, `asks_costs`,
-    `asks_group`: its condition uses such facts.
+    `wanted`: what its schedule wants now; None: it has none. `claimed_in`: see `is_claimed`. `asks_more`: its condition uses
+    facts of budgets, costs or groups.
     """
 
     policy: Policy
@@ -305,9 +306,7 @@ class PreparedPolicy:
     limited: str
     wanted: ScheduleState | None
     claimed_in: Callable[[ScopeKey], bool]
-    asks_budget: bool
-    asks_costs: bool
-    asks_group: bool
+    asks_more: bool
 
     @classmethod
     def of(cls, policy: Policy, level: ArmedLevel, rules: GuardConfig, now: datetime) -> PreparedPolicy:
@@ -319,9 +318,7 @@ class PreparedPolicy:
             limited=level.explain(),
             wanted=evaluate_schedule(policy.schedule, now) if policy.schedule is not None else None,
             claimed_in=cache(lambda scope: _is_scope_claimed(rules, scope, policy)),
-            asks_budget=not BUDGET_FACTS.isdisjoint(names),
-            asks_costs=not LOOKED_UP_FACTS.isdisjoint(names),
-            asks_group="group_state" in names,
+            asks_more=not names.isdisjoint({*BUDGET_FACTS, *LOOKED_UP_FACTS, "group_state"}),
         )
 
     def find_off_since(self, seen: Observation) -> datetime | None:
@@ -346,8 +343,12 @@ def _evaluate_case(
     seen = live.observation
     if live.absent_at is not None:
         return None
-    work, off = seat.classify(policy, rules, sight), prepared.find_off_since(seen)
-    known = _add_asked_inputs(seat, prepared, rules, sight, scheduled_on=None if prepared.wanted is None else off is None)
+    work, off, known = seat.classify(policy, rules, sight), None, seat.known
+    if prepared.wanted is not None:
+        off = prepared.find_off_since(seen)
+        known = replace(known, scheduled_on=off is None)
+    if prepared.asks_more:
+        known = _add_asked_inputs(known, seat, prepared, rules, sight)
     facts = build_facts(live, work, known, now, policy.when.names, kept=seat.facts)
     climb = climbs.get((policy.name, seen.key))
     found = evaluate_policy(
@@ -365,17 +366,16 @@ def _evaluate_case(
 
 
 def _add_asked_inputs(
-    seat: ResourceContext, prepared: PreparedPolicy, rules: GuardConfig, sight: GuardSnapshot, *, scheduled_on: bool | None
+    known: FactInputs, seat: ResourceContext, prepared: PreparedPolicy, rules: GuardConfig, sight: GuardSnapshot
 ) -> FactInputs:
-    """Return what is known of the resource with what only some conditions ask for."""
-    known, seen = seat.known, seat.live.observation
-    if scheduled_on is not None:
-        known = replace(known, scheduled_on=scheduled_on)
-    if prepared.asks_budget:
-        known = replace(known, budget=find_tightest_budget(sight.standings, replace(seen.attribution, owner=seat.owner)))
-    if prepared.asks_costs:
+    """Return `known` with what only some conditions ask for."""
+    asked = prepared.policy.when.names
+    if not BUDGET_FACTS.isdisjoint(asked):
+        attribution = replace(seat.live.observation.attribution, owner=seat.owner)
+        known = replace(known, budget=find_tightest_budget(sight.standings, attribution))
+    if not LOOKED_UP_FACTS.isdisjoint(asked):
         known = add_cost_facts(known, seat.live, sight.asked, sight.now)
-    if prepared.asks_group and seat.group is not None:
+    if "group_state" in asked and seat.group is not None:
         group = seat.group.classify(prepared.policy, rules, sight)
         known = replace(known, group_state=group.state if group else "")
     return known
@@ -407,7 +407,7 @@ def _build_case(
         polls=known.polls if known else 0,
         in_doubt=seat.in_doubt,
         workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
-        hooks=summarize_hook_runs(climb, sight.hooks),
+        hooks=summarize_hook_runs(climb, sight.hooks) if climb is not None else NO_HOOKS,
     )
 
 
