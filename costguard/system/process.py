@@ -1,4 +1,4 @@
-"""Process services: pause the cyclic garbage collector, and notify systemd of the process's state.
+"""Process services: garbage collector, memory, imports, and the process's state for systemd.
 
 The state is sent as a datagram to the socket that systemd names (sd_notify(3)); if it names none, nothing is sent.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,43 @@ def pause_gc() -> Iterator[None]:
     finally:
         if looking:
             gc.enable()
+
+
+@contextmanager
+def hide_module(name: str) -> Iterator[None]:
+    """Let imports in this block find that the package `name` is not installed, unless it is imported already.
+
+    For a library that imports an optional one which costguard does not use with it.
+    """
+    hides = name not in sys.modules
+    if hides:
+        sys.modules[name] = None  # type: ignore[assignment]  # how Python itself marks what cannot be imported
+    try:
+        yield
+    finally:
+        if hides:
+            del sys.modules[name]
+
+
+ARENAS_MAX, MMAP_BYTES_MIN = 2, 128 * 1024
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+"""Of mallopt(3), from glibc's malloc.h."""
+
+
+def limit_malloc() -> bool:
+    """Have glibc return freed memory to the system; returns whether the process runs on glibc.
+
+    By default each thread may get an arena of its own, and a block of up to 32 MB that was freed once raises the size from
+    which blocks are returned. A watchdog reads an answer of several MB in a thread per account each minute: 9 MB of its memory
+    were such leftovers (2026-11-28).
+    """
+    import ctypes  # what does not stay does not pay for it
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # musl, macOS
+        return False
+    settings = ((M_ARENA_MAX, ARENAS_MAX), (M_MMAP_THRESHOLD, MMAP_BYTES_MIN), (M_TRIM_THRESHOLD, MMAP_BYTES_MIN))
+    return {mallopt(option, value) for option, value in settings} == {1}
 
 
 def is_on_terminal() -> bool:
