@@ -260,7 +260,13 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
         return f"keyboard input at {format_clock(one.began)}"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told} moved on in the last {_format_minutes(view.now - view.opens)}"
-    return f"{one.kind.told} up to {_format_value(one.kind, one.peak)} in the last {_format_minutes(view.now - view.opens)}"
+    return _explain_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, view.now - view.opens)
+
+
+@lru_cache(maxsize=20_000)
+def _explain_level(told: str, unit: str, value: float, span: int) -> str:
+    """Explain a level that shows work; machines of a fleet often have the same."""
+    return f"{told} up to {value:.3g}{unit} in the last {_format_minutes(span)}"
 
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:

@@ -165,8 +165,9 @@ class ResourceContext:
     """The evaluation context of one resource, shared by all policies. `policies`: those that apply to it.
 
     `known`: facts that do not come from its listing. `facts`: cached facts that depend on its listing. `works`: cached
-    activities, by window and needs; `evidence`: the samples that all of them use, once they were requested; `times`: of the
-    samples of all machines of the run. `evidence_from`: what was measured before it no longer counts; None: all counts.
+    activities, by window and needs; `evidence`: the samples that all of them use, once they were requested; `interval`: how
+    often one is due, once it was estimated; `times`: of the samples of all machines of the run. `evidence_from`: what was
+    measured before it no longer counts; None: all counts.
     """
 
     live: LiveResource
@@ -186,6 +187,7 @@ class ResourceContext:
     policies: tuple[Policy, ...] = ()
     facts: dict[str, object | None] = field(default_factory=dict)
     evidence: tuple[datetime, timedelta, CountedSeries] | None = None
+    interval: timedelta | None = None
     works: dict[ActivityQuery, Activity] = field(default_factory=dict)
     group: ResourceGroup | None = field(default=None, repr=False, compare=False)
 
@@ -286,14 +288,25 @@ class ResourceContext:
 
     def get_sample_interval(self, rules: GuardConfig, sight: GuardSnapshot) -> timedelta:
         """Return how often a sample of it is due."""
-        return self.evidence[1] if self.evidence else spacing_of(sight.samples.get(self.key, {}), rules.interval, self.times)
+        if self.interval is None:
+            self.interval = spacing_of(sight.samples.get(self.key, {}), rules.interval, self.times)
+        return self.interval
+
+    def release_evidence(self) -> None:
+        """Let go of its samples once all its policies are evaluated: of a large fleet they are a kilobyte a machine.
+
+        Members of a group keep theirs, which its other members ask for.
+        """
+        if self.group is None:
+            self.evidence = None
+            self.facts.clear()
 
     def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
         """Return from when on its samples count, how often one is due, and the series that count, for all policies."""
         columns: SampleColumns = sight.samples.get(self.key, {})
         began = [self.live.observation.started_at or self.live.observation.created_at, self.evidence_from]
         since = max([at for at in began if at is not None], default=self.live.first_seen_at)
-        interval = spacing_of(columns, rules.interval, self.times)
+        interval = self.get_sample_interval(rules, sight)
         return since, interval, select_counted_series(columns, since, sight.now, self.times)
 
 

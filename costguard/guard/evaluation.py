@@ -125,13 +125,12 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         policy.name: PreparedPolicy.of(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
         for policy in rules.policies
     }
-    cases = [
-        case
-        for seat in seats
-        for policy in seat.policies
-        if (case := _evaluate_case(seat, prepared[policy.name], rules, sight, climbs=climbs))
-    ]
-    works = {seat.key: seat.classify(seat.find_longest_policy(), rules, sight) for seat in seats}
+    cases, works = list[PolicyCase](), dict[ResourceKey, Activity]()
+    for seat in seats:
+        found = [_evaluate_case(seat, prepared[policy.name], rules, sight, climbs=climbs) for policy in seat.policies]
+        cases += [case for case in found if case is not None]
+        works[seat.key] = seat.classify(seat.find_longest_policy(), rules, sight)
+        seat.release_evidence()
     fleet = count_fleet(sight.live, sight.sent)
     foresights = _forecast_caps(rules, sight, seats, works, fleet)
     cases += _build_cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
