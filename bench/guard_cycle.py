@@ -1,4 +1,4 @@
-"""A whole cycle over a fleet on one machine: poll, samples, snapshot, verdicts and plan, from and into SQLite. Part of `bench.guard`.
+"""A whole cycle over a fleet on one machine: poll, samples, snapshot, verdicts and plan. Part of `bench.guard`.
 
 The fleet is `bench.fleet`'s, in ten scopes, with a sample of two signals each five minutes for an hour, as CloudWatch keeps
 them. The ledger is filled by one process, and the cycle is another one, so that its memory is its own. What a provider would

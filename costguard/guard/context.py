@@ -292,6 +292,10 @@ class ResourceContext:
             self.interval = spacing_of(sight.samples.get(self.key, {}), rules.interval, self.times)
         return self.interval
 
+    def leave_group(self) -> None:
+        """End the ring of a group and its members at the end of a run, so that no collector has to look for it."""
+        self.group = None
+
     def release_evidence(self) -> None:
         """Let go of its samples once all its policies are evaluated: of a large fleet they are a kilobyte a machine.
 

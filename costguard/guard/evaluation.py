@@ -152,13 +152,16 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     )
     proposals = build_action_plan(cases, around)
     cases = _keep_promises(cases, proposals)
+    sighted = tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules))
+    for seat in seats:
+        seat.leave_group()
     return GuardEvaluation(
         at=sight.now,
         works=works,
         cases=tuple(cases),
         proposals=proposals,
         climbs=tuple(case.climb for case in cases if case.climb is not None),
-        sighted=tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules)),
+        sighted=sighted,
         foresights=foresights,
         breaker=mass,
         quarantine=around.quarantine,

@@ -171,7 +171,8 @@ class AwsSession:
         with self._lock:
             if (service, region) not in self._endpoints:
                 self._has_models = True
-                found = self.botocore.get_component("endpoint_resolver").construct_endpoint(service, region)
+                resolver = self.botocore._get_internal_component("endpoint_resolver")  # noqa: SLF001 - get_component deprecates it
+                found = resolver.construct_endpoint(service, region)
                 if not found or "hostname" not in found:
                     hint = "check regions"
                     raise InputError(f"has no {service}, as far as botocore knows", field=f"region {region}", hint=hint)
