@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from costguard.errors import shorten
-from costguard.guard.sample_times import BUSY_SHARE_MIN, ActivityWindow
+from costguard.guard.sample_times import BUSY_SHARE_MIN, ActivityWindow, build_window
 from costguard.guard.signal_summary import (
     Classification,
     SignalSummary,
@@ -107,7 +107,7 @@ def classify_activity(
     """
     start = find_counting_start(since, now)
     lines, jumped = counted or select_counted_series(build_columns(samples), since, now)
-    view = _build_window(start, now, window, poll, lag)
+    view = build_window(start, now, window, poll, lag)
     tracks = _summarize_signals(seen, lines, view, power_limit_w)
     attended = _is_attended(lines, view.newest - 2 * view.poll)
     if phase_until is not None and phase_until > now:
@@ -140,14 +140,6 @@ def classify_activity(
         attended=attended,
         wasted_share=found.wasted_share,
     )
-
-
-@lru_cache(maxsize=5000)
-def _build_window(start: datetime, now: datetime, window: timedelta, poll: timedelta, lag: timedelta) -> ActivityWindow:
-    start_us, now_us, length, rhythm = to_micros(start), to_micros(now), window // MICROSECOND, poll // MICROSECOND
-    span = min(length, now_us - start_us)
-    opens = now_us - span if span < now_us - start_us else start_us - 1  # half-open, and a run's first sample is in it
-    return ActivityWindow(start_us, opens, now_us, length, rhythm, max(1, round(span / rhythm)), now_us - lag // MICROSECOND)
 
 
 def _classify_quiet(

@@ -5,9 +5,10 @@ The activity of a resource is computed once, in its context, and shared by all p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
@@ -29,6 +30,7 @@ from costguard.guard.overrides import (
     FREEZE,
     LEASE,
     MANUAL_START_LEASE,
+    ArmedLevel,
     Override,
     Protection,
     find_freeze,
@@ -42,7 +44,7 @@ from costguard.guard.overrides import (
     list_approved_acts,
 )
 from costguard.guard.policy import EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
-from costguard.guard.policy_evaluation import CostFacts, FactInputs, PolicySelector
+from costguard.guard.policy_evaluation import BUDGET_FACTS, LOOKED_UP_FACTS, CostFacts, FactInputs, PolicySelector
 from costguard.guard.sample_times import TimesPool
 from costguard.guard.signals import IDLE, Activity, CountedSeries, SampleColumns, build_columns, select_counted_series
 from costguard.guard.signals import estimate_sample_interval as spacing_of
@@ -50,7 +52,7 @@ from costguard.metering.observation import Handling, Observation, identify_incar
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
-from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey
+from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
 
@@ -390,6 +392,43 @@ def apply_handling(live: LiveResource, handling: Mapping[ResourceKey, Handling])
     if known is None or known == live.observation.handling:
         return live
     return replace(live, observation=replace(live.observation, handling=known))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPolicy:
+    """A policy with what is the same for all resources of a run. `level`, `limited`: how far it is armed, and what limits that.
+
+    `wanted`: what its schedule wants now; None: it has none. `claimed_in`: see `is_claimed`. `asks_more`: its condition uses
+    facts of budgets, costs or groups.
+    """
+
+    policy: Policy
+    level: str
+    limited: str
+    wanted: ScheduleState | None
+    claimed_in: Callable[[ScopeKey], bool]
+    asks_more: bool
+
+    @classmethod
+    def of(cls, policy: Policy, level: ArmedLevel, claimed_in: Callable[[ScopeKey], bool], now: datetime) -> PreparedPolicy:
+        """Prepare `policy` for a run at `now`."""
+        names = policy.when.names
+        return cls(
+            policy=policy,
+            level=level.level,
+            limited=level.explain(),
+            wanted=evaluate_schedule(policy.schedule, now) if policy.schedule is not None else None,
+            claimed_in=cache(claimed_in),
+            asks_more=not names.isdisjoint({*BUDGET_FACTS, *LOOKED_UP_FACTS, "group_state"}),
+        )
+
+    def find_off_since(self, seen: Observation) -> datetime | None:
+        """Return since when its schedule wants the resource off; None: it wants it on, or there is no schedule.
+
+        A machine that was started after the schedule turned off is left on until the schedule's next turn.
+        """
+        wanted = self.wanted
+        return wanted.since if wanted is not None and wanted.off and not is_started_after_hours(seen, wanted) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

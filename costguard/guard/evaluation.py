@@ -8,10 +8,9 @@ protections are carried from one run to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 
 from costguard.budgets.budget import Budget
 from costguard.guard.action_intents import CANCELLED, FAILED, OPEN_STATES, Intent
@@ -31,7 +30,7 @@ from costguard.guard.cap_forecast import (
     forecast_caps,
     list_cap_verdicts,
 )
-from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts, is_started_after_hours
+from costguard.guard.context import GuardConfig, GuardSnapshot, PreparedPolicy, ResourceContext, build_contexts
 from costguard.guard.context import ProtectionSighting as Sighted
 from costguard.guard.escalation import (
     NO_HOOKS,
@@ -66,9 +65,7 @@ from costguard.guard.policy import (
     EscalationState,
     Policy,
     Proposal,
-    ScheduleState,
     Verdict,
-    evaluate_schedule,
     reaches_level,
 )
 from costguard.guard.policy_evaluation import (
@@ -82,7 +79,6 @@ from costguard.guard.policy_evaluation import (
 )
 from costguard.guard.reach import is_explicit
 from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
-from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey, is_same_life
@@ -122,7 +118,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     seats = build_contexts(rules, sight)
     climbs = {(c.policy, c.life.key): c for c in _mark_executed_steps(rules, sight)}
     prepared = {
-        policy.name: PreparedPolicy.of(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
+        policy.name: _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
         for policy in rules.policies
     }
     cases, works = list[PolicyCase](), dict[ResourceKey, Activity]()
@@ -198,7 +194,7 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
     found = Verdict(
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
-    prepared = PreparedPolicy.of(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
+    prepared = _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
     return _build_case(seat, found, None, prepared, lease=seat.lease, sight=sight)
 
 
@@ -206,7 +202,7 @@ def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight
     """Explain why `policy` no longer holds for the resource, or only on stale or incomplete samples; "" if it holds."""
     seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
-    prepared = PreparedPolicy.of(policy, ArmedLevel(OBSERVE), rules, sight.now)
+    prepared = _prepare_policy(policy, ArmedLevel(OBSERVE), rules, sight.now)
     case = _evaluate_case(seat, prepared, rules, sight, climbs=climbs) if seat else None
     if case is None:
         return "it is no longer listed"
@@ -230,6 +226,10 @@ def _is_scope_claimed(rules: GuardConfig, scope: ScopeKey, policy: Policy) -> bo
     if rules.claims is None:
         return scope.provider not in rules.ownerless or is_explicit(policy.target)
     return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in rules.claims)
+
+
+def _prepare_policy(policy: Policy, level: ArmedLevel, rules: GuardConfig, now: datetime) -> PreparedPolicy:
+    return PreparedPolicy.of(policy, level, lambda scope: _is_scope_claimed(rules, scope, policy), now)
 
 
 def _add_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> PolicyCase:
@@ -293,43 +293,6 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
     hidden = sight.gap_ended_at is not None and last <= sight.gap_ended_at
     silent = work.state == UNKNOWN and not hidden and first < last and sight.now > due
     return due if silent else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedPolicy:
-    """A policy with what is the same for all resources of a run. `level`, `limited`: how far it is armed, and what limits that.
-
-    `wanted`: what its schedule wants now; None: it has none. `claimed_in`: see `is_claimed`. `asks_more`: its condition uses
-    facts of budgets, costs or groups.
-    """
-
-    policy: Policy
-    level: str
-    limited: str
-    wanted: ScheduleState | None
-    claimed_in: Callable[[ScopeKey], bool]
-    asks_more: bool
-
-    @classmethod
-    def of(cls, policy: Policy, level: ArmedLevel, rules: GuardConfig, now: datetime) -> PreparedPolicy:
-        """Prepare `policy` for a run at `now`."""
-        names = policy.when.names
-        return cls(
-            policy=policy,
-            level=level.level,
-            limited=level.explain(),
-            wanted=evaluate_schedule(policy.schedule, now) if policy.schedule is not None else None,
-            claimed_in=cache(lambda scope: _is_scope_claimed(rules, scope, policy)),
-            asks_more=not names.isdisjoint({*BUDGET_FACTS, *LOOKED_UP_FACTS, "group_state"}),
-        )
-
-    def find_off_since(self, seen: Observation) -> datetime | None:
-        """Return since when its schedule wants the resource off; None: it wants it on, or there is no schedule.
-
-        A machine that was started after the schedule turned off is left on until the schedule's next turn.
-        """
-        wanted = self.wanted
-        return wanted.since if wanted is not None and wanted.off and not is_started_after_hours(seen, wanted) else None
 
 
 def _evaluate_case(
@@ -473,7 +436,7 @@ def _build_cap_cases(
     for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
         seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
-        prepared = PreparedPolicy.of(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
+        prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
         cases.append(_build_case(seat, found, climb, prepared, lease=None, sight=sight))
     return cases
 

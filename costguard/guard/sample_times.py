@@ -11,15 +11,16 @@ Times are whole microseconds since 1970, lengths whole microseconds.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 from operator import sub
 from typing import NamedTuple
+
+from costguard.values.instant import MICROSECOND, to_micros
 
 BUSY_SHARE_MIN = 0.1
 """A signal of levels is work where at least this share of the window's samples is busy; less is noise."""
@@ -48,6 +49,15 @@ class ActivityWindow(NamedTuple):
 @lru_cache(maxsize=1000)
 def _compute_busy_min(span: int, poll: int) -> int:
     return max(1, ceil(BUSY_SHARE_MIN * round(span / poll) - 1e-9))
+
+
+@lru_cache(maxsize=5000)
+def build_window(start: datetime, now: datetime, window: timedelta, poll: timedelta, lag: timedelta) -> ActivityWindow:
+    """Return the window of length `window` that ends `now`; samples are due every `poll`, and the newest is `lag` late."""
+    start_us, now_us, length, rhythm = to_micros(start), to_micros(now), window // MICROSECOND, poll // MICROSECOND
+    span = min(length, now_us - start_us)
+    opens = now_us - span if span < now_us - start_us else start_us - 1  # half-open, and a run's first sample is in it
+    return ActivityWindow(start_us, opens, now_us, length, rhythm, max(1, round(span / rhythm)), now_us - lag // MICROSECOND)
 
 
 class WindowFit(NamedTuple):
@@ -202,7 +212,8 @@ class TimesPool:
         """Return the times of `ats`, which must be in order and not empty."""
         if self._last is not None and self._last.ats == ats:  # the signals of one machine follow each other
             return self._last
-        mark = ats.tobytes() if isinstance(ats, array) else tuple(ats)
+        as_bytes = getattr(ats, "tobytes", None)  # of an array, as the ledger gives them: faster than a tuple
+        mark = as_bytes() if as_bytes is not None else tuple(ats)
         found = self._known.get(mark)
         if found is None:
             found = self._known[mark] = SampleTimes(ats)

@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from costguard.guard.activity import _build_window
-from costguard.guard.sample_times import TimesPool
+from costguard.guard.sample_times import TimesPool, build_window
 from costguard.guard.signal_summary import summarize_each_sample, summarize_signal
 from costguard.guard.signals import estimate_sample_interval, select_counted_series
 from costguard.values.instant import to_micros
@@ -53,7 +52,7 @@ def test_a_signal_that_is_busy_all_the_time_is_judged_as_by_each_of_its_samples(
         lines, _ = select_counted_series(columns(dice, poll_s), NOW - minutes(dice.choice([1, 20, 47, 120, 3000])), NOW)
         for wait in (10, 45, 60, 400):
             start, lag = NOW - minutes(dice.choice([5, 45, 46, 200, 2880])), minutes(dice.choice([0, 0, 5, 60]))
-            view = _build_window(start, NOW, minutes(wait), minutes(poll_s / 60), lag)
+            view = build_window(start, NOW, minutes(wait), minutes(poll_s / 60), lag)
             for line in lines.values():
                 above = SIGNALS.get(line.signal, (60,))[0]
                 seen = [(at, value) for at, value in zip(line.ats, line.values, strict=True) if at >= view.start]
@@ -75,7 +74,7 @@ def test_machines_that_share_their_times_are_judged_as_each_by_itself(seed: int)
         since = NOW - minutes(dice.choice([20, 47, 3000]))
         alone, _ = select_counted_series(of_machine, since, NOW)
         together, _ = select_counted_series(of_machine, since, NOW, shared)
-        view = _build_window(since, NOW, minutes(dice.choice([10, 45, 60])), minutes(1), minutes(dice.choice([0, 5])))
+        view = build_window(since, NOW, minutes(dice.choice([10, 45, 60])), minutes(1), minutes(dice.choice([0, 5])))
         for signal, line in alone.items():
             above = SIGNALS.get(signal, (60,))[0]
             own, same = summarize_signal(line, view, above), summarize_signal(together[signal], view, above)

@@ -22,7 +22,7 @@ def test_it_waits_in_the_block_and_works_after_it_even_where_the_block_fails() -
 
 def test_what_a_block_without_rings_made_is_old_and_what_was_frozen_stays_so() -> None:
     with pause_gc(no_rings=True):
-        made = [[] for _ in range(5000)]
+        made = [list[int]() for _ in range(5000)]
     assert gc.isenabled()
     assert gc.get_count()[0] < len(made)
     gc.freeze()
