@@ -1,6 +1,6 @@
 """The guard: against Cloud Custodian, judging a large fleet, and staying: `python -m bench.guard [PART ...]`.
 
-Parts: custodian judge resident. Clients are processes, in turn; times are user CPU, but where wall time is said. Nothing
+Parts: custodian judge resident cycle. Clients are processes, in turn; times are user CPU, but where wall time is said. Nothing
 asserts them: what is checked is that both sides found the same machines, and that the survey judged the fleet as it was made.
 """
 
@@ -10,11 +10,17 @@ import sys
 from collections.abc import Callable, Iterable
 
 from bench.guard_custodian import custodian
+from bench.guard_cycle import cycle
 from bench.guard_judge import judge
 from bench.guard_resident import resident
 from bench.measured import Measured, table
 
-PARTS: dict[str, Callable[[], Iterable[Measured]]] = {"custodian": custodian, "judge": judge, "resident": resident}
+PARTS: dict[str, Callable[[], Iterable[Measured]]] = {
+    "custodian": custodian,
+    "judge": judge,
+    "resident": resident,
+    "cycle": cycle,
+}
 
 
 def main() -> int:

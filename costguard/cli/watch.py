@@ -13,6 +13,7 @@ import typer
 
 from costguard.cli.options import Text
 from costguard.errors import InputError
+from costguard.system.process import limit_malloc
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
     from costguard.cli import GlobalOptions
@@ -47,6 +48,7 @@ def command(
 ) -> None:
     """Run the watchdog and exit with its exit code."""
     gc.set_threshold(*GC_THRESHOLDS)
+    limit_malloc()
     from costguard.services import watch
 
     asked = ctx.obj

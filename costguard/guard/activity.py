@@ -23,8 +23,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from costguard.errors import shorten
+from costguard.guard.sample_times import BUSY_SHARE_MIN, ActivityWindow, build_window
 from costguard.guard.signal_summary import (
-    ActivityWindow,
     Classification,
     SignalSummary,
     compute_power_threshold,
@@ -36,7 +36,6 @@ from costguard.guard.signals import (
     ACTIVE,
     AGE,
     AGENT,
-    BUSY_SHARE_MIN,
     CLOCK_AHEAD_MAX_US,
     CPU,
     CPU_UTIL_LARGE,
@@ -108,7 +107,7 @@ def classify_activity(
     """
     start = find_counting_start(since, now)
     lines, jumped = counted or select_counted_series(build_columns(samples), since, now)
-    view = _build_window(start, now, window, poll, lag)
+    view = build_window(start, now, window, poll, lag)
     tracks = _summarize_signals(seen, lines, view, power_limit_w)
     attended = _is_attended(lines, view.newest - 2 * view.poll)
     if phase_until is not None and phase_until > now:
@@ -137,17 +136,10 @@ def classify_activity(
         reasons=found.reasons,
         since=None if found.since is None else from_micros(found.since),
         families=_list_measured_families(tracks),
-        coverage=min((one.coverage for one in tracks), default=None),
+        coverage=min([one.coverage for one in tracks], default=None),
         attended=attended,
         wasted_share=found.wasted_share,
     )
-
-
-def _build_window(start: datetime, now: datetime, window: timedelta, poll: timedelta, lag: timedelta) -> ActivityWindow:
-    start_us, now_us, length, rhythm = to_micros(start), to_micros(now), window // MICROSECOND, poll // MICROSECOND
-    span = min(length, now_us - start_us)
-    opens = now_us - span if span < now_us - start_us else start_us - 1  # half-open, and a run's first sample is in it
-    return ActivityWindow(start_us, opens, now_us, length, rhythm, max(1, round(span / rhythm)), now_us - lag // MICROSECOND)
 
 
 def _classify_quiet(
@@ -243,8 +235,8 @@ def _is_attended(lines: Mapping[str, SignalSeries], recent: int) -> bool:
 def _classify_active(
     seen: Observation, busy: Sequence[SignalSummary], lines: Mapping[str, SignalSeries], view: ActivityWindow
 ) -> Classification:
-    why = tuple(_explain_busy(one, view) for one in busy[:REASONS_SHOWN])
-    began = min(one.began for one in busy if one.began is not None)
+    why = tuple([_explain_busy(one, view) for one in busy[:REASONS_SHOWN]])
+    began = min([one.began for one in busy if one.began is not None])
     share = 0.0
     counted = lines.get(GPU_BUSY_COUNT)
     if counted is not None and seen.gpu_count > 1 and any(one.kind.family == DUTY for one in busy):
@@ -260,7 +252,13 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
         return f"keyboard input at {format_clock(one.began)}"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told} moved on in the last {_format_minutes(view.now - view.opens)}"
-    return f"{one.kind.told} up to {_format_value(one.kind, one.peak)} in the last {_format_minutes(view.now - view.opens)}"
+    return _explain_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, view.now - view.opens)
+
+
+@lru_cache(maxsize=20_000)
+def _explain_level(told: str, unit: str, value: float, span: int) -> str:
+    """Explain a level that shows work; machines of a fleet often have the same."""
+    return f"{told} up to {value:.3g}{unit} in the last {_format_minutes(span)}"
 
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
@@ -294,18 +292,16 @@ def _list_required_families(needs: Sequence[str], measured: set[str]) -> tuple[s
 
 def _classify_idle(tracks: Sequence[SignalSummary], view: ActivityWindow, earliest: int) -> Classification:
     span = min(view.length, view.now - view.start)
-    since = max([earliest, *(one.until for one in tracks if one.until is not None)])
-    proven = frozenset(one.kind.family for one in tracks if one.proven)
-    cap, missing = get_confidence_cap(proven)
+    since = max([earliest, *[one.until for one in tracks if one.until is not None]])
+    told = [one for one in sorted(tracks, key=_rank_family) if one.proven]
+    cap, missing = get_confidence_cap(frozenset([one.kind.family for one in told]))
     note = [f"confidence at most {cap:g}: {SIGNAL_FAMILIES[missing]} is not measured"] if missing else []
     if span < view.length:
         note = [f"watched for {_format_minutes(span)} of {_format_minutes(view.length)} only"]
     surely = cap * min(1.0, span / view.length)
-    told = [one for one in sorted(tracks, key=_rank_family) if one.proven and one.kind.family != AGENT]
     when = format_clock(since)
-    reasons = (*(_explain_quiet(one, when) for one in told[: REASONS_SHOWN - len(note)]), *note) or (
-        "the agent reports, and shows no activity",
-    )
+    shown = [one for one in told if one.kind.family != AGENT][: REASONS_SHOWN - len(note)]
+    reasons = (*[_explain_quiet(one, when) for one in shown], *note) or ("the agent reports, and shows no activity",)
     return Classification(IDLE, round(surely, 4), reasons, since)
 
 

@@ -5,9 +5,10 @@ The activity of a resource is computed once, in its context, and shared by all p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
@@ -26,8 +27,10 @@ from costguard.guard.alerts.alert import NoticeDelivery
 from costguard.guard.escalation import Hook, HookRun
 from costguard.guard.limits import Breaker
 from costguard.guard.overrides import (
+    FREEZE,
     LEASE,
     MANUAL_START_LEASE,
+    ArmedLevel,
     Override,
     Protection,
     find_freeze,
@@ -41,14 +44,15 @@ from costguard.guard.overrides import (
     list_approved_acts,
 )
 from costguard.guard.policy import EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
-from costguard.guard.policy_evaluation import CostFacts, FactInputs, PolicySelector
+from costguard.guard.policy_evaluation import BUDGET_FACTS, LOOKED_UP_FACTS, CostFacts, FactInputs, PolicySelector
+from costguard.guard.sample_times import TimesPool
 from costguard.guard.signals import IDLE, Activity, CountedSeries, SampleColumns, build_columns, select_counted_series
 from costguard.guard.signals import estimate_sample_interval as spacing_of
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance, Rate
-from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey
+from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
 
@@ -131,12 +135,44 @@ SAMPLES_LEAST = 3
 ActivityQuery = tuple[timedelta, tuple[str, ...], timedelta]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunShared:
+    """What the contexts of one run share.
+
+    `overrides`: those that bear on a resource which some override names, in their order; `general_overrides`: those that name
+    none, which bear on all others. `doubtful`: the intents whose outcome is not known. `times`: those of all samples.
+    """
+
+    policies: PolicySelector
+    overrides: Mapping[ResourceKey, tuple[Override, ...]]
+    general_overrides: tuple[Override, ...]
+    doubtful: tuple[Intent, ...]
+    times: TimesPool
+
+    @classmethod
+    def of(cls, rules: GuardConfig, sight: GuardSnapshot) -> RunShared:
+        """Sort the overrides and intents of `sight` by what they name."""
+        named = [(wish, _list_named_keys(wish)) for wish in sight.wishes]
+        return cls(
+            policies=PolicySelector(rules.policies),
+            overrides={
+                key: tuple(wish for wish, keys in named if not keys or key in keys)
+                for key in frozenset[ResourceKey]().union(*(keys for _, keys in named))
+            },
+            general_overrides=tuple(wish for wish, keys in named if not keys),
+            doubtful=tuple(one for one in sight.intents if one.state in DOUBTFUL_STATES),
+            times=TimesPool(),
+        )
+
+
 @dataclass(slots=True, kw_only=True)
 class ResourceContext:
     """The evaluation context of one resource, shared by all policies. `policies`: those that apply to it.
 
     `known`: facts that do not come from its listing. `facts`: cached facts that depend on its listing. `works`: cached
-    activities, by window and needs; `evidence`: the samples that all of them use, once they were requested.
+    activities, by window and needs; `evidence`: the samples that all of them use, once they were requested; `interval`: how
+    often one is due, once it was estimated; `times`: of the samples of all machines of the run. `evidence_from`: what was
+    measured before it no longer counts; None: all counts.
     """
 
     live: LiveResource
@@ -151,40 +187,44 @@ class ResourceContext:
     approved: frozenset[str]
     answers: frozenset[tuple[str, str]]
     in_doubt: str
+    evidence_from: datetime | None
+    times: TimesPool
     policies: tuple[Policy, ...] = ()
     facts: dict[str, object | None] = field(default_factory=dict)
     evidence: tuple[datetime, timedelta, CountedSeries] | None = None
+    interval: timedelta | None = None
     works: dict[ActivityQuery, Activity] = field(default_factory=dict)
     group: ResourceGroup | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, live: LiveResource, rules: GuardConfig, sight: GuardSnapshot, among: PolicySelector | None = None
+        cls, live: LiveResource, rules: GuardConfig, sight: GuardSnapshot, shared: RunShared | None = None
     ) -> ResourceContext:
-        """Build the context of `live` in this run.
-
-        `among`: a selector over the policies of `rules`, to be reused by several.
-        """
-        seen, now = live.observation, sight.now
+        """Build the context of `live` in this run. `shared`: what all contexts of the run share; None: there are no others."""
+        seen, now, shared = live.observation, sight.now, shared or RunShared.of(rules, sight)
         life, before, owner = identify_incarnation(seen), sight.protections.get(seen.key), find_owner(seen, rules.owner_from)
-        policies = (among or PolicySelector(rules.policies)).select(seen, owner)
-        wishes = (*sight.wishes, *_lease_manual_start(seen, life, policies))
-        protection = find_protection(seen, sight.wishes, rules.protect, before.at if before else None, now)
-        lease = find_lease(life, wishes, now)
-        doubt = next((i for i in sight.intents if i.state in DOUBTFUL_STATES and i.life.key == seen.key), None)
+        policies = shared.policies.select(seen, owner)
+        stated = shared.overrides.get(seen.key, shared.general_overrides)
+        wishes = (*stated, *_lease_manual_start(seen, life, policies))
+        protection = find_protection(seen, stated, rules.protect, before.at if before else None, now)
+        lease, lease_ended_at = find_lease(life, wishes, now), find_lease_end(life, wishes, now)
+        ends = [at for at in (lease_ended_at, sight.gap_ended_at) if at is not None]
+        doubt = next((i for i in shared.doubtful if i.life.key == seen.key), None)
         return cls(
             live=live,
             life=life,
             owner=owner,
             protection=protection,
             lease=lease,
-            lease_ended_at=find_lease_end(life, wishes, now),
-            phase=find_phase(life, sight.wishes, now),
-            known=FactInputs(owner=owner, protection=protection, lease=lease, lease_ended_at=find_lease_end(life, wishes, now)),
-            frozen=find_freeze(sight.wishes, seen.key, now),
-            approved=list_approved_acts(life, sight.wishes, now),
-            answers=list_answers(life, sight.wishes, now),
+            lease_ended_at=lease_ended_at,
+            phase=find_phase(life, stated, now),
+            known=FactInputs(owner=owner, protection=protection, lease=lease, lease_ended_at=lease_ended_at),
+            frozen=find_freeze(stated, seen.key, now),
+            approved=list_approved_acts(life, stated, now),
+            answers=list_answers(life, stated, now),
             in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",
+            evidence_from=max(ends, default=None),
+            times=shared.times,
             policies=policies,
         )
 
@@ -253,14 +293,30 @@ class ResourceContext:
 
     def get_sample_interval(self, rules: GuardConfig, sight: GuardSnapshot) -> timedelta:
         """Return how often a sample of it is due."""
-        return self.evidence[1] if self.evidence else spacing_of(sight.samples.get(self.key, {}), rules.interval)
+        if self.interval is None:
+            self.interval = spacing_of(sight.samples.get(self.key, {}), rules.interval, self.times)
+        return self.interval
+
+    def leave_group(self) -> None:
+        """End the ring of a group and its members at the end of a run, so that no collector has to look for it."""
+        self.group = None
+
+    def release_evidence(self) -> None:
+        """Let go of its samples once all its policies are evaluated: of a large fleet they are a kilobyte a machine.
+
+        Members of a group keep theirs, which its other members ask for.
+        """
+        if self.group is None:
+            self.evidence = None
+            self.facts.clear()
 
     def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
         """Return from when on its samples count, how often one is due, and the series that count, for all policies."""
         columns: SampleColumns = sight.samples.get(self.key, {})
-        began = [self.live.observation.started_at or self.live.observation.created_at, sight.gap_ended_at, self.lease_ended_at]
-        since = max((at for at in began if at is not None), default=self.live.first_seen_at)
-        return since, spacing_of(columns, rules.interval), select_counted_series(columns, since, sight.now)
+        began = [self.live.observation.started_at or self.live.observation.created_at, self.evidence_from]
+        since = max([at for at in began if at is not None], default=self.live.first_seen_at)
+        interval = self.get_sample_interval(rules, sight)
+        return since, interval, select_counted_series(columns, since, sight.now, self.times)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -287,8 +343,8 @@ class ResourceGroup:
 
 def build_contexts(rules: GuardConfig, sight: GuardSnapshot) -> list[ResourceContext]:
     """Build a context for each resource of `sight` and join those of one group."""
-    among, groups = PolicySelector(rules.policies), dict[GroupKey, ResourceGroup]()
-    seats = [ResourceContext.of(live, rules, sight, among) for live in sight.live]
+    shared, groups = RunShared.of(rules, sight), dict[GroupKey, ResourceGroup]()
+    seats = [ResourceContext.of(live, rules, sight, shared) for live in sight.live]
     for seat in seats:
         key = find_group(seat.live.observation, rules.group_from)
         if key is not None:
@@ -296,6 +352,13 @@ def build_contexts(rules: GuardConfig, sight: GuardSnapshot) -> list[ResourceCon
             if counts_for_group(seat.live):
                 seat.group.running.append(seat)
     return seats
+
+
+def _list_named_keys(wish: Override) -> frozenset[ResourceKey]:
+    """Return the resources that alone an override bears on; empty: it bears on all. A freeze without a key freezes all acts."""
+    if wish.what == FREEZE and wish.key is None:
+        return frozenset()
+    return frozenset(key for key in (wish.key, wish.life.key if wish.life is not None else None) if key is not None)
 
 
 def _build_query(policy: Policy | None) -> ActivityQuery:
@@ -332,6 +395,43 @@ def apply_handling(live: LiveResource, handling: Mapping[ResourceKey, Handling])
     if known is None or known == live.observation.handling:
         return live
     return replace(live, observation=replace(live.observation, handling=known))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPolicy:
+    """A policy with what is the same for all resources of a run. `level`, `limited`: how far it is armed, and what limits that.
+
+    `wanted`: what its schedule wants now; None: it has none. `claimed_in`: see `is_claimed`. `asks_more`: its condition uses
+    facts of budgets, costs or groups.
+    """
+
+    policy: Policy
+    level: str
+    limited: str
+    wanted: ScheduleState | None
+    claimed_in: Callable[[ScopeKey], bool]
+    asks_more: bool
+
+    @classmethod
+    def of(cls, policy: Policy, level: ArmedLevel, claimed_in: Callable[[ScopeKey], bool], now: datetime) -> PreparedPolicy:
+        """Prepare `policy` for a run at `now`."""
+        names = policy.when.names
+        return cls(
+            policy=policy,
+            level=level.level,
+            limited=level.explain(),
+            wanted=evaluate_schedule(policy.schedule, now) if policy.schedule is not None else None,
+            claimed_in=cache(claimed_in),
+            asks_more=not names.isdisjoint({*BUDGET_FACTS, *LOOKED_UP_FACTS, "group_state"}),
+        )
+
+    def find_off_since(self, seen: Observation) -> datetime | None:
+        """Return since when its schedule wants the resource off; None: it wants it on, or there is no schedule.
+
+        A machine that was started after the schedule turned off is left on until the schedule's next turn.
+        """
+        wanted = self.wanted
+        return wanted.since if wanted is not None and wanted.off and not is_started_after_hours(seen, wanted) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,9 +30,10 @@ from costguard.guard.cap_forecast import (
     forecast_caps,
     list_cap_verdicts,
 )
-from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts, is_started_after_hours
+from costguard.guard.context import GuardConfig, GuardSnapshot, PreparedPolicy, ResourceContext, build_contexts
 from costguard.guard.context import ProtectionSighting as Sighted
 from costguard.guard.escalation import (
+    NO_HOOKS,
     advance_escalation,
     find_ended_steps,
     keep_promise,
@@ -65,12 +66,12 @@ from costguard.guard.policy import (
     Policy,
     Proposal,
     Verdict,
-    evaluate_schedule,
     reaches_level,
 )
 from costguard.guard.policy_evaluation import (
     BUDGET_FACTS,
     LOOKED_UP_FACTS,
+    FactInputs,
     add_cost_facts,
     build_facts,
     evaluate_policy,
@@ -119,14 +120,16 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     """Evaluate all policies and hard budgets of `rules` for every resource in `sight`, and plan the actions. Sends nothing."""
     seats = build_contexts(rules, sight)
     climbs = {(c.policy, c.life.key): c for c in _mark_executed_steps(rules, sight)}
-    levels = {policy.name: limit_armed_level(policy, rules, sight) for policy in rules.policies}
-    cases = [
-        case
-        for seat in seats
-        for policy in seat.policies
-        if (case := _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels=levels))
-    ]
-    works = {seat.key: seat.classify(seat.find_longest_policy(), rules, sight) for seat in seats}
+    prepared = {
+        policy.name: _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
+        for policy in rules.policies
+    }
+    cases, works = list[PolicyCase](), dict[ResourceKey, Activity]()
+    for seat in seats:
+        found = [_evaluate_case(seat, prepared[policy.name], rules, sight, climbs=climbs) for policy in seat.policies]
+        cases += [case for case in found if case is not None]
+        works[seat.key] = seat.classify(seat.find_longest_policy(), rules, sight)
+        seat.release_evidence()
     fleet = count_fleet(sight.live, sight.sent)
     foresights = _forecast_caps(rules, sight, seats, works, fleet)
     cases += _build_cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
@@ -138,7 +141,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         sight.now,
         reset_at=find_breaker_close(sight.wishes, sight.now),
     )
-    cases = [replace(case, asks=_explain_question(case, mass, rules, sight.now)) for case in cases]
+    cases = [_add_question(case, mass, rules, sight.now) for case in cases]
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
         room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
@@ -148,13 +151,16 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     )
     proposals = build_action_plan(cases, around)
     cases = _keep_promises(cases, proposals)
+    sighted = tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules))
+    for seat in seats:
+        seat.leave_group()
     return GuardEvaluation(
         at=sight.now,
         works=works,
         cases=tuple(cases),
         proposals=proposals,
         climbs=tuple(case.climb for case in cases if case.climb is not None),
-        sighted=tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules)),
+        sighted=sighted,
         foresights=foresights,
         breaker=mass,
         quarantine=around.quarantine,
@@ -192,17 +198,16 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
     found = Verdict(
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
-    level = limit_armed_level(policy, rules, sight)
-    return _build_case(seat, found, None, lease=seat.lease, level=level, rules=rules, sight=sight)
+    prepared = _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
+    return _build_case(seat, found, None, prepared, lease=seat.lease, sight=sight)
 
 
 def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
     """Explain why `policy` no longer holds for the resource, or only on stale or incomplete samples; "" if it holds."""
     seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
-    case = (
-        _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: ArmedLevel(OBSERVE)}) if seat else None
-    )
+    prepared = _prepare_policy(policy, ArmedLevel(OBSERVE), rules, sight.now)
+    case = _evaluate_case(seat, prepared, rules, sight, climbs=climbs) if seat else None
     if case is None:
         return "it is no longer listed"
     found = case.verdict
@@ -218,10 +223,22 @@ def is_claimed(rules: GuardConfig, live: LiveResource, policy: Policy) -> bool:
     owners are ours. On other providers (RunPod, Vast, Lambda) people share accounts, and the owner of a machine is unknown:
     there a policy must name the machine, its account, its labels or its owner.
     """
-    scope = live.scope
+    return _is_scope_claimed(rules, live.scope, policy)
+
+
+def _is_scope_claimed(rules: GuardConfig, scope: ScopeKey, policy: Policy) -> bool:
     if rules.claims is None:
         return scope.provider not in rules.ownerless or is_explicit(policy.target)
     return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in rules.claims)
+
+
+def _prepare_policy(policy: Policy, level: ArmedLevel, rules: GuardConfig, now: datetime) -> PreparedPolicy:
+    return PreparedPolicy.of(policy, level, lambda scope: _is_scope_claimed(rules, scope, policy), now)
+
+
+def _add_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> PolicyCase:
+    question = _explain_question(case, mass, rules, now)
+    return replace(case, asks=question) if question else case
 
 
 def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
@@ -284,56 +301,62 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
 
 def _evaluate_case(
     seat: ResourceContext,
-    policy: Policy,
+    prepared: PreparedPolicy,
     rules: GuardConfig,
     sight: GuardSnapshot,
     *,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
-    levels: Mapping[str, ArmedLevel],
 ) -> PolicyCase | None:
-    """Evaluate `policy` for one resource; None if a complete listing lacks it. `levels`: armed level by policy name."""
-    live, now = seat.live, sight.now
+    """Evaluate a policy for one resource; None if a complete listing lacks it."""
+    live, policy, now = seat.live, prepared.policy, sight.now
     seen = live.observation
     if live.absent_at is not None:
         return None
-    work, lease, off, asked = seat.classify(policy, rules, sight), seat.lease, None, policy.when.names
-    if policy.schedule is not None:
-        wanted = evaluate_schedule(policy.schedule, now)
-        off = wanted.since if wanted.off else None
-        # A machine that was started after the schedule turned off is left on until the schedule's next turn.
-        off = None if is_started_after_hours(seen, wanted) else off
-    known = seat.known
-    if asked & BUDGET_FACTS or policy.schedule is not None:
-        budget = (
-            find_tightest_budget(sight.standings, replace(seen.attribution, owner=seat.owner)) if asked & BUDGET_FACTS else None
-        )
-        known = replace(known, budget=budget, scheduled_on=None if policy.schedule is None else off is None)
-    known = add_cost_facts(known, live, sight.asked, now) if asked & LOOKED_UP_FACTS else known
-    if "group_state" in asked and seat.group is not None:
-        group = seat.group.classify(policy, rules, sight)
-        known = replace(known, group_state=group.state if group else "")
-    facts = build_facts(live, work, known, now, asked, kept=seat.facts)
+    work, off, known = seat.classify(policy, rules, sight), None, seat.known
+    if prepared.wanted is not None:
+        off = prepared.find_off_since(seen)
+        known = replace(known, scheduled_on=off is None)
+    if prepared.asks_more:
+        known = _add_asked_inputs(known, seat, prepared, rules, sight)
+    facts = build_facts(live, work, known, now, policy.when.names, kept=seat.facts)
     climb = climbs.get((policy.name, seen.key))
-    ended = [
-        at
-        for at in (seat.lease_ended_at, sight.gap_ended_at)
-        if at is not None and policy.rule not in (SCHEDULE_RULE, LIMIT_RULE)
-    ]
     found = evaluate_policy(
-        policy, seat.life, facts, work, now, climb=climb, not_before=max(ended, default=None), off_since=off
+        policy,
+        seat.life,
+        facts,
+        work,
+        now,
+        climb=climb,
+        not_before=None if policy.rule in (SCHEDULE_RULE, LIMIT_RULE) else seat.evidence_from,
+        off_since=off,
     )
     going = advance_escalation(climb, found, stopped=seen.state in RESTING_STATES, fresh_since=seat.lease_ended_at)
-    return _build_case(seat, found, going, lease=lease, level=levels[policy.name], rules=rules, sight=sight)
+    return _build_case(seat, found, going, prepared, lease=seat.lease, sight=sight)
+
+
+def _add_asked_inputs(
+    known: FactInputs, seat: ResourceContext, prepared: PreparedPolicy, rules: GuardConfig, sight: GuardSnapshot
+) -> FactInputs:
+    """Return `known` with what only some conditions ask for."""
+    asked = prepared.policy.when.names
+    if not BUDGET_FACTS.isdisjoint(asked):
+        attribution = replace(seat.live.observation.attribution, owner=seat.owner)
+        known = replace(known, budget=find_tightest_budget(sight.standings, attribution))
+    if not LOOKED_UP_FACTS.isdisjoint(asked):
+        known = add_cost_facts(known, seat.live, sight.asked, sight.now)
+    if "group_state" in asked and seat.group is not None:
+        group = seat.group.classify(prepared.policy, rules, sight)
+        known = replace(known, group_state=group.state if group else "")
+    return known
 
 
 def _build_case(
     seat: ResourceContext,
     found: Verdict,
     climb: EscalationState | None,
+    prepared: PreparedPolicy,
     *,
     lease: Override | None,
-    level: ArmedLevel,
-    rules: GuardConfig,
     sight: GuardSnapshot,
 ) -> PolicyCase:
     known = sight.known.get(seat.key)
@@ -341,19 +364,19 @@ def _build_case(
         verdict=found,
         live=seat.live,
         climb=climb,
-        level=level.level,
-        limited=level.explain(),
+        level=prepared.level,
+        limited=prepared.limited,
         owner=seat.owner,
-        claimed=is_claimed(rules, seat.live, found.policy),
+        claimed=prepared.claimed_in(seat.live.scope),
         protection=seat.protection,
         lease=lease,
         phase=seat.phase,
         frozen=seat.frozen,
-        approved=seat.approved | _list_answered_acts(seat, found, climb),
+        approved=seat.approved | _list_answered_acts(seat, found, climb) if seat.answers else seat.approved,
         polls=known.polls if known else 0,
         in_doubt=seat.in_doubt,
         workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
-        hooks=summarize_hook_runs(climb, sight.hooks),
+        hooks=summarize_hook_runs(climb, sight.hooks) if climb is not None else NO_HOOKS,
     )
 
 
@@ -429,8 +452,8 @@ def _build_cap_cases(
     for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
         seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
-        level = limit_armed_level(found.policy, rules, sight)
-        cases.append(_build_case(seat, found, climb, lease=None, level=level, rules=rules, sight=sight))
+        prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
+        cases.append(_build_case(seat, found, climb, prepared, lease=None, sight=sight))
     return cases
 
 

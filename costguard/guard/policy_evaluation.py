@@ -63,6 +63,7 @@ class PolicySelector:
         matches_of = [policy.target.match.labels or () for policy in self._policies]
         self._labels = frozenset(key.casefold() for labels in matches_of for key, _ in labels)
         self._by_kind: dict[tuple[object, ...], tuple[Policy, ...]] = {}
+        self._whole = set[tuple[object, ...]]()  # of these kinds no policy compares ids or names
 
     def select(self, seen: Observation, owner: str) -> tuple[Policy, ...]:
         """Return the policies for which `matches_target` holds, in their order."""
@@ -73,7 +74,9 @@ class PolicySelector:
             attribution = replace(seen.attribution, owner=owner)
             alike = tuple(policy for policy in self._policies if _matches_kind(policy.target, seen, attribution))
             self._by_kind[kind] = alike
-        return tuple([policy for policy in alike if _matches_identity(policy.target, seen)])
+            if not any(policy.target.ids is not None or policy.target.names is not None for policy in alike):
+                self._whole.add(kind)
+        return alike if kind in self._whole else tuple([one for one in alike if _matches_identity(one.target, seen)])
 
 
 def _is_targeted(target: PolicyTarget, seen: Observation, attribution: Attribution) -> bool:

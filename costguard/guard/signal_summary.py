@@ -9,17 +9,14 @@ and no step since: hung since 02:10, from 02:20 on.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
-from math import ceil
-from operator import sub
 from typing import NamedTuple
 
+from costguard.guard.sample_times import ActivityWindow, has_enough_before
 from costguard.guard.signals import (
     AGE,
-    BUSY_SHARE_MIN,
     COUNTER,
     COVERAGE_MIN,
     FLOOR_SHARE,
@@ -40,27 +37,6 @@ from costguard.values.instant import MICROSECOND, SECOND_US, from_micros
 from costguard.values.sample import GPU_POWER, GPU_POWER_BUSIEST, GPU_POWER_LIMIT, GPU_UTIL
 
 INPUT_COUNTS_FOR_US = INPUT_COUNTS_FOR // MICROSECOND
-_compute_busy_min = lru_cache(maxsize=1000)(lambda span, poll: max(1, ceil(BUSY_SHARE_MIN * round(span / poll) - 1e-9)))
-
-
-class ActivityWindow(NamedTuple):
-    """The window of a summary: samples from `start` on, and for the state those after `opens`.
-
-    `due`: how many samples are expected. `start`, `opens`, `now`, `newest`: microseconds since 1970; `length` and `poll`:
-    microseconds. `newest`: how recent a sample can be.
-    """
-
-    start: int
-    opens: int
-    now: int
-    length: int
-    poll: int
-    due: int
-    newest: int
-
-    def get_busy_min(self, span: int) -> int:
-        """Return how many busy samples within `span` count as work."""
-        return int(_compute_busy_min(min(self.length, span), self.poll))
 
 
 class SignalSummary(NamedTuple):
@@ -107,30 +83,26 @@ def summarize_signal(line: SignalSeries, window: ActivityWindow, above: float) -
 
 def summarize_each_sample(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary:
     """Summarize as `summarize_signal` does, but examine every sample."""
-    kind, ats, opens, poll = line.kind, line.ats, window.opens, window.poll
-    reading, first_at, late = kind.reading, ats[0], window.newest - ats[-1]
-    fresh = late <= 2 * poll and ats[-1] > opens  # a window that holds no sample, as measures come late, proves nothing
-    head, tail = _count_missing_head(kind, first_at, window), max(0, late // poll)
-    inside = line.find_holes(poll)
-    first = bisect_right(ats, opens) if first_at <= opens else 0
+    kind, ats, opens, fit = line.kind, line.ats, window.opens, line.times.fit(window)
+    reading, first, holes, tail, bound = kind.reading, fit.first, fit.holes, fit.tail, fit.bound
+    head = fit.counter_head if reading == COUNTER else fit.head
     peak = line.top if not first or line.top == line.low else max(line.values[first:], default=0.0)
     if first == len(ats):
         peak = 0.0
     busy = _find_busy_samples(line, window, above)
-    bound = first_at if first_at - window.start >= poll else None
-    if not (inside or head or tail or busy):
-        return SignalSummary(line, kind, False, False, False, 1.0, fresh, bound, None, peak)  # noqa: FBT003 - hundreds of thousands
+    if not (holes or head or tail or busy):
+        return SignalSummary(line, kind, False, False, False, 1.0, fit.fresh, bound, None, peak)  # noqa: FBT003 - hundreds of thousands
     one = reading in (VOLUMES, COUNTER, AGE)
     worked, now_busy = _find_last_busy(busy, window, one=one), _has_enough_now(busy, window, one=one)
     if reading == AGE:
         now_busy = bool(busy) and window.now - busy[-1] < INPUT_COUNTS_FOR_US
-    missing = head + tail + (len(inside) - bisect_right(inside, opens) if inside else 0)
+    missing = head + tail + fit.holes_inside
     doubtful, possible = False, worked
     if reading in (LEVEL, VOLUMES, COUNTER):
-        holes = () if reading == COUNTER else inside
+        inside = () if reading == COUNTER else holes
         unseen = head + {LEVEL: tail, VOLUMES: max(0, tail - 1), COUNTER: 0}[reading]
-        if holes or unseen:
-            marks = sorted([*busy, *holes]) if holes else busy
+        if inside or unseen:
+            marks = sorted([*busy, *inside]) if inside else busy
             possible = _find_last_busy(marks, window, one=one)
             least = 1 if one else window.get_busy_min(window.now - window.start)
             doubtful = len(marks) - bisect_right(marks, opens) + unseen >= least
@@ -142,9 +114,9 @@ def summarize_each_sample(line: SignalSeries, window: ActivityWindow, above: flo
         doubtful,
         worked is not None,
         max(0.0, 1 - missing / window.due),
-        fresh,
+        fit.fresh,
         after if bound is None or (after is not None and after > bound) else bound,
-        _find_busy_start(line, busy, window.length) if now_busy else None,
+        line.times.find_busy_start(busy, window.length) if now_busy else None,
         peak,
     )
 
@@ -154,34 +126,17 @@ def _summarize_steady_load(line: SignalSeries, window: ActivityWindow, above: fl
 
     None: a sample is missing, or so few samples exist that they may be noise.
     """
-    ats, opens, poll, length = line.ats, window.opens, window.poll, window.length
-    first_at, last_at = ats[0], ats[-1]
-    if 2 * line.gap > 3 * poll or length < poll or last_at <= opens or _count_missing_head(line.kind, first_at, window):
+    steady = line.times.find_steady_load(window, volumes=line.kind.reading == VOLUMES)
+    if steady is None:
         return None
-    if line.kind.reading == LEVEL:
-        enough = len(ats) - window.get_busy_min(last_at - window.start + poll)
-        if enough < 0 or line.gap >= length or ats[enough] <= last_at - length:
-            return None
-        inside = len(ats) - (bisect_right(ats, opens) if first_at <= opens else 0)
-        busy, began = inside >= window.get_busy_min(window.now - window.start), first_at
-    else:
-        marks = _find_busy_samples(line, window, above)
-        if not marks or marks[-1] != last_at:
-            return None
-        busy, began = True, _find_busy_start(line, marks, length)
+    began = steady.began
+    if steady.weak and sum(line.values[: steady.weak]) * (window.poll / SECOND_US) > WORK_BYTES_MIN:
+        began = line.times.find_busy_start(_find_busy_samples(line, window, above), window.length)
     peak = line.top
-    if peak != line.low and first_at <= opens:
-        peak = max(line.values[bisect_right(ats, opens) :])
-    over = min(window.now, last_at + poll)
-    return SignalSummary(line, line.kind, busy, False, True, 1.0, True, over, began if busy else None, peak)  # noqa: FBT003
-
-
-def _count_missing_head(kind: SignalKind, first: int, window: ActivityWindow) -> int:
-    """Count the samples missing before the first one. A counter also needs its value at the opening of the window."""
-    if first <= window.opens:
-        return 0
-    wait = first - max(window.opens, window.start)
-    return wait // window.poll if kind.reading == COUNTER else -(-wait // window.poll) - 1
+    if peak != line.low and line.ats[0] <= window.opens:
+        peak = max(line.values[line.times.fit(window).first :])
+    since = began if steady.busy else None
+    return SignalSummary(line, line.kind, steady.busy, False, True, 1.0, True, steady.until, since, peak)  # noqa: FBT003
 
 
 def compute_power_threshold(line: SignalSeries, window: ActivityWindow, limit: float, gpus: float) -> float:
@@ -190,7 +145,7 @@ def compute_power_threshold(line: SignalSeries, window: ActivityWindow, limit: f
     If a sample of the window is missing, it could have been the lowest, so the floor is taken to be 0.
     """
     whole = limit * (max(1.0, gpus) if line.signal == GPU_POWER else 1)
-    holes = line.find_holes(window.poll)
+    holes = line.times.find_holes(window.poll)
     missed = bool(holes and holes[-1] > window.opens) or line.ats[0] - window.opens >= window.poll
     first = bisect_right(line.ats, window.opens)
     floor_w = 0.0 if missed or window.newest - line.ats[-1] >= window.poll else min(line.values[first:], default=0.0)
@@ -204,29 +159,12 @@ def _find_busy_samples(line: SignalSeries, window: ActivityWindow, above: float)
         return often if often[-1] >= window.start else ()
     if reading != VOLUMES:
         return often
-    steady = _drop_noise(line, often, window)
+    steady = line.times.drop_noise(often, window)
     each = window.poll / SECOND_US
     if len(steady) == len(line.ats) or line.totals[-1] * each <= WORK_BYTES_MIN:
         return steady
     heavy = _find_heavy_samples(line, window, each, frozenset(steady))
     return sorted([*steady, *heavy]) if heavy else steady
-
-
-def _drop_noise(line: SignalSeries, often: Sequence[int], window: ActivityWindow) -> Sequence[int]:
-    """Return those of `often` that are not noise: enough of them lie in the window that ends there.
-
-    From index `whole` on, a complete window lies before each sample, so the same minimum, `least`, applies to all of them.
-    """
-    if not often:
-        return ()
-    length, least = window.length, window.get_busy_min(window.length)
-    whole = bisect_left(often, window.start + length - window.poll)
-    early = [at for k, at in enumerate(often[:whole]) if _has_enough_before(often, k, window)]
-    first = max(whole, least - 1)
-    if often is line.ats and line.gap * (least - 1) < length:
-        return [*early, *often[first:]]
-    pairs = zip(often[first:], often[first - least + 1 :], strict=False)
-    return [*early, *(at for at, before in pairs if before > at - length)]
 
 
 def _find_heavy_samples(line: SignalSeries, window: ActivityWindow, each: float, known: frozenset[int]) -> Sequence[int]:
@@ -250,16 +188,9 @@ def _find_last_busy(marks: Sequence[int], window: ActivityWindow, *, one: bool) 
     """Return the latest of `marks` with enough of them in the window that ends at it. `one`: one is enough."""
     if not marks:
         return None
-    if one or _has_enough_before(marks, len(marks) - 1, window):
+    if one or has_enough_before(marks, len(marks) - 1, window):
         return marks[-1]
-    return next((marks[k] for k in range(len(marks) - 2, -1, -1) if _has_enough_before(marks, k, window)), None)
-
-
-def _has_enough_before(marks: Sequence[int], k: int, window: ActivityWindow) -> bool:
-    """Return whether enough of `marks` lie in the window that ends at index `k`."""
-    at = marks[k]
-    before = k - window.get_busy_min(at - window.start + window.poll) + 1
-    return before >= 0 and marks[before] > at - window.length
+    return next((marks[k] for k in range(len(marks) - 2, -1, -1) if has_enough_before(marks, k, window)), None)
 
 
 def _has_enough_now(marks: Sequence[int], window: ActivityWindow, *, one: bool) -> bool:
@@ -276,14 +207,7 @@ def _find_busy_end(line: SignalSeries, at: int | None, window: ActivityWindow) -
     return line.ats[nexts] if nexts < len(line.ats) else min(window.now, at + window.poll)
 
 
-def _find_busy_start(line: SignalSeries, marks: Sequence[int], pause: int) -> int:
-    """Return since when `marks` follow each other without a pause of `pause` or longer."""
-    if (len(marks) == len(line.ats) and line.gap < pause) or max(map(sub, marks[1:], marks), default=0) < pause:
-        return marks[0]
-    later = next((after for after, before in pairwise(reversed(marks)) if after - before >= pause), None)
-    return marks[0] if later is None else later
-
-
+@lru_cache(maxsize=10_000)
 def format_clock(at: int) -> str:
     """Format `at` for people."""
     return f"{from_micros(at):%Y-%m-%d %H:%M} UTC"

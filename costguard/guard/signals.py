@@ -19,6 +19,7 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import sub
 
+from costguard.guard.sample_times import SampleTimes, TimesPool
 from costguard.values.checks import require_number, require_one_of
 from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 from costguard.values.sample import (
@@ -88,8 +89,6 @@ class Activity:
         require_number(self.confidence, "work.confidence", least=0, most=1)
 
 
-BUSY_SHARE_MIN = 0.1
-"""A signal of levels is work where at least this share of the window's samples is busy; less is noise."""
 COVERAGE_MIN = 0.8
 """Of the samples that are due, the share that must be there."""
 WORK_BYTES_MIN = 2e9
@@ -157,37 +156,29 @@ SampleColumns = Mapping[str, tuple[Sequence[int], Sequence[float]]]
 
 @dataclass(slots=True)
 class SignalSeries:
-    """The samples of one signal that count, ordered by time. `gap`: the longest distance of two, in microseconds.
+    """The samples of one signal that count, ordered by time. `low`, `top`: the least and the highest value.
 
-    Results that every window needs are cached: the busy samples above a value, the holes at an interval, the running totals.
+    Results that every window needs are cached: the busy samples above a value, and the running totals.
     """
 
     signal: str
     kind: SignalKind
-    ats: Sequence[int]
+    times: SampleTimes
     values: Sequence[float]
-    gap: int
     low: float
     top: float
+    ats: Sequence[int] = field(init=False)
     _busy: tuple[float, Sequence[int]] | None = None
-    _holes: tuple[int, Sequence[int]] | None = None
     _totals: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ats = self.times.ats
 
     def find_above(self, value: float) -> Sequence[int]:
         """Return when it was above `value`; for a counter, when it changed; for an age, when its event last happened."""
         if self._busy is None or self._busy[0] != value:
             self._busy = value, self._compute_above(value)
         return self._busy[1]
-
-    def find_holes(self, poll: int) -> Sequence[int]:
-        """Return when samples were due at an interval of `poll` and did not arrive."""
-        if 2 * self.gap <= 3 * poll:
-            return ()
-        if self._holes is None or self._holes[0] != poll:
-            pairs = zip(self.ats, self.ats[1:], strict=False)
-            due = ((a, (2 * (b - a) + poll) // (2 * poll)) for a, b in pairs)
-            self._holes = poll, [a + k * poll for a, n in due for k in range(1, n)]
-        return self._holes[1]
 
     @property
     def totals(self) -> Sequence[float]:
@@ -227,9 +218,14 @@ def _sort_pairs(pairs: Iterable[tuple[int, float]]) -> tuple[Sequence[int], Sequ
     return ats, values
 
 
-def select_counted_series(columns: SampleColumns, since: datetime, now: datetime) -> CountedSeries:
-    """Return the samples that count at `now`, by signal and time, and whether a clock jumped."""
-    return build_series(columns, to_micros(find_counting_start(since, now)), to_micros(now))
+def select_counted_series(
+    columns: SampleColumns, since: datetime, now: datetime, times: TimesPool | None = None
+) -> CountedSeries:
+    """Return the samples that count at `now`, by signal and time, and whether a clock jumped.
+
+    `times`: of the run, so that machines with the same times share what follows from them; None: only this one's signals do.
+    """
+    return build_series(columns, to_micros(find_counting_start(since, now)), to_micros(now), times)
 
 
 def find_counting_start(since: datetime, now: datetime) -> datetime:
@@ -237,10 +233,9 @@ def find_counting_start(since: datetime, now: datetime) -> datetime:
     return min(now, max(since, now - SAMPLE_LOOKBACK))
 
 
-def build_series(columns: SampleColumns, start: int, now: int) -> CountedSeries:
+def build_series(columns: SampleColumns, start: int, now: int, times: TimesPool | None = None) -> CountedSeries:
     """Return the samples of each signal from `start` to `now`, and whether any lie in the future (a clock jumped)."""
-    lines, jumped = dict[str, SignalSeries](), False
-    last: tuple[Sequence[int], int] = (), 0
+    lines, jumped, times = dict[str, SignalSeries](), False, times or TimesPool()
     for signal, kind in SIGNAL_KINDS.items():
         if signal not in columns:
             continue
@@ -256,9 +251,7 @@ def build_series(columns: SampleColumns, start: int, now: int) -> CountedSeries:
             early = bisect_left(ats, start)
             ats, values = ats[early:], values[early:]
         if ats:
-            if ats != last[0]:  # one look at a machine gives a sample of each of its signals
-                last = ats, max(map(sub, ats[1:], ats), default=0)
-            lines[signal] = SignalSeries(signal, kind, ats, values, last[1], min(values), max(values))
+            lines[signal] = SignalSeries(signal, kind, times.share(ats), values, min(values), max(values))
     return lines, jumped
 
 
@@ -268,17 +261,27 @@ def find_sample_bounds(columns: SampleColumns) -> tuple[datetime, datetime] | No
     return (from_micros(min(first for first, _ in ends)), from_micros(max(last for _, last in ends))) if ends else None
 
 
-def estimate_sample_interval(columns: SampleColumns, interval: timedelta) -> timedelta:
+def estimate_sample_interval(columns: SampleColumns, interval: timedelta, times: TimesPool | None = None) -> timedelta:
     """Return how often a sample is due: every `interval`, or as rarely as the provider publishes measurements.
 
     The smallest distance of two neighbouring samples shows the provider's interval, so that missing samples do not look like a
     slower one. If our own polls are late, the median distance counts, up to SLOWDOWN_MAX times `interval`: at 1.2 s instead of
-    1 s no sample counts as missing.
+    1 s no sample counts as missing. `times`: see `select_counted_series`.
     """
+    if times is None:
+        return _estimate_interval([columns[signal][0] for signal in sorted(columns, reverse=True)], interval)
+    shared = tuple([times.share(columns[signal][0]) for signal in sorted(columns, reverse=True) if columns[signal][0]])
+    if shared not in times.intervals:
+        times.intervals[shared] = _estimate_interval([one.ats for one in shared], interval)
+    return times.intervals[shared]
+
+
+def _estimate_interval(times: Iterable[Sequence[int]], interval: timedelta) -> timedelta:
+    """Estimate the interval from the times of each signal."""
     apart, left = list[int](), RECENT_SAMPLES
     last: tuple[Sequence[int], list[int]] = (), []
-    for signal in sorted(columns, reverse=True):
-        ats = columns[signal][0][-left:]
+    for of_signal in times:
+        ats = of_signal[-left:]
         if ats != last[0]:
             last = ats, list(map(sub, ats[1:], ats))
         apart += last[1]

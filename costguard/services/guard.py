@@ -282,7 +282,7 @@ class GuardRunner:
 
 
 def _evaluate(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
-    with pause_gc():
+    with pause_gc(no_rings=True):
         return evaluate_snapshot(rules, sight)
 
 

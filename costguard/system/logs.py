@@ -18,10 +18,12 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Any, TextIO
 
-import structlog
-
 from costguard.errors import to_one_line
+from costguard.system.process import hide_module
 from costguard.system.secret import Secret, scrub_text
+
+with hide_module("rich"):  # for tracebacks in colour, which are not logged; with pygments and attrs it takes 5 MB of a watchdog
+    import structlog
 
 SECRET_NAMES = re.compile(
     r"secret|passw|api_?key|authori[sz]ation|cookie|credential|private_?key|bearer|(?:^|_)token$", re.IGNORECASE

@@ -152,7 +152,10 @@ class AwsAccount:
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Return CloudWatch's metrics of the running machines: GPU if an agent reports it, else CPU."""
-        return self._metrics.fetch_utilization([one for one in seen if one.key.account == self.session.account], period)
+        try:
+            return self._metrics.fetch_utilization([one for one in seen if one.key.account == self.session.account], period)
+        finally:
+            self.session.release_models()  # the last request of a poll: each region has its clients now
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return list and spot prices of GPU types in the polled regions."""

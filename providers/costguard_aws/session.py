@@ -106,6 +106,8 @@ class AwsSession:
         self._find_stated_endpoint("ec2")
         self._lock = threading.RLock()
         self._clients: dict[tuple[str, str], Any] = {}
+        self._endpoints: dict[tuple[str, str], str] = {}
+        self._has_models = False
         self._channels: dict[tuple[str, str], ProviderChannel] = {}
 
     def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - botocore makes its classes as it goes
@@ -115,6 +117,7 @@ class AwsSession:
         """
         with self._lock:
             if (service, region) not in self._clients:
+                self._has_models = True
                 with translate_botocore_errors(self.account):
                     made = self._make_client_creator(service, region_name=region)
                 self._clients[service, region] = made
@@ -165,10 +168,28 @@ class AwsSession:
         stated = self._find_stated_endpoint(service)
         if stated:
             return stated
-        found = self.botocore.get_component("endpoint_resolver").construct_endpoint(service, region)
-        if not found or "hostname" not in found:
-            raise InputError(f"has no {service}, as far as botocore knows", field=f"region {region}", hint="check regions")
-        return f"https://{found['hostname']}"
+        with self._lock:
+            if (service, region) not in self._endpoints:
+                self._has_models = True
+                resolver = self.botocore._get_internal_component("endpoint_resolver")  # noqa: SLF001 - get_component deprecates it
+                found = resolver.construct_endpoint(service, region)
+                if not found or "hostname" not in found:
+                    hint = "check regions"
+                    raise InputError(f"has no {service}, as far as botocore knows", field=f"region {region}", hint=hint)
+                self._endpoints[service, region] = f"https://{found['hostname']}"
+            return self._endpoints[service, region]
+
+    def release_models(self) -> None:
+        """Let go of botocore's list of all endpoints and its models, 10 MB, after the first poll.
+
+        Clients and addresses that were looked up are kept; what needs another one reads the models again.
+        """
+        with self._lock:
+            if not self._has_models:
+                return
+            self._has_models = False
+            self.botocore._register_endpoint_resolver()  # noqa: SLF001 - as at its start: made when it is asked for
+            self.botocore.get_component("data_loader")._cache.clear()  # noqa: SLF001 - there is no public way
 
     def _find_stated_endpoint(self, service: str) -> str:
         """Return the configured address, looked up as AWS's own tools do: for the service, for all, in the profile."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import platform
+import sys
 import threading
 from contextlib import suppress
 
-from costguard.system.process import pause_gc
+import pytest
+
+from costguard.system.process import hide_module, limit_malloc, pause_gc
 
 
 def test_it_waits_in_the_block_and_works_after_it_even_where_the_block_fails() -> None:
@@ -14,6 +18,36 @@ def test_it_waits_in_the_block_and_works_after_it_even_where_the_block_fails() -
         assert not gc.isenabled()
         raise ZeroDivisionError
     assert gc.isenabled()
+
+
+def test_what_a_block_without_rings_made_is_old_and_what_was_frozen_stays_so() -> None:
+    with pause_gc(no_rings=True):
+        made = [list[int]() for _ in range(5000)]
+    assert gc.isenabled()
+    assert gc.get_count()[0] < len(made)
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    try:
+        with pause_gc(no_rings=True):
+            made = []
+        assert gc.get_freeze_count() > frozen // 2
+    finally:
+        gc.unfreeze()
+
+
+def test_a_hidden_module_is_not_found_and_found_again_after_it() -> None:
+    sys.modules.pop("colorsys", None)
+    with hide_module("colorsys"), pytest.raises(ImportError):
+        import colorsys
+    import colorsys
+
+    with hide_module("colorsys"):
+        import colorsys as again
+    assert again is colorsys
+
+
+def test_memory_is_limited_on_glibc_and_nothing_happens_elsewhere() -> None:
+    assert limit_malloc() == (platform.libc_ver()[0] == "glibc")
 
 
 def test_blocks_that_overlap_in_several_threads_never_leave_it_off() -> None:

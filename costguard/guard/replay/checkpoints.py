@@ -20,10 +20,10 @@ from costguard.guard.context import ACTIVITY_WINDOW
 from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.overrides import MANUAL_START_LEASE
 from costguard.guard.replay.history import ReplayedResource, find_instance_runs
+from costguard.guard.sample_times import BUSY_SHARE_MIN
 from costguard.guard.signals import (
     AGE,
     ALIVE,
-    BUSY_SHARE_MIN,
     COUNTER,
     CPU_UTIL_LARGE,
     FLOOR_SHARE,
