@@ -17,7 +17,7 @@ the provider took it: failed, or unconfirmed while the provider still waits for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -25,7 +25,7 @@ from costguard.errors import InputError
 from costguard.guard.policy import START, STOP, TERMINATE
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.checks import require_one_of
-from costguard.values.resource import ENDED, RUNNING, STOPPED, Incarnation
+from costguard.values.resource import ENDED, RUNNING, STOPPED, Incarnation, is_same_life
 
 PLANNED, GRACE, READY, EXECUTING, VERIFYING = "planned", "grace", "ready", "executing", "verifying"
 DONE, CANCELLED, FAILED, UNCONFIRMED = "done", "cancelled", "failed", "unconfirmed"
@@ -288,3 +288,8 @@ def _is_other_life(life: Incarnation, seen: Observation) -> bool:
     pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
     stale = life.started_at is not None and seen.stopped_at is not None and seen.stopped_at < life.started_at
     return stale or any(old is not None and new is not None and new < old for old, new in pairs)
+
+
+def find_open_intent(intents: Iterable[Intent], life: Incarnation, act: str) -> Intent | None:
+    """Return the open intent for this incarnation and act, or None."""
+    return next((i for i in intents if i.state in OPEN_STATES and i.act == act and is_same_life(i.life, life)), None)

@@ -253,6 +253,11 @@ def explain_burn_excess(limit: Rate, burning: Money, new: Rate) -> str:
     return f"{together.format()} an hour would be over the limit of {limit.format(2)} {limit.currency}" if over else ""
 
 
+def build_cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
+    """Build the policy of each hard budget."""
+    return tuple(build_cap_policy(budget) for budget in budgets if budget.hard)
+
+
 def build_cap_policy(budget: Budget, arm: str = STOP) -> Policy:
     """Build the policy of a hard budget: a page, and a stop 60 s later. Its name is "budget:NAME"."""
     return Policy(

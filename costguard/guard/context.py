@@ -45,13 +45,19 @@ from costguard.guard.overrides import (
 )
 from costguard.guard.policy import EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
 from costguard.guard.policy_evaluation import BUDGET_FACTS, LOOKED_UP_FACTS, CostFacts, FactInputs, PolicySelector
+from costguard.guard.run_facts import (
+    ConfirmedAct,
+    FirstSighting,
+    ProtectionSighting,
+    StartHistory,
+)
 from costguard.guard.sample_times import TimesPool
 from costguard.guard.signals import IDLE, Activity, CountedSeries, SampleColumns, build_columns, select_counted_series
 from costguard.guard.signals import estimate_sample_interval as spacing_of
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
-from costguard.values.money import PrepaidBalance, Rate
+from costguard.values.money import PrepaidBalance
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
@@ -432,87 +438,3 @@ class PreparedPolicy:
         """
         wanted = self.wanted
         return wanted.since if wanted is not None and wanted.off and not is_started_after_hours(seen, wanted) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardRun:
-    """One guard run as recorded, with the facts for the next one. `epoch`: of the leader lease in which it was made.
-
-    `interval`: how often runs are meant to come. `clock_skew`: how far the wall clock moved since the last run against the
-    clock that also counts during sleep. `outcome`: a word for the result; `notes`: sentences. `facts`: (name, text) for the
-    next run (since when the breaker is open).
-    """
-
-    id: str
-    at: datetime
-    epoch: int
-    interval: timedelta
-    clock_skew: timedelta = timedelta()
-    outcome: str = ""
-    notes: tuple[str, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtectionSighting:
-    """The cloud last showed `key` as protected at `at`. `how`: the cause ("label costguard=never")."""
-
-    key: ResourceKey
-    at: datetime
-    how: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopFacts:
-    """What the evidence of a stop says: the digest of its policy (`meaning`), the machine's type and its compute price."""
-
-    meaning: str
-    instance_type: str
-    price: Rate | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartHistory:
-    """What the ledger knows of a stopped machine. `intents`: of the last days, the oldest first; `facts`: of each stop.
-
-    `awake_at`: since when it was last listed in a state other than stopped, stopping or absent; None: never.
-    """
-
-    intents: tuple[Intent, ...]
-    facts: Mapping[str, StopFacts]
-    awake_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstSighting:
-    """When a resource was first seen. `polls`: complete listings of its scope since then, including the first."""
-
-    at: datetime
-    polls: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DepartureEvidence:
-    """What listings show of a resource that may have ended. `listed`: the last complete listing that showed its end.
-
-    `absences`: how many complete listings in a row do not contain it, if none showed its end.
-    """
-
-    listed: Observation | None = None
-    absences: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmedAct:
-    """One confirmed act: when its first request was sent, and when a listing proved its effect."""
-
-    intent_id: str
-    provider: str
-    act: str
-    sent_at: datetime
-    confirmed_at: datetime
-
-    @property
-    def took(self) -> timedelta:
-        """Return the time from the first request to the confirmation."""
-        return self.confirmed_at - self.sent_at

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from costguard.budgets.budget import Budget
-from costguard.guard.action_intents import CANCELLED, FAILED, OPEN_STATES, Intent
+from costguard.guard.action_intents import CANCELLED, FAILED
 from costguard.guard.action_plan import (
     RESTING_STATES,
     PolicyCase,
@@ -25,13 +25,13 @@ from costguard.guard.action_plan import (
 from costguard.guard.cap_forecast import (
     CapCandidate,
     CapForecast,
+    build_cap_policies,
     build_cap_policy,
     estimate_reaction,
     forecast_caps,
     list_cap_verdicts,
 )
 from costguard.guard.context import GuardConfig, GuardSnapshot, PreparedPolicy, ResourceContext, build_contexts
-from costguard.guard.context import ProtectionSighting as Sighted
 from costguard.guard.escalation import (
     NO_HOOKS,
     advance_escalation,
@@ -78,6 +78,7 @@ from costguard.guard.policy_evaluation import (
     find_tightest_budget,
 )
 from costguard.guard.reach import is_explicit
+from costguard.guard.run_facts import ProtectionSighting as Sighted
 from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_starts
 from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
 from costguard.metering.spending import LiveResource
@@ -494,13 +495,3 @@ def _mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[Escal
         told = sight.deliveries.get((f"policy:{climb.policy}", "/".join(climb.life.key)), ())
         found.append(mark_delivered(done, [one for one in told if one.channel not in rules.journals]))
     return found
-
-
-def build_cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
-    """Build the policy of each hard budget."""
-    return tuple(build_cap_policy(budget) for budget in budgets if budget.hard)
-
-
-def find_open_intent(intents: Iterable[Intent], life: Incarnation, act: str) -> Intent | None:
-    """Return the open intent for this incarnation and act, or None."""
-    return next((i for i in intents if i.state in OPEN_STATES and i.act == act and is_same_life(i.life, life)), None)

@@ -20,7 +20,7 @@ from costguard.budgets.budget import ROLLING, matches_filter
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.action_intents import CANCELLED, DONE, FAILED, OPEN_STATES, STARTABLE_STATES, Intent
 from costguard.guard.action_plan import HoldReason, PolicyCase, RunConstraints, list_standing_holds
-from costguard.guard.context import GuardSnapshot, StartHistory
+from costguard.guard.context import GuardSnapshot
 from costguard.guard.policy import (
     HOLDS,
     START,
@@ -32,6 +32,7 @@ from costguard.guard.policy import (
     ScheduledStartRule,
     evaluate_schedule,
 )
+from costguard.guard.run_facts import StartHistory
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even

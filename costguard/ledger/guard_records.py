@@ -10,10 +10,10 @@ from datetime import datetime
 
 from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.alert import NoticeDelivery
-from costguard.guard.context import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.escalation import HookRun
 from costguard.guard.overrides import Override
 from costguard.guard.policy import EscalationState
+from costguard.guard.run_facts import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.signals import SampleColumns
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.guard import guard_state, intents, outbox

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from costguard.errors import shorten, to_one_line
-from costguard.guard.context import GuardRun
+from costguard.guard.run_facts import GuardRun
 from costguard.guard.signals import IDLE
 from costguard.metering.burn import list_burns
 from costguard.metering.spending import Spending

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, cast
 
-from costguard.guard.context import GuardRun
 from costguard.guard.evaluation import evaluate_snapshot
+from costguard.guard.run_facts import GuardRun
 from costguard.reporting.status import FleetStatus, ResourceBurn
 from costguard.services.guard import GuardRunResult
 from costguard.services.ledger_answers import load_current_view

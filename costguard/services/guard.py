@@ -23,12 +23,14 @@ from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.alert import Alert, AlertRoute
 from costguard.guard.alerts.dispatch import dispatch_alerts
 from costguard.guard.alerts.rules import list_alerts
-from costguard.guard.context import GuardConfig, GuardRun, GuardSnapshot
+from costguard.guard.cap_forecast import build_cap_policies
+from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import mark_step_done
-from costguard.guard.evaluation import GuardEvaluation, build_cap_policies, evaluate_snapshot
+from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
 from costguard.guard.limits import compute_plan_fingerprint, explain_clock_doubt, explain_config_excess, is_config_undecided
 from costguard.guard.overrides import ACCEPT, ARM, ARMED_FOR, SNOOZE, Override, is_override_open
 from costguard.guard.policy import ASK, DENY, NOTIFY, RECORD, Policy
+from costguard.guard.run_facts import GuardRun
 from costguard.metering.spending import ScopeCoverage
 from costguard.services.act.executor import ActionExecutor
 from costguard.services.act.hooks import HookRunner, record_hook_ends

@@ -25,7 +25,7 @@ from costguard.budgets.hold import Hold
 from costguard.guard.action_intents import STARTABLE_STATES, Intent
 from costguard.guard.alerts.rules import ActCost
 from costguard.guard.alerts.starts import StartCost
-from costguard.guard.context import GuardConfig, GuardRun, GuardSnapshot, StartHistory, StopFacts, apply_handling
+from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling
 from costguard.guard.limits import Breaker, explain_gap_doubt
 from costguard.guard.overrides import Override
 from costguard.guard.policy import START, STOP
@@ -38,6 +38,7 @@ from costguard.guard.policy_evaluation import (
     compute_runways,
     find_spending_starts,
 )
+from costguard.guard.run_facts import GuardRun, StartHistory, StopFacts
 from costguard.guard.signals import SAMPLE_LOOKBACK, SampleColumns
 from costguard.metering.spending import LiveResource
 from costguard.services.guard_inputs import PollResults

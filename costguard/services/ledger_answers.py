@@ -36,7 +36,8 @@ from costguard.values.calendar import Period
 from costguard.values.provider import Seller
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
-    from costguard.guard.context import GuardConfig, GuardRun, GuardSnapshot
+    from costguard.guard.context import GuardConfig, GuardSnapshot
+    from costguard.guard.run_facts import GuardRun
     from costguard.reporting.statement import Statement
     from costguard.reporting.status import FleetStatus
     from costguard.services.poll_now import PollNowResult

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not pay for importing them
     from costguard.guard.action_intents import Intent
     from costguard.guard.alerts.alert import DeliveryResult, NoticeDelivery, Notification
-    from costguard.guard.context import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
     from costguard.guard.escalation import HookRun
     from costguard.guard.overrides import Override
     from costguard.guard.policy import EscalationState
+    from costguard.guard.run_facts import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
     from costguard.guard.signals import SampleColumns
     from costguard.metering.inventory import Poll
     from costguard.metering.scope_state import AccrualResult

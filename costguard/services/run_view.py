@@ -21,7 +21,8 @@ from zlib import compress, decompress
 from zlib import error as zlib_error
 
 from costguard.guard.cap_forecast import CapForecast
-from costguard.guard.context import GuardRun, GuardSnapshot
+from costguard.guard.context import GuardSnapshot
+from costguard.guard.run_facts import GuardRun
 from costguard.metering.inventory import FAILED
 from costguard.metering.observation import Handling, Observation
 from costguard.metering.spending import ScopeCoverage

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.context import GuardRun
+from costguard.guard.run_facts import GuardRun
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.metering.inventory import COMPLETE, Complete

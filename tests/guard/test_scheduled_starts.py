@@ -23,7 +23,6 @@ from costguard.guard.action_intents import (
     explain_refusal,
     is_send_due,
 )
-from costguard.guard.context import StartHistory, StopFacts
 from costguard.guard.policy import (
     PERSON_RULE,
     SCHEDULE_RULE,
@@ -34,6 +33,7 @@ from costguard.guard.policy import (
     Schedule,
     ScheduledStartRule,
 )
+from costguard.guard.run_facts import StartHistory, StopFacts
 from costguard.guard.scheduled_starts import (
     RETRY_AFTER,
     ScheduledStart,

@@ -11,11 +11,12 @@ import pytest
 from costguard.guard.action_plan import build_action_plan
 from costguard.guard.alerts.alert import INFO, WARNING, Alert, AlertRoute, NoticeDelivery
 from costguard.guard.alerts.dispatch import dispatch_alerts
-from costguard.guard.context import FirstSighting, GuardConfig
+from costguard.guard.context import GuardConfig
 from costguard.guard.escalation import advance_escalation, list_due_steps, mark_delivered, mark_step_done
 from costguard.guard.evaluation import NO_ADMIN_ROUTE, evaluate_snapshot
 from costguard.guard.overrides import ARM, find_armed_level
 from costguard.guard.policy import ASK, DOES_NOT, HOLDS, IDLE_RULE, NOTIFY, STOP, EscalationState, Policy, PolicyStep, Proposal
+from costguard.guard.run_facts import FirstSighting
 from costguard.guard.signals import IDLE
 from costguard.metering.observation import identify_incarnation
 from tests.blank import blank_sight

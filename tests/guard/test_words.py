@@ -9,8 +9,9 @@ import pytest
 
 from costguard.guard.alerts.alert import Alert
 from costguard.guard.alerts.rules import list_alerts
-from costguard.guard.context import FirstSighting, GuardConfig
+from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import evaluate_snapshot
+from costguard.guard.run_facts import FirstSighting
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource, ScopeCoverage

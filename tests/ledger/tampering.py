@@ -23,9 +23,9 @@ from costguard.budgets.budget import Budget
 from costguard.budgets.hold import Hold
 from costguard.guard.action_intents import EXECUTING, VERIFYING
 from costguard.guard.alerts.alert import Alert, DeliveryResult, Notification
-from costguard.guard.context import GuardRun, ProtectionSighting
 from costguard.guard.overrides import APPROVE, Override
 from costguard.guard.policy import EscalationState
+from costguard.guard.run_facts import GuardRun, ProtectionSighting
 from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.bills.staging import StagedStatement

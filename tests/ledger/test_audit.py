@@ -21,9 +21,9 @@ from costguard.errors import InputError
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, VERIFYING
 from costguard.guard.alerts.alert import Notification
 from costguard.guard.audit import FIRST_HASH, AuditAnchor, AuditEntry, AuditFinding, describe_audit_row, parse_anchor
-from costguard.guard.context import GuardRun
 from costguard.guard.escalation import BEGUN, SUCCEEDED, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE
+from costguard.guard.run_facts import GuardRun
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
 from costguard.ledger.db.reader import LedgerReader

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from costguard.guard.alerts.alert import Notification
-from costguard.guard.context import GuardRun
 from costguard.guard.policy import Rails
+from costguard.guard.run_facts import GuardRun
 from costguard.ledger.counts import load_counts, load_last_run_number
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore

@@ -12,8 +12,8 @@ from sqlalchemy import event
 
 from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import Alert, AlertState, DeliveryResult, Notification
-from costguard.guard.context import DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.policy import EscalationState
+from costguard.guard.run_facts import DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.ledger.counts import load_counts
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.reader import LedgerReader

@@ -24,7 +24,7 @@ from costguard.guard.action_intents import (
     UNCONFIRMED,
     VERIFYING,
 )
-from costguard.guard.context import ConfirmedAct
+from costguard.guard.run_facts import ConfirmedAct
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.intents import load_open_intents

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import compute_budget_status
-from costguard.guard.context import GuardRun
+from costguard.guard.run_facts import GuardRun
 from costguard.guard.signals import IDLE, Activity
 from costguard.metering.burn import list_burns
 from costguard.metering.spending import LiveResource, ScopeCoverage, Spending

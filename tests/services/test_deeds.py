@@ -13,7 +13,7 @@ import pytest
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import EXECUTING, READY, Intent
 from costguard.guard.action_plan import RunConstraints, build_action_plan
-from costguard.guard.context import FirstSighting, GuardConfig
+from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.limits import Breaker, Headroom
 from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, Override
@@ -29,6 +29,7 @@ from costguard.guard.policy import (
     Rails,
     Schedule,
 )
+from costguard.guard.run_facts import FirstSighting
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource

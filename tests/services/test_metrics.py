@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import LedgerError
-from costguard.guard.context import GuardRun
 from costguard.guard.policy import Rails
+from costguard.guard.run_facts import GuardRun
 from costguard.ledger.counts import load_counts
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore

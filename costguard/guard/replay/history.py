@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.guard.context import FirstSighting, GuardConfig, GuardSnapshot
-from costguard.guard.context import ProtectionSighting as Sighted
+from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.overrides import ARM, Override, join_arming
 from costguard.guard.policy import TERMINATE, EscalationState, Policy, Rails
 from costguard.guard.policy_evaluation import (
@@ -24,6 +23,8 @@ from costguard.guard.policy_evaluation import (
     CostFacts,
     find_spending_starts,
 )
+from costguard.guard.run_facts import FirstSighting
+from costguard.guard.run_facts import ProtectionSighting as Sighted
 from costguard.guard.signals import SampleColumns
 from costguard.metering.billing import BillingRule, list_meters
 from costguard.metering.inventory import COMPLETE

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from costguard.agents.messages import BAD_CODE, EXPIRED_CODE, USED_CODE
 from costguard.errors import CostguardError, LedgerError
-from costguard.guard.context import GuardRun
+from costguard.guard.run_facts import GuardRun
 from costguard.ledger.agents import records
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.reader import LedgerReader

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from costguard.errors import InputError
 from costguard.guard.audit import LIFTED, WISHED
-from costguard.guard.context import GuardRun, ProtectionSighting
 from costguard.guard.overrides import Override
 from costguard.guard.policy import EscalationState
+from costguard.guard.run_facts import GuardRun, ProtectionSighting
 from costguard.ledger.db.codecs import (
     KEY_COLUMNS,
     Execute,

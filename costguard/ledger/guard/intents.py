@@ -12,8 +12,8 @@ from datetime import datetime
 
 from costguard.guard.action_intents import EXECUTING, OPEN_STATES, Intent
 from costguard.guard.audit import HOOKED, MOVED
-from costguard.guard.context import ConfirmedAct
 from costguard.guard.escalation import BEGUN, HookEnd, HookRun
+from costguard.guard.run_facts import ConfirmedAct
 from costguard.ledger.db.codecs import (
     KEY_COLUMNS,
     Execute,

@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent, require_transition
 from costguard.guard.alerts.alert import AlertState, DeliveryResult, NoticeDelivery, Notification
-from costguard.guard.context import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.escalation import HookEnd, HookRun
 from costguard.guard.overrides import Override
 from costguard.guard.policy import PERSON_RULE, EscalationState, Rails
+from costguard.guard.run_facts import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.signals import SampleColumns
 from costguard.ledger.db.address import translate_ledger_errors
 from costguard.ledger.db.codecs import Query

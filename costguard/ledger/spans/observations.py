@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from operator import le, lt
 
-from costguard.guard.context import DepartureEvidence, FirstSighting
 from costguard.guard.overrides import Override
 from costguard.guard.replay.history import (
     HISTORY_LOOKBACK,
@@ -24,6 +23,7 @@ from costguard.guard.replay.history import (
     expand_sample_hours,
     find_instance_runs,
 )
+from costguard.guard.run_facts import DepartureEvidence, FirstSighting
 from costguard.guard.signals import SampleColumns
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,

@@ -15,18 +15,26 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from costguard.errors import shorten, to_one_line
-from costguard.guard.action_intents import CANCELLED, DOUBTFUL_STATES, GRACE, OPEN_STATES, PLANNED, READY, Intent
+from costguard.guard.action_intents import (
+    CANCELLED,
+    DOUBTFUL_STATES,
+    GRACE,
+    OPEN_STATES,
+    PLANNED,
+    READY,
+    Intent,
+    find_open_intent,
+)
 from costguard.guard.action_plan import RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
 from costguard.guard.activity import GroupKey, counts_for_group, find_group, find_probe_start, probe_activity
+from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot, estimate_interval_of_samples
 from costguard.guard.escalation import END_MARGIN, Hook, HookRun
 from costguard.guard.evaluation import (
     GuardEvaluation,
-    build_cap_policies,
     build_constraints,
     build_current_case,
     explain_unproven,
-    find_open_intent,
 )
 from costguard.guard.overrides import find_owner
 from costguard.guard.policy import (
