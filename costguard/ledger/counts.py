@@ -22,7 +22,8 @@ SELECT CASE WHEN sent_us IS NOT NULL THEN 'sent' WHEN gave_up_us IS NOT NULL THE
     count(*), min(at_us) FROM outbox GROUP BY outcome
 """
 _MARKS = """
-SELECT (SELECT coalesce(max(id), 0) FROM guard_run), (SELECT revision FROM ledger_state),
+SELECT (SELECT coalesce(max(id), 0) FROM guard_run),
+    (SELECT revision + (SELECT coalesce(sum(revision), 0) FROM account_state) FROM ledger_state),
     (SELECT coalesce(max(seq), 0) FROM audit)
 """
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db.codecs import decode_attribution, decode_observation, encode_attribution, encode_observation
-from costguard.ledger.spans.posting import NUMBERED_TABLES, PollTransaction
+from costguard.ledger.spans.posting import PollTransaction
 from costguard.ledger.spans.scope_state import MEMORY_SPAN, load_attributions, load_scopes
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
@@ -38,19 +38,19 @@ def ledger(url: str) -> LedgerWriter:
 
 def same_as_read(book: LedgerWriter, url: str) -> None:
     """What `book` remembers is what the ledger says."""
-    memory = book._memory
-    assert memory is not None
     read = asked(url, load_scopes)
-    assert list(memory.books) == list(read)
+    books = {scope: one for account in book._memory.values() for scope, one in account.books.items()}
+    assert sorted(books) == sorted(read)
+    for name, account in book._memory.items():
+        assert list(account.books) == list(asked(url, lambda ask, name=name: load_scopes(ask, name)))  # type: ignore[misc]
     for scope, found in read.items():
-        held = memory.books[scope]
+        held = books[scope]
         assert held.state == found.state
         assert (held.id, held.coverage, held.ids) == (found.id, found.coverage, found.ids)
-    attributions = asked(url, load_attributions)
-    assert {number: a for a, number in memory.attributions.items()} == attributions
-    assert memory.last_ids == {
-        table: max([0, *(row[0] for row in found)]) for table, found in rows(url).items() if table in NUMBERED_TABLES
-    }
+    known = {number: a for account in book._memory.values() for a, number in account.attributions.items()}
+    assert known == asked(url, load_attributions)
+    opened = {number for account in book._memory.values() for number in account.open_spans.values()}
+    assert opened == {number for (number,) in asked(url, lambda ask: ask("SELECT id FROM span WHERE end_us IS NULL", ()))}
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_roll_ups_and_amounts_are_what_the_spans_come_to(fresh: Callable[[], str
 
 
 def revision_of(url: str) -> int:
-    found = asked(url, lambda ask: ask("SELECT revision FROM ledger_state", ()))
+    found = asked(url, lambda ask: ask("SELECT coalesce(sum(revision), 0) FROM account_state", ()))
     return int(found[0][0])
 
 
@@ -139,7 +139,7 @@ def test_a_poll_without_change_is_one_update_of_the_scope_s_coverage(url: str, m
         book.record_polls([poll(0, machine("i-1"), machine("i-2"))])
         monkeypatch.setattr(PollTransaction, "_write", spied)
         book.record_polls([poll(1, machine("i-1"), machine("i-2"))])
-    assert wrote == [("UPDATE coverage", [(to_micros(START) + 60_000_000, 2, 1)]), ("UPDATE ledger_state", [(2,)])]
+    assert wrote == [("UPDATE coverage", [(to_micros(START) + 60_000_000, 2, 1)]), ("UPDATE account_state", [(2, 1)])]
     (covered,) = rows(url)["coverage"]
     assert covered == (1, 1, "complete", "", to_micros(START), to_micros(START) + 60_000_000, 2)
 

@@ -110,6 +110,10 @@ DECIDING_TABLES = {
 """By name. The order of the columns is part of the digests: it never changes."""
 
 OTHER_TABLES = {
+    "account_audit": "is a chain of hashes itself",
+    "account_digest": "account_audit has the hash of its rows",
+    "account_head": "the audit log has the heads; this only tells what is to be taken over next",
+    "account_state": "the first row of each account's chain names it; revision only tells a writer to read again",
     "agent": "the audit log records who joined and was revoked; seq, record_ms, beat_us, version and troubles are "
     "overwritten by each message of the agent",
     "alembic_version": "names the schema",

@@ -273,6 +273,39 @@ AUDIT = Table(
 )
 """What people wished and what was done, chained: see `chain`. `previous`: the hash of the row before."""
 
+ACCOUNT_AUDIT = Table(
+    "account_audit",
+    LedgerTable.metadata,
+    Column("account_id", BIG_INTEGER, ForeignKey("account_state.id"), primary_key=True, autoincrement=False),
+    Column("seq", BIG_INTEGER, primary_key=True, autoincrement=False),
+    *_make_number_columns("at_us"),
+    *_make_text_columns("kind", "body", "previous", "hash"),
+    CheckConstraint("seq >= 1", name="account_audit_counts_from_one"),
+    **STRICT,
+)
+"""The same of the polls of one account, on PostgreSQL: a chain for each account, whose heads `audit` takes over."""
+
+ACCOUNT_DIGEST = Table(
+    "account_digest",
+    LedgerTable.metadata,
+    Column("account_id", BIG_INTEGER, primary_key=True, autoincrement=False),
+    Column("seq", BIG_INTEGER, primary_key=True, autoincrement=False),
+    *_make_key_columns("table_name"),
+    *_make_number_columns("lines"),
+    *_make_text_columns("digests"),
+    **STRICT,
+)
+"""What `row_digest` is to `audit`, to `account_audit`."""
+
+ACCOUNT_HEAD = Table(
+    "account_head",
+    LedgerTable.metadata,
+    Column("account_id", BIG_INTEGER, ForeignKey("account_state.id"), primary_key=True, autoincrement=False),
+    *_make_number_columns("seq"),
+    **STRICT,
+)
+"""Up to which row of an account's chain `audit` has taken it over."""
+
 ROW_DIGEST = Table(
     "row_digest",
     LedgerTable.metadata,

@@ -48,7 +48,7 @@ IS_LONG = text(f"end_us - start_us > {8 * DAY_US}")  # longer ones are few: see 
 class LedgerStateRow(LedgerTable, table=True):
     """A single row.
 
-    `revision` counts the write transactions: a writer that remembers another value reads again.
+    `revision` counts the transactions that change spans of any account: a writer that remembers another value reads again.
     """
 
     __tablename__ = "ledger_state"
@@ -56,6 +56,20 @@ class LedgerStateRow(LedgerTable, table=True):
     id: int = Field(primary_key=True, sa_type=BIG_INTEGER, sa_column_kwargs={"autoincrement": False})
     ledger_id: str = make_text_field()
     created_us: int = make_number_field()
+    revision: int = make_number_field()
+
+
+class AccountStateRow(LedgerTable, table=True):
+    """An account with scopes. On PostgreSQL its row is locked by each transaction that writes its polls.
+
+    `revision` counts those transactions: a writer that remembers another value reads the account again.
+    """
+
+    __tablename__ = "account_state"
+    __table_args__ = (UniqueConstraint("provider", "account", name="account_state_named_once"), STRICT)
+    id: int | None = make_key_field()
+    provider: str = make_text_field()
+    account: str = make_text_field()
     revision: int = make_number_field()
 
 
@@ -258,6 +272,7 @@ class HourlyRow(LedgerTable, table=True):
     __table_args__ = (WITHOUT_ROWID,)
     hour: int = Field(primary_key=True, sa_type=BIG_INTEGER, sa_column_kwargs={"autoincrement": False})
     currency: str = Field(primary_key=True, sa_type=Text)
+    lane: int = Field(primary_key=True, sa_type=BIG_INTEGER)
     cost: int = make_number_field()
     step: int = make_number_field()
 
