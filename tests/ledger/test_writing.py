@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db.codecs import decode_attribution, decode_observation, encode_attribution, encode_observation
 from costguard.ledger.spans.posting import PollTransaction
-from costguard.ledger.spans.scope_state import MEMORY_SPAN, load_attributions, load_scopes
+from costguard.ledger.spans.scope_state import MEMORY_SPAN, ScopeRecord, load_attributions, load_scopes
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, LARGEST_PRICE
@@ -51,6 +51,10 @@ def same_as_read(book: LedgerWriter, url: str) -> None:
     assert known == asked(url, load_attributions)
     opened = {number for account in book._memory.values() for number in account.open_spans.values()}
     assert opened == {number for (number,) in asked(url, lambda ask: ask("SELECT id FROM span WHERE end_us IS NULL", ()))}
+
+
+def remembered(book: LedgerWriter, scope: ScopeKey) -> ScopeRecord:
+    return book._memory[scope.provider, scope.account].books[scope]
 
 
 @pytest.fixture
@@ -194,7 +198,7 @@ def test_a_resource_that_two_scopes_list_belongs_to_the_one_that_saw_it_first(ur
             assert found.notes == ("i-1: counted under acme/lab/west, which saw it first",)
             same_as_read(book, url)
         book.record_polls([poll(4, machine("i-1", usd="5")), poll(4, machine("i-1", usd="5"), machine("i-2"), scope=THERE)])
-        assert set(book._memory.books[THERE].state.resources) == {key("i-2")}  # type: ignore[union-attr]  # it has just written
+        assert set(remembered(book, THERE).state.resources) == {key("i-2")}
     assert [(row[1], row[5]) for row in rows(url)["resource"]] == [(1, "i-1"), (2, "i-2")]
 
 
@@ -203,9 +207,9 @@ def test_what_ended_long_ago_is_forgotten_and_looked_up_when_it_comes_back(url: 
     with ledger(url) as book:
         book.record_polls([poll(0, machine("i-1"), machine("i-2")), poll(day, machine("i-1", state="ended"), machine("i-2"))])
         book.record_polls([poll(day + 1, machine("i-2"))])
-        assert key("i-1") in book._memory.books[HERE].state.resources  # type: ignore[union-attr]  # it has just written
+        assert key("i-1") in remembered(book, HERE).state.resources
         book.record_polls([poll(day + later, machine("i-2"))])
-        assert set(book._memory.books[HERE].state.resources) == {key("i-2")}  # type: ignore[union-attr]  # the same
+        assert set(remembered(book, HERE).state.resources) == {key("i-2")}
         same_as_read(book, url)
         book.record_polls([poll(day + later + 1, machine("i-1", state="ended"), machine("i-2"))])
         same_as_read(book, url)
@@ -236,7 +240,7 @@ def test_memory_stays_flat_while_machines_come_and_go(sqlite_url: str) -> None:
             for part in range(4):
                 book.record_polls([poll(1440 * day + 10 * part, machine(f"i-{day}-{part}"), machine("i-0"))])
                 book.record_polls([poll(1440 * day + 10 * part + 5, machine(f"i-{day}-{part}", state="ended"), machine("i-0"))])
-            held = book._memory.books[HERE]  # type: ignore[union-attr]  # it has just written
+            held = remembered(book, HERE)
             sizes.append((len(held.state.resources), len(held.ids), len(held.endings)))
         assert sizes[-1] == sizes[-6]
         assert sizes[-1][0] == sizes[-1][1] < 16

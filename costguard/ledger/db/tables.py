@@ -261,6 +261,29 @@ TURN = Table(
 )
 """One row: who acts. `rounds`: how often it was taken or renewed."""
 
+DUTY = Table(
+    "duty",
+    LedgerTable.metadata,
+    *_make_key_columns("kind", "account"),
+    *_make_number_columns("due_us", "epoch"),
+    *_make_text_columns("holder"),
+    *_make_number_columns("until_us"),
+    CheckConstraint("epoch >= 0", name="duty_counts"),
+    Index("duty_by_due", "kind", "due_us"),
+    **STRICT,
+)
+"""A standing duty, on PostgreSQL: who polls which account. `epoch`: how often it was taken. `holder`: '' if nobody holds it."""
+
+POLL_VIEW = Table(
+    "poll_view",
+    LedgerTable.metadata,
+    *_make_key_columns("account"),
+    *_make_number_columns("at_us", "epoch"),
+    *_make_text_columns("body"),
+    **STRICT,
+)
+"""What the last poll of an account leaves for the watchdog that plans, where several share them. `body`: compressed JSON."""
+
 AUDIT = Table(
     "audit",
     LedgerTable.metadata,

@@ -140,6 +140,7 @@ UPDATE_RULES = {
     "intent_stays_settled": ("UPDATE ON intent", f"OLD.state IN ({_FINAL_STATES})", "a settled intent does not change"),
     "hook_run_is_written_before_it_begins": ("INSERT ON hook_run", f"NEW.state <> '{BEGUN}'", "a run of a hook begins unended"),
     "hook_run_ends_once": ("UPDATE ON hook_run", f"OLD.state <> '{BEGUN}'", "a run of a hook ends once"),
+    "duty_epoch_rises": ("UPDATE OF epoch ON duty", "NEW.epoch < OLD.epoch", "the epoch of a duty never falls"),
     "turn_epoch_rises": ("UPDATE OF epoch ON turn", "NEW.epoch < OLD.epoch", "the epoch of a turn never falls"),
 }
 """Guard -> (when, the condition under which it refuses, what it says)."""

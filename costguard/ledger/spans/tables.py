@@ -399,6 +399,7 @@ def _get_core_table(name: str) -> Table:
     return METADATA.tables[name]
 
 
+ACCOUNT_STATE = _get_core_table("account_state")
 LEDGER_STATE, SCOPE, COVERAGE, RESOURCE = (
     _get_core_table("ledger_state"),
     _get_core_table("scope"),

@@ -25,6 +25,7 @@ from sqlalchemy import Engine
 from costguard.errors import LedgerError
 from costguard.ledger.db.codecs import Execute, Query, format_placeholders, split_batches
 from costguard.ledger.db.connection import WriteConnection, WriterLock, begin_write, open_engine, open_sql_session
+from costguard.ledger.duties import Lease, require_lease
 from costguard.ledger.guard.audit_log import AuditedAccount
 from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.observations import SAMPLED_SIGNALS
@@ -101,16 +102,18 @@ class LedgerWriter:
             rows = ask("SELECT provider, account, name FROM scope WHERE provider = ?", (provider,))
         return tuple(sorted(ScopeKey(*row) for row in rows))
 
-    def record_polls(self, polls: Sequence[Poll]) -> tuple[AccrualResult, ...]:
+    def record_polls(self, polls: Sequence[Poll], *, lease: Lease | None = None) -> tuple[AccrualResult, ...]:
         """Write the changes of `polls`, in order and in one transaction, which is on disk when this returns.
 
         Any grouping of the same polls writes the same rows. A poll that is not later than the last one of its scope changes
-        nothing.
+        nothing. `lease`: of the account, which must be in force until it is written; LeaseLostError if it is not.
         """
         names = sorted({get_account(poll.scope) for poll in polls})  # all lock in this order: so none waits for one that waits
         known = {name: self._memory.pop(name, None) for name in names}  # whatever goes wrong below, it is read anew
         server = self._pen.on_server
         with pause_gc(), self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+            if lease is not None:
+                require_lease(ask, lease)
             accounts = {name: _lock_account(ask, tell, name, known[name], on_server=server) for name in names}
             posting = PollTransaction(ask, tell, accounts, self._gap, on_server=server)
             accrued = tuple(self._write_poll(ask, posting, accounts[get_account(poll.scope)], poll) for poll in polls)
@@ -119,12 +122,12 @@ class LedgerWriter:
         self._memory |= accounts
         return accrued
 
-    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
-        """Write `samples` in a separate transaction.
+    def record_samples(self, samples: Sequence[Sample], *, lease: Lease | None = None) -> frozenset[ResourceKey]:
+        """Write `samples` in a separate transaction. `lease`: as in `record_polls`.
 
         Returns the resources that are not in the ledger, whose samples are left out.
         """
-        return record_samples(self._engine, samples)
+        return record_samples(self._engine, samples, lease=lease)
 
     def _load_account(self, name: AccountKey) -> AccountState | None:
         """Return what the ledger knows of an account, read again if another process has written to it; None: nothing."""
@@ -286,13 +289,15 @@ SAMPLE_RETENTION = timedelta(hours=48)
 """How long samples are kept one by one: longer than any rule about idle machines looks back."""
 
 
-def record_samples(engine: Engine, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+def record_samples(engine: Engine, samples: Sequence[Sample], *, lease: Lease | None = None) -> frozenset[ResourceKey]:
     """Write `samples` in one transaction; return the resources that are not in the ledger, whose samples are left out.
 
     An existing sample stays as it is, and so does an hour that was rolled up: repeating the call changes nothing. They are
     written in the order of their keys, so that two processes that measured the same machine do not wait for each other in turn.
     """
     with begin_write(engine, WriterLock.ACCOUNTS) as connection:
+        if lease is not None:
+            require_lease(open_sql_session(connection)[0], lease)
         return write_samples(*open_sql_session(connection), samples)
 
 

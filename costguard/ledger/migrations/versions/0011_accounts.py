@@ -56,6 +56,28 @@ CREATE TABLE account_head (
     PRIMARY KEY (account_id)
 ) {STRICT}
 """,
+    """
+CREATE TABLE duty (
+    kind TEXT NOT NULL,
+    account TEXT NOT NULL,
+    due_us {BIG} NOT NULL,
+    epoch {BIG} NOT NULL,
+    holder TEXT NOT NULL,
+    until_us {BIG} NOT NULL,
+    PRIMARY KEY (kind, account),
+    CONSTRAINT duty_counts CHECK (epoch >= 0)
+) {STRICT}
+""",
+    "CREATE INDEX duty_by_due ON duty (kind, due_us)",
+    """
+CREATE TABLE poll_view (
+    account TEXT NOT NULL,
+    at_us {BIG} NOT NULL,
+    epoch {BIG} NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (account)
+) {STRICT}
+""",
     "ALTER TABLE hourly RENAME TO hourly_before",
     """
 CREATE TABLE hourly (
