@@ -40,6 +40,8 @@ LEASE_MIN_S, LEASE_MAX_S = 6.0, 60.0
 RENEWALS = 3
 """A lease lasts for half an interval, so that an account whose holder dies is polled again before two intervals are over, and
 is renewed three times in it."""
+RETRY_S = 5.0
+"""After which an account is polled again whose poll could not be recorded."""
 POLLS_AT_ONCE = 16
 """Accounts that one process asks at the same time; each has threads of its own for its scopes."""
 
@@ -95,6 +97,7 @@ class SharedPolls:
     _decoded: dict[str, tuple[str, AccountView | None]] = field(default_factory=dict)
     _renew_at: float = 0.0
     _until: float = 0.0
+    _cut_off: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=POLLS_AT_ONCE, thread_name_prefix="poll")
@@ -119,7 +122,14 @@ class SharedPolls:
         now = monotonic()
         if now >= self._renew_at:
             self._renew_at = now + self.lease_s / RENEWALS
-            self._balance()
+            try:
+                self._balance()
+                self._cut_off = False
+            except LedgerError as error:
+                self._renew_at = now
+                if not self._cut_off:
+                    self.log.error("leases_not_renewed", error=str(error), hint="polls end when the leases run out")  # noqa: TRY400 - known
+                self._cut_off = True
         with self._lock:
             if monotonic() >= self._until:
                 return  # the ledger could not be reached: what is held may be another's by now
@@ -207,6 +217,9 @@ class SharedPolls:
             with self._lock:
                 if self._held.get(name) is held:
                     del self._held[name]
+        except LedgerError as error:  # it was asked in vain, and is asked again soon: two intervals must not pass
+            held.due_s = monotonic() + min(RETRY_S, every_s / 2)
+            self.log.error("job_failed", job=name, error=str(error), next_try_s=held.due_s - monotonic())  # noqa: TRY400 - known
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises concerns this account alone
             said = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"
             self.log.error("job_failed", job=name, error=said, next_try_s=every_s)  # noqa: TRY400 - a trace may hold a secret
