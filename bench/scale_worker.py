@@ -4,8 +4,8 @@
 
 Everything is the real watchdog, but for the clouds. Each call to one, and each poll that is in the ledger, is a line of LOG:
 
-    call 1795219200.123 17
-    kept 1795219200.456 17 3        account 17, under the lease that was taken the third time
+    call 1795219200.123 17 4711     account 17, by the process 4711
+    kept 1795219200.456 17 3 4711   account 17, under the lease that was taken the third time
 
 `ignore-epoch`: the control. It records whatever lease it has.
 """
@@ -39,6 +39,7 @@ class Log:
     file: int
 
     def write(self, *words: object) -> None:
+        """Write a line."""
         os.write(self.file, f"{' '.join(map(str, words))}\n".encode())
 
 
@@ -67,7 +68,7 @@ class MemoryAccount:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """List all machines."""
-        self.log.write("call", time.time(), self.number)
+        self.log.write("call", time.time(), self.number, os.getpid())
         asked_at = datetime.now(UTC)
         time.sleep(self.poll_s)
         return Poll(scope=scope, at=asked_at, inventory=Complete(list_machines(scope, self.instances, int(time.time()) // 60)))
@@ -93,7 +94,7 @@ def main() -> int:
 
     def finish_and_tell(self: DutyStore, lease: Lease, *, next_in: timedelta, at: datetime, body: str) -> None:
         finish(self, lease, next_in=next_in, at=at, body=body)
-        log.write("kept", time.time(), lease.account.rpartition(" ")[2], lease.epoch)
+        log.write("kept", time.time(), int(lease.account.rpartition(" ")[2]) - 1, lease.epoch, os.getpid())
 
     with (
         patch.object(watchdog_context, "list_sources", lambda _clouds: sources),

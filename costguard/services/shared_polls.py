@@ -2,7 +2,7 @@
 
 Every second: renew what is held, take a fair share of what nobody holds, give back what is too much, and poll what is due.
 
-    three watchdogs, 100 accounts: each holds up to 34. One dies: its leases run out after half an interval, and the two
+    three watchdogs, 100 accounts: each holds up to 34. One dies: its leases run out after a third of an interval, and the two
     others hold 50 each. A fourth comes: each gives back what it has above 25, and the fourth takes it.
 
 An account is asked once an interval, whoever holds it: when it is due stands in its duty. What a watchdog records for an
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 TICK = timedelta(seconds=1)
 LEASE_MIN_S, LEASE_MAX_S = 6.0, 60.0
 RENEWALS = 3
-"""A lease lasts for half an interval, so that an account whose holder dies is polled again before two intervals are over, and
-is renewed three times in it."""
-RETRY_S = 5.0
+"""A lease lasts for a third of an interval, so that an account whose holder dies is polled again before two intervals are over,
+and is renewed three times in it."""
+RETRY_S = 2.0
 """After which an account is polled again whose poll could not be recorded."""
 POLLS_AT_ONCE = 16
 """Accounts that one process asks at the same time; each has threads of its own for its scopes."""
@@ -109,7 +109,7 @@ class SharedPolls:
     @property
     def lease_s(self) -> float:
         """Seconds for which a lease is taken."""
-        return min(max(self.every.total_seconds() / 2, LEASE_MIN_S), LEASE_MAX_S)
+        return min(max(self.every.total_seconds() / 3, LEASE_MIN_S), LEASE_MAX_S)
 
     @property
     def held(self) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class SharedPolls:
                 if self._held.get(name) is held:
                     del self._held[name]
         except LedgerError as error:  # it was asked in vain, and is asked again soon: two intervals must not pass
-            held.due_s = monotonic() + min(RETRY_S, every_s / 2)
+            held.due_s = monotonic() + min(RETRY_S, every_s / 4)
             self.log.error("job_failed", job=name, error=str(error), next_try_s=held.due_s - monotonic())  # noqa: TRY400 - known
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises concerns this account alone
             said = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"

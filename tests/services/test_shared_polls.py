@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from costguard.errors import InputError, LedgerError
+from costguard.ledger.db import connection, reader, schema
+from costguard.ledger.db.connection import upgrade_schema
+from costguard.ledger.db.maintenance import check_ledger
+from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS
 from costguard.ledger.duties import DutyStore, PollView
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
@@ -27,7 +33,8 @@ from costguard.system.logs import get_log
 from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.ledger.conftest import postgres_server, postgres_url
-from tests.ledger.fleet import CEILINGS, RULES, machine, rows
+from tests.ledger.fleet import CEILINGS, RULES, asked, machine, rows
+from tests.ledger.test_migrations import NEXT, SECOND
 
 __all__ = ["postgres_server", "postgres_url"]
 
@@ -188,6 +195,53 @@ def test_a_watchdog_that_cannot_renew_polls_nothing(town: Town, monkeypatch: pyt
     assert town.asked.total() >= asked + ACCOUNTS
 
 
+def test_after_an_upgrade_old_watchdogs_take_nothing_and_new_ones_go_on(
+    town: Town, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first new watchdog migrates the ledger while an old one polls: nothing is lost, and every account changes hands."""
+    old = town.join()
+    town.run(5, until=lambda: len(town.asked) == ACCOUNTS and not any(one.busy for one in old._held.values()))
+    before = rows(town.url)
+    with monkeypatch.context() as version:
+        become_newer(version, tmp_path)
+        assert upgrade_schema(town.url).before == REVISIONS[-1]
+    for name, held in dict(old._held.items()).items():  # its leases are still in force, and it has heard something
+        old._poll(name, held)
+    town.run(old.lease_s + 1)
+    with monkeypatch.context() as version:
+        become_newer(version, tmp_path)
+        assert {table: [row[: len(before[table][0])] for row in kept] for table, kept in rows(town.url).items()} == before
+        town.workers.clear()
+        new = town.join()
+        town.run(5, until=lambda: len(new.held) == ACCOUNTS)
+        asked = town.asked.total()
+        town.run(5, until=lambda: town.asked.total() >= asked + ACCOUNTS)
+        new.close()
+        town.workers.clear()
+        assert check_ledger(town.url) == []
+        polls = "SELECT min(polls) FROM coverage"
+        assert asked_of(town.url, polls) >= 2
+    old._pool.shutdown(wait=True)
+    old.store.close()
+
+
+def become_newer(version: pytest.MonkeyPatch, folder: Path) -> None:
+    """From here on this process is of a version that has a revision more."""
+    if not (folder / "migrations").exists():
+        shutil.copytree(MIGRATIONS_FOLDER, folder / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "migrations/versions" / f"{NEXT}_more.py").write_text(SECOND)
+    version.setattr(schema, "MIGRATIONS_FOLDER", folder / "migrations")
+    for module in (schema, reader):
+        version.setattr(module, "REVISIONS", (*REVISIONS, NEXT))
+    for module in (schema, reader, connection):
+        version.setattr(module, "HEAD_REVISION", NEXT)
+
+
+def asked_of(url: str, sql: str) -> int:
+    ((found,),) = asked(url, lambda ask: ask(sql, ()))
+    return int(found)
+
+
 def test_accounts_that_nobody_polled_are_told_of_and_never_taken_for_empty(town: Town) -> None:
     one = town.join()
     assert one.list_unreached() == ()
@@ -235,7 +289,7 @@ def test_accounts_are_named_by_the_settings() -> None:
     assert [name for name, _ in name_sources(sources[:1])] == ["acme"]
 
 
-def test_sharing_needs_a_server(tmp_path: Any) -> None:  # noqa: ANN401 - a path
+def test_sharing_needs_a_server(tmp_path: Path) -> None:
     file = tmp_path / "costguard.toml"
     file.write_text('[scale]\nworkers = "share"\n')
     with pytest.raises(InputError, match="PostgreSQL server"):
