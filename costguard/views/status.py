@@ -18,7 +18,7 @@ from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
-from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
+from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus, WatchdogShare
 from costguard.values.agent import Agent
 from costguard.values.money import ExchangeRate
 from costguard.values.resource import INSTANCE, RUNNING
@@ -104,6 +104,8 @@ def build_status_document(
         "warnings": list(warnings),
         "audit": audit or None,
     }
+    if status.watchdogs:
+        data["watchdogs"] = [_build_share_data(one) for one in status.watchdogs]
     tables = [_build_table(status)] if status.resources else []
     tables += [build_budget_table(status.budgets, status.overshoots, status.at)] if status.budgets else []
     return Document(
@@ -240,6 +242,16 @@ def describe_status_source(*, run_at: datetime | None, asked_because: str, at: d
     return f"The clouds were asked: {asked_because}." if asked_because else ""
 
 
+def _build_share_data(one: WatchdogShare) -> dict[str, object]:
+    return {"name": one.name or None, "accounts": one.accounts, "plans": one.plans}
+
+
+def _format_share(one: WatchdogShare) -> str:
+    if not one.name:
+        return f"{one.accounts} held by no watchdog"
+    return f"{one.accounts} held by {one.name}{', which plans' if one.plans else ''}"
+
+
 def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source: str) -> Iterator[str]:
     usd = status.usd
     if not status.scopes:
@@ -251,6 +263,8 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
     yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{unpriced}{read}."
     if source:
         yield source
+    if status.watchdogs:
+        yield f"Accounts: {', '.join(map(_format_share, status.watchdogs))}."
     month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
     yield f"{month}: ${format_interval(usd.to_date)}; forecast ${format_interval(usd.forecast)}."
     if exchange is not None:

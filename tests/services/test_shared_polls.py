@@ -25,6 +25,7 @@ from costguard.metering.observation import UNKNOWN_HANDLING, Handling
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import InstanceSource
 from costguard.services.guard_inputs import PollResults
+from costguard.services.ledger_answers import answer_status
 from costguard.services.poll_views import AccountView, decode_account_view, encode_account_view
 from costguard.services.shared_polls import LeasedLedger, SharedPolls
 from costguard.services.watchdog_context import SerializedLedger, name_sources
@@ -142,7 +143,7 @@ def town(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
         ledger.close()
 
 
-def test_watchdogs_share_the_accounts_and_ask_each_once_an_interval(town: Town) -> None:
+def test_watchdogs_share_the_accounts_and_ask_each_once_an_interval(town: Town, tmp_path: Path) -> None:
     town.join()
     town.join()
     town.run(10, until=lambda: len(town.asked) == ACCOUNTS and [len(one.held) for one in town.workers] == [4, 4])
@@ -156,6 +157,10 @@ def test_watchdogs_share_the_accounts_and_ask_each_once_an_interval(town: Town) 
     assert len(planner.sources) == len(planner.handling) == ACCOUNTS
     assert all(one.stops for one in planner.handling.values())
     assert planner.sources[ScopeKey("acme", "3", "all")] is town.workers[0].accounts["3"]
+    file = tmp_path / "costguard.toml"
+    file.write_text(f'[ledger]\nurl = "{town.url}"\n')
+    answer = answer_status(offline=True, config=str(file))
+    assert "Accounts: 4 held by worker 1, 4 held by worker 2." in answer.document.lead
 
 
 def test_the_accounts_of_one_that_dies_go_to_the_others_and_its_late_record_is_refused(town: Town) -> None:
