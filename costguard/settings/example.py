@@ -195,7 +195,7 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
     ),
     ("scale", "workers"): (
         "alone: each `costguard watch` polls every account; share: several share them, on PostgreSQL (docs/SCALE.md).",
-        "share",
+        "alone",
     ),
     ("display", "currency"): (
         "Currency in which dollar amounts are also shown, at the rate below. JSON and the ledger keep the original currency.",

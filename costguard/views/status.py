@@ -105,7 +105,9 @@ def build_status_document(
         "audit": audit or None,
     }
     if status.watchdogs:
-        data["watchdogs"] = [_build_share_data(one) for one in status.watchdogs]
+        data["watchdogs"] = [
+            dict[str, object](name=one.name or None, accounts=one.accounts, plans=one.plans) for one in status.watchdogs
+        ]
     tables = [_build_table(status)] if status.resources else []
     tables += [build_budget_table(status.budgets, status.overshoots, status.at)] if status.budgets else []
     return Document(
@@ -242,14 +244,8 @@ def describe_status_source(*, run_at: datetime | None, asked_because: str, at: d
     return f"The clouds were asked: {asked_because}." if asked_because else ""
 
 
-def _build_share_data(one: WatchdogShare) -> dict[str, object]:
-    return {"name": one.name or None, "accounts": one.accounts, "plans": one.plans}
-
-
 def _format_share(one: WatchdogShare) -> str:
-    if not one.name:
-        return f"{one.accounts} held by no watchdog"
-    return f"{one.accounts} held by {one.name}{', which plans' if one.plans else ''}"
+    return f"{one.accounts} held by {one.name or 'no watchdog'}{', which plans' if one.plans else ''}"
 
 
 def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source: str) -> Iterator[str]:

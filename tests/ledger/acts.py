@@ -11,9 +11,8 @@ from sqlalchemy import Connection, insert
 from costguard.guard.action_intents import PLANNED, READY, Intent
 from costguard.guard.overrides import LEASE, Override
 from costguard.guard.policy import Rails
+from costguard.ledger.db.account_tables import ACCOUNT_AUDIT, ACCOUNT_DIGEST
 from costguard.ledger.db.tables import (
-    ACCOUNT_AUDIT,
-    ACCOUNT_DIGEST,
     AGENT,
     AGENT_CODE,
     ASK_LINK,

@@ -261,29 +261,6 @@ TURN = Table(
 )
 """One row: who acts. `rounds`: how often it was taken or renewed."""
 
-DUTY = Table(
-    "duty",
-    LedgerTable.metadata,
-    *_make_key_columns("kind", "account"),
-    *_make_number_columns("due_us", "epoch"),
-    *_make_text_columns("holder"),
-    *_make_number_columns("until_us"),
-    CheckConstraint("epoch >= 0", name="duty_counts"),
-    Index("duty_by_due", "kind", "due_us"),
-    **STRICT,
-)
-"""A standing duty, on PostgreSQL: who polls which account. `epoch`: how often it was taken. `holder`: '' if nobody holds it."""
-
-POLL_VIEW = Table(
-    "poll_view",
-    LedgerTable.metadata,
-    *_make_key_columns("account"),
-    *_make_number_columns("at_us", "epoch"),
-    *_make_text_columns("body"),
-    **STRICT,
-)
-"""What the last poll of an account leaves for the watchdog that plans, where several share them. `body`: compressed JSON."""
-
 AUDIT = Table(
     "audit",
     LedgerTable.metadata,
@@ -295,39 +272,6 @@ AUDIT = Table(
     **STRICT,
 )
 """What people wished and what was done, chained: see `chain`. `previous`: the hash of the row before."""
-
-ACCOUNT_AUDIT = Table(
-    "account_audit",
-    LedgerTable.metadata,
-    Column("account_id", BIG_INTEGER, ForeignKey("account_state.id"), primary_key=True, autoincrement=False),
-    Column("seq", BIG_INTEGER, primary_key=True, autoincrement=False),
-    *_make_number_columns("at_us"),
-    *_make_text_columns("kind", "body", "previous", "hash"),
-    CheckConstraint("seq >= 1", name="account_audit_counts_from_one"),
-    **STRICT,
-)
-"""The same of the polls of one account, on PostgreSQL: a chain for each account, whose heads `audit` takes over."""
-
-ACCOUNT_DIGEST = Table(
-    "account_digest",
-    LedgerTable.metadata,
-    Column("account_id", BIG_INTEGER, primary_key=True, autoincrement=False),
-    Column("seq", BIG_INTEGER, primary_key=True, autoincrement=False),
-    *_make_key_columns("table_name"),
-    *_make_number_columns("lines"),
-    *_make_text_columns("digests"),
-    **STRICT,
-)
-"""What `row_digest` is to `audit`, to `account_audit`."""
-
-ACCOUNT_HEAD = Table(
-    "account_head",
-    LedgerTable.metadata,
-    Column("account_id", BIG_INTEGER, ForeignKey("account_state.id"), primary_key=True, autoincrement=False),
-    *_make_number_columns("seq"),
-    **STRICT,
-)
-"""Up to which row of an account's chain `audit` has taken it over."""
 
 ROW_DIGEST = Table(
     "row_digest",

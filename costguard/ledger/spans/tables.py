@@ -3,7 +3,7 @@
 Money is an integer of nano-units, time is an integer of microseconds since 1970 in UTC, true is 1: no column of either is a
 float. SQLite's tables are STRICT, so a text in a column of money is refused. `db.triggers` restricts which columns may change:
 a span gets its end, a row of coverage grows, a hold ends, roll-ups are updated. The tables of the guard, the agents and the
-bills are in `db.tables`.
+bills are in `db.tables`, those of accounts' audits and leases in `db.account_tables`.
 
 The migrations create the schema; `tests/ledger/test_migrations.py` checks that both agree.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from sqlalchemy import CheckConstraint, Index, Table, Text, UniqueConstraint, text
 from sqlmodel import Field
 
-from costguard.ledger.db import tables  # noqa: F401 - their tables are part of METADATA
+from costguard.ledger.db import account_tables, tables  # noqa: F401 - their tables are part of METADATA
 from costguard.ledger.db.tables import (
     BIG_INTEGER,
     REAL_NUMBER,
