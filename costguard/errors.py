@@ -86,6 +86,10 @@ class LedgerError(CostguardError):
     """
 
 
+class LeaseLostError(LedgerError):
+    """Another watchdog has the duty by now whose result was to be recorded. Nothing was recorded."""
+
+
 class OlderLedgerError(LedgerError):
     """The ledger is sound, and an older costguard wrote it. Whoever opens it to write brings it up; a reader cannot."""
 

@@ -18,7 +18,7 @@ from costguard.values.text_format import encode_plain, format_local_time
 BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "wished", "lifted", "moved", "hook", "settings"
 ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"
 LINK = "link"
-ROWS = "rows"
+ROWS, ACCOUNTS = "rows", "accounts"
 AUDIT_KINDS = {
     BEGAN: "the audit log was created",
     ADOPTED: "the ledger's content when the audit log was created",
@@ -34,8 +34,11 @@ AUDIT_KINDS = {
     TOKEN: "an HTTP reader token was created or revoked",
     LINK: "a link that answers a question was sent, or was answered",
     ROWS: "rows that decide who pays were written",
+    ACCOUNTS: "the heads of the chains of accounts were taken over",
 }
 """Kind of row -> what it tells."""
+BULK_KINDS = frozenset((ROWS, ACCOUNTS))
+"""The kinds that polls cause, and no person or act: an answer for people leaves them out unless it is asked for them."""
 
 FIRST_HASH = "0" * 64
 """What the first row names as the one before it."""
@@ -159,6 +162,11 @@ def _describe_rows(body: Mapping[str, Any]) -> str:
     )
 
 
+def _describe_heads(body: Mapping[str, Any]) -> str:
+    count = len(str(body.get("heads", "")).split())
+    return f"the heads of {count} account{'' if count == 1 else 's'} were taken over"
+
+
 def _format_place(body: Mapping[str, Any]) -> str:
     names = [str(body.get(name) or "") for name in ("provider", "account", "region", "resource")]
     return "/".join(names) if names[-1] else ""
@@ -183,4 +191,5 @@ _DESCRIBERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     TOKEN: _describe_access,
     LINK: _describe_link,
     ROWS: _describe_rows,
+    ACCOUNTS: _describe_heads,
 }

@@ -28,7 +28,8 @@ SELECT CASE WHEN sent_us IS NOT NULL THEN 'sent' WHEN gave_up_us IS NOT NULL THE
 _CHANNELS = "SELECT channel, sent, gave_up, tries_failed FROM message_count ORDER BY id"
 _WAITING = "SELECT channel, count(*) FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL GROUP BY channel"
 _MARKS = """
-SELECT (SELECT coalesce(max(id), 0) FROM guard_run), (SELECT revision FROM ledger_state),
+SELECT (SELECT coalesce(max(id), 0) FROM guard_run),
+    (SELECT revision + (SELECT coalesce(sum(revision), 0) FROM account_state) FROM ledger_state),
     (SELECT coalesce(max(seq), 0) FROM audit)
 """
 

@@ -310,14 +310,12 @@ def _insert_holds(connection: Connection, taken: Sequence[tuple[Hold, Sequence[B
     recorder.add("hold", HOLD_COLUMNS, rows)
     recorder.add("hold_budget", "hold_id, budget", limits)
     _append_digests(connection, recorder, now)
-    _count_transaction(connection)
 
 
 def _end_hold(connection: Connection, hold: Hold, now: datetime) -> Hold:
     """Write the end of `hold` and return it."""
     ended_us = None if hold.ended_at is None else to_micros(hold.ended_at)
     _write_ends(connection, [(ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)], now)
-    _count_transaction(connection)
     return hold
 
 
@@ -341,11 +339,6 @@ def _append_digests(connection: Connection, recorder: RowRecorder, now: datetime
     from costguard.ledger.db.connection import open_sql_session
 
     recorder.append(*open_sql_session(connection), to_micros(now))
-
-
-def _count_transaction(connection: Connection) -> None:
-    """Increment the ledger's revision, so that a writer of polls detects that another process wrote."""
-    _execute_sql(connection, "UPDATE ledger_state SET revision = revision + 1 WHERE id = 1")
 
 
 def _execute_sql(connection: Connection, sql: str, *values: object) -> Any:  # noqa: ANN401 - a cursor's result of either driver

@@ -154,10 +154,19 @@ class CurrencyOutlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatchdogShare:
+    """One of several watchdogs that share the accounts: how many it holds, and whether it plans. `name` "": held by nobody."""
+
+    name: str
+    accounts: int
+    plans: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetStatus:
     """The result of `status` at `at`; its month, named `label`, is that of `zone`. The highest burn comes first.
 
-    `runways`: how long prepaid balances last; None: not requested.
+    `runways`: how long prepaid balances last; None: not requested. `watchdogs`: those that share the accounts; (): none do.
     """
 
     at: datetime
@@ -172,6 +181,7 @@ class FleetStatus:
     intents: tuple[Intent, ...] = ()
     overshoots: Mapping[str, Money] = field(default_factory=dict)
     runways: tuple[Runway, ...] | None = None
+    watchdogs: tuple[WatchdogShare, ...] = ()
 
 
 def build_fleet_status(

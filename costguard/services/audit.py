@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from costguard.errors import InputError, NoAnswerError
-from costguard.guard.audit import ROWS, AuditAnchor, AuditFinding, format_anchor, parse_anchor
+from costguard.guard.audit import BULK_KINDS, AuditAnchor, AuditFinding, format_anchor, parse_anchor
 from costguard.guard.overrides import ACCEPT
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.codecs import Query
@@ -53,7 +53,7 @@ def show_audit(*, since: str | None = None, rows: bool = False, config: str | No
     """
     since_us = None if since is None else to_micros(_parse_since(since, datetime.now(UTC)))
     with LedgerReader(resolve_ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
-        shown = [parse_entry(entry) for entry in iterate_entries(ask, since_us) if rows or entry.kind != ROWS]
+        shown = [parse_entry(entry) for entry in iterate_entries(ask, since_us) if rows or entry.kind not in BULK_KINDS]
         head = read_head_text(ask)
     return CommandAnswer(document=documents.build_audit_log_document(reader.where.shown, shown, head))
 

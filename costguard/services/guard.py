@@ -91,8 +91,8 @@ class GuardRunner:
     repeatedly, so its own first run only observes; otherwise only a gap in the ledger's runs counts. `mark`: rollback marker;
     nothing is done on an older ledger than was seen; None: there is no marker. `unreached`: failed scopes of accounts that
     could never be asked for theirs, which the ledger does not know; people are alerted about them as about the others.
-    `asks`: the `digest_providers` of what is polled. `more_alerts`: returns those about the watchdog's own processes at an
-    instant.
+    `asks`: the `digest_providers` of what is polled. `shares`: while another watchdog has the lead, this one evaluates nothing.
+    `more_alerts`: returns those about the watchdog's own processes at an instant.
     """
 
     book: GuardStore
@@ -110,6 +110,7 @@ class GuardRunner:
     mark: RollbackMarker | None = None
     unreached: Callable[[], Sequence[ScopeCoverage]] = tuple
     asks: str = ""
+    shares: bool = False
     more_alerts: Callable[[datetime], Sequence[Alert]] = lambda _: ()
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
@@ -134,6 +135,8 @@ class GuardRunner:
             if self.dry_run
             else self.book.acquire_leader_lease(self.holder, now, max(3 * self.rules.interval, LEADER_LEASE_MIN))
         )
+        if epoch is None and self.shares:
+            return GuardRunResult(at=now, committed=True, acting=False)
         latest = self.latest()
         wishes = (*load_recent_overrides(self.book, now), *self.supposed)
         if epoch is not None:

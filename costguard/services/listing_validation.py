@@ -60,8 +60,12 @@ def validate_listing(said: object, scope: ScopeKey) -> str:
     parts = ((items, Observation), (said.samples, Sample), (words, str))
     if not all(isinstance(many, tuple | list) and all(isinstance(one, kind) for one in many) for many, kind in parts):
         return NOT_A_LISTING
-    others = sorted({key.provider for key in _list_keys(said, items) if key.provider != scope.provider})
-    return f"it lists a resource of another provider: {others[0]}" if others else ""
+    others = sorted({key[:2] for key in _list_keys(said, items) if key[:2] != scope[:2]})
+    for provider, account in others:
+        if provider != scope.provider:
+            return f"it lists a resource of another provider: {provider}"
+        return f"it lists a resource of another account: {account}"
+    return ""
 
 
 def _to_tuple(notes: object) -> tuple[object, ...]:

@@ -87,8 +87,8 @@ def encode_run_view(
     said = {
         "asks": asks,
         "asked": [list(scope) for scope in latest.sources],
-        "unreached": [[*one.scope, to_micros(one.at), to_micros(one.since), one.why] for one in unreached],
-        "balances": [_encode_balance(one) for one in latest.balances],
+        "unreached": [encode_unreached(one) for one in unreached],
+        "balances": [encode_balance(one) for one in latest.balances],
         "overshoots": [[one.standing.budget.name, one.overshoot.nano, one.overshoot.currency] for one in foresights if certain],
         "handling": [
             [*seen.key, seen.handling.protected, seen.handling.stop_loses, seen.handling.terminate_loses] for seen in shown
@@ -117,8 +117,8 @@ def decode_run_view(run: GuardRun | None) -> RunView | None:
         return RunView(
             asks=said["asks"],
             asked=frozenset(ScopeKey(*scope) for scope in said["asked"]),
-            unreached=tuple(_decode_unreached(*row) for row in said["unreached"]),
-            balances=tuple(_decode_balance(*row) for row in said["balances"]),
+            unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
+            balances=tuple(decode_balance(*row) for row in said["balances"]),
             overshoots={name: Money(nano=nano, currency=currency) for name, nano, currency in said["overshoots"]},
             handling={
                 ResourceKey(*key): Handling(protected=tuple(kept), stop_loses=tuple(stop), terminate_loses=tuple(end))
@@ -129,7 +129,13 @@ def decode_run_view(run: GuardRun | None) -> RunView | None:
         return None
 
 
-def _decode_unreached(*row: Any) -> ScopeCoverage:  # noqa: ANN401 - the fields of JSON
+def encode_unreached(one: ScopeCoverage) -> list[object]:
+    """Return a failed scope as JSON."""
+    return [*one.scope, to_micros(one.at), to_micros(one.since), one.why]
+
+
+def decode_unreached(*row: Any) -> ScopeCoverage:  # noqa: ANN401 - the fields of JSON
+    """Return the failed scope in a list of `encode_unreached`."""
     *scope, at, since, why = row
     return ScopeCoverage(
         scope=ScopeKey(*scope),
@@ -141,13 +147,14 @@ def _decode_unreached(*row: Any) -> ScopeCoverage:  # noqa: ANN401 - the fields 
     )
 
 
-def _encode_balance(one: PrepaidBalance) -> list[object]:
+def encode_balance(one: PrepaidBalance) -> list[object]:
+    """Return a balance as JSON."""
     amount = (one.amount.nano, one.amount.currency) if one.amount else None
     rates = [(rate.nano_per_hour, rate.currency) if rate else None for rate in (one.burn, one.burn_limit)]
     return [one.provider, one.account, to_micros(one.at), amount, *rates, one.why]
 
 
-def _decode_balance(  # noqa: PLR0917 - the fields in order
+def decode_balance(  # noqa: PLR0917 - the fields in order
     provider: str,
     account: str,
     at: int,
@@ -156,6 +163,7 @@ def _decode_balance(  # noqa: PLR0917 - the fields in order
     limit: tuple[int, str] | None,
     why: str,
 ) -> PrepaidBalance:
+    """Return the balance in a list of `encode_balance`."""
     return PrepaidBalance(
         provider=provider,
         account=account,

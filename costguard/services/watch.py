@@ -40,8 +40,15 @@ from costguard.services.policy import describe_machines
 from costguard.services.poll import PollCycleResult
 from costguard.services.price_refresh import CHECK_EVERY
 from costguard.services.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
+from costguard.services.shared_polls import TICK
 from costguard.services.status import build_status
-from costguard.services.watchdog_context import HEARTBEAT_LIMIT_S, WatchdogContext, open_watchdog_context, send_heartbeat
+from costguard.services.watchdog_context import (
+    HEARTBEAT_LIMIT_S,
+    WatchdogContext,
+    name_sources,
+    open_watchdog_context,
+    send_heartbeat,
+)
 from costguard.settings import Settings, read_settings
 from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.fields import parse_duration
@@ -134,12 +141,13 @@ def run_watch(
             get_log().warning("not_armed", why=why)
         if not made.sources and not offline:
             get_log().warning("nothing_watched", why="no provider is configured", hint=CONFIGURE_HINT)
-        polled = made.poll()
-        _log_polled(polled)
+        polled = made.poll() if made.shared is None else None
+        if polled is not None:
+            made.log_polled(polled)
         heartbeat = Heartbeat(partial(send_heartbeat, lambda: made.settings), log=get_log())
         if once:
             _run_once(made, show, heartbeat)
-            if not offline:
+            if not offline and polled is not None:
                 _check_answers(made, polled, strict=strict)
             return 0
         with serve_while_watching(made, open_door, config=config):
@@ -210,7 +218,7 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
     spread = min(made.settings.watch.spread, every / 2)
     polls = tuple(
         Duty(name=name, run=partial(_poll_source, made, source), every=every, jitter=spread)
-        for name, source in _name_sources(made.sources)
+        for name, source in (() if made.shared else name_sources(made.sources))
     )
     prices = made.prices if made.settings.prices.refresh == DAILY else None
     return Duties(
@@ -220,6 +228,7 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
         others=(
             Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
             Duty(name="holds", run=_build_hold_duty(made).run, every=HOLDS_EVERY),
+            *((Duty(name="shared polls", run=made.shared.run, every=TICK),) if made.shared else ()),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
             *((Duty(name="bills", run=made.bills.run, every=BILLS_EVERY),) if made.bills else ()),
         ),
@@ -233,24 +242,8 @@ def _build_hold_duty(made: WatchdogContext) -> HoldDuty:
     return HoldDuty(settings=lambda: made.settings, clock=made.clock.now, leads=leads)
 
 
-def _name_sources(sources: tuple[InstanceSource, ...]) -> list[tuple[str, InstanceSource]]:
-    """Return each account with a unique name: its providers, and a number if there are several."""
-    names = ["+".join(source.providers) for source in sources]
-    return [
-        (name if names.count(name) == 1 else f"{name} {names[:number].count(name) + 1}", source)
-        for number, (name, source) in enumerate(zip(names, sources, strict=True))
-    ]
-
-
 def _poll_source(made: WatchdogContext, source: InstanceSource) -> None:
-    _log_polled(made.poll([source]))
-
-
-def _log_polled(polled: PollCycleResult) -> None:
-    for one in polled.unseen:
-        get_log().warning("not_seen", scope="/".join(one.state.scope), outcome=one.outcome, why=one.why)
-    for sentence in polled.refused:
-        get_log().warning("not_recorded", why=sentence)
+    made.log_polled(made.poll([source]))
 
 
 def _run_guard(made: WatchdogContext, show: ShowWatchView) -> bool:
@@ -258,6 +251,8 @@ def _run_guard(made: WatchdogContext, show: ShowWatchView) -> bool:
     if guarded.broken:
         get_log().error("observing_only", why=guarded.broken)
         return False
+    if guarded.sight is None:  # another watchdog plans, and this one only polls
+        return guarded.committed
     _log_actions(guarded)
     show(build_watch_view(guarded, made))
     return guarded.committed

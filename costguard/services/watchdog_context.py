@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from secrets import token_hex
 
 from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
@@ -24,6 +26,7 @@ from costguard.guard.alerts.fleet import build_ledger_unwritable_alert
 from costguard.guard.context import GuardConfig
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.duties import DutyStore, Lease
 from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import load_counting_holds
@@ -58,10 +61,14 @@ from costguard.services.guard_inputs import (
     read_price_ceilings,
 )
 from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
+from costguard.services.poll_views import AccountView
+from costguard.services.ports import Ledger
 from costguard.services.price_refresh import DailyPriceRefresh
 from costguard.services.run_view import digest_providers
+from costguard.services.shared_polls import SharedPolls
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.settings.notify import resolve_address
+from costguard.settings.sections import SHARE
 from costguard.system.logs import get_log
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
@@ -80,10 +87,10 @@ class SerializedLedger:
     def __init__(self, ledger: LedgerWriter, heard: AgentSampleCache | None = None) -> None:
         self._ledger, self._heard, self._lock = ledger, heard or AgentSampleCache(), threading.Lock()
 
-    def record_polls(self, polls: Sequence[Poll]) -> Sequence[AccrualResult]:
+    def record_polls(self, polls: Sequence[Poll], *, lease: Lease | None = None) -> Sequence[AccrualResult]:
         """Call the ledger's method under the lock."""
         with self._lock:
-            return self._ledger.record_polls(polls)
+            return self._ledger.record_polls(polls, lease=lease)
 
     def find_suspects(self, poll: Poll) -> Sequence[ResourceKey]:
         """Call the ledger's method under the lock."""
@@ -95,11 +102,11 @@ class SerializedLedger:
         with self._lock:
             return self._ledger.list_scopes_of(provider)
 
-    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+    def record_samples(self, samples: Sequence[Sample], *, lease: Lease | None = None) -> frozenset[ResourceKey]:
         """Cache the samples as measured by providers, then call the ledger's method under the lock."""
         self._heard.add_provider_samples(samples)
         with self._lock:
-            return self._ledger.record_samples(samples)
+            return self._ledger.record_samples(samples, lease=lease)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,6 +116,7 @@ class WatchdogContext:
     `lags`: how late each provider's measurements arrive. `recorded`: the last run is in the ledger. `heard`: cache of agents'
     samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time of the last run of this
     process that is in the ledger. `prices`: refreshes the prices once a day; None: never. `bills`: asks for bills; None: never.
+    `shared`: polls the accounts that it holds; None: this process polls every account.
     """
 
     settings: Settings
@@ -126,6 +134,7 @@ class WatchdogContext:
     audit_head: Callable[[], str] = field(default=str)
     prices: DailyPriceRefresh | None = None
     bills: BillDuty | None = None
+    shared: SharedPolls | None = None
     committed_at: datetime | None = None
     recorded: bool = False
     _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
@@ -137,14 +146,15 @@ class WatchdogContext:
     _broken_since: datetime | None = None
     _said_at: datetime | None = None
 
-    def poll(self, sources: Sequence[InstanceSource] | None = None) -> PollCycleResult:
+    def poll(self, sources: Sequence[InstanceSource] | None = None, *, ledger: Ledger | None = None) -> PollCycleResult:
         """Run one poll cycle over `sources`, None: all, and measure running machines.
 
-        Raises InputError for duplicate accounts.
+        `ledger`: to record them in; None: `self.ledger`. Raises InputError for duplicate accounts.
         """
         asked = self.sources if sources is None else sources
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
-        polled = poll_sources(asked, self.ledger, self.clock, limit_s=limit)
+        ledger = ledger or self.ledger
+        polled = poll_sources(asked, ledger, self.clock, limit_s=limit)
         if polled.twins:
             hint = "remove one of the two from the settings: its costs would be counted twice"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
@@ -155,7 +165,7 @@ class WatchdogContext:
                 failed = (one.coverage for one in polled.unreached if one.source is source)
                 self._unreached[id(source)] = keep_failing_since(failed, self._unreached.get(id(source), ()))
         self._ask_balances(asked)
-        measure_activity(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
+        measure_activity(polled.seen, ledger, self.clock.now(), limit_s=limit)
         return polled
 
     def adopt(self, settings: Settings, rules: GuardConfig) -> None:
@@ -166,7 +176,32 @@ class WatchdogContext:
         self.guard.hooks.post = build_hook_runner(settings, self.clock).post
 
     def collect_poll_results(self) -> PollResults:
-        """Return the data of the last listings."""
+        """Return the data of the last listings, whichever watchdog made them."""
+        mine = self._collect_own_results()
+        return self.shared.collect_poll_results(mine) if self.shared else mine
+
+    def describe_account(self, source: InstanceSource) -> AccountView:
+        """Return what the last poll of `source` saw beside the ledger."""
+        with self._lock:
+            scopes = tuple(scope for scope, of in self._sources.items() if of is source)
+            items = [item for scope in scopes for item in self._listed.get(scope, ())]
+            return AccountView(
+                scopes=scopes,
+                handling={item.key: item.handling for item in items},
+                members=tuple(item for item in items if item.handling.controller),
+                balance=self._balances.get(id(source)),
+                unreached=self._unreached.get(id(source), ()),
+            )
+
+    @staticmethod
+    def log_polled(polled: PollCycleResult) -> None:
+        """Log what a poll could not see or record."""
+        for one in polled.unseen:
+            get_log().warning("not_seen", scope="/".join(one.state.scope), outcome=one.outcome, why=one.why)
+        for sentence in polled.refused:
+            get_log().warning("not_recorded", why=sentence)
+
+    def _collect_own_results(self) -> PollResults:
         with self._lock:
             handling = {item.key: item.handling for items in self._listed.values() for item in items}
             members = tuple(item for items in self._listed.values() for item in items if item.handling.controller)
@@ -184,6 +219,8 @@ class WatchdogContext:
 
     def list_unreached(self) -> tuple[ScopeCoverage, ...]:
         """Return the failed scopes of accounts that could not be asked for theirs when last polled."""
+        if self.shared:
+            return self.shared.list_unreached()
         with self._lock:
             return tuple(one for scopes in self._unreached.values() for one in scopes)
 
@@ -314,10 +351,36 @@ def open_watchdog_context(
                 log=get_log(),
             ),
         )
+        if resident and not dry_run and not offline and settings.scale.workers == SHARE:
+            made.shared = _open_shared_polls(made, url, interval or settings.watch.every)
+            made.guard.shares = settings.web.listen is None  # who serves agents evaluates as well, to know their machines
         try:
             yield made
         finally:
             made.end_hooks(cut_short=True)
+            if made.shared:
+                made.shared.close()
+
+
+def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> SharedPolls:
+    """Return the accounts that this watchdog shares with others which have the same settings of providers.
+
+    Accounts are named by these settings, so that watchdogs with others never take one account for another.
+    """
+    digest = digest_providers(made.settings.providers)[:8]
+    store = DutyStore(url, f"{made.guard.holder}:{token_hex(3)}")
+    accounts = {f"{digest}/{name}": source for name, source in name_sources(made.sources)}
+    return SharedPolls(room=made, store=store, accounts=accounts, every=every, log=get_log())
+
+
+def name_sources(sources: Sequence[InstanceSource]) -> list[tuple[str, InstanceSource]]:
+    """Return each account with a unique name: its providers, and a number if there are several."""
+    names, counts = ["+".join(source.providers) for source in sources], Counter[str]()
+    many, found = Counter(names), list[tuple[str, InstanceSource]]()
+    for name, source in zip(names, sources, strict=True):
+        counts[name] += 1
+        found.append((name if many[name] == 1 else f"{name} {counts[name]}", source))
+    return found
 
 
 def keep_failing_since(failed: Iterable[ScopeCoverage], before: Iterable[ScopeCoverage]) -> tuple[ScopeCoverage, ...]:

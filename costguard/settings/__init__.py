@@ -26,6 +26,8 @@
     to = ["lead@lab.org"]
     [watch]                                         # WatchSettings
     interval = "60s"
+    [scale]                                         # ScaleSettings
+    workers = "share"
     [reconcile]                                     # ReconcileSettings
     tolerance = "1%, 0.10"
     [display]                                       # DisplaySettings
@@ -215,7 +217,7 @@ def _build_settings(table: Mapping[str, object], where: str) -> Settings:
     made = {name: _build_section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
     zone = load_zone(settings.defaults.timezone, describe_origin("defaults", "timezone", where))
-    if {"watch", "defaults", "network", "ledger", "display", "reconcile", "web", "prices", "telemetry"} & set(made):
+    if {"watch", "scale", "defaults", "network", "ledger", "display", "reconcile", "web", "prices", "telemetry"} & set(made):
         from costguard.settings.checks import check_sections
 
         check_sections(settings, where)

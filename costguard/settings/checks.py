@@ -12,7 +12,16 @@ from datetime import timedelta
 
 from costguard.errors import InputError, shorten
 from costguard.settings.fields import describe_unlike, parse_duration
-from costguard.settings.sections import REFRESHES, SQLITE_PREFIX, Settings, WebSettings, describe_origin, format_variable
+from costguard.settings.sections import (
+    REFRESHES,
+    SHARE,
+    SQLITE_PREFIX,
+    WORKERS,
+    Settings,
+    WebSettings,
+    describe_origin,
+    format_variable,
+)
 from costguard.values.checks import require, require_one_of
 
 INTERVAL_MIN, INTERVAL_MAX = timedelta(seconds=1), timedelta(hours=1)
@@ -40,6 +49,7 @@ def check_sections(settings: Settings, where: str) -> None:
     """Raise InputError for invalid values of a section of plain fields: [watch], [defaults], [network], [prices] and so on."""
     parse_duration(settings.watch.interval, describe_origin("watch", "interval", where), least=INTERVAL_MIN, most=INTERVAL_MAX)
     parse_duration(settings.watch.jitter, describe_origin("watch", "jitter", where))
+    _check_workers(settings, where)
     if settings.watch.heartbeat_url is not None:
         from costguard.settings.notify import check_address
 
@@ -67,6 +77,15 @@ def check_sections(settings: Settings, where: str) -> None:
 
         check_web(settings.web, where)
     _check_display(settings, where)
+
+
+def _check_workers(settings: Settings, where: str) -> None:
+    """Raise InputError if watchdogs are to share the accounts of a ledger that is a file: it has one writer at a time."""
+    origin, url = describe_origin("scale", "workers", where), settings.ledger.url or SQLITE_PREFIX
+    require_one_of(settings.scale.workers, WORKERS, origin)
+    hint = 'set [ledger] url = "postgresql+psycopg://HOST/NAME", or leave workers out'
+    fits = settings.scale.workers != SHARE or not url.startswith(SQLITE_PREFIX)
+    require(fits, origin, "needs a ledger on a PostgreSQL server", hint)
 
 
 def check_tenant_labels(settings: Settings, where: str) -> None:

@@ -196,6 +196,10 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
         ),
         ["runpod", "aws/111122223333"],
     ),
+    ("scale", "workers"): (
+        "alone: each `costguard watch` polls every account; share: several share them, on PostgreSQL (docs/SCALE.md).",
+        "alone",
+    ),
     ("display", "currency"): (
         "Currency in which dollar amounts are also shown, at the rate below. JSON and the ledger keep the original currency.",
         "EUR",

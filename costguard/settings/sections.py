@@ -198,6 +198,17 @@ class WatchSettings:
         return min(_parse_duration(self.jitter, "watch.jitter"), self.every / 2)
 
 
+ALONE, SHARE = WORKERS = ("alone", "share")
+"""Whether each `costguard watch` polls every account, or several share them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleSettings:
+    """The `[scale]` section. `workers`: one of WORKERS; "share" needs a ledger on PostgreSQL."""
+
+    workers: str = ALONE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplaySettings:
     """The `[display]` section.
@@ -312,6 +323,7 @@ class Settings:
     defaults: DefaultSettings = field(default_factory=DefaultSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
+    scale: ScaleSettings = field(default_factory=ScaleSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     reconcile: ReconcileSettings = field(default_factory=ReconcileSettings)
     web: WebSettings = field(default_factory=WebSettings)

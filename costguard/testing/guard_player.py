@@ -41,6 +41,7 @@ from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
 from costguard.ledger.db.connection import SqlSession
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.duties import Lease
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import HoldStore, load_counting_holds
 from costguard.ledger.spans.books import SpendingReader
@@ -88,15 +89,15 @@ class _FullLedger(LedgerWriter):
 
     full = False
 
-    def record_polls(self, polls: Sequence[Poll]) -> tuple[AccrualResult, ...]:
+    def record_polls(self, polls: Sequence[Poll], *, lease: Lease | None = None) -> tuple[AccrualResult, ...]:
         if self.full:
             raise LedgerError(DISK_FULL)
-        return super().record_polls(polls)
+        return super().record_polls(polls, lease=lease)
 
-    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+    def record_samples(self, samples: Sequence[Sample], *, lease: Lease | None = None) -> frozenset[ResourceKey]:
         if self.full:
             raise LedgerError(DISK_FULL)
-        return super().record_samples(samples)
+        return super().record_samples(samples, lease=lease)
 
 
 class GuardPlayer(PollPlayer):

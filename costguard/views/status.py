@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from costguard.budgets.runway import Runway
 from costguard.errors import IncompleteError, shorten
 from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.rules import find_silent_agents, get_agent_state
@@ -18,7 +17,7 @@ from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
-from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
+from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus, WatchdogShare
 from costguard.values.agent import Agent
 from costguard.values.money import ExchangeRate
 from costguard.values.resource import INSTANCE, RUNNING
@@ -42,6 +41,7 @@ from costguard.values.text_format import (
 from costguard.views.budget_status import build_budget_data, build_budget_table
 from costguard.views.columns import ELLIPSIS
 from costguard.views.document import DIM, DOUBTFUL, PLAIN, Document, TableView
+from costguard.views.runways import build_runway_data, list_runway_lines
 from costguard.views.status_rates import (
     build_price_data,
     build_rate_interval,
@@ -99,11 +99,15 @@ def build_status_document(
         "scopes": [_build_scope_data(scope) for scope in status.scopes],
         "resources": resources,
         "budgets": [build_budget_data(one, status.overshoots.get(one.budget.name)) for one in status.budgets],
-        "runways": None if status.runways is None else [_build_runway_data(one, status) for one in status.runways],
+        "runways": None if status.runways is None else [build_runway_data(one, status.at) for one in status.runways],
         "intents": [_build_intent_data(one) for one in status.intents],
         "warnings": list(warnings),
         "audit": audit or None,
     }
+    if status.watchdogs:
+        data["watchdogs"] = [
+            dict[str, object](name=one.name or None, accounts=one.accounts, plans=one.plans) for one in status.watchdogs
+        ]
     tables = [_build_table(status)] if status.resources else []
     tables += [build_budget_table(status.budgets, status.overshoots, status.at)] if status.budgets else []
     return Document(
@@ -240,6 +244,10 @@ def describe_status_source(*, run_at: datetime | None, asked_because: str, at: d
     return f"The clouds were asked: {asked_because}." if asked_because else ""
 
 
+def _format_share(one: WatchdogShare) -> str:
+    return f"{one.accounts} held by {one.name or 'no watchdog'}{', which plans' if one.plans else ''}"
+
+
 def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source: str) -> Iterator[str]:
     usd = status.usd
     if not status.scopes:
@@ -251,6 +259,8 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
     yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{unpriced}{read}."
     if source:
         yield source
+    if status.watchdogs:
+        yield f"Accounts: {', '.join(map(_format_share, status.watchdogs))}."
     month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
     yield f"{month}: ${format_interval(usd.to_date)}; forecast ${format_interval(usd.forecast)}."
     if exchange is not None:
@@ -260,7 +270,7 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
         )
         ahead = format_interval(exchange.convert_interval(usd.forecast))
         yield f"In {exchange.currency}: {rate} an hour, {spent} so far, {ahead} by its end, {exchange.label}."
-    yield from list_runway_lines(status)
+    yield from list_runway_lines(status.runways or (), status.at)
     for other in status.others:
         name = get_currency_sign(other.currency)
         yield (
@@ -456,42 +466,3 @@ def _build_intent_data(intent: Intent) -> Mapping[str, object]:
         "since": format_instant(intent.moved_at),
         "sends": intent.sends,
     }
-
-
-def _build_runway_data(runway: Runway, status: FleetStatus) -> Mapping[str, object]:
-    """Return the data of a prepaid account.
-
-    `balance`: None if unknown, see `why`. `hours_left`: None if the account has no costs, or if it is unknown.
-    """
-    balance = runway.balance
-    return {
-        "provider": balance.provider,
-        "account": balance.account,
-        "at": format_instant(balance.at),
-        "currency": balance.amount.currency if balance.amount else None,
-        "balance": format_exact(balance.amount) if balance.amount else None,
-        "burn_per_hour": format_exact(runway.hourly, RATE_PLACES) if runway.hourly else None,
-        "hours_left": None if runway.left is None else round(runway.left.total_seconds() / 3600, 4),
-        "empty_at": None if runway.left is None else format_instant(status.at + runway.left),
-        "why": runway.why,
-        "loses": [{"region": key.region, "id": key.id, "name": name, "what": list(lost)} for key, name, lost in runway.loses],
-    }
-
-
-def list_runway_lines(status: FleetStatus) -> Iterator[str]:
-    """Yield a sentence about how long each prepaid balance lasts."""
-    for runway in status.runways or ():
-        balance = runway.balance
-        who = f"{balance.provider}/{shorten(balance.account, LONGEST_NAME)}"
-        if balance.amount is None:
-            yield f"{who} is prepaid, and its balance is unknown: {runway.why}."
-            continue
-        code = get_currency_sign(balance.amount.currency)
-        left = f"{who}: {code}{balance.amount.format()} left"
-        if runway.left is None:
-            yield f"{left}; {runway.why}."
-        else:
-            doubt = f"; {runway.why}" if runway.why else ""
-            yield (
-                f"{left}, {format_length(runway.left)} at this burn, until {format_local_time(status.at + runway.left)}{doubt}."
-            )

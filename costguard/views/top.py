@@ -22,7 +22,8 @@ from costguard.values.text_format import (
     get_currency_sign,
 )
 from costguard.views.budget_status import describe_budget
-from costguard.views.status import list_runway_lines, list_status_warnings
+from costguard.views.runways import list_runway_lines
+from costguard.views.status import list_status_warnings
 
 WINDOW, SPARK_PARTS = timedelta(hours=1), 12
 """How far a row looks back, and in how many parts."""
@@ -132,7 +133,7 @@ def _list_head_lines(status: FleetStatus) -> Iterator[str]:
     for other in status.others:
         code = get_currency_sign(other.currency)
         yield f"Apart from that: {code}{other.burn.stated.format(RATE_PLACES)}/h, {code}{format_interval(other.to_date)} so far"
-    yield from list_runway_lines(status)
+    yield from list_runway_lines(status.runways or (), status.at)
     yield from (describe_budget(one, status.at) for one in status.budgets)
 
 

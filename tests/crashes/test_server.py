@@ -14,7 +14,7 @@ import pytest
 from costguard.errors import LedgerError
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
-from costguard.ledger.db.connection import SqlSession, WriteConnection
+from costguard.ledger.db.connection import SqlSession, WriteConnection, WriterLock
 from tests.crashes.story import make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows
 
@@ -25,7 +25,7 @@ MOMENTS = (
     "UPDATE span",
     "INSERT INTO daily",
     "UPDATE coverage",
-    "UPDATE ledger_state",
+    "UPDATE account_state",
     "COMMIT",
 )
 """What is about to be done when the server's process ends; each comes up in a transaction of LOT listings."""
@@ -49,8 +49,8 @@ def cut_before(moment: str, url: str) -> Iterator[None]:
             assert ended.fetchall()
 
     @contextmanager
-    def transaction(pen: WriteConnection) -> Iterator[SqlSession]:
-        with plain(pen) as (ask, tell):
+    def transaction(pen: WriteConnection, *lock: WriterLock) -> Iterator[SqlSession]:
+        with plain(pen, *lock) as (ask, tell):
 
             def told(sql: str, values: list[SqlRow]) -> int:
                 end(sql.strip())

@@ -12,6 +12,7 @@ from costguard.guard.action_intents import PLANNED, READY, Intent
 from costguard.guard.overrides import LEASE, Override
 from costguard.guard.policy import Rails
 from costguard.ledger.agents.tables import AGENT, AGENT_CODE, WEB_INVITE, WEB_SESSION, WEB_TOKEN
+from costguard.ledger.db.account_tables import ACCOUNT_AUDIT, ACCOUNT_DIGEST
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.guard.tables import (
     ASK_LINK,
@@ -24,6 +25,7 @@ from costguard.ledger.guard.tables import (
     TURN,
     WISH,
 )
+from costguard.ledger.spans.tables import ACCOUNT_STATE
 from costguard.values.resource import Incarnation, ResourceKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -98,4 +100,9 @@ def write_all(connection: Connection) -> None:
     asked = {"hash": "h", "addressee": "env:CHAT", "policy": "p", "act": "stop", "episode": "e", "made_us": 1, "expires_us": 2}
     connection.execute(insert(ASK_LINK), [place | asked])
     connection.execute(insert(MESSAGE_COUNT), [{"id": 1, "channel": "console", "sent": 2, "gave_up": 1, "tries_failed": 1}])
+    connection.execute(insert(ACCOUNT_STATE), [{"id": 1, "provider": "aws", "account": "1", "revision": 1}])
+    chained = {"account_id": 1, "seq": 1, "at_us": 1, "kind": "rows", "body": "{}", "previous": "p", "hash": "h"}
+    connection.execute(insert(ACCOUNT_AUDIT), [chained])
+    digest = {"account_id": 1, "seq": 1, "table_name": "scope", "lines": 1, "digests": "- 1"}
+    connection.execute(insert(ACCOUNT_DIGEST), [digest])
     connection.execute(insert(ROW_DIGEST), [{"seq": 1, "table_name": "scope", "lines": 1, "digests": "- 1"}])

@@ -146,10 +146,34 @@ def asked(url: str, question: Callable[[Query], Answer]) -> Answer:
         return question(ask)
 
 
+REFERENCES = {
+    "scope": ("scope",),
+    "coverage": ("coverage", "scope"),
+    "resource": ("resource", "scope"),
+    "attribution": ("attribution",),
+    "observation": ("observation", "resource"),
+    "span": ("span", "resource", "attribution"),
+    "daily": ("", "attribution"),
+    "monthly": ("", "resource", "attribution"),
+    "correction": ("correction", "span"),
+}
+"""Table -> the tables whose ids are in its first columns."""
+
+
 def rows(url: str) -> dict[str, list[SqlRow]]:
-    """Every row that polls left in the ledger at `url`."""
+    """Every row that polls left in the ledger at `url`, numbered anew: a sequence leaves out what a failed transaction took."""
 
     def all_rows(ask: Query) -> dict[str, list[SqlRow]]:
         return {table: sorted(tuple(row) for row in ask(f"SELECT * FROM {table}", ())) for table in TABLES}  # noqa: S608 - our own names
 
-    return asked(url, all_rows)
+    found = asked(url, all_rows)
+    numbers = {
+        table: {row[0]: number for number, row in enumerate(found[table], 1)}
+        for table, of in REFERENCES.items()
+        if of[0] == table
+    }
+
+    def numbered(row: SqlRow, of: tuple[str, ...]) -> SqlRow:
+        return (*(numbers[table][one] if table else one for table, one in zip(of, row, strict=False)), *row[len(of) :])
+
+    return {table: sorted(numbered(row, REFERENCES.get(table, ())) for row in kept) for table, kept in found.items()}

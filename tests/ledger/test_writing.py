@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db.codecs import decode_attribution, decode_observation, encode_attribution, encode_observation
-from costguard.ledger.spans.posting import NUMBERED_TABLES, PollTransaction
-from costguard.ledger.spans.scope_state import MEMORY_SPAN, load_attributions, load_scopes
+from costguard.ledger.spans.posting import PollTransaction
+from costguard.ledger.spans.scope_state import MEMORY_SPAN, ScopeRecord, load_attributions, load_scopes
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, LARGEST_PRICE
@@ -38,19 +38,23 @@ def ledger(url: str) -> LedgerWriter:
 
 def same_as_read(book: LedgerWriter, url: str) -> None:
     """What `book` remembers is what the ledger says."""
-    memory = book._memory
-    assert memory is not None
     read = asked(url, load_scopes)
-    assert list(memory.books) == list(read)
+    books = {scope: one for account in book._memory.values() for scope, one in account.books.items()}
+    assert sorted(books) == sorted(read)
+    for name, account in book._memory.items():
+        assert list(account.books) == list(asked(url, lambda ask, name=name: load_scopes(ask, name)))  # type: ignore[misc]
     for scope, found in read.items():
-        held = memory.books[scope]
+        held = books[scope]
         assert held.state == found.state
         assert (held.id, held.coverage, held.ids) == (found.id, found.coverage, found.ids)
-    attributions = asked(url, load_attributions)
-    assert {number: a for a, number in memory.attributions.items()} == attributions
-    assert memory.last_ids == {
-        table: max([0, *(row[0] for row in found)]) for table, found in rows(url).items() if table in NUMBERED_TABLES
-    }
+    known = {number: a for account in book._memory.values() for a, number in account.attributions.items()}
+    assert known == asked(url, load_attributions)
+    opened = {number for account in book._memory.values() for number in account.open_spans.values()}
+    assert opened == {number for (number,) in asked(url, lambda ask: ask("SELECT id FROM span WHERE end_us IS NULL", ()))}
+
+
+def remembered(book: LedgerWriter, scope: ScopeKey) -> ScopeRecord:
+    return book._memory[scope.provider, scope.account].books[scope]
 
 
 @pytest.fixture
@@ -122,7 +126,7 @@ def test_roll_ups_and_amounts_are_what_the_spans_come_to(fresh: Callable[[], str
 
 
 def revision_of(url: str) -> int:
-    found = asked(url, lambda ask: ask("SELECT revision FROM ledger_state", ()))
+    found = asked(url, lambda ask: ask("SELECT coalesce(sum(revision), 0) FROM account_state", ()))
     return int(found[0][0])
 
 
@@ -139,7 +143,7 @@ def test_a_poll_without_change_is_one_update_of_the_scope_s_coverage(url: str, m
         book.record_polls([poll(0, machine("i-1"), machine("i-2"))])
         monkeypatch.setattr(PollTransaction, "_write", spied)
         book.record_polls([poll(1, machine("i-1"), machine("i-2"))])
-    assert wrote == [("UPDATE coverage", [(to_micros(START) + 60_000_000, 2, 1)]), ("UPDATE ledger_state", [(2,)])]
+    assert wrote == [("UPDATE coverage", [(to_micros(START) + 60_000_000, 2, 1)]), ("UPDATE account_state", [(2, 1)])]
     (covered,) = rows(url)["coverage"]
     assert covered == (1, 1, "complete", "", to_micros(START), to_micros(START) + 60_000_000, 2)
 
@@ -194,7 +198,7 @@ def test_a_resource_that_two_scopes_list_belongs_to_the_one_that_saw_it_first(ur
             assert found.notes == ("i-1: counted under acme/lab/west, which saw it first",)
             same_as_read(book, url)
         book.record_polls([poll(4, machine("i-1", usd="5")), poll(4, machine("i-1", usd="5"), machine("i-2"), scope=THERE)])
-        assert set(book._memory.books[THERE].state.resources) == {key("i-2")}  # type: ignore[union-attr]  # it has just written
+        assert set(remembered(book, THERE).state.resources) == {key("i-2")}
     assert [(row[1], row[5]) for row in rows(url)["resource"]] == [(1, "i-1"), (2, "i-2")]
 
 
@@ -203,9 +207,9 @@ def test_what_ended_long_ago_is_forgotten_and_looked_up_when_it_comes_back(url: 
     with ledger(url) as book:
         book.record_polls([poll(0, machine("i-1"), machine("i-2")), poll(day, machine("i-1", state="ended"), machine("i-2"))])
         book.record_polls([poll(day + 1, machine("i-2"))])
-        assert key("i-1") in book._memory.books[HERE].state.resources  # type: ignore[union-attr]  # it has just written
+        assert key("i-1") in remembered(book, HERE).state.resources
         book.record_polls([poll(day + later, machine("i-2"))])
-        assert set(book._memory.books[HERE].state.resources) == {key("i-2")}  # type: ignore[union-attr]  # the same
+        assert set(remembered(book, HERE).state.resources) == {key("i-2")}
         same_as_read(book, url)
         book.record_polls([poll(day + later + 1, machine("i-1", state="ended"), machine("i-2"))])
         same_as_read(book, url)
@@ -236,7 +240,7 @@ def test_memory_stays_flat_while_machines_come_and_go(sqlite_url: str) -> None:
             for part in range(4):
                 book.record_polls([poll(1440 * day + 10 * part, machine(f"i-{day}-{part}"), machine("i-0"))])
                 book.record_polls([poll(1440 * day + 10 * part + 5, machine(f"i-{day}-{part}", state="ended"), machine("i-0"))])
-            held = book._memory.books[HERE]  # type: ignore[union-attr]  # it has just written
+            held = remembered(book, HERE)
             sizes.append((len(held.state.resources), len(held.ids), len(held.endings)))
         assert sizes[-1] == sizes[-6]
         assert sizes[-1][0] == sizes[-1][1] < 16

@@ -26,7 +26,7 @@ from tests.services.deeds import MIN, START, World, intent
 SEED, LOT = 11, 20
 SOON_S = 0.5
 """How long an answer may take here; 120 s elsewhere."""
-MOMENTS = ("INSERT INTO observation", "INSERT INTO span", "UPDATE ledger_state", "COMMIT")
+MOMENTS = ("INSERT INTO observation", "INSERT INTO span", "UPDATE account_state", "COMMIT")
 KINDS = ("cut", "reset", "hole", "half")
 WAYS = [(kind, side, moment) for moment in MOMENTS for side in (UP, DOWN) for kind in KINDS]
 

@@ -61,6 +61,16 @@ def test_what_lies_with_another_provider_is_not_believed(change: dict[str, Any])
     assert validate_listing(replace(WHOLE, **change), SCOPE) == "it lists a resource of another provider: aws"
 
 
+def test_what_lies_in_another_account_is_not_believed() -> None:
+    """An account is what writers lock: its resources are written by nobody else."""
+    theirs = machine()
+    theirs = replace(theirs, key=theirs.key._replace(account="theirs"))
+    assert (
+        validate_listing(replace(WHOLE, inventory=Complete((theirs,))), SCOPE)
+        == "it lists a resource of another account: theirs"
+    )
+
+
 @pytest.mark.parametrize("stated", [["cloud/lab/here"], [None], [("cloud", "lab", "here")], [ScopeKey("cloud", "", "x")]])
 def test_what_is_no_scope_is_said(stated: list[object]) -> None:
     with pytest.raises(CostguardError, match="did not return scopes"):

@@ -41,6 +41,7 @@ from costguard.ledger.db.codecs import (
 )
 from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, cover_span, decode_parts, encode_parts
+from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.posting import CORRECTION_COLUMNS, DailyRollup
 from costguard.ledger.spans.scope_state import load_attributions, load_books, load_known
 from costguard.metering.accrual import find_last_seen
@@ -137,11 +138,13 @@ def apply_evidence(
     *,
     rules: Mapping[str, BillingRule],
     now: datetime,
+    on_server: bool,
     facts: BillFacts | None = None,
 ) -> EvidenceResult:
     """Write a correction for each doubtful span of `provider` in `period` of which its bills say something else than before.
 
-    Run it in a write transaction. `rules`: how each provider bills; the lag of its listings limits what is known. `facts`: of
+    Run it in a write transaction that excludes all others. `on_server`: the ledger is on PostgreSQL. `rules`: how each provider
+    bills; the lag of its listings limits what is known. `facts`: of
     the same provider and period, read before this transaction; they are read again if meanwhile an import ended, or a poll put
     other spans in doubt. None: they are read here.
     """
@@ -163,7 +166,7 @@ def apply_evidence(
         unused += [(one.key, one.charge, line) for line in weighed.unused]
         for part in weighed.parts:
             parts.setdefault(part.span_id, []).append(part)
-    written = _write_corrections(ask, tell, charged, parts, now)
+    written = _write_corrections(ask, tell, charged, parts, now, RowNumbers(ask, on_server=on_server))
     return EvidenceResult(
         summaries=_summarize(provider, charged, parts),
         findings=(*_group_findings(provider, unused), *facts.future),
@@ -247,8 +250,13 @@ def _find_step(ask: Query, provider: str, statement: ProviderBill) -> int:
     return next((step for step, count in zip(VISIBLE_STEPS, multiples, strict=True) if lines and count == lines), 0)
 
 
-def _write_corrections(
-    ask: Query, tell: Execute, charged: Mapping[_Place, _Charges], billed: Mapping[int, list[BilledPart]], now: datetime
+def _write_corrections(  # noqa: PLR0917 - what is written, and when
+    ask: Query,
+    tell: Execute,
+    charged: Mapping[_Place, _Charges],
+    billed: Mapping[int, list[BilledPart]],
+    now: datetime,
+    numbers: RowNumbers,
 ) -> int:
     """Write a correction for each closed span whose parts differ from those of its last correction."""
     spans = {
@@ -259,12 +267,11 @@ def _write_corrections(
     }
     before = _load_parts(ask, list(spans))
     daily, corrections, rows = DailyRollup(), list[SqlRow](), list[SqlRow]()
-    ((number,),) = ask("SELECT coalesce(max(id), 0) FROM correction", ())
     for span_id, (span, attribution_id) in spans.items():
         after, held = cover_span(span, billed.get(span_id, ())), decode_parts(span, before.get(span_id, ()))
         if after == held:
             continue
-        number += 1
+        number = numbers.take("correction")
         amounts = daily.replace([one.span for one in held] or [span], [one.span for one in after] or [span], attribution_id)
         reason = make_storable(_describe_correction(after))
         corrections.append((number, span_id, to_micros(now), span.presence, reason, *amounts))

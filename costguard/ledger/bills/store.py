@@ -103,6 +103,7 @@ class BillStore:
 
     def __init__(self, url: str, *, rules: Mapping[str, BillingRule] | None = None, hold_s: float = HOLD_S) -> None:
         self._engine, self._rules, self._hold_s = open_engine(url), rules, hold_s
+        self._on_server = self._engine.dialect.name == "postgresql"
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +140,9 @@ class BillStore:
             facts = load_bill_facts(open_sql_session(connection)[0], provider, period, now)
         with begin_write(self._engine) as connection:
             ask, tell = open_sql_session(connection)
-            return apply_evidence(ask, tell, provider, period, rules=self._rules, now=now, facts=facts)
+            return apply_evidence(
+                ask, tell, provider, period, rules=self._rules, now=now, on_server=self._on_server, facts=facts
+            )
 
     def _publish(self, writes: ShortTransactions, done: Sequence[tuple[_Import, BillImport]], now: datetime) -> None:
         """Make imports count, with what they say of doubtful charges, when the present transaction of `writes` commits."""
@@ -151,7 +154,16 @@ class BillStore:
         finish_imports(writes, numbers)
         for provider, period in changed.items():
             known = facts.get(provider)
-            apply_evidence(writes.ask, writes.tell, provider, period, rules=rules or {}, now=now, facts=known)
+            apply_evidence(
+                writes.ask,
+                writes.tell,
+                provider,
+                period,
+                rules=rules or {},
+                now=now,
+                on_server=self._on_server,
+                facts=known,
+            )
 
     def record_results(
         self,

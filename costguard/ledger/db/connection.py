@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,27 @@ from costguard.system.atomic_file import hold_file_lock, make_folder, sync_to_di
 LOCK_PATIENCE_S = 30.0
 """How long another writer is waited for."""
 
+IDLE_TRANSACTION_S = 30.0
+"""How long a writer may do nothing within a transaction on a server, which then ends it: a process that was suspended there
+would hold its locks until it goes on. Between two statements a writer works out what a poll changes: 0.3 s for 10,000
+machines."""
 CONNECT_TIMEOUT_S = 10
-WRITER_LOCK_ID = 0x434F5354
-"""The key of PostgreSQL's advisory lock that writers take in turn: "COST" in ASCII."""
+WRITER_LOCK_ID, GUARD_LOCK_ID = 0x434F5354, 0x434F5355
+"""The keys of PostgreSQL's advisory locks: "COST" in ASCII, of all that is written, and the next one, of the guard's tables and
+the audit log."""
+
+
+class WriterLock(Enum):
+    """What a write transaction on PostgreSQL excludes. On a SQLite file there is one writer at a time, whichever is asked for.
+
+    WHOLE: every other writer. GUARD: other writers of the guard's tables and of the audit log. ACCOUNTS: nobody by itself; the
+    transaction then locks the rows of `account_state` of the accounts that it writes, in their order.
+    """
+
+    WHOLE = f"pg_advisory_xact_lock({WRITER_LOCK_ID})"
+    GUARD = f"pg_advisory_xact_lock_shared({WRITER_LOCK_ID}), pg_advisory_xact_lock({GUARD_LOCK_ID})"
+    ACCOUNTS = f"pg_advisory_xact_lock_shared({WRITER_LOCK_ID})"
+
 
 PRAGMAS = {
     "journal_mode": "wal",
@@ -103,32 +122,32 @@ def upgrade_schema(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Upgrade:
 
 
 @contextmanager
-def begin_write(engine: Engine) -> Iterator[Connection]:
-    """Open one write transaction, exclusive among all processes; commit when the block ends, roll back if it raises.
+def begin_write(engine: Engine, lock: WriterLock = WriterLock.WHOLE) -> Iterator[Connection]:
+    """Open one write transaction, which excludes those that `lock` names; commit when the block ends, roll back if it raises.
 
     On SQLite a checkpoint after the commit runs under the same lock. Not to be nested. Raises LedgerError if the ledger no
     longer has this version's schema.
     """
     where: LedgerAddress = engine.get_execution_options()["ledger"].where
-    with _begin_exclusive(engine) as connection:
+    with _begin_locked(engine, lock) as connection:
         require_own_schema(connection.exec_driver_sql(READ_REVISION).scalars(), where)
         yield connection
 
 
 @contextmanager
-def _begin_exclusive(engine: Engine) -> Iterator[Connection]:
+def _begin_locked(engine: Engine, lock: WriterLock = WriterLock.WHOLE) -> Iterator[Connection]:
     """Open a write transaction whatever the schema's revision."""
     opened: _EngineOptions = engine.get_execution_options()["ledger"]
     path = opened.where.path
     with translate_ledger_errors(opened.where):
         if path is None:
             with engine.begin() as connection:
-                _lock_server(connection, opened.patience_s)
+                _lock_server(connection, lock, opened.patience_s)
                 yield connection
         else:
-            lock = opened.where.make_sibling_path(".lock")
+            beside = opened.where.make_sibling_path(".lock")
             with (
-                hold_file_lock(lock, patience_s=opened.patience_s),
+                hold_file_lock(beside, patience_s=opened.patience_s),
                 engine.connect() as connection,
                 connection.execution_options(begin="BEGIN IMMEDIATE").begin(),
             ):
@@ -238,16 +257,20 @@ def _prepare_server(engine: Engine, where: LedgerAddress) -> Upgrade:
     with engine.connect() as connection:
         before = identify_server(connection, where)
     if before != HEAD_REVISION:
-        with _begin_exclusive(engine) as connection:
+        with _begin_locked(engine) as connection:
             before = identify_server(connection, where)
             if before != HEAD_REVISION:
                 migrate_schema(connection)
     return Upgrade(before=before)
 
 
-def _lock_server(connection: Connection, patience_s: float) -> None:
-    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, int(patience_s * 1000))}")
-    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK_ID})")
+def _lock_server(connection: Connection, lock: WriterLock, patience_s: float) -> None:
+    limits = {
+        "lock_timeout": max(1, int(patience_s * 1000)),
+        "idle_in_transaction_session_timeout": int(IDLE_TRANSACTION_S * 1000),
+    }
+    connection.exec_driver_sql("SELECT " + ", ".join(f"set_config('{name}', '{ms}', true)" for name, ms in limits.items()))
+    connection.exec_driver_sql(f"SELECT {lock.value}")
 
 
 def _create_server_engine(where: LedgerAddress, patience_s: float) -> Engine:
@@ -337,14 +360,19 @@ class WriteConnection:
         self._held = None
         self._engine.dispose()
 
+    @property
+    def on_server(self) -> bool:
+        """Whether the ledger is on a PostgreSQL server, where writers of other accounts write at the same time."""
+        return self._lock is None
+
     @contextmanager
-    def begin_transaction(self) -> Iterator[SqlSession]:
-        """Open a transaction as `begin_write` does: all or nothing, exclusive, on disk when the block ends.
+    def begin_transaction(self, lock: WriterLock = WriterLock.WHOLE) -> Iterator[SqlSession]:
+        """Open a transaction as `begin_write` does: all or nothing, excluding what `lock` names, on disk when the block ends.
 
         Not to be nested.
         """
         if self._lock is None:
-            with begin_write(self._engine) as connection:
+            with begin_write(self._engine, lock) as connection:
                 yield open_sql_session(connection)
             return
         with translate_ledger_errors(self._where), hold_file_lock(self._lock, patience_s=self._patience_s):
@@ -357,6 +385,16 @@ class WriteConnection:
             except BaseException:
                 file.rollback()
                 raise
+
+    @contextmanager
+    def begin_read(self) -> Iterator[Query]:
+        """Read without a lock: what others commit meanwhile may be seen or not."""
+        with translate_ledger_errors(self._where):
+            if self._lock is None:
+                with self._engine.connect() as connection:
+                    yield open_sql_session(connection)[0]
+            else:
+                yield _open_file_session(self._open_file_connection())[0]
 
     def _open_file_connection(self) -> sqlite3.Connection:
         """Return the connection to the file, prepared by the pool."""

@@ -110,11 +110,16 @@ DECIDING_TABLES = {
 """By name. The order of the columns is part of the digests: it never changes."""
 
 OTHER_TABLES = {
+    "account_audit": "is a chain of hashes itself",
+    "account_digest": "account_audit has the hash of its rows",
+    "account_head": "the audit log has the heads; this only tells what is to be taken over next",
+    "account_state": "the first row of each account's chain names it; revision only tells a writer to read again",
     "agent": "the audit log records who joined and was revoked; seq, record_ms, beat_us, version and troubles are "
     "overwritten by each message of the agent",
     "alembic_version": "names the schema",
     "audit": "is a chain of hashes itself",
     "daily": "is derived: the check adds up the spans and compares",
+    "duty": "who polls next: no poll is believed because of it, only refused",
     "hook_run": "the audit log records each row",
     "hourly": "is derived: the check compares it with the spans",
     "intent": "the audit log records each row",
@@ -123,6 +128,7 @@ OTHER_TABLES = {
     "monthly": "is derived: the check compares it with the days and the spans",
     "notice_state": "what people were told: no act depends on it",
     "outbox": "messages on their way: a grace begins with a row of notice_delivery",
+    "poll_view": "what the next poll of the account replaces: an act looks at the machine itself right before it",
     "row_digest": "the audit log has the hash of its rows",
     "row_seal": "compared with the rows that it seals",
     "sample": "measured, and rolled up after 48 h: an act needs samples taken at that moment",

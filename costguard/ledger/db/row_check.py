@@ -30,9 +30,10 @@ from costguard.ledger.db.row_digests import (
     parse_row_key,
     pick_later,
 )
-from costguard.ledger.guard.audit_log import iterate_entries, parse_entry
+from costguard.ledger.guard.audit_log import iterate_account_entries, iterate_entries, load_audited_accounts, parse_entry
 
 if TYPE_CHECKING:
+    from costguard.guard.audit import AuditEntry
     from costguard.ledger.db.codecs import Query, SqlRow
 
 CACHE_KIB = 64 * 1024
@@ -43,10 +44,10 @@ _NUMBER_KEY = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 class _Recorded(NamedTuple):
-    """What was recorded of a row last: the digest and signs, and the audit row."""
+    """What was recorded of a row last: the digest and signs, and the audit row ("17", or "5 of aws/1234" of an account)."""
 
     digest: str
-    seq: int
+    seq: str
 
 
 def check_rows(ask: Query) -> Iterator[str]:
@@ -69,7 +70,7 @@ class _StagedDigests:
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE_KIB}"):
             self._file.execute(f"PRAGMA {pragma}").fetchall()
         self._file.execute(
-            "CREATE TABLE digest (place INTEGER, row_key ANY, part TEXT, digest TEXT, seq INTEGER, "
+            "CREATE TABLE digest (place INTEGER, row_key ANY, part TEXT, digest TEXT, seq TEXT, "
             "PRIMARY KEY (place, row_key, part)) STRICT, WITHOUT ROWID"
         )
         self._file.execute("BEGIN")  # one transaction that never ends: else each row is one, and takes ten times as long
@@ -81,9 +82,9 @@ class _StagedDigests:
         self._file.close()
         self._folder.cleanup()
 
-    def add(self, place: int, seq: int, lines: Sequence[str]) -> None:
+    def add(self, place: int, seq: str, lines: Sequence[str]) -> None:
         """Store `lines` of the table `place` (its number), which replace earlier ones of the same rows."""
-        rows = list[tuple[int, int | str, str, str, int]]()
+        rows = list[tuple[int, int | str, str, str, str]]()
         for line in lines:
             head, _, key = line.partition(" ")
             if head == REMOVED:
@@ -107,12 +108,14 @@ class _StagedDigests:
         sql = "SELECT count(DISTINCT row_key) FROM digest WHERE place = ?"
         return int(self._file.execute(sql, (place,)).fetchone()[0])
 
-    def iterate_keys(self, place: int) -> Iterator[tuple[str, int]]:
+    def iterate_keys(self, place: int) -> Iterator[tuple[str, str]]:
         """Yield (key, audit row) of every row of the table that must exist."""
-        for key, seq in self._file.execute("SELECT row_key, max(seq) FROM digest WHERE place = ? GROUP BY row_key", (place,)):
+        newest = "trim(max(printf('%64s', seq)))"  # a longer number is a later one
+        sql = f"SELECT row_key, {newest} FROM digest WHERE place = ? GROUP BY row_key"  # noqa: S608 - our own names
+        for key, seq in self._file.execute(sql, (place,)):
             yield str(key), seq
 
-    def _write(self, rows: list[tuple[int, int | str, str, str, int]]) -> None:
+    def _write(self, rows: list[tuple[int, int | str, str, str, str]]) -> None:
         self._file.executemany("INSERT OR REPLACE INTO digest VALUES (?, ?, ?, ?, ?)", rows)
         rows.clear()
 
@@ -124,21 +127,36 @@ def _encode_key(key: str) -> int | str:
 
 def _stage_digests(ask: Query, staged: _StagedDigests) -> Iterator[str]:
     """Store the recorded digests, and yield what differs between them and the audit rows that have their hash."""
-    numbers = {name: number for number, name in enumerate(DECIDING_TABLES)}
     for entry in iterate_entries(ask):
-        if entry.kind != ROWS:
-            continue
-        texts = [tuple(row) for row in ask(_TEXTS, (entry.seq,))]
-        body = parse_entry(entry).body
-        if {name: body.get(name) for name in ("digest", "tables")} != describe_texts(texts):
-            yield f"the row digests of audit row {entry.seq} differ from its hash: row_digest was {OUTSIDE}"
-        for name, _, text in texts:
-            if name in numbers:
-                lines = text.split("\n")
-                for first in range(0, len(lines), STAGED_LINES):
-                    staged.add(numbers[name], entry.seq, lines[first : first + STAGED_LINES])
+        if entry.kind == ROWS:
+            texts = [tuple(row) for row in ask(_TEXTS, (entry.seq,))]
+            yield from _stage_texts(staged, entry, str(entry.seq), texts, "row_digest")
+    for account in load_audited_accounts(ask):  # after the log itself, which has the older rows of an upgraded ledger
+        for entry in iterate_account_entries(ask, account.id):
+            texts = [tuple(row) for row in ask(_ACCOUNT_TEXTS, (account.id, entry.seq))]
+            name = f"{entry.seq} of {account.provider}/{account.account}"
+            yield from _stage_texts(staged, entry, name, texts, "account_digest")
     for (seq,) in ask(_UNCHAINED, (ROWS,)):
         yield f"row_digest has digests of row {seq} of the audit log, which records none"
+    for account_id, seq in ask(_ACCOUNT_UNCHAINED, ()):
+        yield f"account_digest has digests of row {seq} of account {account_id}, whose audit log records none"
+
+
+def _stage_texts(
+    staged: _StagedDigests, entry: AuditEntry, name: str, texts: Sequence[tuple[str, int, str]], table: str
+) -> Iterator[str]:
+    """Store the digests in `texts`, and yield it if `entry`, the audit row `name`, has another hash of them."""
+    body = parse_entry(entry).body
+    if {key: body.get(key) for key in ("digest", "tables")} != describe_texts(texts):
+        yield f"the row digests of audit row {name} differ from its hash: {table} was {OUTSIDE}"
+    for deciding, _, text in texts:
+        if deciding in _TABLE_NUMBERS:
+            lines = text.split("\n")
+            for first in range(0, len(lines), STAGED_LINES):
+                staged.add(_TABLE_NUMBERS[deciding], name, lines[first : first + STAGED_LINES])
+
+
+_TABLE_NUMBERS = {name: number for number, name in enumerate(DECIDING_TABLES)}
 
 
 def _check_table(ask: Query, staged: _StagedDigests, number: int, table: DecidingTable) -> Iterator[str]:
@@ -227,6 +245,14 @@ def _exists(ask: Query, table: DecidingTable, key: str) -> bool:
 
 
 _TEXTS = "SELECT table_name, lines, digests FROM row_digest WHERE seq = ? ORDER BY table_name"
+_ACCOUNT_TEXTS = """
+SELECT table_name, lines, digests FROM account_digest WHERE account_id = ? AND seq = ? ORDER BY table_name
+"""
+_ACCOUNT_UNCHAINED = """
+SELECT DISTINCT d.account_id, d.seq FROM account_digest AS d
+LEFT JOIN account_audit AS a ON a.account_id = d.account_id AND a.seq = d.seq
+WHERE a.seq IS NULL ORDER BY d.account_id, d.seq
+"""
 _UNCHAINED = """
 SELECT DISTINCT d.seq FROM row_digest AS d LEFT JOIN audit AS a ON a.seq = d.seq AND a.kind = ?
 WHERE a.seq IS NULL ORDER BY d.seq

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from costguard.guard.audit import ROWS
 from costguard.ledger.db.codecs import format_placeholders
 from costguard.ledger.db.deciding_tables import DECIDING_TABLES, DecidingTable
-from costguard.ledger.guard.audit_log import append_entries, hash_canonical_json
+from costguard.ledger.guard.audit_log import AuditedAccount, append_account_entries, append_entries, hash_canonical_json
 
 if TYPE_CHECKING:
     from costguard.ledger.db.codecs import Execute, Query, SqlRow
@@ -138,15 +138,29 @@ class RowRecorder:
         self._lines.setdefault(name, []).extend(f"{sign}{digest} {key}" for digest, key in zip(digests, keys, strict=True))
 
 
-def append_recorded(ask: Query, tell: Execute, recorded: Sequence[tuple[int, RowRecorder]], *, adopted: bool = False) -> None:
-    """Append an audit row for each of `recorded` (time in microseconds, digests) that is not empty."""
+def append_recorded(
+    ask: Query,
+    tell: Execute,
+    recorded: Sequence[tuple[int, RowRecorder]],
+    *,
+    adopted: bool = False,
+    account: AuditedAccount | None = None,
+) -> None:
+    """Append an audit row for each of `recorded` (time in microseconds, digests) that is not empty.
+
+    `account`: to the chain of this account; None: to the audit log itself.
+    """
     texts = [(at_us, found) for at_us, recorder in recorded if (found := recorder.build_texts())]
     if not texts:
         return
     entries = [(ROWS, at_us, describe_texts(found) | ({"adopted": 1} if adopted else {})) for at_us, found in texts]
-    first = append_entries(ask, tell, entries)
+    first = append_account_entries(ask, tell, account, entries) if account else append_entries(ask, tell, entries)
     rows = [(seq, *text) for seq, (_, found) in enumerate(texts, first) for text in found]
-    tell("INSERT INTO row_digest (seq, table_name, lines, digests) VALUES (?, ?, ?, ?)", rows)
+    if account:
+        sql = "INSERT INTO account_digest (account_id, seq, table_name, lines, digests) VALUES (?, ?, ?, ?, ?)"
+        tell(sql, [(account.id, *row) for row in rows])
+    else:
+        tell("INSERT INTO row_digest (seq, table_name, lines, digests) VALUES (?, ?, ?, ?)", rows)
 
 
 def describe_texts(texts: Sequence[tuple[str, int, str]]) -> dict[str, object]:

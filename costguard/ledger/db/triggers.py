@@ -18,6 +18,9 @@ from costguard.guard.audit import FIRST_HASH
 from costguard.guard.escalation import BEGUN
 
 KEPT_TABLES = (
+    "account_audit",
+    "account_digest",
+    "account_state",
     "agent",
     "agent_code",
     "ask_link",
@@ -58,6 +61,9 @@ _CLOSED = "a closed span does not change: write a correction"
 _OVERLAP = "a span overlaps another one of its resource, charge and part"
 
 EDITABLE_COLUMNS = {
+    "account_audit": "",
+    "account_digest": "",
+    "account_state": "id, provider, account",
     "ask_link": ("hash, addressee, policy, provider, account, region, external_id, act, episode, made_us, expires_us"),
     "agent": "id, provider, account, region, external_id, life, public_key, joined_us",
     "agent_code": "hash, provider, account, region, external_id, life, who, at_us, expires_us",
@@ -141,6 +147,7 @@ UPDATE_RULES = {
     "intent_stays_settled": ("UPDATE ON intent", f"OLD.state IN ({_FINAL_STATES})", "a settled intent does not change"),
     "hook_run_is_written_before_it_begins": ("INSERT ON hook_run", f"NEW.state <> '{BEGUN}'", "a run of a hook begins unended"),
     "hook_run_ends_once": ("UPDATE ON hook_run", f"OLD.state <> '{BEGUN}'", "a run of a hook ends once"),
+    "duty_epoch_rises": ("UPDATE OF epoch ON duty", "NEW.epoch < OLD.epoch", "the epoch of a duty never falls"),
     "turn_epoch_rises": ("UPDATE OF epoch ON turn", "NEW.epoch < OLD.epoch", "the epoch of a turn never falls"),
 }
 """Guard -> (when, the condition under which it refuses, what it says)."""
@@ -162,9 +169,18 @@ _REACHES_IN = f"""(NEW.end_us IS NULL OR NEW.end_us > NEW.start_us)
 _BRANCHES = f"""NEW.seq <> coalesce((SELECT max(seq) FROM audit), 0) + 1
     OR NEW.previous <> coalesce((SELECT hash FROM audit ORDER BY seq DESC LIMIT 1), '{FIRST_HASH}')"""  # noqa: S608 - ours
 
+_ACCOUNT_BRANCHES = """NEW.seq <> coalesce((SELECT max(seq) FROM account_audit WHERE account_id = NEW.account_id), 0) + 1
+    OR (NEW.seq > 1 AND NEW.previous <> (SELECT hash FROM account_audit WHERE account_id = NEW.account_id
+    ORDER BY seq DESC LIMIT 1))"""
+
 ASKING_RULES = {
     "span_overlaps_none": ("INSERT ON span", _REACHES_IN, _OVERLAP),
     "audit_goes_on": ("INSERT ON audit", _BRANCHES, "a row of the audit follows the last one"),
+    "account_audit_goes_on": (
+        "INSERT ON account_audit",
+        _ACCOUNT_BRANCHES,
+        "a row of the audit of an account follows its last one",
+    ),
     "bill_line_is_replaced_once": (
         "UPDATE OF replaced_us, replaced_by, replaced_why ON bill_line",
         f"""(OLD.replaced_us IS NULL AND NEW.replaced_us IS NULL) OR (OLD.replaced_us IS NOT NULL

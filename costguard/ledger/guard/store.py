@@ -21,15 +21,16 @@ from costguard.guard.run_facts import ConfirmedAct, DepartureEvidence, FirstSigh
 from costguard.guard.signals import SampleColumns
 from costguard.ledger.db.address import translate_ledger_errors
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.connection import SqlSession, begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import SqlSession, WriterLock, begin_write, open_engine, open_sql_session
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard import guard_state, intents, outbox, send_gate
+from costguard.ledger.guard import audit_log, guard_state, intents, outbox, send_gate
 from costguard.ledger.guard import guard_state as kept
 from costguard.ledger.guard import intents as hooks
 from costguard.ledger.guard.send_gate import SendRefusal
 from costguard.ledger.spans import observations
 from costguard.metering.billing import BillingRule
 from costguard.values.checks import require
+from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample
 
@@ -227,6 +228,7 @@ class GuardStore:
             turn = guard_state.load_leader_lease(ask)
             if turn is None or turn.epoch != run.epoch:
                 return False
+            audit_log.merge_account_heads(ask, tell, to_micros(run.at))
             if climbs is not None:
                 kept.replace_escalations(ask, tell, climbs)
             if told is not None:
@@ -330,7 +332,7 @@ class GuardStore:
 
     @contextmanager
     def _begin_write(self) -> Iterator[SqlSession]:
-        with begin_write(self._engine) as connection:
+        with begin_write(self._engine, WriterLock.GUARD) as connection:
             yield open_sql_session(connection)
 
     @contextmanager

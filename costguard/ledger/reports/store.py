@@ -15,7 +15,7 @@ from typing import Self
 
 from costguard.guard.alerts.alert import INFO, AlertState, Notification
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.connection import SqlSession, begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import SqlSession, WriterLock, begin_write, open_engine, open_sql_session
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard import outbox
 from costguard.reporting.schedule import ReportSchedule, ScheduleMark, find_schedule_changes
@@ -61,7 +61,7 @@ class ReportStore:
 
     @contextmanager
     def _begin_write(self) -> Iterator[SqlSession]:
-        with begin_write(self._engine) as connection:
+        with begin_write(self._engine, WriterLock.GUARD) as connection:
             yield open_sql_session(connection)
 
 

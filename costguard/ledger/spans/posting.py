@@ -4,14 +4,15 @@ A poll without changes costs one tuple here, and one UPDATE of its scope's cover
 in the transaction that closes a span. Example: a machine at $2 an hour from 23:30 to 01:00 adds $1 and half an hour to one day,
 and $2 and an hour to the next.
 
-Each poll that changed anything adds one row to the audit log, with the digests of the rows that it wrote. The last coverage row
-of a scope is sealed instead until the next one begins, because it changes with each poll.
+Each poll that changed anything adds one row to the audit log (on PostgreSQL: to that of its account), with the digests of the
+rows that it wrote. The last coverage row of a scope is sealed instead until the next one begins, because it changes with each
+poll.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 
@@ -32,82 +33,98 @@ from costguard.ledger.db.codecs import (
     format_placeholders,
 )
 from costguard.ledger.db.row_digests import RowRecorder, append_recorded, seal_rows
+from costguard.ledger.guard.audit_log import AuditedAccount
 from costguard.ledger.spans.correction_parts import load_parts
 from costguard.ledger.spans.hourly import HourlyRollup
 from costguard.ledger.spans.monthly import MonthlyRollup
+from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
 from costguard.metering.meter import COMPUTE
 from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
 from costguard.metering.span import Span, split_by_day
 from costguard.values.instant import MICROSECOND, to_micros
-from costguard.values.resource import INSTANCE, Attribution, ResourceKey, ScopeKey, make_storable
+from costguard.values.resource import INSTANCE, Attribution, ScopeKey, make_storable
 
 WHY_CHARS_MAX = 300
 """Characters of why a listing failed; an answer of a provider can be a page of HTML."""
 
-NUMBERED_TABLES = ("scope", "coverage", "resource", "attribution", "observation", "span", "correction")
-"""The tables whose ids are counted up here."""
+AccountKey = tuple[str, str]
+"""A provider, and an account of it. All that polls write belongs to one: scopes, resources, attributions and their spans."""
 
 
 @dataclass(slots=True, kw_only=True)
-class WriterState:
-    """The writer's state between transactions, all of it read from the ledger.
+class AccountState:
+    """What a writer remembers of one account between transactions, all of it read from the ledger.
 
-    `last_ids`: the highest id of each table. `open_spans`: the id of the open span of each line: resource, charge and part.
+    `named`: its row. `revision`: that of the account and of the ledger, when it was read. `is_new`: no resource of it was ever
+    recorded. `open_spans`: the id of the open span of each line: resource, charge and part.
     """
 
-    revision: int
-    last_ids: dict[str, int]
-    books: dict[ScopeKey, ScopeRecord]
-    attributions: dict[Attribution, int]
-    open_spans: dict[tuple[int, str, str], int]
+    named: AuditedAccount
+    revision: tuple[int, int]
+    is_new: bool = False
+    books: dict[ScopeKey, ScopeRecord] = field(default_factory=dict)
+    attributions: dict[Attribution, int] = field(default_factory=dict)
+    open_spans: dict[tuple[int, str, str], int] = field(default_factory=dict)
 
-    def make_id(self, table: str) -> int:
-        """Return a new id of `table`."""
-        self.last_ids[table] = found = self.last_ids[table] + 1
-        return found
+
+def get_account(scope: ScopeKey) -> AccountKey:
+    """Return the account that `scope` belongs to."""
+    return scope.provider, scope.account
 
 
 class PollTransaction:
-    """The rows of one transaction.
+    """The rows of one transaction, which has locked the `accounts`.
 
     `ask` reads the parts of corrected spans. `tell` writes ordered rows at once; `finish` writes coverage, sums and digests.
-    `gap`: a longer pause between two polls starts a new coverage row.
+    `gap`: a longer pause between two polls starts a new coverage row. `on_server`: the ledger is on PostgreSQL, so that each
+    account has an audit log of its own.
     """
 
-    def __init__(self, ask: Query, tell: Execute, memory: WriterState, gap: timedelta) -> None:
-        self._ask, self._tell, self._memory, self._gap_us = ask, tell, memory, gap // MICROSECOND
+    def __init__(
+        self, ask: Query, tell: Execute, accounts: Mapping[AccountKey, AccountState], gap: timedelta, *, on_server: bool
+    ) -> None:
+        self._ask, self._tell, self._accounts, self._gap_us = ask, tell, accounts, gap // MICROSECOND
+        self._on_server, self._numbers = on_server, RowNumbers(ask, on_server=on_server)
         self._daily = DailyRollup()
         self._recorder = RowRecorder()
         self._recorded: list[tuple[int, RowRecorder]] = []
+        self._account_recorded: dict[AccountKey, list[tuple[int, RowRecorder]]] = {}
+        self._changed: dict[AccountKey, AccountState] = {}
         self._begun: dict[int, tuple[int, CoverageState]] = {}
         self._moved: dict[int, CoverageState] = {}
 
     def open_book(self, scope: ScopeKey) -> ScopeRecord:
         """Create and return the record of a scope that was never polled before."""
-        book = ScopeRecord(id=self._memory.make_id("scope"), state=ScopeState(scope=scope))
+        book = ScopeRecord(id=self._numbers.take("scope"), state=ScopeState(scope=scope))
         self._insert("scope", _SCOPE_COLUMNS, [(book.id, *scope)])
-        self._memory.books[scope] = book
+        self._accounts[get_account(scope)].books[scope] = book
         return book
 
     def add(self, book: ScopeRecord, accrued: AccrualResult) -> None:
         """Write the changes of one fresh poll of the scope `book`."""
+        account = get_account(book.state.scope)
+        self._changed[account] = self._accounts[account]
         if accrued.logged:
             self._write_observations(book, accrued)
         if accrued.closed:
-            self._close_spans(book.ids, accrued.closed)
+            self._close_spans(book, accrued.closed)
         if accrued.opened:
-            self._open_spans(book.ids, accrued.opened)
+            self._open_spans(book, accrued.opened)
         if accrued.corrected:
-            self._write_corrections(book.ids, accrued.corrected)
+            self._write_corrections(book, accrued.corrected)
         self._extend_coverage(book, accrued)
         book.state = accrued.state
         if self._recorder:  # one row of the audit a poll, however polls are grouped in transactions
-            self._recorded.append((to_micros(accrued.at), self._recorder))
+            recorded = self._account_recorded.setdefault(account, []) if self._on_server else self._recorded
+            recorded.append((to_micros(accrued.at), self._recorder))
             self._recorder = RowRecorder()
 
     def finish(self) -> None:
-        """Write coverage, daily sums, digests, and the new revision of the ledger."""
+        """Write coverage, daily sums, digests, and the new revisions of the accounts.
+
+        The sums by hour come last: their rows are the only ones that transactions of other accounts write as well.
+        """
         moved = [(row.end_us, row.polls, row.id) for row in self._moved.values()]
         begun = [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()]
         self._write(_EXTEND_COVERAGE, moved)
@@ -115,75 +132,63 @@ class PollTransaction:
         seal_rows(self._tell, "coverage", _MOVED_COVERAGE_COLUMNS, moved)
         seal_rows(self._tell, "coverage", _COVERAGE_COLUMNS, begun)
         append_recorded(self._ask, self._tell, self._recorded)
+        for account, recorded in self._account_recorded.items():
+            append_recorded(self._ask, self._tell, recorded, account=self._accounts[account].named)
+        for state in self._changed.values():
+            state.revision = (state.revision[0] + 1, state.revision[1])
+        revisions = [(state.revision[0], state.named.id) for state in self._changed.values()]
+        self._write("UPDATE account_state SET revision = ? WHERE id = ?", revisions)
         self._daily.write(self._write)
-        self._memory.revision += 1
-        self._write("UPDATE ledger_state SET revision = ? WHERE id = 1", [(self._memory.revision,)])
 
     def _write_observations(self, book: ScopeRecord, accrued: AccrualResult) -> None:
+        numbers = self._numbers.take_many("observation", len(accrued.logged))
+        new = list(dict.fromkeys(row.key for row in accrued.logged if row.key not in book.ids))
+        unused = iter(self._numbers.take_many("resource", len(new)))
         resources: list[SqlRow] = []
-        rows = [self._encode_observation_row(book, accrued, row, resources) for row in accrued.logged]
+        for logged in accrued.logged:
+            if logged.key not in book.ids:
+                book.ids[logged.key] = resource_id = next(unused)
+                first_seen_us = to_micros(accrued.state.resources[logged.key].first_seen_at)
+                kind = logged.observation.kind if logged.observation else ""
+                resources.append((resource_id, book.id, *logged.key, kind, first_seen_us))
+        rows = [
+            _encode_observation_row(number, book.ids[logged.key], accrued, logged)
+            for number, logged in zip(numbers, accrued.logged, strict=True)
+        ]
         self._insert("resource", _RESOURCE_COLUMNS, resources)
         self._insert("observation", _OBSERVATION_COLUMNS, rows)
 
-    def _encode_observation_row(
-        self, book: ScopeRecord, accrued: AccrualResult, logged: ObservationLogEntry, resources: list[SqlRow]
-    ) -> SqlRow:
-        key, seen = logged.key, logged.observation
-        at_us, number = to_micros(logged.at), self._memory.make_id("observation")
-        resource_id = book.ids.get(key)
-        if resource_id is None:
-            book.ids[key] = resource_id = self._memory.make_id("resource")
-            first_seen_us = to_micros(accrued.state.resources[key].first_seen_at)
-            resources.append((resource_id, book.id, *key, seen.kind if seen else "", first_seen_us))
-        if seen is None:
-            seen_us = None if logged.seen_at is None else to_micros(logged.seen_at)
-            return (number, resource_id, at_us, seen_us, ABSENT_STATE, "", "", "", None, None, "")
-        return (
-            number,
-            resource_id,
-            at_us,
-            None,
-            seen.state,
-            make_storable(seen.name),
-            make_storable(seen.instance_type),
-            make_storable(seen.owner),
-            None if seen.started_at is None else to_micros(seen.started_at),
-            None if seen.stopped_at is None else to_micros(seen.stopped_at),
-            encode_observation(seen, accrued.state.resources[key].edges),
-        )
-
-    def _close_spans(self, ids: Mapping[ResourceKey, int], spans: Iterable[Span]) -> None:
-        rows = []
+    def _close_spans(self, book: ScopeRecord, spans: Iterable[Span]) -> None:
+        rows, state = list[SqlRow](), self._accounts[get_account(book.state.scope)]
         for span in spans:
             assert span.end is not None  # noqa: S101 - for the type checker: a closed span has its end
-            found = self._daily.add(span, self._find_attribution(span.attribution))
-            number = self._memory.open_spans.pop((ids[span.key], span.meter.charge, span.meter.part), None)
+            found = self._daily.add(span, self._find_attribution(state, span.attribution))
+            number = state.open_spans.pop((book.ids[span.key], span.meter.charge, span.meter.part), None)
             rows.append((to_micros(span.end), span.ended_by, *found, number))
         self._write(_CLOSE_SPAN, rows)
         self._recorder.change("span", _CLOSED_SPAN_COLUMNS, rows)
 
-    def _open_spans(self, ids: Mapping[ResourceKey, int], spans: Iterable[Span]) -> None:
-        rows = []
-        for span in spans:
-            attribution_id = self._find_attribution(span.attribution)
+    def _open_spans(self, book: ScopeRecord, spans: Sequence[Span]) -> None:
+        rows, state = list[SqlRow](), self._accounts[get_account(book.state.scope)]
+        for span, number in zip(spans, self._numbers.take_many("span", len(spans)), strict=True):
+            attribution_id = self._find_attribution(state, span.attribution)
             found = self._daily.add(span, attribution_id) if span.end else None
-            number = self._memory.make_id("span")
-            rows.append((number, *encode_span(span, ids[span.key], attribution_id, found)))
+            rows.append((number, *encode_span(span, book.ids[span.key], attribution_id, found)))
             if found is None:
-                self._memory.open_spans[ids[span.key], span.meter.charge, span.meter.part] = number
+                state.open_spans[book.ids[span.key], span.meter.charge, span.meter.part] = number
         self._insert("span", _SPAN_COLUMNS, rows)
 
-    def _write_corrections(self, ids: Mapping[ResourceKey, int], corrections: Iterable[SpanCorrection]) -> None:
-        rows = []
-        for row in corrections:
+    def _write_corrections(self, book: ScopeRecord, corrections: Sequence[SpanCorrection]) -> None:
+        rows, state = list[SqlRow](), self._accounts[get_account(book.state.scope)]
+        for row, number in zip(corrections, self._numbers.take_many("correction", len(corrections)), strict=True):
             span = row.span
             assert span.end is not None  # noqa: S101 - for the type checker: only closed spans are corrected
-            place = (ids[span.key], *span.line, to_micros(span.start), to_micros(span.end))
+            place = (book.ids[span.key], *span.line, to_micros(span.start), to_micros(span.end))
             ((span_id,),) = self._ask(_FIND_SPAN, place)
             counted = [part.span for part in load_parts(self._ask, span, span_id)] or [span]
-            attribution_id = self._find_attribution(span.attribution)
+            attribution_id = self._find_attribution(state, span.attribution)
             found = self._daily.replace(counted, [replace(span, presence=row.presence)], attribution_id)
-            rows.append((self._memory.make_id("correction"), span_id, to_micros(row.at), row.presence, row.reason, *found))
+            rows.append((number, span_id, to_micros(row.at), row.presence, row.reason, *found))
         self._insert("correction", CORRECTION_COLUMNS, rows)
 
     def _extend_coverage(self, book: ScopeRecord, accrued: AccrualResult) -> None:
@@ -194,22 +199,22 @@ class PollTransaction:
             if last.id not in self._begun:
                 self._moved[last.id] = last
             return
-        row = CoverageState(self._memory.make_id("coverage"), accrued.outcome, why, at_us, at_us, 1)
+        row = CoverageState(self._numbers.take("coverage"), accrued.outcome, why, at_us, at_us, 1)
         book.coverage = row
         self._begun[row.id] = (book.id, row)
         self._recorder.add("coverage", _COVERAGE_COLUMNS, [(row.id, book.id, row.outcome, why, at_us, at_us, 1)])
         if last is not None:
             self._recorder.change("coverage", _MOVED_COVERAGE_COLUMNS, [(last.end_us, last.polls, last.id)])
 
-    def _find_attribution(self, attribution: Attribution) -> int:
+    def _find_attribution(self, state: AccountState, attribution: Attribution) -> int:
         """Return the id of `attribution`, which is written if it is new."""
-        known = self._memory.attributions
+        known = state.attributions
         found = known.get(attribution)
         if found is None:
             row = encode_attribution(attribution)
             found = known.get(decode_attribution(row))
             if found is None:
-                found = self._memory.make_id("attribution")
+                found = self._numbers.take("attribution")
                 self._insert("attribution", f"id, {ATTRIBUTION_COLUMNS}", [(found, *row)])
             known[attribution] = known[decode_attribution(row)] = found
         return found
@@ -229,6 +234,27 @@ class PollTransaction:
             raise LedgerError(
                 f"was changed by another program, nothing was written: {what}", field="ledger", hint="run costguard db check"
             )
+
+
+def _encode_observation_row(number: int, resource_id: int, accrued: AccrualResult, logged: ObservationLogEntry) -> SqlRow:
+    """Return the columns of `_OBSERVATION_COLUMNS`."""
+    key, seen, at_us = logged.key, logged.observation, to_micros(logged.at)
+    if seen is None:
+        seen_us = None if logged.seen_at is None else to_micros(logged.seen_at)
+        return (number, resource_id, at_us, seen_us, ABSENT_STATE, "", "", "", None, None, "")
+    return (
+        number,
+        resource_id,
+        at_us,
+        None,
+        seen.state,
+        make_storable(seen.name),
+        make_storable(seen.instance_type),
+        make_storable(seen.owner),
+        None if seen.started_at is None else to_micros(seen.started_at),
+        None if seen.stopped_at is None else to_micros(seen.stopped_at),
+        encode_observation(seen, accrued.state.resources[key].edges),
+    )
 
 
 @lru_cache(maxsize=16)

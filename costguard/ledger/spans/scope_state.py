@@ -93,23 +93,31 @@ def is_remembered(state: ScopeState, known: KnownResource) -> bool:
     return known.observation.state != ENDED or state.at is None or known.logged_at > state.at - MEMORY_SPAN
 
 
-def load_scopes(ask: Query) -> dict[ScopeKey, ScopeRecord]:
-    """Return every scope that was ever polled, with the resources that it remembers."""
-    books = load_books(ask)
+def load_scopes(ask: Query, account: tuple[str, str] | None = None) -> dict[ScopeKey, ScopeRecord]:
+    """Return every scope that was ever polled, with the resources that it remembers.
+
+    `account`: only those of this account (a provider and its account).
+    """
+    books = load_books(ask, account)
     resources: dict[int, dict[ResourceKey, ResourceRecord]] = defaultdict(dict)
-    heads = ask(_HEADS.format(which=_WHERE_REMEMBERED), (ENDED, MEMORY_SPAN // MICROSECOND))
-    for found in _load_records(ask, heads):
+    values = (ENDED, MEMORY_SPAN // MICROSECOND)
+    if account is None:
+        heads = ask(_HEADS.format(which=_WHERE_REMEMBERED), values)
+    else:
+        heads = ask(_HEADS.format(which=f"{_IN_ACCOUNT} AND ({_WHERE_REMEMBERED})"), (*account, *values))
+    for found in _load_records(ask, heads, account=account):
         resources[found.scope_id][found.known.observation.key] = found
     for scope_id, all_found in resources.items():
         books[scope_id].remember(all_found)
     return {book.state.scope: book for book in books.values()}
 
 
-def load_books(ask: Query) -> dict[int, ScopeRecord]:
-    """Return every scope that was ever polled, by row and without resources."""
+def load_books(ask: Query, account: tuple[str, str] | None = None) -> dict[int, ScopeRecord]:
+    """Return every scope that was ever polled (of `account`; None: of all), by row and without resources."""
     books = {}
-    for scope_id, provider, account, name, complete_us, *columns in ask(_BOOKS, ()):
-        book = ScopeRecord(id=scope_id, state=ScopeState(scope=ScopeKey(provider, account, name)))
+    where = "" if account is None else "WHERE s.provider = ? AND s.account = ?"
+    for scope_id, provider, named, name, complete_us, *columns in ask(_BOOKS.format(where=where), account or ()):
+        book = ScopeRecord(id=scope_id, state=ScopeState(scope=ScopeKey(provider, named, name)))
         if columns[0] is not None:
             book.coverage = last = CoverageState(*columns)
             book.state = replace(book.state, at=from_micros(last.end_us), complete_at=decode_optional_instant(complete_us))
@@ -144,23 +152,29 @@ def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Res
         for lot in split_batches(ids)
         for row in ask(_HEADS.format(which=_WHERE_KEY.format(format_placeholders(lot))), (*place, *lot))
     ]
-    return {found.known.observation.key: found for found in _load_records(ask, heads)}
+    accounts = {place[:2] for place in places}
+    account = accounts.pop() if len(accounts) == 1 else None
+    return {found.known.observation.key: found for found in _load_records(ask, heads, account=account)}
 
 
-def load_attributions(ask: Query) -> dict[int, Attribution]:
-    """Return every attribution by its id."""
-    return {row[0]: decode_attribution(row[1:]) for row in ask(f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution", ())}  # noqa: S608 - our own column names
+def load_attributions(ask: Query, account: tuple[str, str] | None = None) -> dict[int, Attribution]:
+    """Return every attribution (of `account`; None: of all) by its id."""
+    where = "" if account is None else " WHERE provider = ? AND account = ?"
+    sql = f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution{where}"  # noqa: S608 - our own column names
+    return {row[0]: decode_attribution(row[1:]) for row in ask(sql, account or ())}
 
 
-def _load_records(ask: Query, heads: Sequence[SqlRow], *, past: bool = True) -> Iterator[ResourceRecord]:
+def _load_records(
+    ask: Query, heads: Sequence[SqlRow], *, past: bool = True, account: tuple[str, str] | None = None
+) -> Iterator[ResourceRecord]:
     """Yield the state of the resources whose last observations are `heads`.
 
-    `past`: with `settled` and `edges`.
+    `past`: with `settled` and `edges`. `account`: they are all of this one; None: of any.
     """
     ids = [head[0] for head in heads]
     keys = {head[0]: ResourceKey(*head[2:6]) for head in heads}
     said = {row[0]: row[1:] for row in _query_of(ask, _LAST_DETAILS, [head[0] for head in heads if head[9] == ABSENT_STATE])}
-    attributions = load_attributions(ask) if heads else {}
+    attributions = load_attributions(ask, account) if heads else {}
     open_now = _group_by_line(_query_of(ask, _OPEN_SPANS, ids), keys, attributions, decode_open_span)
     last = _group_by_line(_query_of(ask, _LAST_SPANS, ids), keys, attributions) if past else {}
     for resource_id, scope_id, _, _, _, _, first_seen_us, at_us, seen_us, state, detail in heads:
@@ -206,7 +220,7 @@ SELECT s.id, s.provider, s.account, s.name,
 FROM scope AS s LEFT JOIN coverage AS c ON c.id = (
     SELECT x.id FROM coverage AS x WHERE x.scope_id = s.id ORDER BY x.start_us DESC LIMIT 1
 )
-ORDER BY s.id
+{where} ORDER BY s.id
 """
 
 _HEADS = """
@@ -216,6 +230,8 @@ JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.
 WHERE {which}
 ORDER BY r.id
 """
+
+_IN_ACCOUNT = "r.scope_id IN (SELECT s.id FROM scope AS s WHERE s.provider = ? AND s.account = ?)"
 
 _WHERE_REMEMBERED = """
 o.state <> ? OR o.at_us + ? > (

@@ -3,7 +3,7 @@
 Money is an integer of nano-units, time is an integer of microseconds since 1970 in UTC, true is 1: no column of either is a
 float. SQLite's tables are STRICT, so a text in a column of money is refused. `db.triggers` restricts which columns may change:
 a span gets its end, a row of coverage grows, a hold ends, roll-ups are updated. The tables of the guard, the agents and the
-bills stand in the rooms of these topics.
+bills stand in the rooms of these topics, those of accounts' audits and leases in `db.account_tables`.
 
 The migrations create the schema; `tests/ledger/test_migrations.py` checks that both agree.
 """
@@ -14,7 +14,7 @@ from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text, 
 
 from costguard.ledger.agents import tables as agent_tables  # noqa: F401 - their tables are part of METADATA
 from costguard.ledger.bills import tables as bill_tables  # noqa: F401 - see above
-from costguard.ledger.db import columns
+from costguard.ledger.db import account_tables, columns  # noqa: F401 - see above
 from costguard.ledger.db.columns import (
     BIG_INTEGER,
     REAL_NUMBER,
@@ -59,7 +59,21 @@ LEDGER_STATE = Table(
 )
 """A single row.
 
-`revision` counts the write transactions: a writer that remembers another value reads again.
+`revision` counts the transactions that change spans of any account: a writer that remembers another value reads again.
+"""
+
+ACCOUNT_STATE = Table(
+    "account_state",
+    METADATA,
+    make_id_column(),
+    *make_text_columns("provider", "account"),
+    *make_number_columns("revision"),
+    UniqueConstraint("provider", "account", name="account_state_named_once"),
+    **STRICT,
+)
+"""An account with scopes. On PostgreSQL its row is locked by each transaction that writes its polls.
+
+`revision` counts those transactions: a writer that remembers another value reads the account again.
 """
 
 SCOPE = Table(
@@ -209,6 +223,7 @@ HOURLY = Table(
     METADATA,
     Column("hour", BIG_INTEGER, primary_key=True, autoincrement=False),
     *make_key_columns("currency"),
+    Column("lane", BIG_INTEGER, primary_key=True),
     *make_number_columns("cost", "step"),
     **WITHOUT_ROWID,
 )

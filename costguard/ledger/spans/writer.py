@@ -1,10 +1,13 @@
 """Write polls and samples to the ledger, each call in one transaction.
 
-Each scope's state is held in memory between polls. It is read again from the ledger, with the same result, after a crash, after
-a failed transaction, and after another process wrote, which the revision shows.
+Each scope's state is held in memory between polls, by account. It is read again from the ledger, with the same result, after a
+crash, after a failed transaction, and after another process wrote to that account, which its revision shows.
+
+On PostgreSQL a transaction locks the accounts that it writes and nothing else, so that processes which poll other accounts
+write at the same time and keep what they remember. On SQLite there is one writer at a time.
 
 Samples are stored one by one for `SAMPLE_RETENTION`, then as one row per hour with their exact number. Samples do not change
-the ledger's revision, because a writer of polls remembers nothing that depends on them.
+a revision, because a writer of polls remembers nothing that depends on them.
 """
 
 from __future__ import annotations
@@ -19,10 +22,14 @@ from typing import Self
 
 from sqlalchemy import Engine
 
+from costguard.errors import LedgerError
 from costguard.ledger.db.codecs import Execute, Query, format_placeholders, split_batches
-from costguard.ledger.db.connection import WriteConnection, begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import WriteConnection, WriterLock, begin_write, open_engine, open_sql_session
+from costguard.ledger.duties import Lease, require_lease
+from costguard.ledger.guard.audit_log import AuditedAccount
+from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.observations import SAMPLED_SIGNALS
-from costguard.ledger.spans.posting import NUMBERED_TABLES, PollTransaction, WriterState
+from costguard.ledger.spans.posting import AccountKey, AccountState, PollTransaction, get_account
 from costguard.ledger.spans.scope_state import (
     MEMORY_SPAN,
     ScopeRecord,
@@ -62,7 +69,7 @@ class LedgerWriter:
         self._engine = open_engine(url)
         self._pen = WriteConnection(self._engine)
         self._rules, self._ceilings, self._gap, self._ladder = rules, ceilings, gap, ladder
-        self._memory: WriterState | None = None
+        self._memory: dict[AccountKey, AccountState] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -72,55 +79,70 @@ class LedgerWriter:
 
     def close(self) -> None:
         """Close the database."""
-        self._memory = None
+        self._memory.clear()
         self._pen.close()
 
     def has_polls(self) -> bool:
         """Return whether any poll was ever recorded."""
-        return bool(self._load_state().books)
+        with self._pen.begin_read() as ask:
+            return bool(ask("SELECT 1 FROM scope LIMIT 1", ()))
 
     def find_suspects(self, poll: Poll) -> tuple[ResourceKey, ...]:
         """Return the resources missing in `poll` that must be looked up before their absence is accepted.
 
         Usually empty.
         """
-        book = self._load_state().books.get(poll.scope)
+        account = self._load_account(get_account(poll.scope))
+        book = account.books.get(poll.scope) if account else None
         return find_suspect_absences(book.state, poll.inventory) if book else ()
 
     def list_scopes_of(self, provider: str) -> tuple[ScopeKey, ...]:
         """Return every scope of `provider` that was ever polled, by name."""
-        return tuple(sorted(scope for scope in self._load_state().books if scope.provider == provider))
+        with self._pen.begin_read() as ask:
+            rows = ask("SELECT provider, account, name FROM scope WHERE provider = ?", (provider,))
+        return tuple(sorted(ScopeKey(*row) for row in rows))
 
-    def record_polls(self, polls: Sequence[Poll]) -> tuple[AccrualResult, ...]:
+    def record_polls(self, polls: Sequence[Poll], *, lease: Lease | None = None) -> tuple[AccrualResult, ...]:
         """Write the changes of `polls`, in order and in one transaction, which is on disk when this returns.
 
         Any grouping of the same polls writes the same rows. A poll that is not later than the last one of its scope changes
-        nothing.
+        nothing. `lease`: of the account, which must be in force until it is written; LeaseLostError if it is not.
         """
-        memory, self._memory = self._memory, None  # whatever goes wrong below, what we remember is read anew
-        with pause_gc(), self._pen.begin_transaction() as (ask, tell):
-            memory = _refresh_state(ask, memory)
-            posting = PollTransaction(ask, tell, memory, self._gap)
-            accrued = tuple(self._write_poll(ask, posting, memory, poll) for poll in polls)
+        names = sorted({get_account(poll.scope) for poll in polls})  # all lock in this order: so none waits for one that waits
+        known = {name: self._memory.pop(name, None) for name in names}  # whatever goes wrong below, it is read anew
+        server = self._pen.on_server
+        with pause_gc(), self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+            if lease is not None:
+                require_lease(ask, lease)
+            accounts = {name: _lock_account(ask, tell, name, known[name], on_server=server) for name in names}
+            posting = PollTransaction(ask, tell, accounts, self._gap, on_server=server)
+            accrued = tuple(self._write_poll(ask, posting, accounts[get_account(poll.scope)], poll) for poll in polls)
             if any(found.fresh for found in accrued):
                 posting.finish()
-        self._memory = memory
+        self._memory |= accounts
         return accrued
 
-    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
-        """Write `samples` in a separate transaction.
+    def record_samples(self, samples: Sequence[Sample], *, lease: Lease | None = None) -> frozenset[ResourceKey]:
+        """Write `samples` in a separate transaction. `lease`: as in `record_polls`.
 
         Returns the resources that are not in the ledger, whose samples are left out.
         """
-        return record_samples(self._engine, samples)
+        return record_samples(self._engine, samples, lease=lease)
 
-    def _load_state(self) -> WriterState:
-        """Return the state, read again if another process has written."""
-        with self._pen.begin_transaction() as (ask, _):
-            self._memory = memory = _refresh_state(ask, self._memory)
+    def _load_account(self, name: AccountKey) -> AccountState | None:
+        """Return what the ledger knows of an account, read again if another process has written to it; None: nothing."""
+        memory = self._memory.get(name)
+        with self._pen.begin_read() as ask:
+            rows = ask(_READ_ACCOUNT, name)
+        if not rows:
+            return None
+        if memory is None or memory.revision != rows[0][1:]:
+            with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+                memory = _lock_account(ask, tell, name, memory, on_server=self._pen.on_server)
+            self._memory[name] = memory
         return memory
 
-    def _write_poll(self, ask: Query, posting: PollTransaction, memory: WriterState, poll: Poll) -> AccrualResult:
+    def _write_poll(self, ask: Query, posting: PollTransaction, memory: AccountState, poll: Poll) -> AccrualResult:
         """Write the changes of one poll."""
         book = memory.books.get(poll.scope) or posting.open_book(poll.scope)
         accrued = self._accrue(ask, memory, book, poll)
@@ -129,24 +151,29 @@ class LedgerWriter:
             _forget_ended(book, accrued)
         return accrued
 
-    def _accrue(self, ask: Query, memory: WriterState, book: ScopeRecord, poll: Poll) -> AccrualResult:
+    def _accrue(self, ask: Query, memory: AccountState, book: ScopeRecord, poll: Poll) -> AccrualResult:
         """Compute the changes of `poll`, after looking up resources that are new to the scope in the whole ledger.
 
         The changes are computed first, and again if the lookup finds any: a poll without new resources needs no query.
         """
         accrued = self._compute_changes(memory, book, poll)
         new = [row.key for row in accrued.logged if row.key not in book.state.resources]
-        if not new or not memory.last_ids["resource"]:
+        memory.is_new = memory.is_new and not any(one.ids for one in memory.books.values())
+        if not new or memory.is_new:
             return accrued
         found = load_known(ask, new)
         if not found:
             return accrued
         scopes = {other.id: scope for scope, other in memory.books.items()}
+        for key, one in found.items():
+            if one.scope_id not in scopes:
+                what = f"holds {key.id} of {'/'.join(poll.scope)} under a scope of another account"
+                raise LedgerError(what, field="ledger", hint="a provider lists only resources of a scope's own account")
         book.elsewhere |= {key: scopes[one.scope_id] for key, one in found.items() if one.scope_id != book.id}
         book.remember({key: one for key, one in found.items() if one.scope_id == book.id})
         return self._compute_changes(memory, book, poll)
 
-    def _compute_changes(self, memory: WriterState, book: ScopeRecord, poll: Poll) -> AccrualResult:
+    def _compute_changes(self, memory: AccountState, book: ScopeRecord, poll: Poll) -> AccrualResult:
         """Compute the changes of `poll`, without resources that another scope also lists and saw first."""
         poll, notes = _drop_foreign_resources(poll, book.elsewhere, memory.books)
         rule = get_billing_rule(self._rules, poll.scope.provider)
@@ -203,21 +230,42 @@ def _format_ids(scope: ScopeKey, foreign: Mapping[ResourceKey, ScopeKey]) -> str
     return f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else ids[0]
 
 
-def _refresh_state(ask: Query, memory: WriterState | None) -> WriterState:
-    """Return `memory` if no other process has written since; else the state read from the ledger."""
-    ((revision,),) = ask("SELECT revision FROM ledger_state WHERE id = 1", ())
-    if memory is not None and memory.revision == revision:
+def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountState | None, *, on_server: bool) -> AccountState:
+    """Lock the account `name` until the transaction ends, and return what the ledger knows of it.
+
+    That is `memory` if no other process has written to it since. An account that is new gets its row.
+    """
+    sql = f"{_READ_ACCOUNT} FOR UPDATE OF a" if on_server else _READ_ACCOUNT
+    rows = ask(sql, name)
+    if not rows:
+        (number,) = RowNumbers(ask, on_server=on_server).take_many("account_state", 1)
+        tell(_INSERT_ACCOUNT, [(number, *name)])  # another process may have been faster: then it is that one's row
+        ((number, *revision),) = ask(sql, name)
+        if revision[0] == 0:
+            return AccountState(named=AuditedAccount(number, *name), revision=(0, revision[1]), is_new=True)
+        rows = [(number, *revision)]
+    ((number, *revision),) = rows
+    if memory is not None and memory.revision == tuple(revision):
         return memory
-    return WriterState(
-        revision=revision,
-        last_ids={table: ask(f"SELECT coalesce(max(id), 0) FROM {table}", ())[0][0] for table in NUMBERED_TABLES},  # noqa: S608 - our own names
-        books=load_scopes(ask),
-        attributions={attribution: number for number, attribution in load_attributions(ask).items()},
-        open_spans={(resource_id, charge, part): number for number, resource_id, charge, part in ask(_OPEN_SPANS, ())},
+    attributions = load_attributions(ask, name)
+    return AccountState(
+        named=AuditedAccount(number, *name),
+        revision=(revision[0], revision[1]),
+        books=load_scopes(ask, name),
+        attributions={attribution: number for number, attribution in attributions.items()},
+        open_spans={(resource_id, charge, part): number for number, resource_id, charge, part in ask(_OPEN_SPANS, name)},
     )
 
 
-_OPEN_SPANS = "SELECT id, resource_id, charge, part FROM span WHERE end_us IS NULL"
+_READ_ACCOUNT = """
+SELECT a.id, a.revision, s.revision FROM account_state AS a CROSS JOIN ledger_state AS s WHERE a.provider = ? AND a.account = ?
+"""
+_INSERT_ACCOUNT = "INSERT INTO account_state (id, provider, account, revision) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING"
+_OPEN_SPANS = """
+SELECT n.id, n.resource_id, n.charge, n.part FROM scope AS s
+JOIN resource AS r ON r.scope_id = s.id JOIN span AS n ON n.resource_id = r.id AND n.end_us IS NULL
+WHERE s.provider = ? AND s.account = ?
+"""
 
 
 def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:
@@ -241,23 +289,26 @@ SAMPLE_RETENTION = timedelta(hours=48)
 """How long samples are kept one by one: longer than any rule about idle machines looks back."""
 
 
-def record_samples(engine: Engine, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+def record_samples(engine: Engine, samples: Sequence[Sample], *, lease: Lease | None = None) -> frozenset[ResourceKey]:
     """Write `samples` in one transaction; return the resources that are not in the ledger, whose samples are left out.
 
-    An existing sample stays as it is, and so does an hour that was rolled up: repeating the call changes nothing.
+    An existing sample stays as it is, and so does an hour that was rolled up: repeating the call changes nothing. They are
+    written in the order of their keys, so that two processes that measured the same machine do not wait for each other in turn.
     """
-    with begin_write(engine) as connection:
+    with begin_write(engine, WriterLock.ACCOUNTS) as connection:
+        if lease is not None:
+            require_lease(open_sql_session(connection)[0], lease)
         return write_samples(*open_sql_session(connection), samples)
 
 
 def write_samples(ask: Query, tell: Execute, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
     """Write `samples` like `record_samples`, within an open write transaction."""
     ids = _load_resource_ids(ask, {sample.key for sample in samples})
-    rows = [
+    rows = sorted(
         (ids[s.key], s.signal, at_us := to_micros(s.at), float(s.value), ids[s.key], s.signal, at_us // HOUR_US)
         for s in samples
         if s.key in ids
-    ]
+    )
     if rows:
         tell(_INSERT_SAMPLE, rows)
     return frozenset(sample.key for sample in samples if sample.key not in ids)

@@ -6,8 +6,8 @@ from alembic import op
 
 from costguard.ledger.migrations.words import WORDS
 
-revision = "0013"
-down_revision = "0010"
+revision = "0012"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 

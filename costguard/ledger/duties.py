@@ -1,0 +1,219 @@
+"""Leases on standing duties in a PostgreSQL ledger, so that several watchdogs share the accounts to be polled.
+
+A duty is a row: what is to be done (`kind`), for which account, when it is next due, and who holds it until when. A watchdog
+takes duties that nobody holds and renews them; one that dies or hangs stops renewing, and others take its duties. Each taking
+raises the duty's epoch. Whoever records something names its epoch, and the transaction that records checks it:
+
+    12:00:00  one holds aws/epoch 4 until 12:00:30, asks the cloud, and is suspended
+    12:00:31  two takes aws/epoch 5, and polls it
+    12:05:00  one wakes up, and wants to record what it heard at 12:00: refused, nothing is written
+
+Times are those of the server's clock, so that watchdogs on several machines need not agree on theirs. A transaction that
+records keeps the duty's row locked (FOR KEY SHARE) until it commits: meanwhile nobody can take the duty, because those who take
+skip locked rows, and its holder can renew it.
+
+A holder that is suspended within a transaction holds the row, and loses its session to the server's limit on idle transactions
+(`connection.IDLE_TRANSACTION_S`): then nothing of it is recorded, and the duty is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from costguard.errors import InputError, LeaseLostError
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.connection import WriteConnection, WriterLock, open_engine
+from costguard.values.instant import MICROSECOND, from_micros, to_micros
+
+POLL, WORKER = "poll", "worker"
+"""Kinds of duties: poll an account; and being there at all, of which each watchdog holds its own."""
+
+MICROS = 1_000_000
+_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+class Lease(NamedTuple):
+    """A duty that `holder` took, the `epoch`-th time that it was taken."""
+
+    kind: str
+    account: str
+    epoch: int
+    holder: str
+
+
+class Duty(NamedTuple):
+    """A duty as it stands. `due_at`: when it is next to be done. `holder`: "" if nobody holds it."""
+
+    kind: str
+    account: str
+    due_at: datetime
+    epoch: int
+    holder: str
+    until: datetime
+
+    def is_held(self, now: datetime) -> bool:
+        """Return whether a process holds it at `now`."""
+        return bool(self.holder) and now < self.until
+
+
+class PollView(NamedTuple):
+    """What the watchdog that polled an account last leaves for the one that plans: `body` is text that only services read."""
+
+    account: str
+    at: datetime
+    epoch: int
+    body: str
+
+
+def require_lease(ask: Query, lease: Lease) -> None:
+    """Raise LeaseLostError unless `lease` is in force; in a write transaction, keep it in force until that ends."""
+    if not ask(_CHECK, (lease.kind, lease.account, lease.epoch, lease.holder)):
+        raise LeaseLostError(
+            f"{lease.kind} of {lease.account} is another watchdog's by now: nothing was recorded",
+            field="lease",
+            hint="this watchdog was suspended or cut off for too long; it goes on with the accounts that it holds",
+        )
+
+
+class DutyStore:
+    """The duties in the ledger at `url`, as `holder` (one process) takes and holds them.
+
+    Close it, or use it in a `with` statement. Several threads may use it. Raises InputError for a ledger that is a SQLite file.
+    """
+
+    def __init__(self, url: str, holder: str) -> None:
+        self.holder = holder
+        engine = open_engine(url)
+        self._where = engine.get_execution_options()["ledger"].where
+        self._pen = WriteConnection(engine)
+        if not self._pen.on_server:
+            self._pen.close()
+            hint = 'leave [scale] workers out, or set [ledger] url = "postgresql+psycopg://..."'
+            raise InputError("needs a ledger on a PostgreSQL server", field='scale.workers = "share"', hint=hint)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._pen.close()
+
+    def announce(self, accounts: Collection[str], lasts: timedelta) -> int:
+        """Make sure that each of `accounts` has its duty, say that this watchdog is there, and return how many are.
+
+        `lasts`: for how long it counts without saying so again.
+        """
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+            known = {account for (account,) in ask("SELECT account FROM duty WHERE kind = ?", (POLL,))}
+            if new := sorted(set(accounts) - known):
+                tell(_ADD, [(POLL, account) for account in new])
+            tell(_APPEAR, [(WORKER, self.holder, self.holder, lasts // MICROSECOND)])
+            tell(_DISAPPEAR, [(WORKER,)])
+            ((count,),) = ask(f"SELECT count(*) FROM duty WHERE kind = ? AND until_us > {_NOW}", (WORKER,))  # noqa: S608 - our own words
+        return int(count)
+
+    def take(self, accounts: Collection[str], most: int, lasts: timedelta) -> list[tuple[Lease, float]]:
+        """Take at most `most` duties of `accounts` that nobody holds, the most overdue first.
+
+        Returns each with the seconds until it is due, which are negative if it is overdue.
+        """
+        if most <= 0 or not accounts:
+            return []
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, _):
+            rows = ask(_TAKE, (POLL, list(accounts), most, self.holder, lasts // MICROSECOND))
+        return [(Lease(POLL, account, epoch, self.holder), due_us / MICROS) for account, epoch, due_us in rows]
+
+    def renew(self, lasts: timedelta) -> list[tuple[Lease, float]]:
+        """Renew the duties that this watchdog holds; return them as `take` does.
+
+        One whose time has run out is not renewed, even if nobody else has taken it.
+        """
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, _):
+            rows = ask(_RENEW, (lasts // MICROSECOND, POLL, self.holder))
+        return [(Lease(POLL, account, epoch, self.holder), due_us / MICROS) for account, epoch, due_us in rows]
+
+    def release(self, leases: Iterable[Lease]) -> None:
+        """Give `leases` back, so that others need not wait until they run out."""
+        rows = [(one.kind, one.account, one.epoch, one.holder) for one in leases]
+        if rows:
+            with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (_, tell):
+                tell(_RELEASE, rows)
+
+    def leave(self) -> None:
+        """Give everything back."""
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (_, tell):
+            tell("UPDATE duty SET holder = '', until_us = 0 WHERE holder = ? AND kind = ?", [(self.holder, POLL)])
+            tell("DELETE FROM duty WHERE holder = ? AND kind = ?", [(self.holder, WORKER)])
+
+    def finish_poll(self, lease: Lease, *, next_in: timedelta, at: datetime, body: str) -> None:
+        """Say that the account was polled at `at`: it is due again `next_in` later. Raises LeaseLostError.
+
+        `body`: for `load_views`.
+        """
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+            require_lease(ask, lease)
+            tell(_DONE, [(next_in // MICROSECOND, lease.kind, lease.account)])
+            tell(_LEAVE_VIEW, [(lease.account, to_micros(at), lease.epoch, body)])
+
+    def load_views(self, known: Mapping[str, PollView], accounts: Collection[str]) -> dict[str, PollView]:
+        """Return the newest view of each of `accounts` that was ever polled; those in `known` are not read again."""
+        with self._pen.begin_read() as ask:
+            stamps = {
+                account: (from_micros(at_us), epoch)
+                for account, at_us, epoch in ask("SELECT account, at_us, epoch FROM poll_view", ())
+                if account in accounts
+            }
+            same = {name: view for name, view in known.items() if stamps.get(name) == (view.at, view.epoch)}
+            if changed := sorted(set(stamps) - set(same)):
+                rows = ask("SELECT account, at_us, epoch, body FROM poll_view WHERE account = ANY(?)", (changed,))
+                same |= {account: PollView(account, from_micros(at_us), epoch, body) for account, at_us, epoch, body in rows}
+        return same
+
+
+def load_duties(ask: Query) -> tuple[list[Duty], datetime]:
+    """Return every duty, and the time of the server's clock. None, and 1970, on a SQLite file."""
+    rows = ask("SELECT kind, account, due_us, epoch, holder, until_us FROM duty ORDER BY kind, account", ())
+    if not rows:
+        return [], from_micros(0)
+    ((now_us,),) = ask(f"SELECT {_NOW}", ())
+    return [
+        Duty(kind, account, from_micros(due), epoch, holder, from_micros(until))
+        for kind, account, due, epoch, holder, until in rows
+    ], from_micros(now_us)
+
+
+_CHECK = f"""
+SELECT 1 FROM duty WHERE kind = ? AND account = ? AND epoch = ? AND holder = ? AND until_us > {_NOW} FOR KEY SHARE
+"""  # noqa: S608 - our own words
+_ADD = """
+INSERT INTO duty (kind, account, due_us, epoch, holder, until_us) VALUES (?, ?, 0, 0, '', 0) ON CONFLICT DO NOTHING
+"""
+_APPEAR = f"""
+INSERT INTO duty (kind, account, due_us, epoch, holder, until_us) VALUES (?, ?, 0, 1, ?, {_NOW} + ?)
+ON CONFLICT (kind, account) DO UPDATE SET until_us = excluded.until_us
+"""  # noqa: S608 - our own words
+_DISAPPEAR = f"DELETE FROM duty WHERE kind = ? AND until_us < {_NOW} - 600000000"  # noqa: S608 - our own words
+_TAKE = f"""
+WITH free AS (
+    SELECT kind, account FROM duty
+    WHERE kind = ? AND account = ANY(?) AND until_us <= {_NOW} ORDER BY due_us, account LIMIT ? FOR UPDATE SKIP LOCKED
+)
+UPDATE duty SET holder = ?, epoch = duty.epoch + 1, until_us = {_NOW} + ? FROM free
+WHERE duty.kind = free.kind AND duty.account = free.account RETURNING duty.account, duty.epoch, duty.due_us - {_NOW}
+"""  # noqa: S608 - our own words
+_RENEW = f"""
+UPDATE duty SET until_us = {_NOW} + ? WHERE kind = ? AND holder = ? AND until_us > {_NOW}
+RETURNING account, epoch, due_us - {_NOW}
+"""  # noqa: S608 - our own words
+_RELEASE = "UPDATE duty SET holder = '', until_us = 0 WHERE kind = ? AND account = ? AND epoch = ? AND holder = ?"
+_DONE = f"UPDATE duty SET due_us = {_NOW} + ? WHERE kind = ? AND account = ?"  # noqa: S608 - our own words
+_LEAVE_VIEW = """
+INSERT INTO poll_view (account, at_us, epoch, body) VALUES (?, ?, ?, ?)
+ON CONFLICT (account) DO UPDATE SET at_us = excluded.at_us, epoch = excluded.epoch, body = excluded.body
+"""

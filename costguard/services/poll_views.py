@@ -1,0 +1,123 @@
+"""What a watchdog that polled an account leaves in the ledger for the one that plans, where several share the accounts.
+
+The ledger has what was listed and measured. It lacks what only acts ask for: how a machine can be stopped and what that would
+lose, prepaid balances, the members of controllers, and the scopes of accounts that could not be asked. A watchdog by itself
+remembers these from its last listings; here each poll writes those of its account into one row, which the next poll replaces.
+
+What did not arrive is missing, and never made up: a machine without it has no handling, so that no act is offered on it; its
+samples are those in the ledger, and where they are missing it counts as one that may work (decision 0019).
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+from zlib import compress, decompress
+from zlib import error as zlib_error
+
+from costguard.ledger.db.codecs import decode_observation, encode_observation
+from costguard.ledger.duties import PollView
+from costguard.metering.inventory import FAILED
+from costguard.metering.observation import UNKNOWN_HANDLING, Handling, Observation
+from costguard.metering.spending import ScopeCoverage
+from costguard.services.run_view import decode_balance, decode_unreached, encode_balance, encode_unreached
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.money import PrepaidBalance
+from costguard.values.resource import ResourceKey, ScopeKey
+
+UNPOLLED_AFTER = 2
+"""Intervals after which people are told that no watchdog has polled an account."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountView:
+    """What the last poll of an account saw beside the ledger. See `PollResults`."""
+
+    scopes: tuple[ScopeKey, ...] = ()
+    handling: Mapping[ResourceKey, Handling]
+    members: tuple[Observation, ...] = ()
+    balance: PrepaidBalance | None = None
+    unreached: tuple[ScopeCoverage, ...] = ()
+
+
+def encode_account_view(view: AccountView) -> str:
+    """Return `view` as compressed JSON. 100 machines are 1 to 3 KB."""
+    said = {
+        "scopes": [list(scope) for scope in view.scopes],
+        "handling": [[*key, *_encode_handling(one)] for key, one in view.handling.items()],
+        "members": [[*one.key, encode_observation(one), *_encode_handling(one.handling)] for one in view.members],
+        "balance": encode_balance(view.balance) if view.balance else None,
+        "unreached": [encode_unreached(one) for one in view.unreached],
+    }
+    return b64encode(compress(json.dumps(said, separators=(",", ":")).encode(), 1)).decode()
+
+
+def decode_account_view(view: PollView) -> AccountView | None:
+    """Return what `view` says; None if another version wrote it, so that nothing is known."""
+    try:
+        said: dict[str, Any] = json.loads(decompress(b64decode(view.body)))
+        return AccountView(
+            scopes=tuple(ScopeKey(*scope) for scope in said["scopes"]),
+            handling={ResourceKey(*row[:4]): _decode_handling(row[4:]) for row in said["handling"]},
+            members=tuple(_decode_member(row) for row in said["members"]),
+            balance=decode_balance(*said["balance"]) if said["balance"] else None,
+            unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
+        )
+    except (ValueError, KeyError, TypeError, zlib_error):
+        return None
+
+
+def list_unpolled(
+    accounts: Iterable[str], views: Mapping[str, PollView], *, every: timedelta, since: datetime, now: datetime
+) -> list[ScopeCoverage]:
+    """Return a failed scope without a name for each of `accounts` that no watchdog has polled, if that is due by now.
+
+    `since`: from when on they could have been polled.
+    """
+    if now - since < UNPOLLED_AFTER * every:
+        return []
+    return [
+        ScopeCoverage(
+            scope=ScopeKey(name.rpartition("/")[2].partition(" ")[0], name.rpartition("/")[2], ""),
+            outcome=FAILED,
+            at=now,
+            since=since,
+            last_complete_at=None,
+            why="no watchdog has polled it yet",
+        )
+        for name in accounts
+        if name not in views
+    ]
+
+
+_FIELDS = tuple(field.name for field in fields(Handling))
+
+
+def _encode_handling(one: Handling) -> list[object]:
+    """Return the fields of `one` in order, without those at the end that have their defaults."""
+    values: list[object] = [to_micros(value) if isinstance(value, datetime) else value for value in astuple(one)]
+    usual = list(astuple(UNKNOWN_HANDLING))
+    while values and values[-1] == usual[len(values) - 1]:
+        values.pop()
+    return values
+
+
+def _decode_handling(values: list[Any]) -> Handling:
+    said = dict(zip(_FIELDS, values, strict=False))
+    for name in ("protected", "stop_loses", "terminate_loses"):
+        if name in said:
+            said[name] = tuple(said[name])
+    if said.get("ends_at") is not None:
+        said["ends_at"] = from_micros(said["ends_at"])
+    return Handling(**said)
+
+
+def _decode_member(row: list[Any]) -> Observation:
+    from dataclasses import replace
+
+    *key, text = row[:5]
+    return replace(decode_observation(ResourceKey(*key), text)[0], handling=_decode_handling(row[5:]))
