@@ -61,7 +61,8 @@ class Server:
 
         with psycopg.connect(self.running.get_uri(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
-        url = str(urlunsplit(urlsplit(self.running.get_uri())._replace(scheme="postgresql+psycopg", path=f"/{name}")))
+        server = urlsplit(str(self.running.get_uri()))
+        url = urlunsplit(server._replace(scheme="postgresql+psycopg", path=f"/{name}"))
         open_engine(url).dispose()
         return url
 

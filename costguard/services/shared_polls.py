@@ -205,7 +205,8 @@ class SharedPolls:
     def _poll(self, name: str, held: HeldAccount) -> None:
         """Poll one account, and leave what it saw for the watchdog that plans."""
         began, every_s, source = monotonic(), self.every.total_seconds(), self.accounts[name]
-        held.due_s = max(held.due_s + every_s, began)  # on the beat, unless it is late by more than an interval
+        on_the_beat = held.due_s + every_s  # a poll that is late does not make the next one come at once
+        held.due_s = on_the_beat if on_the_beat > began + every_s / 2 else began + every_s
         try:
             polled = self.room.poll([source], ledger=LeasedLedger(self.room.ledger, held.lease))
             body = encode_account_view(self.room.describe_account(source))

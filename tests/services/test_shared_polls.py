@@ -183,6 +183,17 @@ def test_the_accounts_of_one_that_dies_go_to_the_others_and_its_late_record_is_r
     dead.store.close()
 
 
+def test_an_account_that_was_polled_late_is_not_polled_twice_in_an_interval(town: Town) -> None:
+    one = town.join()
+    town.run(5, until=lambda: len(town.asked) == ACCOUNTS and not any(held.busy for held in one._held.values()))
+    every_s = town.every.total_seconds()
+    for late_s, next_s in ((0.2 * every_s, 0.8 * every_s), (5 * every_s, every_s)):
+        held, now = one._held["3"], time.monotonic()
+        held.due_s = now - late_s
+        one._poll("3", held)
+        assert held.due_s - now == pytest.approx(next_s, abs=0.2)
+
+
 def test_a_watchdog_that_cannot_renew_polls_nothing(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     one = town.join()
     town.run(5, until=lambda: len(town.asked) == ACCOUNTS)
