@@ -81,11 +81,13 @@ def require_lease(ask: Query, lease: Lease) -> None:
 class DutyStore:
     """The duties in the ledger at `url`, as `holder` (one process) takes and holds them.
 
+    `group`: of the watchdogs that poll the same accounts; those of others are not counted.
+
     Close it, or use it in a `with` statement. Several threads may use it. Raises InputError for a ledger that is a SQLite file.
     """
 
-    def __init__(self, url: str, holder: str) -> None:
-        self.holder = holder
+    def __init__(self, url: str, holder: str, *, group: str = "") -> None:
+        self.holder, self._worker = holder, f"{WORKER} {group}".strip()
         engine = open_engine(url)
         self._where = engine.get_execution_options()["ledger"].where
         self._pen = WriteConnection(engine)
@@ -105,7 +107,7 @@ class DutyStore:
         self._pen.close()
 
     def announce(self, accounts: Collection[str], lasts: timedelta) -> int:
-        """Make sure that each of `accounts` has its duty, say that this watchdog is there, and return how many are.
+        """Make sure that each of `accounts` has its duty, say that this one is there, and return how many of its group are.
 
         `lasts`: for how long it counts without saying so again.
         """
@@ -113,9 +115,9 @@ class DutyStore:
             known = {account for (account,) in ask("SELECT account FROM duty WHERE kind = ?", (POLL,))}
             if new := sorted(set(accounts) - known):
                 tell(_ADD, [(POLL, account) for account in new])
-            tell(_APPEAR, [(WORKER, self.holder, self.holder, lasts // MICROSECOND)])
-            tell(_DISAPPEAR, [(WORKER,)])
-            ((count,),) = ask(f"SELECT count(*) FROM duty WHERE kind = ? AND until_us > {_NOW}", (WORKER,))  # noqa: S608 - our own words
+            tell(_APPEAR, [(self._worker, self.holder, self.holder, lasts // MICROSECOND)])
+            tell(_DISAPPEAR, [(POLL,)])
+            ((count,),) = ask(f"SELECT count(*) FROM duty WHERE kind = ? AND until_us > {_NOW}", (self._worker,))  # noqa: S608 - our own words
         return int(count)
 
     def take(self, accounts: Collection[str], most: int, lasts: timedelta) -> list[tuple[Lease, float]]:
@@ -149,7 +151,7 @@ class DutyStore:
         """Give everything back."""
         with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (_, tell):
             tell("UPDATE duty SET holder = '', until_us = 0 WHERE holder = ? AND kind = ?", [(self.holder, POLL)])
-            tell("DELETE FROM duty WHERE holder = ? AND kind = ?", [(self.holder, WORKER)])
+            tell("DELETE FROM duty WHERE holder = ? AND kind = ?", [(self.holder, self._worker)])
 
     def finish_poll(self, lease: Lease, *, next_in: timedelta, at: datetime, body: str) -> None:
         """Say that the account was polled at `at`: it is due again `next_in` later. Raises LeaseLostError.
@@ -198,7 +200,7 @@ _APPEAR = f"""
 INSERT INTO duty (kind, account, due_us, epoch, holder, until_us) VALUES (?, ?, 0, 1, ?, {_NOW} + ?)
 ON CONFLICT (kind, account) DO UPDATE SET until_us = excluded.until_us
 """  # noqa: S608 - our own words
-_DISAPPEAR = f"DELETE FROM duty WHERE kind = ? AND until_us < {_NOW} - 600000000"  # noqa: S608 - our own words
+_DISAPPEAR = f"DELETE FROM duty WHERE kind <> ? AND until_us < {_NOW} - 600000000"  # noqa: S608 - our own words
 _TAKE = f"""
 WITH free AS (
     SELECT kind, account FROM duty

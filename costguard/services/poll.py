@@ -11,7 +11,7 @@ All decisions and ledger writes happen in the calling thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -41,14 +41,20 @@ POLL_CYCLE_LIMIT_S = 75.0
 
 
 def poll_sources(
-    sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, *, limit_s: float = POLL_CYCLE_LIMIT_S
+    sources: Iterable[InstanceSource],
+    ledger: Ledger,
+    clock: Clock,
+    *,
+    limit_s: float = POLL_CYCLE_LIMIT_S,
+    elsewhere: Callable[[], Collection[ScopeKey]] = frozenset,
 ) -> PollCycleResult:
     """Run one poll cycle over every scope of every source within `limit_s` seconds, one transaction per source.
 
     `clock` dates failures. A poll dated ahead of `clock` is refused, because the ledger would then ignore every poll until that
-    time.
+    time. `elsewhere`: the scopes of accounts that are not among `sources`, which this cycle leaves alone. It is called only if
+    one of `sources` cannot list its own.
     """
-    return PollCycle(sources, ledger, clock, limit_s).run()
+    return PollCycle(sources, ledger, clock, limit_s, elsewhere).run()
 
 
 TWIN_WAIT_S = 15.0
@@ -156,8 +162,15 @@ class _AccountSlot:
 class PollCycle:
     """The state of one poll cycle. `limit_s`: seconds after which missing answers count as not seen."""
 
-    def __init__(self, sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, limit_s: float) -> None:
-        self._ledger, self._clock, self._limit_s = ledger, clock, limit_s
+    def __init__(
+        self,
+        sources: Iterable[InstanceSource],
+        ledger: Ledger,
+        clock: Clock,
+        limit_s: float,
+        elsewhere: Callable[[], Collection[ScopeKey]],
+    ) -> None:
+        self._ledger, self._clock, self._limit_s, self._elsewhere = ledger, clock, limit_s, elsewhere
         self._line: SimpleQueue[NamedAnswer[AccountQuestion, AccountReply]] = SimpleQueue()
         crews: dict[tuple[str, ...], QuestionPool[AccountQuestion, AccountReply]] = {}
         self._seats = [
@@ -311,7 +324,7 @@ class PollCycle:
         if seat.done:
             return
         known = [scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)]
-        listed = {scope for other in self._seats if other.said for scope in other.said.scopes}
+        listed = {scope for other in self._seats if other.said for scope in other.said.scopes}.union(self._elsewhere())
         left = [scope for scope in known if scope not in listed and scope not in self._claimed]
         if not left:
             seat.unreached = tuple(_build_unreached_account(seat, name, self._clock.now()) for name in seat.source.providers)

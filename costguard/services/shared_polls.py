@@ -168,12 +168,17 @@ class SharedPolls:
         unpolled = list_unpolled(self.accounts, self._views, every=self.every, since=self._began, now=now)
         return (*(one for view in found.values() for one in view.unreached), *unpolled)
 
+    def list_scopes_beside(self, asked: Sequence[InstanceSource]) -> set[ScopeKey]:
+        """Return the scopes that the last polls of other accounts than `asked` found."""
+        views = self._load_views().items()
+        return {scope for name, view in views if not any(self.accounts[name] is one for one in asked) for scope in view.scopes}
+
     def _load_views(self) -> dict[str, AccountView]:
-        self._views = self.store.load_views(self._views, self.accounts)
-        for name, view in self._views.items():
+        self._views = views = self.store.load_views(self._views, self.accounts)
+        for name, view in views.items():
             if self._decoded.get(name, ("",))[0] != view.body:  # mostly the same as of the poll before
                 self._decoded[name] = (view.body, decode_account_view(view))
-        return {name: found for name in self._views if (found := self._decoded[name][1]) is not None}
+        return {name: found for name in views if (found := self._decoded[name][1]) is not None}
 
     def _balance(self) -> None:
         lasts = timedelta(seconds=self.lease_s)

@@ -154,7 +154,7 @@ class WatchdogContext:
         asked = self.sources if sources is None else sources
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
         ledger = ledger or self.ledger
-        polled = poll_sources(asked, ledger, self.clock, limit_s=limit)
+        polled = poll_sources(asked, ledger, self.clock, limit_s=limit, elsewhere=lambda: self._list_scopes_beside(asked))
         if polled.twins:
             hint = "remove one of the two from the settings: its costs would be counted twice"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
@@ -271,6 +271,12 @@ class WatchdogContext:
             if turn is not None and turn.holder == self.guard.holder:
                 self.book.release_leader_lease(turn.epoch)
 
+    def _list_scopes_beside(self, asked: Sequence[InstanceSource]) -> frozenset[ScopeKey]:
+        """Return the scopes that were last listed by other accounts than `asked`, whichever watchdog polled them."""
+        with self._lock:
+            known = {scope for scope, of in self._sources.items() if not any(of is one for one in asked)}
+        return frozenset(known | self.shared.list_scopes_beside(asked) if self.shared else known)
+
     def _remember_listing(self, seen: ScopePoll) -> None:
         self._sources[seen.poll.scope] = seen.source
         if not isinstance(seen.poll.inventory, Failed):
@@ -368,7 +374,7 @@ def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> Sha
     Accounts are named by these settings, so that watchdogs with others never take one account for another.
     """
     digest = digest_providers(made.settings.providers)[:8]
-    store = DutyStore(url, f"{made.guard.holder}:{token_hex(3)}")
+    store = DutyStore(url, f"{made.guard.holder}:{token_hex(3)}", group=digest)
     accounts = {f"{digest}/{name}": source for name, source in name_sources(made.sources)}
     return SharedPolls(room=made, store=store, accounts=accounts, every=every, log=get_log())
 

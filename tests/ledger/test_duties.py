@@ -96,3 +96,9 @@ def test_a_file_is_shared_by_nobody(sqlite_url: str) -> None:
         DutyStore(sqlite_url, "one")
     with LedgerWriter(sqlite_url, rules=RULES, ceilings=CEILINGS), LedgerReader(sqlite_url) as reader, reader.snapshot() as ask:
         assert load_duties(ask)[0] == []
+
+
+def test_watchdogs_of_other_accounts_are_not_counted(postgres_url: str) -> None:
+    """Or each would hold its share of all, and leave accounts that nobody polls."""
+    with DutyStore(postgres_url, "old", group="1") as old, DutyStore(postgres_url, "new", group="2") as new:
+        assert old.announce(["1/a", "1/b"], LONG) == new.announce(["2/a", "2/b"], LONG) == old.announce(["1/a"], LONG) == 1

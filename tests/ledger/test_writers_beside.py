@@ -14,7 +14,7 @@ from costguard.errors import LedgerError
 from costguard.guard.policy import Rails
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.connection import open_engine
+from costguard.ledger.db.connection import WriterLock, open_engine
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_check import AuditWatch, check_audit
@@ -69,6 +69,22 @@ def test_a_record_waits_for_writers_of_its_own_account_alone(postgres_url: str) 
             assert waiting.is_alive()
         waiting.join(10)
         assert not waiting.is_alive()
+
+
+def test_a_run_waits_for_no_poll(postgres_url: str) -> None:
+    """Its rows name accounts: one that waited for these while it held others would be in a deadlock with a poll of both."""
+    with (
+        open_writer(postgres_url) as ledger,
+        GuardStore(postgres_url, rails=Rails()) as book,
+        open_writer(postgres_url) as other,
+    ):
+        ledger.record_polls([listing(A, 0), listing(B, 0)])
+        with other._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+            writing._lock_account(ask, tell, ("acme", "a"), None, on_server=True)
+            run = threading.Thread(target=record_run, args=(book, 0), daemon=True)
+            run.start()
+            run.join(5)
+            assert not run.is_alive()
 
 
 def test_what_is_remembered_of_an_account_outlives_the_polls_of_others(

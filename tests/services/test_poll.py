@@ -150,6 +150,15 @@ def test_scopes_that_cannot_be_listed_count_as_not_seen_where_the_ledger_knows_t
     assert (ledger.states[SCOPE].at, ledger.states[SCOPE].complete_at, done.refused) == (minute(9), minute(1), ())
 
 
+def test_an_account_that_cannot_be_listed_leaves_alone_what_accounts_that_are_not_asked_now_have() -> None:
+    """Each account is polled by itself: without this, one refused key would count every account of its provider as not seen."""
+    ledger = Memory()
+    poll_sources([Cloud([ALL]), Cloud([THEIRS], scope=OTHER)], ledger, Hands())
+    done = poll_sources([Broken([], at="scopes")], ledger, Hands(), elsewhere=lambda: {OTHER})
+    assert [one.state.scope for one in done.accrued] == [SCOPE]
+    assert ledger.states[OTHER].complete_at == ledger.states[OTHER].at
+
+
 def test_scopes_that_cannot_be_listed_and_were_never_seen_are_told_of() -> None:
     done = poll_sources([Broken([], at="scopes", error=ValueError("?"))], Memory(), Hands())
     assert done.accrued == ()

@@ -157,6 +157,8 @@ def test_watchdogs_share_the_accounts_and_ask_each_once_an_interval(town: Town, 
     assert len(planner.sources) == len(planner.handling) == ACCOUNTS
     assert all(one.stops for one in planner.handling.values())
     assert planner.sources[ScopeKey("acme", "3", "all")] is town.workers[0].accounts["3"]
+    beside = town.workers[0].list_scopes_beside([town.workers[0].accounts["3"]])
+    assert sorted(scope.account for scope in beside) == [str(number) for number in range(ACCOUNTS) if number != 3]
     file = tmp_path / "costguard.toml"
     file.write_text(f'[ledger]\nurl = "{town.url}"\n')
     answer = answer_status(offline=True, config=str(file))

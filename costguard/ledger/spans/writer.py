@@ -235,7 +235,7 @@ def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountSt
 
     That is `memory` if no other process has written to it since. An account that is new gets its row.
     """
-    sql = f"{_READ_ACCOUNT} FOR UPDATE OF a" if on_server else _READ_ACCOUNT
+    sql = f"{_READ_ACCOUNT} FOR NO KEY UPDATE OF a" if on_server else _READ_ACCOUNT  # rows that name it need not wait
     rows = ask(sql, name)
     if not rows:
         (number,) = RowNumbers(ask, on_server=on_server).take_many("account_state", 1)
