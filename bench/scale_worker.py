@@ -22,7 +22,8 @@ from unittest.mock import patch
 
 from bench import fleet
 from costguard.ledger import duties
-from costguard.ledger.duties import DutyStore, Lease
+from costguard.ledger.duties import DutyStore
+from costguard.ledger.duty_records import Lease, require_lease
 from costguard.ledger.spans import writer
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
@@ -100,8 +101,8 @@ def main() -> int:
         patch.object(watchdog_context, "list_sources", lambda _clouds: sources),
         patch.object(DutyStore, "finish_poll", finish_and_tell),
         patch.object(shared_polls, "LEASE_MIN_S", float(lease_min_s)),
-        patch.object(duties, "require_lease", (lambda _ask, _lease: None) if more else duties.require_lease),
-        patch.object(writer, "require_lease", (lambda _ask, _lease: None) if more else duties.require_lease),
+        patch.object(duties, "require_lease", (lambda _ask, _lease: None) if more else require_lease),
+        patch.object(writer, "require_lease", (lambda _ask, _lease: None) if more else require_lease),
     ):
         return run_watch(
             once=False, interval=None, dry_run=False, show=lambda _view: None, config=settings, json_log=True, offline=False

@@ -23,40 +23,10 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from costguard.errors import InputError, LeaseLostError
-from costguard.ledger.db.codecs import Query
+from costguard.errors import InputError
 from costguard.ledger.db.connection import WriteConnection, WriterLock, open_engine
+from costguard.ledger.duty_records import MICROS, POLL, SERVER_NOW_US, WORKER, Lease, require_lease
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
-
-POLL, WORKER = "poll", "worker"
-"""Kinds of duties: poll an account; and being there at all, of which each watchdog holds its own."""
-
-MICROS = 1_000_000
-_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-
-
-class Lease(NamedTuple):
-    """A duty that `holder` took, the `epoch`-th time that it was taken."""
-
-    kind: str
-    account: str
-    epoch: int
-    holder: str
-
-
-class Duty(NamedTuple):
-    """A duty as it stands. `due_at`: when it is next to be done. `holder`: "" if nobody holds it."""
-
-    kind: str
-    account: str
-    due_at: datetime
-    epoch: int
-    holder: str
-    until: datetime
-
-    def is_held(self, now: datetime) -> bool:
-        """Return whether a process holds it at `now`."""
-        return bool(self.holder) and now < self.until
 
 
 class PollView(NamedTuple):
@@ -66,16 +36,6 @@ class PollView(NamedTuple):
     at: datetime
     epoch: int
     body: str
-
-
-def require_lease(ask: Query, lease: Lease) -> None:
-    """Raise LeaseLostError unless `lease` is in force; in a write transaction, keep it in force until that ends."""
-    if not ask(_CHECK, (lease.kind, lease.account, lease.epoch, lease.holder)):
-        raise LeaseLostError(
-            f"{lease.kind} of {lease.account} is another watchdog's by now: nothing was recorded",
-            field="lease",
-            hint="this watchdog was suspended or cut off for too long; it goes on with the accounts that it holds",
-        )
 
 
 class DutyStore:
@@ -117,7 +77,7 @@ class DutyStore:
                 tell(_ADD, [(POLL, account) for account in new])
             tell(_APPEAR, [(self._worker, self.holder, self.holder, lasts // MICROSECOND)])
             tell(_DISAPPEAR, [(POLL,)])
-            ((count,),) = ask(f"SELECT count(*) FROM duty WHERE kind = ? AND until_us > {_NOW}", (self._worker,))  # noqa: S608 - our own words
+            ((count,),) = ask(f"SELECT count(*) FROM duty WHERE kind = ? AND until_us > {SERVER_NOW_US}", (self._worker,))  # noqa: S608 - our own words
         return int(count)
 
     def take(self, accounts: Collection[str], most: int, lasts: timedelta) -> list[tuple[Lease, float]]:
@@ -178,43 +138,28 @@ class DutyStore:
         return same
 
 
-def load_duties(ask: Query) -> tuple[list[Duty], datetime]:
-    """Return every duty, and the time of the server's clock. None, and 1970, on a SQLite file."""
-    rows = ask("SELECT kind, account, due_us, epoch, holder, until_us FROM duty ORDER BY kind, account", ())
-    if not rows:
-        return [], from_micros(0)
-    ((now_us,),) = ask(f"SELECT {_NOW}", ())
-    return [
-        Duty(kind, account, from_micros(due), epoch, holder, from_micros(until))
-        for kind, account, due, epoch, holder, until in rows
-    ], from_micros(now_us)
-
-
-_CHECK = f"""
-SELECT 1 FROM duty WHERE kind = ? AND account = ? AND epoch = ? AND holder = ? AND until_us > {_NOW} FOR KEY SHARE
-"""  # noqa: S608 - our own words
 _ADD = """
 INSERT INTO duty (kind, account, due_us, epoch, holder, until_us) VALUES (?, ?, 0, 0, '', 0) ON CONFLICT DO NOTHING
 """
 _APPEAR = f"""
-INSERT INTO duty (kind, account, due_us, epoch, holder, until_us) VALUES (?, ?, 0, 1, ?, {_NOW} + ?)
+INSERT INTO duty (kind, account, due_us, epoch, holder, until_us) VALUES (?, ?, 0, 1, ?, {SERVER_NOW_US} + ?)
 ON CONFLICT (kind, account) DO UPDATE SET until_us = excluded.until_us
 """  # noqa: S608 - our own words
-_DISAPPEAR = f"DELETE FROM duty WHERE kind <> ? AND until_us < {_NOW} - 600000000"  # noqa: S608 - our own words
+_DISAPPEAR = f"DELETE FROM duty WHERE kind <> ? AND until_us < {SERVER_NOW_US} - 600000000"  # noqa: S608 - our own words
 _TAKE = f"""
 WITH free AS (
     SELECT kind, account FROM duty
-    WHERE kind = ? AND account = ANY(?) AND until_us <= {_NOW} ORDER BY due_us, account LIMIT ? FOR UPDATE SKIP LOCKED
+    WHERE kind = ? AND account = ANY(?) AND until_us <= {SERVER_NOW_US} ORDER BY due_us, account LIMIT ? FOR UPDATE SKIP LOCKED
 )
-UPDATE duty SET holder = ?, epoch = duty.epoch + 1, until_us = {_NOW} + ? FROM free
-WHERE duty.kind = free.kind AND duty.account = free.account RETURNING duty.account, duty.epoch, duty.due_us - {_NOW}
+UPDATE duty SET holder = ?, epoch = duty.epoch + 1, until_us = {SERVER_NOW_US} + ? FROM free
+WHERE duty.kind = free.kind AND duty.account = free.account RETURNING duty.account, duty.epoch, duty.due_us - {SERVER_NOW_US}
 """  # noqa: S608 - our own words
 _RENEW = f"""
-UPDATE duty SET until_us = {_NOW} + ? WHERE kind = ? AND holder = ? AND until_us > {_NOW}
-RETURNING account, epoch, due_us - {_NOW}
+UPDATE duty SET until_us = {SERVER_NOW_US} + ? WHERE kind = ? AND holder = ? AND until_us > {SERVER_NOW_US}
+RETURNING account, epoch, due_us - {SERVER_NOW_US}
 """  # noqa: S608 - our own words
 _RELEASE = "UPDATE duty SET holder = '', until_us = 0 WHERE kind = ? AND account = ? AND epoch = ? AND holder = ?"
-_DONE = f"UPDATE duty SET due_us = {_NOW} + ? WHERE kind = ? AND account = ?"  # noqa: S608 - our own words
+_DONE = f"UPDATE duty SET due_us = {SERVER_NOW_US} + ? WHERE kind = ? AND account = ?"  # noqa: S608 - our own words
 _LEAVE_VIEW = """
 INSERT INTO poll_view (account, at_us, epoch, body) VALUES (?, ?, ?, ?)
 ON CONFLICT (account) DO UPDATE SET at_us = excluded.at_us, epoch = excluded.epoch, body = excluded.body

@@ -169,7 +169,7 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
 
 def _load_shares(ask: Query, now: datetime) -> tuple[WatchdogShare, ...]:
     """Return the watchdogs that share the accounts, the one that plans first; empty where none do."""
-    from costguard.ledger.duties import POLL, load_duties
+    from costguard.ledger.duty_records import POLL, load_duties
     from costguard.ledger.guard.guard_state import load_leader_lease
 
     duties, at = load_duties(ask)

@@ -67,7 +67,7 @@ def decode_account_view(view: PollView) -> AccountView | None:
             balance=decode_balance(*said["balance"]) if said["balance"] else None,
             unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
         )
-    except (ValueError, KeyError, TypeError, zlib_error):
+    except (ValueError, KeyError, TypeError, RecursionError, zlib_error):
         return None
 
 

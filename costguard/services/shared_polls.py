@@ -21,7 +21,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from costguard.errors import CostguardError, LeaseLostError, LedgerError
-from costguard.ledger.duties import DutyStore, Lease, PollView
+from costguard.ledger.duties import DutyStore, PollView
+from costguard.ledger.duty_records import Lease
 from costguard.metering.inventory import Poll
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import ScopeCoverage

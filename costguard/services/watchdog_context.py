@@ -26,7 +26,8 @@ from costguard.guard.alerts.fleet import build_ledger_unwritable_alert
 from costguard.guard.context import GuardConfig
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.duties import DutyStore, Lease
+from costguard.ledger.duties import DutyStore
+from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import load_counting_holds

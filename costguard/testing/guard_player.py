@@ -41,7 +41,7 @@ from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
 from costguard.ledger.db.connection import SqlSession
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.duties import Lease
+from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import HoldStore, load_counting_holds
 from costguard.ledger.spans.books import SpendingReader

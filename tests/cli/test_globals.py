@@ -95,7 +95,7 @@ def test_an_unknown_command_or_option_says_where_help_is(costguard: Command, arg
     costguard(*arguments).says("hint: see costguard", "--help")
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("reprot", "report"), ("stat", "status"), ("WATCH", "watch")])
+@pytest.mark.parametrize(("typed", "meant"), [("reprot", "report"), ("stat", "start, status"), ("WATCH", "watch")])
 def test_a_mistyped_command_is_told_which_one_was_meant(costguard: Command, typed: str, meant: str) -> None:
     costguard(typed).says(f"unknown command '{typed}'", f"did you mean {meant}", "costguard --help")
 

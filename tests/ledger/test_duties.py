@@ -10,7 +10,8 @@ import pytest
 
 from costguard.errors import InputError, LeaseLostError
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.duties import DutyStore, load_duties
+from costguard.ledger.duties import DutyStore
+from costguard.ledger.duty_records import load_duties
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.values.sample import Sample
 from tests.ledger.fleet import CEILINGS, RULES, START, asked, key, machine, poll, rows

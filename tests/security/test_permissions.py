@@ -37,6 +37,8 @@ NO_GRANT = frozenset(("sts:GetCallerIdentity",))
 """What whoever has a key may ask in any case."""
 UNSEEN = frozenset(("compute.disks.delete",))
 """What the log cannot show: Google may ask for it where the end of a machine takes a disk with it."""
+STARTS = ["compute.instances.start", "ec2:StartInstances"]
+"""What starts again a machine that is there already."""
 MAKES = re.compile(
     r"run|create|insert|start|launch|import|clone|resume|attach|set|modify|put|update|add|pass|grant", re.IGNORECASE
 )
@@ -71,6 +73,7 @@ def act(source: Any, one: Observation) -> None:  # noqa: ANN401 - see above
     """All that can be done to a machine."""
     source.look_up(one.key)
     source.stop(one.key, lose=frozenset(one.handling.stop_loses))
+    source.start_instance(one.key)
     source.terminate(one.key)
 
 
@@ -114,6 +117,7 @@ ROUTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("GET", r"/compute/v1/projects/[^/]+/regions/[^/]+/addresses", ("compute.addresses.list",)),
     ("GET", r"/compute/v1/projects/[^/]+/zones/[^/]+/machineTypes/[^/]+", ("compute.machineTypes.get",)),
     ("POST", r"/compute/v1/projects/[^/]+/zones/[^/]+/instances/[^/]+/stop", ("compute.instances.stop",)),
+    ("POST", r"/compute/v1/projects/[^/]+/zones/[^/]+/instances/[^/]+/start", ("compute.instances.start",)),
     ("DELETE", r"/compute/v1/projects/[^/]+/zones/[^/]+/instances/[^/]+", ("compute.instances.delete",)),
     ("GET", r"/compute/v1/projects/[^/]+/zones/[^/]+/operations/[^/]+", ("compute.zoneOperations.get",)),
     ("GET", r"/v3/projects/[^/]+/timeSeries", ("monitoring.timeSeries.list",)),
@@ -179,12 +183,14 @@ def test_a_right_too_many_or_too_few_is_seen(aws: frozenset[str], gcp: frozenset
     assert apart(aws - NO_GRANT, granted(*AWS) | {"ec2:DescribeTags"}) == ([], ["ec2:DescribeTags"])
     assert apart(aws - NO_GRANT, granted(*AWS) - {"ec2:StopInstances"}) == (["ec2:StopInstances"], [])
     assert apart(gcp - {"compute.instances.stop"}, GCP["gcp-reader"])[1] == []
-    assert apart(gcp, GCP["gcp-reader"])[0] == ["compute.instances.delete", "compute.instances.stop"]
+    assert apart(gcp, GCP["gcp-reader"])[0] == ["compute.instances.delete", "compute.instances.start", "compute.instances.stop"]
 
 
-def test_no_role_makes_starts_or_changes_anything_and_the_reader_ends_nothing() -> None:
+def test_no_role_makes_or_changes_anything_only_actors_start_and_the_reader_ends_nothing() -> None:
     every = [*granted(*AWS), *(one for role in GCP.values() for one in role)]
-    assert [one for one in every if "*" in one or MAKES.match(re.split(r"[:.]", one)[-1])] == []
+    assert sorted({one for one in every if "*" in one or MAKES.match(re.split(r"[:.]", one)[-1])}) == STARTS
+    assert STARTS[1] not in granted(*(name for name in AWS if name != "aws-actor-start"))
+    assert STARTS[0] not in GCP["gcp-reader"]
     assert MAKES.match("RunInstances")
     assert MAKES.match("setDeletionProtection")
     assert not [one for one in GCP["gcp-reader"] if one.endswith((".stop", ".delete"))]
@@ -199,6 +205,7 @@ WHO = {
     "aws-reader": ("ec2:DescribeInstances", "ec2:StopInstances"),
     "aws-bills": ("ce:GetCostAndUsage", "ec2:DescribeInstances"),
     "aws-actor-stop": ("ec2:StopInstances", "ec2:TerminateInstances"),
+    "aws-actor-start": ("ec2:StartInstances", "ec2:StopInstances"),
     "aws-actor-terminate": ("ec2:TerminateInstances", "ec2:StopInstances"),
 }
 """Policy -> something that it is for, something that it is not for."""
@@ -213,7 +220,9 @@ def test_others_who_evaluate_the_policies_come_to_the_same(name: str) -> None:
     for_, not_for = WHO[name]
     assert policy.is_action_permitted(for_, machine) == PermissionResult.PERMITTED
     assert policy.is_action_permitted(not_for, machine) == PermissionResult.NEUTRAL
-    for never in ("ec2:RunInstances", "ec2:StartInstances", "ec2:ModifyInstanceAttribute", "iam:PassRole", "ec2:CreateTags"):
+    starts = policy.is_action_permitted("ec2:StartInstances", machine)
+    assert (starts == PermissionResult.PERMITTED) is (name == "aws-actor-start")
+    for never in ("ec2:RunInstances", "ec2:ModifyInstanceAttribute", "iam:PassRole", "ec2:CreateTags"):
         assert policy.is_action_permitted(never, machine) != PermissionResult.PERMITTED
 
 

@@ -25,7 +25,7 @@ from sqlalchemy import Engine
 from costguard.errors import LedgerError
 from costguard.ledger.db.codecs import Execute, Query, format_placeholders, split_batches
 from costguard.ledger.db.connection import WriteConnection, WriterLock, begin_write, open_engine, open_sql_session
-from costguard.ledger.duties import Lease, require_lease
+from costguard.ledger.duty_records import Lease, require_lease
 from costguard.ledger.guard.audit_log import AuditedAccount
 from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.observations import SAMPLED_SIGNALS
