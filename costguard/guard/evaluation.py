@@ -166,7 +166,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         breaker=mass,
         quarantine=around.quarantine,
         fleet=fleet,
-        starts=list_scheduled_starts(cases, sight, around),
+        starts=list_scheduled_starts(cases, sight, around, rules.policies),
     )
 
 
@@ -434,7 +434,7 @@ def forecast_starts(rules: GuardConfig, sight: GuardSnapshot) -> tuple[Scheduled
         for policy in rules.policies
         if policy.start is not None
     ]
-    return list_scheduled_starts(cases, sight, build_constraints(rules, sight))
+    return list_scheduled_starts(cases, sight, build_constraints(rules, sight), rules.policies)
 
 
 def _may_stop(seat: ResourceContext, caps: frozenset[str]) -> bool:

@@ -328,6 +328,8 @@ HOLD_REASONS = {
     "phase": "a declared phase of work is active",
     "provider_protection": "its provider protects it",
     "touched": "somebody else acted on it since its stop",
+    "not_own": "something else may have stopped it",
+    "off": "another schedule wants it off",
     "edited": "its policy was edited since its stop",
     "missed": "the time of its start has passed",
     "budget": "a budget is spent, or would be by the next off period",

@@ -16,6 +16,7 @@ from costguard.guard.action_intents import (
     EXECUTING,
     FAILED,
     READY,
+    SEND_UNKNOWN,
     UNCONFIRMED,
     VERIFYING,
     Intent,
@@ -82,12 +83,13 @@ def plan(
     at: datetime = MORNING,
     standings: tuple[BudgetStatus, ...] = (),
     rule: Policy = RULE,
+    policies: tuple[Policy, ...] = (),
 ) -> ScheduledStart | None:
     one = one or stopped()
     history = history or known(act(one))
     one = replace(one, observation=replace(one.observation, instance_type=""), seen_at=at)
     made = case(one, rule, idle(BEGAN), at, polls=100)
-    return plan_start(made, history, standings, around(at))
+    return plan_start(made, history, standings, around(at), policies)
 
 
 def held(start: ScheduledStart | None) -> list[str]:
@@ -120,6 +122,41 @@ def test_whoever_touched_it_has_taken_it_over() -> None:
     assert held(plan(history=known(act(one), awake_at=STOPPED_AT + minutes(30)))) == ["touched"]
     assert held(plan(history=known(act(one), awake_at=STOPPED_AT))) == [], "it ran until its stop"
     assert held(plan(history=known(act(one), instance_type="p5.48xlarge"))) == ["touched"]
+
+
+def test_a_machine_that_woke_after_a_try_was_touched() -> None:
+    tried = act(
+        stopped(), id="t", act=START, state=FAILED, outcome="refused: x", created_at=MORNING, moved_at=MORNING + minutes(9)
+    )
+    history = known(act(stopped()), tried, awake_at=MORNING + minutes(4))
+    assert "touched" in held(plan(history=history, at=MORNING + minutes(30)))
+
+
+@pytest.mark.parametrize(("minute", "reasons"), [(-2, ["not_own"]), (0, []), (1, []), (3, ["not_own"]), (14, ["not_own"])])
+def test_a_stop_that_the_provider_dates_elsewhere_is_not_its_own(minute: int, reasons: list[str]) -> None:
+    one = stopped(stopped_at=STOPPED_AT + minutes(minute))
+    assert held(plan(one, known(act(one)))) == reasons, "sent at 20:00, proven at 20:01"
+
+
+def test_a_stop_that_was_not_certainly_taken_starts_nothing() -> None:
+    assert held(plan(history=known(act(stopped()), unproven="it was not confirmed in time"))) == ["not_own"]
+
+
+def test_another_schedule_that_wants_it_off_holds_the_start_and_ends_its_window() -> None:
+    def other(start: int, end: int) -> Policy:
+        hours = OffWindow(start=datetime.min.time().replace(hour=start), end=datetime.min.time().replace(hour=end))
+        return replace(RULE, name="other", start=None, schedule=Schedule(zone=UTC, off=(hours,)))
+
+    assert held(plan(policies=(RULE, other(7, 12)))) == ["off"]
+    begun = plan(policies=(RULE, other(12, 14)))
+    assert begun is not None
+    assert (held(begun), begun.window_end) == ([], MORNING + timedelta(hours=4))
+
+
+def test_it_is_not_started_for_less_than_half_an_hour() -> None:
+    rule = replace(RULE, start=ScheduledStartRule(within=timedelta(hours=13)))
+    assert held(plan(rule=rule, at=DAY + timedelta(hours=19, minutes=30))) == []
+    assert held(plan(rule=rule, at=DAY + timedelta(hours=19, minutes=31))) == ["missed"]
 
 
 def test_an_edited_policy_and_a_stop_of_an_older_version_start_nothing() -> None:
@@ -166,7 +203,9 @@ def test_tries_wait_longer_each_time_and_end() -> None:
     one, tries = stopped(), list[Intent]()
     at = MORNING
     for number, wait in enumerate((*RETRY_AFTER, None)):
-        tries.append(act(one, id=f"t{number}", act=START, state=FAILED, created_at=at, moved_at=at, outcome="no capacity"))
+        tries.append(
+            act(one, id=f"t{number}", act=START, state=FAILED, created_at=at, moved_at=at, outcome="refused: no capacity")
+        )
         history = known(act(one), *tries)
         if wait is None:
             assert held(plan(history=history, at=at + minutes(40))) == ["tries"]
@@ -178,9 +217,14 @@ def test_tries_wait_longer_each_time_and_end() -> None:
 
 def test_a_start_that_took_effect_and_one_that_may_have_are_not_repeated() -> None:
     one = stopped(started_at=None)
-    for state in (DONE, CANCELLED):
-        tried = act(one, id="t", act=START, state=state, created_at=MORNING, moved_at=MORNING)
-        assert "touched" in held(plan(one, known(act(one), tried), at=MORNING + minutes(30)))
+    for state, outcome, why in (
+        (DONE, "it is running", "touched"),
+        (CANCELLED, f"it is still stopped: {SEND_UNKNOWN}", "tries"),
+        (FAILED, "it is still stopped: its provider took the request, and did not start it within 10 min", "tries"),
+        (FAILED, "it started and is stopped again", "tries"),
+    ):
+        tried = act(one, id="t", act=START, state=state, created_at=MORNING, moved_at=MORNING, outcome=outcome)
+        assert why in held(plan(one, known(act(one), tried), at=MORNING + minutes(60)))
     unsent = act(one, id="t", act=START, state=CANCELLED, sends=0, created_at=MORNING, moved_at=MORNING)
     assert held(plan(one, known(act(one), unsent), at=MORNING + minutes(30))) == []
 

@@ -19,10 +19,14 @@ from costguard.guard.action_intents import CANCELLED, READY, Intent
 from costguard.guard.policy import START
 from costguard.guard.scheduled_starts import (
     ScheduledStart,
+    explain_short_window,
     explain_start_budget,
     explain_start_price,
     explain_touched,
+    explain_wanted_off,
     format_rate,
+    list_tries,
+    list_try_holds,
 )
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.services.act.send_action import ActionPorts, ActionResult, fetch_start_price, send_action
@@ -52,9 +56,11 @@ class StartDesk:
 
 
 def start_machine(start: ScheduledStart, desk: StartDesk) -> ActionResult | None:
-    """Start the machine of `start`, or record why not; None if another process has an open start of it."""
+    """Start the machine of `start`, or record why not; None if the ledger says by now that it must not be tried."""
     live, policy, now = start.case.live, start.policy, desk.clock.now()
     key = live.observation.key
+    if _find_ledger_objection(start, desk, key, now):
+        return None
     hands = desk.find_ports(key)
     price = fetch_start_price(hands, key)
     against = explain_start_price(start.price, price.rate, policy.start, price.why) if policy.start else "it has no start"
@@ -98,8 +104,16 @@ def _find_start_objection(intent: Intent, start: ScheduledStart, desk: StartDesk
     now = desk.clock.now()
     if now >= start.until:
         return "the time of its start has passed"
-    history = load_start_history(desk.book, seen.key, now)
-    touched = explain_touched(start.policy, start.own_stop, history, own=intent.id)
-    if touched or seen.instance_type != start.case.live.observation.instance_type:
-        return touched or "its type was changed"
+    against = _find_ledger_objection(start, desk, seen.key, now, own=intent.id)
+    against = against or explain_wanted_off(start, now) or explain_short_window(start, now)
+    if against or seen.instance_type != start.case.live.observation.instance_type:
+        return against or "its type was changed"
     return desk.find_objection(intent, seen, now)
+
+
+def _find_ledger_objection(start: ScheduledStart, desk: StartDesk, key: ResourceKey, now: datetime, *, own: str = "") -> str:
+    """Return what the ledger of this moment says against the start: others' acts, and its tries. `own`: its intent's id."""
+    history = load_start_history(desk.book, key, now)
+    tries = [one for one in list_tries(start.policy, start.own_stop, history.intents) if one.id != own]
+    touched = explain_touched(start.policy, start.own_stop, history, own=own)
+    return touched or next((says for _, says in list_try_holds(tries, now)), "")
