@@ -315,7 +315,7 @@ def _evaluate_case(
         return None
     work, off, known = seat.classify(policy, rules, sight), None, seat.known
     if prepared.wanted is not None:
-        off = prepared.find_off_since(seen)
+        off = prepared.find_off_since(seen, own_start=seat.own_start)
         known = replace(known, scheduled_on=off is None)
     if prepared.asks_more:
         known = _add_asked_inputs(known, seat, prepared, rules, sight)

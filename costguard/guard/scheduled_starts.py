@@ -45,7 +45,7 @@ from costguard.guard.run_facts import StartHistory, StopFacts
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
-from costguard.values.resource import is_same_life
+from costguard.values.resource import Attribution, is_same_life
 from costguard.values.text_format import RATE_PLACES, get_currency_sign
 
 RETRY_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=45))
@@ -240,10 +240,32 @@ def list_try_holds(tries: Sequence[Intent], now: datetime) -> Iterator[HoldReaso
         yield "retry", f"{last.outcome or 'the last try failed'}; the next try is at {again:%H:%M} UTC"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPromise:
+    """What a start will cost that was sent and that no burn shows yet. `rate`: an hour; None: not known.
+
+    `attribution`: of its machine; None: not known, so that every budget counts it.
+    """
+
+    name: str
+    attribution: Attribution | None
+    rate: Rate | None
+
+
 def explain_start_budget(
-    seen: Observation, owner: str, rate: Rate, standings: Iterable[BudgetStatus], *, start: datetime, end: datetime
+    seen: Observation,
+    owner: str,
+    rate: Rate,
+    standings: Iterable[BudgetStatus],
+    *,
+    start: datetime,
+    end: datetime,
+    promised: Sequence[StartPromise] = (),
 ) -> str:
-    """Explain which budget of the machine is spent, or would be by `end` if it ran from `start`; "" if all last."""
+    """Explain which budget of the machine is spent, or would be by `end` if it ran from `start`; "" if all last.
+
+    `promised`: other starts, which are counted as if they ran as long.
+    """
     attribution = replace(seen.attribution, owner=owner)
     for one in standings:
         if not matches_filter(one.budget.match, attribution):
@@ -255,7 +277,14 @@ def explain_start_budget(
             return f"budget {one.budget.name} is spent: {sign}{one.exposure.format()} of {sign}{cap.format()}"
         last = end if one.budget.period == ROLLING else min(end, max(one.period.end, start))
         us = max(last - start, timedelta()) // MICROSECOND
-        more = divide_half_even((one.burn.high.nano + rate.nano_per_hour) * us, HOUR_US)
+        beside = [
+            other for other in promised if other.attribution is None or matches_filter(one.budget.match, other.attribution)
+        ]
+        unknown = next((other.name for other in beside if other.rate is None or other.rate.currency != cap.currency), "")
+        if unknown:
+            return f"what {unknown} costs, which was just started, is not known in the currency of budget {one.budget.name}"
+        others = sum(other.rate.nano_per_hour for other in beside if other.rate is not None)
+        more = divide_half_even((one.burn.high.nano + rate.nano_per_hour + others) * us, HOUR_US)
         total = one.exposure + Money(nano=more, currency=cap.currency)
         if total > cap:
             return (

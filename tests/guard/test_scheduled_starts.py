@@ -24,6 +24,7 @@ from costguard.guard.action_intents import (
     explain_refusal,
     is_send_due,
 )
+from costguard.guard.context import GuardConfig, ResourceContext
 from costguard.guard.policy import (
     PERSON_RULE,
     SCHEDULE_RULE,
@@ -31,6 +32,7 @@ from costguard.guard.policy import (
     STOP,
     OffWindow,
     Policy,
+    PolicyTarget,
     Schedule,
     ScheduledStartRule,
 )
@@ -38,7 +40,9 @@ from costguard.guard.run_facts import StartHistory, StopFacts
 from costguard.guard.scheduled_starts import (
     RETRY_AFTER,
     ScheduledStart,
+    StartPromise,
     compute_start_headroom,
+    explain_start_budget,
     explain_start_price,
     plan_start,
 )
@@ -47,6 +51,7 @@ from costguard.metering.spending import LiveResource
 from costguard.settings.policies import compute_policy_digest
 from costguard.values.money import Money, Rate
 from costguard.values.resource import Incarnation
+from tests.blank import blank_sight
 from tests.guard.cases import around, case, idle, machine, minutes, policy
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
@@ -82,6 +87,7 @@ def plan(
     history: StartHistory | None = None,
     at: datetime = MORNING,
     standings: tuple[BudgetStatus, ...] = (),
+    *,
     rule: Policy = RULE,
     policies: tuple[Policy, ...] = (),
 ) -> ScheduledStart | None:
@@ -197,6 +203,39 @@ def test_a_budget_must_last_until_the_next_off_period(cap: int, reasons: list[st
     budget = Budget(name="month", cap=Money(nano=cap), zone=UTC)
     status = compute_budget_status(budget, (), (), holds=Money(nano=0), now=MORNING)
     assert held(plan(standings=(status,))) == reasons, "12 h at $2.99 are $35.88"
+
+
+def test_starts_that_no_burn_shows_yet_are_counted_by_every_budget_of_theirs() -> None:
+    budget = Budget(name="month", cap=Money(nano=2 * 35_880_000_000), zone=UTC)
+    status = compute_budget_status(budget, (), (), holds=Money(nano=0), now=MORNING)
+    one = stopped().observation
+
+    def explain(*promised: StartPromise) -> str:
+        end = MORNING + timedelta(hours=12)
+        return explain_start_budget(one, "ada", PRICE, (status,), start=MORNING, end=end, promised=promised)
+
+    first = StartPromise(name="bax", attribution=one.attribution, rate=PRICE)
+    assert explain() == explain(first) == ""
+    assert "would be exceeded" in explain(first, replace(first, attribution=None))
+    assert "what bax costs" in explain(replace(first, rate=None))
+
+
+def test_a_start_by_a_schedule_grants_no_lease_and_is_off_when_its_schedule_says_so() -> None:
+    night = DAY + timedelta(hours=21)
+    began = act(stopped(), id="t", act=START, created_at=night, sent_at=night, moved_at=night + minutes(3))
+    seen = replace(machine("i-1"), first_seen_at=BEGAN, seen_at=night + minutes(5))
+    seen = replace(seen, observation=replace(seen.observation, started_at=night + minutes(2)))
+    rules = GuardConfig(admin_route=True, policies=(replace(RULE, target=PolicyTarget()),))
+
+    def judge(*started: Intent) -> tuple[bool, bool]:
+        found = ResourceContext.of(seen, rules, blank_sight(night + minutes(5), (seen,), started=started))
+        return found.own_start, found.lease is not None
+
+    assert judge() == (False, True), "a person's"
+    assert judge(replace(began, rule=PERSON_RULE)) == (False, True)
+    assert judge(replace(began, state=FAILED, outcome="refused: no")) == (False, True)
+    assert judge(began) == (True, False)
+    assert judge(replace(began, state=VERIFYING, moved_at=night)) == (True, False)
 
 
 def test_tries_wait_longer_each_time_and_end() -> None:
