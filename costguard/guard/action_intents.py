@@ -252,7 +252,7 @@ def _resolve_unstarted(intent: Intent, seen: Observation, now: datetime, settlin
     return _keep_waiting(intent, now, told)
 
 
-def had_no_effect(intent: Intent) -> bool:
+def is_without_effect(intent: Intent) -> bool:
     """Return whether an ended start certainly had no effect: it was not sent, or its provider clearly refused it."""
     if intent.state == CANCELLED:
         return not intent.sends or not intent.outcome.endswith(SEND_UNKNOWN)

@@ -12,7 +12,7 @@ from functools import cache
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.action_intents import CONFIRM_WITHIN, DONE, DOUBTFUL_STATES, Intent, had_no_effect
+from costguard.guard.action_intents import CONFIRM_WITHIN, DONE, DOUBTFUL_STATES, Intent, is_without_effect
 from costguard.guard.activity import (
     GroupActivity,
     GroupKey,
@@ -403,7 +403,7 @@ START_CLOCK_TOLERANCE = timedelta(minutes=1)
 def is_run_of_start(seen: Observation, start: Intent) -> bool:
     """Return whether the run that `seen` shows is the one that costguard's `start` began, or may have begun."""
     began, sent_at = seen.started_at, start.sent_at
-    if began is None or sent_at is None or (start.state != DONE and had_no_effect(start)):
+    if began is None or sent_at is None or (start.state != DONE and is_without_effect(start)):
         return False
     last = start.moved_at if start.state == DONE else max(start.moved_at, sent_at + CONFIRM_WITHIN)
     return sent_at - START_CLOCK_TOLERANCE <= began <= last + START_CLOCK_TOLERANCE

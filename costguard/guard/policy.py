@@ -461,10 +461,8 @@ class ScheduleState(NamedTuple):
 def evaluate_schedule(schedule: Schedule, now: datetime) -> ScheduleState:
     """Return whether `schedule` wants the machine off at `now` (UTC), since when without a break, and until when."""
     today = now.astimezone(schedule.zone).date()
-    first, last = (
-        resolve_wall_time(today - DAYS_AROUND * DAY, time(), schedule.zone),
-        resolve_wall_time(today + DAYS_AROUND * DAY, time(), schedule.zone),
-    )
+    first = resolve_wall_time(today - DAYS_AROUND * DAY, time(), schedule.zone)
+    last = resolve_wall_time(today + DAYS_AROUND * DAY, time(), schedule.zone)
     blocks = [(start, end) for start, end in _list_off_periods(schedule, today) if end > first and start < last]
     for start, end in blocks:
         if start <= now < end:

@@ -25,7 +25,7 @@ from costguard.guard.action_intents import (
     OPEN_STATES,
     STARTABLE_STATES,
     Intent,
-    had_no_effect,
+    is_without_effect,
 )
 from costguard.guard.action_plan import HoldReason, PolicyCase, RunConstraints, list_standing_holds
 from costguard.guard.context import GuardSnapshot
@@ -228,7 +228,7 @@ def explain_touched(policy: Policy, stop: Intent, history: StartHistory, *, own:
 def list_try_holds(tries: Sequence[Intent], now: datetime) -> Iterator[HoldReason]:
     """Yield what the starts of this morning so far say against another one: it was taken, it waits, or there were too many."""
     for one in tries:
-        if one.state not in OPEN_STATES and one.state != DONE and not had_no_effect(one):
+        if one.state not in OPEN_STATES and one.state != DONE and not is_without_effect(one):
             yield "tries", f"its start was sent at {one.sent_at or one.moved_at:%H:%M} UTC and is not repeated: {one.outcome}"
             return
     if not tries or tries[-1].state in (*OPEN_STATES, DONE):
