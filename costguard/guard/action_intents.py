@@ -25,6 +25,7 @@ from costguard.errors import InputError
 from costguard.guard.policy import START, STOP, TERMINATE
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.checks import require_one_of
+from costguard.values.provider import REFUSED
 from costguard.values.resource import ENDED, RUNNING, STOPPED, Incarnation, is_same_life
 
 PLANNED, GRACE, READY, EXECUTING, VERIFYING = "planned", "grace", "ready", "executing", "verifying"
@@ -102,6 +103,8 @@ CONTRADICTING_STATES = {
     START: STARTABLE_STATES,
 }
 """States in which it may be done, and which contradict that it was."""
+SEND_UNKNOWN = "whether the request was sent is not known, and it is not repeated"
+"""Ends the outcome of a start that a crash cut off."""
 ABSENCES_MIN = 3
 """Complete listings in a row that lack it, before a terminate counts as done: that it is not found proves nothing (H04)."""
 SETTLING_TIME = timedelta(seconds=60)
@@ -243,10 +246,17 @@ def _resolve_unstarted(intent: Intent, seen: Observation, now: datetime, settlin
         told = "it started and is stopped again: by its provider for want of capacity, or by a person"
         return IntentUpdate(state=FAILED, why=told)
     if intent.state == EXECUTING:
-        return IntentUpdate(state=CANCELLED, why=f"{told}: whether the request was sent is not known, and it is not repeated")
+        return IntentUpdate(state=CANCELLED, why=f"{told}: {SEND_UNKNOWN}")
     if _is_overdue(intent, now):
         return IntentUpdate(state=FAILED, why=f"{told}: its provider took the request, and did not start it within 10 min")
     return _keep_waiting(intent, now, told)
+
+
+def is_without_effect(intent: Intent) -> bool:
+    """Return whether an ended start certainly had no effect: it was not sent, or its provider clearly refused it."""
+    if intent.state == CANCELLED:
+        return not intent.sends or not intent.outcome.endswith(SEND_UNKNOWN)
+    return intent.state == FAILED and intent.outcome.split(":")[0] == REFUSED
 
 
 def _can_tell_lives_apart(intent: Intent) -> bool:

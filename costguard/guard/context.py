@@ -12,7 +12,7 @@ from functools import cache
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.action_intents import DOUBTFUL_STATES, Intent
+from costguard.guard.action_intents import CONFIRM_WITHIN, DONE, DOUBTFUL_STATES, Intent, is_without_effect
 from costguard.guard.activity import (
     GroupActivity,
     GroupKey,
@@ -43,7 +43,7 @@ from costguard.guard.overrides import (
     list_answers,
     list_approved_acts,
 )
-from costguard.guard.policy import EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
+from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
 from costguard.guard.policy_evaluation import BUDGET_FACTS, LOOKED_UP_FACTS, CostFacts, FactInputs, PolicySelector
 from costguard.guard.run_facts import (
     ConfirmedAct,
@@ -146,13 +146,15 @@ class RunShared:
     """What the contexts of one run share.
 
     `overrides`: those that bear on a resource which some override names, in their order; `general_overrides`: those that name
-    none, which bear on all others. `doubtful`: the intents whose outcome is not known. `times`: those of all samples.
+    none, which bear on all others. `doubtful`: the intents whose outcome is not known. `started`: the starts by schedules.
+    `times`: those of all samples.
     """
 
     policies: PolicySelector
     overrides: Mapping[ResourceKey, tuple[Override, ...]]
     general_overrides: tuple[Override, ...]
     doubtful: tuple[Intent, ...]
+    started: tuple[Intent, ...]
     times: TimesPool
 
     @classmethod
@@ -167,6 +169,7 @@ class RunShared:
             },
             general_overrides=tuple(wish for wish, keys in named if not keys),
             doubtful=tuple(one for one in sight.intents if one.state in DOUBTFUL_STATES),
+            started=tuple(one for one in sight.started if one.rule != PERSON_RULE),
             times=TimesPool(),
         )
 
@@ -178,7 +181,7 @@ class ResourceContext:
     `known`: facts that do not come from its listing. `facts`: cached facts that depend on its listing. `works`: cached
     activities, by window and needs; `evidence`: the samples that all of them use, once they were requested; `interval`: how
     often one is due, once it was estimated; `times`: of the samples of all machines of the run. `evidence_from`: what was
-    measured before it no longer counts; None: all counts.
+    measured before it no longer counts; None: all counts. `own_start`: a schedule, not a person, started this run of it.
     """
 
     live: LiveResource
@@ -196,6 +199,7 @@ class ResourceContext:
     evidence_from: datetime | None
     times: TimesPool
     policies: tuple[Policy, ...] = ()
+    own_start: bool = False
     facts: dict[str, object | None] = field(default_factory=dict)
     evidence: tuple[datetime, timedelta, CountedSeries] | None = None
     interval: timedelta | None = None
@@ -211,7 +215,8 @@ class ResourceContext:
         life, before, owner = identify_incarnation(seen), sight.protections.get(seen.key), find_owner(seen, rules.owner_from)
         policies = shared.policies.select(seen, owner)
         stated = shared.overrides.get(seen.key, shared.general_overrides)
-        wishes = (*stated, *_lease_manual_start(seen, life, policies))
+        own_start = any(is_run_of_start(seen, one) for one in shared.started if one.life.key == seen.key)
+        wishes = (*stated, *(() if own_start else _lease_manual_start(seen, life, policies)))
         protection = find_protection(seen, stated, rules.protect, before.at if before else None, now)
         lease, lease_ended_at = find_lease(life, wishes, now), find_lease_end(life, wishes, now)
         ends = [at for at in (lease_ended_at, sight.gap_ended_at) if at is not None]
@@ -232,6 +237,7 @@ class ResourceContext:
             evidence_from=max(ends, default=None),
             times=shared.times,
             policies=policies,
+            own_start=own_start,
         )
 
     @property
@@ -390,6 +396,19 @@ def _lease_manual_start(seen: Observation, life: Incarnation, policies: Iterable
     return (Override(id="", what=LEASE, who=who, why=why, at=began, until=began + MANUAL_START_LEASE, key=seen.key, life=life),)
 
 
+START_CLOCK_TOLERANCE = timedelta(minutes=1)
+"""How far the clock by which a provider states a start may be behind ours."""
+
+
+def is_run_of_start(seen: Observation, start: Intent) -> bool:
+    """Return whether the run that `seen` shows is the one that costguard's `start` began, or may have begun."""
+    began, sent_at = seen.started_at, start.sent_at
+    if began is None or sent_at is None or (start.state != DONE and is_without_effect(start)):
+        return False
+    last = start.moved_at if start.state == DONE else max(start.moved_at, sent_at + CONFIRM_WITHIN)
+    return sent_at - START_CLOCK_TOLERANCE <= began <= last + START_CLOCK_TOLERANCE
+
+
 def is_started_after_hours(seen: Observation, wanted: ScheduleState) -> bool:
     """Return whether its run began within an off period (`wanted`) of its schedule, so the start was deliberate."""
     return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since
@@ -431,10 +450,13 @@ class PreparedPolicy:
             asks_more=not names.isdisjoint({*BUDGET_FACTS, *LOOKED_UP_FACTS, "group_state"}),
         )
 
-    def find_off_since(self, seen: Observation) -> datetime | None:
+    def find_off_since(self, seen: Observation, *, own_start: bool = False) -> datetime | None:
         """Return since when its schedule wants the resource off; None: it wants it on, or there is no schedule.
 
-        A machine that was started after the schedule turned off is left on until the schedule's next turn.
+        A machine that a person started after the schedule turned off is left on until the schedule's next turn. `own_start`:
+        costguard started it.
         """
         wanted = self.wanted
-        return wanted.since if wanted is not None and wanted.off and not is_started_after_hours(seen, wanted) else None
+        if wanted is None or not wanted.off:
+            return None
+        return wanted.since if own_start or not is_started_after_hours(seen, wanted) else None

@@ -166,7 +166,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         breaker=mass,
         quarantine=around.quarantine,
         fleet=fleet,
-        starts=list_scheduled_starts(cases, sight, around),
+        starts=list_scheduled_starts(cases, sight, around, rules.policies),
     )
 
 
@@ -315,7 +315,7 @@ def _evaluate_case(
         return None
     work, off, known = seat.classify(policy, rules, sight), None, seat.known
     if prepared.wanted is not None:
-        off = prepared.find_off_since(seen)
+        off = prepared.find_off_since(seen, own_start=seat.own_start)
         known = replace(known, scheduled_on=off is None)
     if prepared.asks_more:
         known = _add_asked_inputs(known, seat, prepared, rules, sight)
@@ -434,7 +434,7 @@ def forecast_starts(rules: GuardConfig, sight: GuardSnapshot) -> tuple[Scheduled
         for policy in rules.policies
         if policy.start is not None
     ]
-    return list_scheduled_starts(cases, sight, build_constraints(rules, sight))
+    return list_scheduled_starts(cases, sight, build_constraints(rules, sight), rules.policies)
 
 
 def _may_stop(seat: ResourceContext, caps: frozenset[str]) -> bool:

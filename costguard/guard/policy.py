@@ -328,6 +328,8 @@ HOLD_REASONS = {
     "phase": "a declared phase of work is active",
     "provider_protection": "its provider protects it",
     "touched": "somebody else acted on it since its stop",
+    "not_own": "something else may have stopped it",
+    "off": "another schedule wants it off",
     "edited": "its policy was edited since its stop",
     "missed": "the time of its start has passed",
     "budget": "a budget is spent, or would be by the next off period",
@@ -459,10 +461,8 @@ class ScheduleState(NamedTuple):
 def evaluate_schedule(schedule: Schedule, now: datetime) -> ScheduleState:
     """Return whether `schedule` wants the machine off at `now` (UTC), since when without a break, and until when."""
     today = now.astimezone(schedule.zone).date()
-    first, last = (
-        resolve_wall_time(today - DAYS_AROUND * DAY, time(), schedule.zone),
-        resolve_wall_time(today + DAYS_AROUND * DAY, time(), schedule.zone),
-    )
+    first = resolve_wall_time(today - DAYS_AROUND * DAY, time(), schedule.zone)
+    last = resolve_wall_time(today + DAYS_AROUND * DAY, time(), schedule.zone)
     blocks = [(start, end) for start, end in _list_off_periods(schedule, today) if end > first and start < last]
     for start, end in blocks:
         if start <= now < end:

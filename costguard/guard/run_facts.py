@@ -42,11 +42,17 @@ class ProtectionSighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopFacts:
-    """What the evidence of a stop says: the digest of its policy (`meaning`), the machine's type and its compute price."""
+    """What the evidence of a stop says: the digest of its policy (`meaning`), the machine's type and its compute price.
+
+    `asked_at`: when it was sent first; None: not known. `unproven`: why something else may have stopped the machine; "" if
+    its provider accepted the stop, and it was confirmed in time.
+    """
 
     meaning: str
     instance_type: str
     price: Rate | None
+    asked_at: datetime | None = None
+    unproven: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

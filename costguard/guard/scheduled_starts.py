@@ -6,8 +6,8 @@ Example: `nights` is off 20:00-08:00 and stopped `box` at 20:06, at $2.99 an hou
 that stop, its run is the one that was stopped, it was not seen running in between, the policy is armed as it was then, no
 budget would be exceeded by 20:00, and its provider asks at most $3.29 an hour now. What it does not start, it says.
 
-A start is never repeated within a morning unless it certainly had no effect, then after 5, 15 and 45 min. A machine that
-another policy or a person stops again has another last act, and stays stopped.
+A start is never repeated within a morning unless it certainly had no effect, then after 5, 15 and 45 min: one that its
+provider took or may have taken is the last of that morning. A machine that somebody stops again stays stopped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from datetime import datetime, timedelta
 
 from costguard.budgets.budget import ROLLING, matches_filter
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.action_intents import CANCELLED, DONE, FAILED, OPEN_STATES, STARTABLE_STATES, Intent
+from costguard.guard.action_intents import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    OPEN_STATES,
+    STARTABLE_STATES,
+    Intent,
+    is_without_effect,
+)
 from costguard.guard.action_plan import HoldReason, PolicyCase, RunConstraints, list_standing_holds
 from costguard.guard.context import GuardSnapshot
 from costguard.guard.policy import (
@@ -32,17 +40,22 @@ from costguard.guard.policy import (
     ScheduledStartRule,
     evaluate_schedule,
 )
-from costguard.guard.run_facts import StartHistory
+from costguard.guard.policy_evaluation import matches_target
+from costguard.guard.run_facts import StartHistory, StopFacts
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
-from costguard.values.resource import is_same_life
+from costguard.values.resource import Attribution, is_same_life
 from costguard.values.text_format import RATE_PLACES, get_currency_sign
 
 RETRY_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=45))
 """After a start that certainly had no effect: how long until the next try of that morning. An assumption, 2026-11."""
 TOLD_LATE_FOR = timedelta(hours=12)
 """How long a start whose time has passed is shown and told as missed."""
+ON_AT_LEAST = timedelta(minutes=30)
+"""How long a machine must be wanted on after its start: for less, its start and its next stop cost more than it works."""
+STOP_CLOCK_TOLERANCE = timedelta(minutes=1)
+"""How far the clock by which a provider states a stop may be off, beyond the time from our request to its proof."""
 WINDOW_UNKNOWN = timedelta(days=1)
 """The time that a budget must last where the schedule says no next off period."""
 START_STEP = PolicyStep(do=START)
@@ -57,7 +70,8 @@ class ScheduledStart:
     """A start that is due at `proposal.due_at`, or will be. `own_stop`: the stop of its policy that it undoes.
 
     `price`: what its computing cost an hour when it was stopped; None: not known. `until`: until when it may be started, and
-    `window_end`: until when a budget must last. `tries`: the starts of this morning so far, the oldest first.
+    `window_end`: until when a budget must last. `tries`: the starts of this morning so far, the oldest first. `others`: the
+    other policies with a schedule that match it.
     """
 
     proposal: Proposal
@@ -67,6 +81,7 @@ class ScheduledStart:
     until: datetime
     window_end: datetime
     tries: tuple[Intent, ...] = ()
+    others: tuple[Policy, ...] = ()
 
     @property
     def policy(self) -> Policy:
@@ -83,23 +98,30 @@ class ScheduledStart:
 
 
 def list_scheduled_starts(
-    cases: Iterable[PolicyCase], sight: GuardSnapshot, around: RunConstraints
+    cases: Iterable[PolicyCase], sight: GuardSnapshot, around: RunConstraints, policies: Sequence[Policy]
 ) -> tuple[ScheduledStart, ...]:
-    """Return every start that is due or ahead, the earliest first, each with all reasons that hold it."""
+    """Return every start that is due or ahead, the earliest first, each with all reasons that hold it. `policies`: all."""
     found = [
         start
         for case in cases
         if (history := sight.start_histories.get(case.live.observation.key)) is not None
-        and (start := plan_start(case, history, sight.standings, around)) is not None
+        and (start := plan_start(case, history, sight.standings, around, policies)) is not None
     ]
     found.sort(key=lambda one: (one.proposal.due_at, -one.policy.priority, tuple(one.case.live.observation.key)))
     return tuple(_apply_start_limits(found, sight.started, around))
 
 
 def plan_start(
-    case: PolicyCase, history: StartHistory, standings: Sequence[BudgetStatus], around: RunConstraints
+    case: PolicyCase,
+    history: StartHistory,
+    standings: Sequence[BudgetStatus],
+    around: RunConstraints,
+    policies: Sequence[Policy] = (),
 ) -> ScheduledStart | None:
-    """Return the start of the machine of `case`; None if its policy did not stop this run of it, or its time is long past."""
+    """Return the start of the machine of `case`; None if its policy did not stop this run of it, or its time is long past.
+
+    `policies`: all of the settings, of which those with a schedule that match the machine may want it off.
+    """
     policy, seen, now = case.verdict.policy, case.live.observation, around.now
     rule, schedule = policy.start, policy.schedule
     stop = find_own_stop(policy, seen, history.intents)
@@ -115,18 +137,57 @@ def plan_start(
     if due_at is None or now >= due_at + rule.within + TOLD_LATE_FOR:
         return None
     facts = history.facts.get(stop.id)
-    ahead = evaluate_schedule(schedule, max(now, due_at))
+    others = tuple(
+        one for one in policies if one.schedule and one.name != policy.name and matches_target(one.target, seen, case.owner)
+    )
+    begin = max(now, due_at)
     made = ScheduledStart(
         proposal=Proposal(verdict=case.verdict, number=len(policy.then), step=START_STEP, due_at=due_at),
         case=case,
         own_stop=stop,
         price=facts.price if facts else None,
         until=due_at + rule.within,
-        window_end=(None if ahead.off else ahead.until) or max(now, due_at) + WINDOW_UNKNOWN,
+        window_end=_find_next_off((policy, *others), begin) or begin + WINDOW_UNKNOWN,
         tries=list_tries(policy, stop, history.intents),
+        others=others,
     )
     held = tuple(_list_start_holds(made, history, standings, around))
     return replace(made, proposal=replace(made.proposal, held_by=held))
+
+
+def _find_next_off(policies: Iterable[Policy], begin: datetime) -> datetime | None:
+    """Return when the next off period of `policies` begins after `begin`; None: none is known."""
+    wanted = [evaluate_schedule(one.schedule, begin) for one in policies if one.schedule is not None]
+    return min((one.until for one in wanted if not one.off and one.until is not None), default=None)
+
+
+def explain_wanted_off(start: ScheduledStart, now: datetime) -> str:
+    """Explain which other schedule wants the machine off at `now`; "" if none does."""
+    for one in start.others:
+        if one.schedule is not None and (wanted := evaluate_schedule(one.schedule, now)).off:
+            until = f" until {wanted.until:%Y-%m-%d %H:%M} UTC" if wanted.until else ""
+            return f"{one.name} wants it off{until}"
+    return ""
+
+
+def explain_short_window(start: ScheduledStart, now: datetime) -> str:
+    """Explain that the machine would hardly run before it is to be off again; "" if it would."""
+    left = start.window_end - max(now, start.proposal.due_at)
+    if left >= ON_AT_LEAST:
+        return ""
+    least = ON_AT_LEAST // timedelta(minutes=1)
+    return f"it is to be off again at {start.window_end:%Y-%m-%d %H:%M} UTC, in less than {least} min"
+
+
+def explain_doubtful_stop(stop: Intent, facts: StopFacts | None, seen: Observation) -> str:
+    """Explain why something else than `stop` may have stopped the machine; "" if it was this stop."""
+    if facts is None or facts.unproven:
+        return f"something else may have stopped it: of its stop {facts.unproven if facts else 'nothing is known'}"
+    first = min(at for at in (facts.asked_at, stop.sent_at, stop.moved_at) if at is not None)
+    at = seen.stopped_at
+    if at is None or first - STOP_CLOCK_TOLERANCE <= at <= stop.moved_at + STOP_CLOCK_TOLERANCE:
+        return ""
+    return f"its provider says that it was stopped at {at:%Y-%m-%d %H:%M} UTC, and its stop was proven at {stop.moved_at:%H:%M}"
 
 
 def find_own_stop(policy: Policy, seen: Observation, intents: Sequence[Intent]) -> Intent | None:
@@ -156,21 +217,55 @@ def explain_touched(policy: Policy, stop: Intent, history: StartHistory, *, own:
         other = one.created_at > stop.created_at and one.id != own and one not in tries
         if other and (one.sends or one.state in OPEN_STATES):
             return f"a {one.act} by {one.policy} came after its stop"
-    quiet_since = max([stop.moved_at, *(one.moved_at for one in tries)])
-    if history.awake_at is not None and history.awake_at > quiet_since:
-        return f"it was seen at work at {history.awake_at:%Y-%m-%d %H:%M} UTC, after its stop: somebody else started it"
     for one in tries:
         if one.state == DONE:
             return f"it was started at {one.sent_at or one.moved_at:%H:%M} UTC, and is stopped again"
-        if one.state == CANCELLED and one.sends and stop.life.started_at is None:
-            return "whether an earlier start was sent is not known, and its provider states no start time"
+    if history.awake_at is not None and history.awake_at > stop.moved_at:
+        return f"it was seen at work at {history.awake_at:%Y-%m-%d %H:%M} UTC, after its stop: somebody else started it"
     return ""
 
 
+def list_try_holds(tries: Sequence[Intent], now: datetime) -> Iterator[HoldReason]:
+    """Yield what the starts of this morning so far say against another one: it was taken, it waits, or there were too many."""
+    for one in tries:
+        if one.state not in OPEN_STATES and one.state != DONE and not is_without_effect(one):
+            yield "tries", f"its start was sent at {one.sent_at or one.moved_at:%H:%M} UTC and is not repeated: {one.outcome}"
+            return
+    if not tries or tries[-1].state in (*OPEN_STATES, DONE):
+        return
+    last = tries[-1]
+    if len(tries) > len(RETRY_AFTER):
+        yield "tries", f"{len(tries)} tries failed, the last one because {last.outcome or 'it was refused'}"
+    elif now < (again := last.moved_at + RETRY_AFTER[len(tries) - 1]):
+        yield "retry", f"{last.outcome or 'the last try failed'}; the next try is at {again:%H:%M} UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPromise:
+    """What a start will cost that was sent and that no burn shows yet. `rate`: an hour; None: not known.
+
+    `attribution`: of its machine; None: not known, so that every budget counts it.
+    """
+
+    name: str
+    attribution: Attribution | None
+    rate: Rate | None
+
+
 def explain_start_budget(
-    seen: Observation, owner: str, rate: Rate, standings: Iterable[BudgetStatus], *, start: datetime, end: datetime
+    seen: Observation,
+    owner: str,
+    rate: Rate,
+    standings: Iterable[BudgetStatus],
+    *,
+    start: datetime,
+    end: datetime,
+    promised: Sequence[StartPromise] = (),
 ) -> str:
-    """Explain which budget of the machine is spent, or would be by `end` if it ran from `start`; "" if all last."""
+    """Explain which budget of the machine is spent, or would be by `end` if it ran from `start`; "" if all last.
+
+    `promised`: other starts, which are counted as if they ran as long.
+    """
     attribution = replace(seen.attribution, owner=owner)
     for one in standings:
         if not matches_filter(one.budget.match, attribution):
@@ -182,7 +277,14 @@ def explain_start_budget(
             return f"budget {one.budget.name} is spent: {sign}{one.exposure.format()} of {sign}{cap.format()}"
         last = end if one.budget.period == ROLLING else min(end, max(one.period.end, start))
         us = max(last - start, timedelta()) // MICROSECOND
-        more = divide_half_even((one.burn.high.nano + rate.nano_per_hour) * us, HOUR_US)
+        beside = [
+            other for other in promised if other.attribution is None or matches_filter(one.budget.match, other.attribution)
+        ]
+        unknown = next((other.name for other in beside if other.rate is None or other.rate.currency != cap.currency), "")
+        if unknown:
+            return f"what {unknown} costs, which was just started, is not known in the currency of budget {one.budget.name}"
+        others = sum(other.rate.nano_per_hour for other in beside if other.rate is not None)
+        more = divide_half_even((one.burn.high.nano + rate.nano_per_hour + others) * us, HOUR_US)
         total = one.exposure + Money(nano=more, currency=cap.currency)
         if total > cap:
             return (
@@ -214,24 +316,13 @@ def format_rate(rate: Rate) -> str:
 def _list_start_holds(
     start: ScheduledStart, history: StartHistory, standings: Sequence[BudgetStatus], around: RunConstraints
 ) -> Iterator[HoldReason]:
-    policy, now, due_at = start.policy, around.now, start.proposal.due_at
-    if due_at > now:
-        yield "grace", f"it is to be off until {due_at:%Y-%m-%d %H:%M} UTC"
-    elif now >= start.until:
-        yield "missed", f"its time passed at {start.until:%Y-%m-%d %H:%M} UTC"
-    elif policy.schedule is not None and evaluate_schedule(policy.schedule, now).off:
-        yield "missed", "its schedule wants it off again"
-    if why := explain_touched(policy, start.own_stop, history):
-        yield "touched", why
-    facts = history.facts.get(start.own_stop.id)
-    if facts is None or facts.meaning != policy.digest:
-        yield "edited", f"{policy.name} was edited since it stopped it"
-    elif facts.instance_type != start.case.live.observation.instance_type:
-        yield "touched", f"it was a {facts.instance_type} when it was stopped"
+    now, due_at = around.now, start.proposal.due_at
+    yield from _list_time_holds(start, now)
+    yield from _list_stop_holds(start, history)
     # the condition of the policy speaks of its stop; what else holds an act holds a start too
     meant = replace(start.case, verdict=replace(start.case.verdict, finding=HOLDS))
     yield from list_standing_holds(START_STEP, meant, around)
-    yield from _list_retry_holds(start, now)
+    yield from list_try_holds(start.tries, now)
     if start.price is None:
         yield "price", "what it cost before its stop is not known, so a rise would not be seen"
     else:
@@ -241,15 +332,32 @@ def _list_start_holds(
             yield "budget", spent
 
 
-def _list_retry_holds(start: ScheduledStart, now: datetime) -> Iterator[HoldReason]:
-    tries = start.tries
-    if not tries or tries[-1].state in (*OPEN_STATES, DONE):
-        return
-    last = tries[-1]
-    if len(tries) > len(RETRY_AFTER):
-        yield "tries", f"{len(tries)} tries failed, the last one because {last.outcome or 'it was refused'}"
-    elif now < (again := last.moved_at + RETRY_AFTER[len(tries) - 1]):
-        yield "retry", f"{last.outcome or 'the last try failed'}; the next try is at {again:%H:%M} UTC"
+def _list_time_holds(start: ScheduledStart, now: datetime) -> Iterator[HoldReason]:
+    policy, due_at = start.policy, start.proposal.due_at
+    if due_at > now:
+        yield "grace", f"it is to be off until {due_at:%Y-%m-%d %H:%M} UTC"
+    elif now >= start.until:
+        yield "missed", f"its time passed at {start.until:%Y-%m-%d %H:%M} UTC"
+    elif policy.schedule is not None and evaluate_schedule(policy.schedule, now).off:
+        yield "missed", "its schedule wants it off again"
+    elif short := explain_short_window(start, now):
+        yield "missed", short
+    if off := explain_wanted_off(start, max(now, due_at)):
+        yield "off", off
+
+
+def _list_stop_holds(start: ScheduledStart, history: StartHistory) -> Iterator[HoldReason]:
+    """Yield why the stop that it would undo was not this policy's, or not the last that happened to the machine."""
+    policy = start.policy
+    if why := explain_touched(policy, start.own_stop, history):
+        yield "touched", why
+    facts = history.facts.get(start.own_stop.id)
+    if doubt := explain_doubtful_stop(start.own_stop, facts, start.case.live.observation):
+        yield "not_own", doubt
+    if facts is None or facts.meaning != policy.digest:
+        yield "edited", f"{policy.name} was edited since it stopped it"
+    elif facts.instance_type != start.case.live.observation.instance_type:
+        yield "touched", f"it was a {facts.instance_type} when it was stopped"
 
 
 def _apply_start_limits(

@@ -71,9 +71,10 @@ class SnapshotRecords:
         """Return when each resource was last seen protected, for those that ever were."""
         return guard_state.load_protections(self._ask)
 
-    def load_start_history(self, key: ResourceKey, since: datetime) -> tuple[list[Intent], datetime | None]:
-        """Return the intents on `key` since `since`, and when it was last listed as at work."""
-        return intents.load_intents_on(self._ask, key, since), observations.load_last_awake(self._ask, key)
+    def load_start_history(self, key: ResourceKey, since: datetime) -> tuple[list[Intent], datetime | None, intents.MovesById]:
+        """Return the intents on `key` since `since`, when it was last listed as at work, and the moves of its stops."""
+        found = intents.load_intents_on(self._ask, key, since)
+        return found, observations.load_last_awake(self._ask, key), intents.load_stop_moves(self._ask, found)
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """Return the actions that were confirmed at or after `since`."""

@@ -57,6 +57,8 @@ HOLD_REMEDIES = {
     "phase": "wait until the phase ends",
     "provider_protection": "lift it in the provider's console: costguard never does",
     "touched": "nothing: a schedule starts only what it alone stopped; costguard start ID starts it",
+    "not_own": "costguard start ID: a schedule starts only what it certainly stopped itself",
+    "off": "wait for the end of its off period, or costguard start ID",
     "edited": "costguard start ID; from the next stop on the edited policy counts",
     "missed": "costguard start ID",
     "budget": "raise the cap, or costguard start ID if you agree to what it costs",

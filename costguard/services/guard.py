@@ -45,6 +45,7 @@ from costguard.services.guard_snapshot import (
     load_recent_intents,
     load_recent_overrides,
     read_previous_runs,
+    reload_intents,
 )
 from costguard.services.run_view import VIEW_FACT, encode_run_view
 from costguard.system.clock import Clock
@@ -178,7 +179,7 @@ class GuardRunner:
             measures=latest.measures,
         )
         if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
-            sight = replace(sight, intents=load_recent_intents(self.book, now))
+            sight = reload_intents(sight, self.book, self.rules)
         found = _evaluate(self.rules, sight)
         told_hash = compute_plan_fingerprint(found.proposals, _hash_sha256)
         unaccepted = explain_unaccepted(found, self.rules, wishes, facts, digest=_hash_sha256, plan_hash=told_hash)

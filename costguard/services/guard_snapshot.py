@@ -17,12 +17,12 @@ import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.budgets.hold import Hold
-from costguard.guard.action_intents import STARTABLE_STATES, Intent
+from costguard.guard.action_intents import EXECUTING, STARTABLE_STATES, UNCONFIRMED, VERIFYING, Intent
 from costguard.guard.alerts.rules import ActCost
 from costguard.guard.alerts.starts import StartCost
 from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling
@@ -46,6 +46,7 @@ from costguard.services.ports import GuardRecords
 from costguard.services.status import load_budget_statuses
 from costguard.values.instant import to_micros
 from costguard.values.money import Money, PrepaidBalance, Rate
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from costguard.values.resource import ResourceKey
 
 if TYPE_CHECKING:  # types and no more
@@ -145,6 +146,12 @@ def build_guard_snapshot(
     )
 
 
+def reload_intents(sight: GuardSnapshot, records: GuardRecords, rules: GuardConfig) -> GuardSnapshot:
+    """Return `sight` with the intents that the ledger has now, and the start histories that are made of them."""
+    intents = load_recent_intents(records, sight.now)
+    return replace(sight, intents=intents, start_histories=load_start_histories(records, rules, sight.live, sight.now))
+
+
 START_HISTORY_BACK = timedelta(days=12)
 """Longer than the off period of a schedule whose end is known (`DAYS_AROUND`)."""
 
@@ -161,20 +168,36 @@ def load_start_histories(
 
 def load_start_history(records: GuardRecords, key: ResourceKey, now: datetime) -> StartHistory:
     """Load what is known of one stopped machine."""
-    intents, awake_at = records.load_start_history(key, now - START_HISTORY_BACK)
-    facts = {one.id: decode_stop_facts(one) for one in intents if one.act == STOP}
+    intents, awake_at, moves = records.load_start_history(key, now - START_HISTORY_BACK)
+    facts = {one.id: decode_stop_facts(one, moves.get(one.id, ())) for one in intents if one.act == STOP}
     return StartHistory(intents=tuple(intents), facts=facts, awake_at=awake_at)
 
 
-def decode_stop_facts(intent: Intent) -> StopFacts:
-    """Return what the evidence of a stop says of its machine; empty texts where an older version wrote it."""
+def decode_stop_facts(intent: Intent, moves: Sequence[tuple[datetime, str, str]] = ()) -> StopFacts:
+    """Return what the evidence of a stop says of its machine; empty texts where an older version wrote it.
+
+    `moves`: when it went to which state and why, in order.
+    """
     said = json.loads(intent.evidence or "{}")
     saves = said.get("saves")
     return StopFacts(
         meaning=said.get("meaning", ""),
         instance_type=said.get("type", ""),
         price=Rate(nano_per_hour=saves["nano"], currency=saves["currency"]) if saves else None,
+        asked_at=next((at for at, state, _ in moves if state == EXECUTING), None),
+        unproven=_explain_unproven_stop(moves),
     )
+
+
+def _explain_unproven_stop(moves: Sequence[tuple[datetime, str, str]]) -> str:
+    """Explain why a stop may not be what stopped the machine; "" if its provider accepted it, and it was confirmed in time."""
+    said = [why.split(":")[0] for _, state, why in moves if state == VERIFYING]
+    other = next((word for word in said if word in (ALREADY, UNCLEAR, REFUSED, MISSING)), "")
+    if other or ACCEPTED not in said:
+        return f"its provider answered {other or 'nothing certain'}"
+    if any(state == UNCONFIRMED for _, state, _ in moves):
+        return "it was not confirmed in time"
+    return ""
 
 
 OVERRIDES_BACK = timedelta(days=100)

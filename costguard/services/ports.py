@@ -147,8 +147,13 @@ class GuardRecords(Protocol):
     def load_protections(self) -> Mapping[ResourceKey, ProtectionSighting]:
         """Return when each resource was last seen protected."""
 
-    def load_start_history(self, key: ResourceKey, since: datetime) -> tuple[list[Intent], datetime | None]:
-        """Return the intents on `key` since `since`, the oldest first, and when it was last listed as at work (None: never)."""
+    def load_start_history(
+        self, key: ResourceKey, since: datetime
+    ) -> tuple[list[Intent], datetime | None, Mapping[str, Sequence[tuple[datetime, str, str]]]]:
+        """Return the intents on `key` since `since`, the oldest first, when it was last listed as at work (None: never), and
+
+        when each of its confirmed stops went to which state, and why.
+        """
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """Return the acts confirmed at or after `since`."""

@@ -49,7 +49,7 @@ GUARD_EXAMPLE = """
 #warmup = "45m"
 #alone = false
 #rule = "idle"
-#schedule = { timezone = "Europe/Berlin", off = ["mon-fri 20:00-08:00", "sat-sun"], holidays = [2026-12-25], start = false }
+#schedule = { timezone = "Europe/Berlin", off = ["20:00-08:00", "sat-sun"], holidays = [2026-12-25], start = false }
 #then = [
 #{ do = "notify", to = "owner", severity = "warning" },
 #{ after = "15m", do = "hook", run = "checkpoint", timeout = "5m" },

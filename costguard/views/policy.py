@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from fractions import Fraction
 
 from costguard.budgets.budget import ResourceFilter
@@ -30,6 +30,7 @@ from costguard.guard.policy import (
     PolicyStep,
     PolicyTarget,
     Rails,
+    evaluate_schedule,
     reaches_level,
 )
 from costguard.guard.reach import describe_provider_reach
@@ -75,7 +76,9 @@ def build_policy_lint_document(
     if not (limits.acts_per_run and limits.acts_per_10m):
         remarks.append("[rails] acts allows no act at all: per_run and per_10m must be 1 or more for a policy to act")
     remarks += [
-        remark for policy in policies for remark in (*_list_remarks(policy), *_list_late_metric_remarks(policy, configured))
+        remark
+        for policy in policies
+        for remark in (*_list_remarks(policy), *_list_start_remarks(policy), *_list_late_metric_remarks(policy, configured))
     ]
     reach = [
         told for policy in policies for one in configured if (told := describe_provider_reach(policy, one.name, one.measures))
@@ -256,6 +259,26 @@ def _list_remarks(policy: Policy) -> Iterator[str]:
         yield (
             f"{policy.name} may hold for a machine that works, and will never {' or '.join(ends)} one: "
             "a [[budget]] with hard = true stops those too, and so does a schedule."
+        )
+
+
+ANY_MONDAY = datetime(2026, 1, 5)  # noqa: DTZ001 - a wall time, placed into the zone of each schedule
+"""Schedules are by weekday: the off periods that end in the week from it stand for every week."""
+
+
+def _list_start_remarks(policy: Policy) -> Iterator[str]:
+    """Yield a remark where a day off ends at midnight and other off periods later: a start at 00:00 is hardly meant."""
+    if policy.start is None or policy.schedule is None:
+        return
+    zone = policy.schedule.zone
+    hours = (ANY_MONDAY.replace(tzinfo=zone) + timedelta(hours=number) for number in range(7 * 24))
+    states = (evaluate_schedule(policy.schedule, hour.astimezone(UTC)) for hour in hours)
+    ends = sorted({state.until.astimezone(zone) for state in states if state.off and state.until is not None})
+    at_midnight = [end for end in ends if end.time() == time()]
+    if at_midnight and len({end.time() for end in ends}) > 1:
+        yield (
+            f"{policy.name} starts machines at 00:00 on {at_midnight[0]:%A}, when a day off ends, and else at another time: "
+            'write the night before it too, such as off = ["20:00-08:00", "sat-sun"]'
         )
 
 

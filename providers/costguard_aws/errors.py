@@ -147,7 +147,18 @@ _CREDENTIALS = frozenset(
 )
 _FORBIDDEN = frozenset(("UnauthorizedOperation", "AccessDenied", "OptInRequired", "SubscriptionRequired", "Blocked"))
 _BROKEN = frozenset(("InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "Unavailable"))
+_NO_CAPACITY = frozenset(
+    (
+        "InsufficientInstanceCapacity",
+        "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientCapacity",
+        "InsufficientCapacityOnHost",
+    )
+)
+"""Clear refusals with status 500: nothing was started (EC2 API reference, "Error codes"; not tried against EC2)."""
 _KINDS: Mapping[type[ProviderError], frozenset[str]] = {
+    RefusedError: _NO_CAPACITY,
     ThrottledError: _THROTTLED,
     CredentialsError: _CREDENTIALS,
     ForbiddenError: _FORBIDDEN,

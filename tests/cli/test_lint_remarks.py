@@ -48,6 +48,13 @@ def test_a_condition_that_no_machine_at_work_meets_needs_no_remark(costguard: Co
     assert "will never" not in remarks(costguard, when)
 
 
+@pytest.mark.parametrize(("off", "times"), [('"mon-fri 20:00-08:00", "sat-sun"', 1), ('"20:00-08:00", "sat-sun"', 0)])
+def test_a_start_at_midnight_after_a_day_off_is_remarked(costguard: Command, off: str, times: int) -> None:
+    scheduled = f'schedule = {{ timezone = "Europe/Berlin", off = [{off}], start = true }}'
+    found = remarks(costguard, 'scheduled_on == false && power == "running"', more=scheduled)
+    assert found.count("one starts machines at 00:00 on Monday") == times
+
+
 def test_neither_does_a_schedule_nor_a_policy_that_only_tells(costguard: Command) -> None:
     scheduled = 'schedule = { off = ["20:00-08:00"] }'
     assert "will never" not in remarks(costguard, 'scheduled_on == false && power == "running"', more=scheduled)

@@ -16,6 +16,7 @@ from costguard.guard.action_intents import (
     EXECUTING,
     FAILED,
     READY,
+    SEND_UNKNOWN,
     UNCONFIRMED,
     VERIFYING,
     Intent,
@@ -23,6 +24,7 @@ from costguard.guard.action_intents import (
     explain_refusal,
     is_send_due,
 )
+from costguard.guard.context import GuardConfig, ResourceContext
 from costguard.guard.policy import (
     PERSON_RULE,
     SCHEDULE_RULE,
@@ -30,6 +32,7 @@ from costguard.guard.policy import (
     STOP,
     OffWindow,
     Policy,
+    PolicyTarget,
     Schedule,
     ScheduledStartRule,
 )
@@ -37,7 +40,9 @@ from costguard.guard.run_facts import StartHistory, StopFacts
 from costguard.guard.scheduled_starts import (
     RETRY_AFTER,
     ScheduledStart,
+    StartPromise,
     compute_start_headroom,
+    explain_start_budget,
     explain_start_price,
     plan_start,
 )
@@ -46,6 +51,7 @@ from costguard.metering.spending import LiveResource
 from costguard.settings.policies import compute_policy_digest
 from costguard.values.money import Money, Rate
 from costguard.values.resource import Incarnation
+from tests.blank import blank_sight
 from tests.guard.cases import around, case, idle, machine, minutes, policy
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
@@ -81,13 +87,15 @@ def plan(
     history: StartHistory | None = None,
     at: datetime = MORNING,
     standings: tuple[BudgetStatus, ...] = (),
+    *,
     rule: Policy = RULE,
+    policies: tuple[Policy, ...] = (),
 ) -> ScheduledStart | None:
     one = one or stopped()
     history = history or known(act(one))
     one = replace(one, observation=replace(one.observation, instance_type=""), seen_at=at)
     made = case(one, rule, idle(BEGAN), at, polls=100)
-    return plan_start(made, history, standings, around(at))
+    return plan_start(made, history, standings, around(at), policies)
 
 
 def held(start: ScheduledStart | None) -> list[str]:
@@ -120,6 +128,41 @@ def test_whoever_touched_it_has_taken_it_over() -> None:
     assert held(plan(history=known(act(one), awake_at=STOPPED_AT + minutes(30)))) == ["touched"]
     assert held(plan(history=known(act(one), awake_at=STOPPED_AT))) == [], "it ran until its stop"
     assert held(plan(history=known(act(one), instance_type="p5.48xlarge"))) == ["touched"]
+
+
+def test_a_machine_that_woke_after_a_try_was_touched() -> None:
+    tried = act(
+        stopped(), id="t", act=START, state=FAILED, outcome="refused: x", created_at=MORNING, moved_at=MORNING + minutes(9)
+    )
+    history = known(act(stopped()), tried, awake_at=MORNING + minutes(4))
+    assert "touched" in held(plan(history=history, at=MORNING + minutes(30)))
+
+
+@pytest.mark.parametrize(("minute", "reasons"), [(-2, ["not_own"]), (0, []), (1, []), (3, ["not_own"]), (14, ["not_own"])])
+def test_a_stop_that_the_provider_dates_elsewhere_is_not_its_own(minute: int, reasons: list[str]) -> None:
+    one = stopped(stopped_at=STOPPED_AT + minutes(minute))
+    assert held(plan(one, known(act(one)))) == reasons, "sent at 20:00, proven at 20:01"
+
+
+def test_a_stop_that_was_not_certainly_taken_starts_nothing() -> None:
+    assert held(plan(history=known(act(stopped()), unproven="it was not confirmed in time"))) == ["not_own"]
+
+
+def test_another_schedule_that_wants_it_off_holds_the_start_and_ends_its_window() -> None:
+    def other(start: int, end: int) -> Policy:
+        hours = OffWindow(start=datetime.min.time().replace(hour=start), end=datetime.min.time().replace(hour=end))
+        return replace(RULE, name="other", start=None, schedule=Schedule(zone=UTC, off=(hours,)))
+
+    assert held(plan(policies=(RULE, other(7, 12)))) == ["off"]
+    begun = plan(policies=(RULE, other(12, 14)))
+    assert begun is not None
+    assert (held(begun), begun.window_end) == ([], MORNING + timedelta(hours=4))
+
+
+def test_it_is_not_started_for_less_than_half_an_hour() -> None:
+    rule = replace(RULE, start=ScheduledStartRule(within=timedelta(hours=13)))
+    assert held(plan(rule=rule, at=DAY + timedelta(hours=19, minutes=30))) == []
+    assert held(plan(rule=rule, at=DAY + timedelta(hours=19, minutes=31))) == ["missed"]
 
 
 def test_an_edited_policy_and_a_stop_of_an_older_version_start_nothing() -> None:
@@ -162,11 +205,46 @@ def test_a_budget_must_last_until_the_next_off_period(cap: int, reasons: list[st
     assert held(plan(standings=(status,))) == reasons, "12 h at $2.99 are $35.88"
 
 
+def test_starts_that_no_burn_shows_yet_are_counted_by_every_budget_of_theirs() -> None:
+    budget = Budget(name="month", cap=Money(nano=2 * 35_880_000_000), zone=UTC)
+    status = compute_budget_status(budget, (), (), holds=Money(nano=0), now=MORNING)
+    one = stopped().observation
+
+    def explain(*promised: StartPromise) -> str:
+        end = MORNING + timedelta(hours=12)
+        return explain_start_budget(one, "ada", PRICE, (status,), start=MORNING, end=end, promised=promised)
+
+    first = StartPromise(name="bax", attribution=one.attribution, rate=PRICE)
+    assert explain() == explain(first) == ""
+    assert "would be exceeded" in explain(first, replace(first, attribution=None))
+    assert "what bax costs" in explain(replace(first, rate=None))
+
+
+def test_a_start_by_a_schedule_grants_no_lease_and_is_off_when_its_schedule_says_so() -> None:
+    night = DAY + timedelta(hours=21)
+    began = act(stopped(), id="t", act=START, created_at=night, sent_at=night, moved_at=night + minutes(3))
+    seen = replace(machine("i-1"), first_seen_at=BEGAN, seen_at=night + minutes(5))
+    seen = replace(seen, observation=replace(seen.observation, started_at=night + minutes(2)))
+    rules = GuardConfig(admin_route=True, policies=(replace(RULE, target=PolicyTarget()),))
+
+    def judge(*started: Intent) -> tuple[bool, bool]:
+        found = ResourceContext.of(seen, rules, blank_sight(night + minutes(5), (seen,), started=started))
+        return found.own_start, found.lease is not None
+
+    assert judge() == (False, True), "a person's"
+    assert judge(replace(began, rule=PERSON_RULE)) == (False, True)
+    assert judge(replace(began, state=FAILED, outcome="refused: no")) == (False, True)
+    assert judge(began) == (True, False)
+    assert judge(replace(began, state=VERIFYING, moved_at=night)) == (True, False)
+
+
 def test_tries_wait_longer_each_time_and_end() -> None:
     one, tries = stopped(), list[Intent]()
     at = MORNING
     for number, wait in enumerate((*RETRY_AFTER, None)):
-        tries.append(act(one, id=f"t{number}", act=START, state=FAILED, created_at=at, moved_at=at, outcome="no capacity"))
+        tries.append(
+            act(one, id=f"t{number}", act=START, state=FAILED, created_at=at, moved_at=at, outcome="refused: no capacity")
+        )
         history = known(act(one), *tries)
         if wait is None:
             assert held(plan(history=history, at=at + minutes(40))) == ["tries"]
@@ -178,9 +256,14 @@ def test_tries_wait_longer_each_time_and_end() -> None:
 
 def test_a_start_that_took_effect_and_one_that_may_have_are_not_repeated() -> None:
     one = stopped(started_at=None)
-    for state in (DONE, CANCELLED):
-        tried = act(one, id="t", act=START, state=state, created_at=MORNING, moved_at=MORNING)
-        assert "touched" in held(plan(one, known(act(one), tried), at=MORNING + minutes(30)))
+    for state, outcome, why in (
+        (DONE, "it is running", "touched"),
+        (CANCELLED, f"it is still stopped: {SEND_UNKNOWN}", "tries"),
+        (FAILED, "it is still stopped: its provider took the request, and did not start it within 10 min", "tries"),
+        (FAILED, "it started and is stopped again", "tries"),
+    ):
+        tried = act(one, id="t", act=START, state=state, created_at=MORNING, moved_at=MORNING, outcome=outcome)
+        assert why in held(plan(one, known(act(one), tried), at=MORNING + minutes(60)))
     unsent = act(one, id="t", act=START, state=CANCELLED, sends=0, created_at=MORNING, moved_at=MORNING)
     assert held(plan(one, known(act(one), unsent), at=MORNING + minutes(30))) == []
 

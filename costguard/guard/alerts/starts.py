@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from costguard.guard.action_intents import DONE, UNCONFIRMED, Intent
+from costguard.guard.action_intents import DONE, OPEN_STATES, UNCONFIRMED, Intent
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubject, format_alert_rate
 from costguard.guard.policy import START
 from costguard.guard.scheduled_starts import ScheduledStart, is_failed_try
@@ -92,6 +92,8 @@ def list_missed_start_alerts(
             continue
         lasting = start.list_lasting_holds()
         failed = bool(start.tries) and is_failed_try(start.tries[-1])
+        if start.tries and start.tries[-1].state in OPEN_STATES:
+            continue  # it may have been started: the alerts of acts that were sent say so
         if any(reason in UNTOLD_HOLDS for reason, _ in lasting) or not (lasting or failed):
             continue
         yield _build_missed(start, replace(matter, topic=f"start:{start.policy.name}"), lasting, now)

@@ -7,12 +7,14 @@ has ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.guard.action_intents import EXECUTING, OPEN_STATES, Intent
+from costguard.guard.action_intents import DONE, EXECUTING, OPEN_STATES, Intent
 from costguard.guard.audit import HOOKED, MOVED
 from costguard.guard.escalation import BEGUN, HookEnd, HookRun
+from costguard.guard.policy import STOP
 from costguard.guard.run_facts import ConfirmedAct
 from costguard.ledger.db.codecs import (
     KEY_COLUMNS,
@@ -86,6 +88,16 @@ def load_intent_history(ask: Query, intent_id: str) -> list[IntentMove]:
         IntentMove(intent_id=name, at=from_micros(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
         for name, at_us, old, new, why, epoch, run in ask(sql, (intent_id,))
     ]
+
+
+MovesById = dict[str, list[tuple[datetime, str, str]]]
+"""When an intent went to which state and why, in order, by its id."""
+
+
+def load_stop_moves(ask: Query, found: Iterable[Intent]) -> MovesById:
+    """Return the moves of the confirmed stops of `found`."""
+    stops = [one.id for one in found if one.act == STOP and one.state == DONE]
+    return {name: [(move.at, move.new, move.why) for move in load_intent_history(ask, name)] for name in stops}
 
 
 def load_reactions(ask: Query, since: datetime) -> list[ConfirmedAct]:

@@ -156,10 +156,11 @@ class GuardStore:
         with self._begin_read() as ask:
             return intents.load_intent_history(ask, intent_id)
 
-    def load_start_history(self, key: ResourceKey, since: datetime) -> tuple[list[Intent], datetime | None]:
-        """Return the intents on `key` since `since`, and when it was last listed as at work, in one snapshot."""
+    def load_start_history(self, key: ResourceKey, since: datetime) -> tuple[list[Intent], datetime | None, intents.MovesById]:
+        """Return the intents on `key`, when it was last at work, and the moves of its stops, in one snapshot."""
         with self._begin_read() as ask:
-            return intents.load_intents_on(ask, key, since), observations.load_last_awake(ask, key)
+            found = intents.load_intents_on(ask, key, since)
+            return found, observations.load_last_awake(ask, key), intents.load_stop_moves(ask, found)
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """Return the actions that were confirmed at or after `since`, in order."""

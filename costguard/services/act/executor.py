@@ -56,7 +56,7 @@ from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.services.act.hooks import HookCall, HookRunner
-from costguard.services.act.scheduled_start import StartDesk, start_machine
+from costguard.services.act.scheduled_start import StartDesk, list_promises, start_machine
 from costguard.services.act.send_action import (
     ActionPorts,
     ActionResult,
@@ -164,9 +164,10 @@ class ActionExecutor:
 
     def _start_due(self, starts: Iterable[ScheduledStart]) -> None:
         """Start the machines that are due and that nothing holds, each at a price that is asked right before."""
+        desk = self._build_start_desk()
         for start in starts:
             if start.is_ready(self.clock.now()) and not self.broken:
-                sent = start_machine(start, self._build_start_desk())
+                sent = start_machine(start, desk)
                 if sent is not None:
                     self._note_result(sent)
 
@@ -179,6 +180,7 @@ class ActionExecutor:
             find_ports=self._find_ports,
             standings=self.sight.standings,
             find_objection=lambda intent, seen, now: self._find_objection(intent, START_STEP, seen, now),
+            promised=list_promises(self.sight.started, self._listed, self.clock.now()),
         )
 
     def _execute_due(

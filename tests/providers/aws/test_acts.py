@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -144,3 +145,13 @@ def test_nothing_is_ever_forced(rig: AwsRig, source: AwsAccount) -> None:
 
 def test_a_volume_is_not_stopped(rig: AwsRig, source: AwsAccount) -> None:
     assert source.terminate(key(rig)._replace(id="vol-1")).said == REFUSED
+
+
+def test_no_capacity_is_a_clear_no_although_it_comes_as_a_server_error(rig: AwsRig, source: AwsAccount) -> None:
+    one = key(rig)
+    rig.let(one.id, "stopped")
+    rig.clock.at += timedelta(minutes=10)
+    rig.fake.ec2.no_capacity.add(one.id)
+    said = source.start_instance(one)
+    assert (said.said, "InsufficientInstanceCapacity" in said.why) == (REFUSED, True)
+    assert rig.fake.calls(rig.starts or "") == 1

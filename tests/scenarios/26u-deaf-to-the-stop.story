@@ -1,0 +1,23 @@
+title: Its provider takes the stop and does nothing, and a person stops it: theirs, and told
+hazard: GUARD 9.25; issue 26.7; a start that is wrong spends money
+start: 2026-11-03 19:40
+end: 21:20
+zone: Europe/Berlin
+machines
+  box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada, stops-in 60s
+config
+  [[policy]]
+  name = "nights"
+  rule = "schedule"
+  arm = "stop"
+  match = { gpu = true }
+  schedule = { timezone = "Europe/Berlin", off = ["20:00-21:00"], start = true }
+  then = [{ do = "notify" }, { after = "5m", do = "stop" }]
+events
+  19:40  box busy
+  20:00  box deaf
+  20:30  box stops
+  20:40  box obeys
+expect
+  never start box
+  21:00-21:02  notice start:nights box saying "was not confirmed in time"
