@@ -182,10 +182,7 @@ def _load_shares(ask: Query, now: datetime) -> tuple[WatchdogShare, ...]:
             held[duty.holder] += duty.kind == POLL
         elif duty.kind == POLL and duty.account.partition("/")[0] in current:  # of settings that no watchdog has: left over
             held[""] += 1
-    shares = [
-        WatchdogShare(name=name, accounts=count, plans=bool(leader) and name.startswith(f"{leader}:"))
-        for name, count in held.items()
-    ]
+    shares = [WatchdogShare(name=name, accounts=count, plans=bool(name) and name == leader) for name, count in held.items()]
     return tuple(sorted(shares, key=lambda one: (not one.name, not one.plans, one.name)))
 
 

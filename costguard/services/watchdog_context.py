@@ -310,7 +310,7 @@ def open_watchdog_context(
     """Open everything; it is closed when the block ends. `offline`: no account is polled."""
     url, clock, billing = resolve_ledger_url(settings), SystemClock(), ShippedFacts().get_billing_rules()
     rules, most = build_guard_config(settings, interval), read_price_ceilings(settings)
-    holder = f"{socket.gethostname()}:{os.getpid()}"
+    holder = f"{socket.gethostname()}:{os.getpid()}:{token_hex(3)}"  # containers may share a host name, and number 1 in each
     with (
         open_providers(settings, only=() if offline else None) as clouds,
         LedgerWriter(url, rules=billing, ceilings=most, ladder=open_price_ladder(settings, most)) as ledger,
@@ -375,7 +375,7 @@ def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> Sha
     Accounts are named by these settings, so that watchdogs with others never take one account for another.
     """
     digest = digest_providers(made.settings.providers)[:8]
-    store = DutyStore(url, f"{made.guard.holder}:{token_hex(3)}", group=digest)
+    store = DutyStore(url, made.guard.holder, group=digest)
     accounts = {f"{digest}/{name}": source for name, source in name_sources(made.sources)}
     return SharedPolls(room=made, store=store, accounts=accounts, every=every, log=get_log())
 

@@ -14,11 +14,13 @@ from typing import Any, cast
 import pytest
 
 from costguard.errors import InputError, LedgerError
+from costguard.guard.policy import Rails
 from costguard.ledger.db import connection, reader, schema
 from costguard.ledger.db.connection import upgrade_schema
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS
 from costguard.ledger.duties import DutyStore, PollView
+from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import UNKNOWN_HANDLING, Handling
@@ -163,6 +165,10 @@ def test_watchdogs_share_the_accounts_and_ask_each_once_an_interval(town: Town, 
     file.write_text(f'[ledger]\nurl = "{town.url}"\n')
     answer = answer_status(offline=True, config=str(file))
     assert "Accounts: 4 held by worker 1, 4 held by worker 2." in answer.document.lead
+    with GuardStore(town.url, rails=Rails()) as book:
+        assert book.acquire_leader_lease("worker 2", datetime.now(UTC), timedelta(minutes=3))
+    lead = answer_status(offline=True, config=str(file)).document.lead
+    assert "Accounts: 4 held by worker 2, which plans, 4 held by worker 1." in lead
 
 
 def test_the_accounts_of_one_that_dies_go_to_the_others_and_its_late_record_is_refused(town: Town) -> None:
