@@ -32,7 +32,7 @@ HOURS_DEFAULT, HOURS_MAX = 24.0, 8784.0
 BUDGET_LABELS = ("project", "team")
 """The labels that a budget may select by."""
 KINDS_MOST, GROUPS_MOST = 8, 8
-"""How many kinds of GPUs and how many groups are asked for, one after the other, at 5 s at most each."""
+"""How many kinds of GPUs and how many groups are asked for, one after the other; none after one that took 5 s in vain."""
 HOLDS_KNOWN = 4096
 HOLD_LABEL = "costguard-hold"
 """Tag of the machines: the hold ends with the last of them, if the watchdog lists their cloud."""
@@ -44,6 +44,8 @@ SIZES = {"a100": ((40, "A100-40GB"), (80, "A100-80GB")), "v100": ((16, "V100-16G
 OFFER_COMMANDS, OFFER_S = [":"], 60
 """What `dstack offer` plans (0.22.5): it has no name. Should somebody apply it, it ends after a minute."""
 SAYS_MOST = 1000
+UNREACHED = "costguard cannot be asked"
+"""How the client begins where no answer came."""
 
 
 class CostguardPlugin(Plugin):  # type: ignore[misc]  # dstack is not installed where this is checked
@@ -81,6 +83,7 @@ class CostguardPolicy(ApplyPolicy):  # type: ignore[misc]  # as above
             if groups:
                 name = str(spec.configuration.name or "")
                 self._admit(groups, user=user, project=project, name=name and f"fleet-{name}", spec=spec)
+        state_hold(spec, [])
         return spec
 
     def _admit(self, groups: Sequence[Any], *, user: str, project: str, name: str, spec: Any) -> list[Answer]:  # noqa: ANN401
@@ -92,12 +95,17 @@ class CostguardPolicy(ApplyPolicy):  # type: ignore[misc]  # as above
         client, hours = AdmissionClient.from_environment(), find_hours(spec)
         common = {"hours": hours, "owner": user, "labels": find_labels(spec, project), "name": name[:100]}
         kept: list[Answer] = []
+        silent: Answer | None = None
         for number, group in enumerate(groups):
             bound = find_price_bound(group, spec, hours)
             kinds = list_kinds(group)
             bodies = [build_request(kind, group, spec, common) for kind in kinds]
             ids = [build_id(body, project=project, name=name, group=number) for body in bodies]
-            answers = [self._ask(client, {**body, "id": one}, bound) for body, one in zip(bodies, ids)]  # noqa: B905 - Python 3.9
+            answers: list[Answer] = []
+            for body, one in zip(bodies, ids):  # noqa: B905 - Python 3.9
+                answers.append(silent or self._ask(client, {**body, "id": one}, bound))
+                if answers[-1].says.startswith(UNREACHED):
+                    silent = answers[-1]  # nor does it answer the next: a plan waits for one of them
             admitted = [kind for kind, answer in zip(kinds, answers) if answer.may_launch]  # noqa: B905
             kept += keep_largest_hold(client, answers)
             if not admitted:

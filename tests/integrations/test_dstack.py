@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import import_module, util
 from importlib.metadata import distributions
@@ -16,6 +18,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+
+from costguard.services.web_admissions import parse_admit_request
 
 REFUSAL = {"what": "H100-SXM x2 for 12 h", "usd": "64.56"}
 PROFILE = (
@@ -57,7 +61,7 @@ def run(resources: Values, name: str | None = "train", kind: str = "task", profi
 
 @dataclass
 class Guard:
-    """Answers as costguard does: by GPU, and an id that is asked for again is held already."""
+    """Answers as costguard does: by GPU, and an id that is asked for again is held already. It takes no other body."""
 
     refuses: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -71,6 +75,7 @@ class Guard:
             self.ended.append(body["hold"])
             return 200, {}
         self.asked.append(body)
+        parse_admit_request(body, None)
         if body["id"] in self.gone:
             return 400, {"error": "malformed", "says": f"id {body['id']} was taken before"}
         if body.get("gpu") in self.refuses:
@@ -196,6 +201,21 @@ def test_where_kind_or_price_is_open_max_price_is_held_else_the_policy_decides(
         apply(policy, run(gpus("L4")))
     monkeypatch.setenv("COSTGUARD_FAIL", "open")
     assert apply(policy, run(gpus("L4"))).configuration.tags is None
+
+
+def test_of_a_server_that_does_not_answer_one_request_is_waited_for(
+    policy: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    monkeypatch.setenv("COSTGUARD_URL", f"http://127.0.0.1:{listening.getsockname()[1]}")
+    monkeypatch.setenv("COSTGUARD_TOKEN", "x")
+    client = sys.modules["costguard_dstack"].AdmissionClient
+    monkeypatch.setattr(client, "from_environment", lambda made=client.from_environment: replace(made(), timeout_s=0.2))
+    began = time.monotonic()
+    with listening:
+        apply(policy, run(gpus(), groups=[Values(nodes=1, resources=gpus(*"ABCDEFGH")) for _ in range(8)]))
+    assert time.monotonic() - began < 5
 
 
 def test_a_cloud_without_a_price_is_held_at_any_others(policy: Any, guard: Guard) -> None:  # noqa: ANN401
