@@ -184,7 +184,7 @@ def narrow_gpus(group: Any, kinds: Sequence[str] | None) -> None:  # noqa: ANN40
     gpu = getattr(group.resources, "gpu", None)
     if gpu and gpu.name and gpu.count.max is None:
         gpu.count = gpu.count.model_copy(update={"max": count_gpus(group)})
-    if kinds:
+    if gpu and kinds:
         gpu.name = list(kinds)
 
 

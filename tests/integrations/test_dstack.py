@@ -134,7 +134,12 @@ def apply(policy: Any, spec: Values, user: str = "ada") -> Any:  # noqa: ANN401
 
 
 def test_a_run_is_held_once_for_plan_and_apply_and_its_machines_name_the_hold(policy: Any, guard: Guard) -> None:  # noqa: ANN401
-    more = {"max_duration": 12 * 3600, "nodes": 2, "spot_policy": SimpleNamespace(value="spot"), "backends": ["aws"]}
+    more: dict[str, Any] = {
+        "max_duration": 12 * 3600,
+        "nodes": 2,
+        "spot_policy": SimpleNamespace(value="spot"),
+        "backends": ["aws"],
+    }
     made = [run(gpus("H100", count=span(8, 8)), tags={"team": "nlp", "costguard-hold": "typed"}, **more) for _ in range(2)]
     done = [apply(policy, spec) for spec in made]
     body, again = guard.asked
