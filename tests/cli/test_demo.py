@@ -99,9 +99,9 @@ def test_a_file_that_cannot_keep_a_demo_is_refused_before_anything_is_printed(
 def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     record = LedgerWriter.record_polls
 
-    def forgetful(self: LedgerWriter, polls: list[Poll]) -> object:
+    def forgetful(self: LedgerWriter, polls: list[Poll], **stated: Any) -> object:  # noqa: ANN401 - a lease
         kept = polls[: len(polls) // 2] if len(polls) > 1 else polls  # the weekend before it records one poll at a time
-        return record(self, kept)
+        return record(self, kept, **stated)
 
     monkeypatch.setattr(LedgerWriter, "record_polls", forgetful)
     monkeypatch.setattr(showing, "play_fortnight", FORTNIGHT)

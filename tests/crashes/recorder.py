@@ -32,7 +32,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from costguard.ledger.db.codecs import SqlRow
-from costguard.ledger.db.connection import SqlSession, WriteConnection, _open_file_session, open_engine
+from costguard.ledger.db.connection import SqlSession, WriteConnection, WriterLock, _open_file_session, open_engine
 from costguard.metering.inventory import Poll
 from tests.crashes.points import COMMITTING, WRITING, Marker, Page, die_after
 from tests.crashes.story import Story, open_ledger, reached, read
@@ -144,8 +144,8 @@ def _watched(mark: Mark) -> Transaction:
     plain = WriteConnection.begin_transaction
 
     @contextmanager
-    def transaction(pen: WriteConnection) -> Iterator[SqlSession]:
-        with plain(pen) as (ask, tell):
+    def transaction(pen: WriteConnection, *lock: WriterLock) -> Iterator[SqlSession]:
+        with plain(pen, *lock) as (ask, tell):
 
             def marked(sql: str, rows: list[SqlRow]) -> int:
                 mark("writing rows")
@@ -160,13 +160,13 @@ def _watched(mark: Mark) -> Transaction:
 
 
 @contextmanager
-def _torn(pen: WriteConnection) -> Iterator[SqlSession]:
+def _torn(pen: WriteConnection, *_: WriterLock) -> Iterator[SqlSession]:
     """A transaction that is none: each row is written for good, as it comes."""
     yield _open_file_session(pen._open_file_connection())
 
 
 @contextmanager
-def _forgetful(pen: WriteConnection) -> Iterator[SqlSession]:
+def _forgetful(pen: WriteConnection, *_: WriterLock) -> Iterator[SqlSession]:
     """A transaction that looks like one, and is thrown away."""
     file = pen._open_file_connection()
     file.execute("BEGIN IMMEDIATE")

@@ -106,7 +106,9 @@ def test_every_story_is_readable_and_names_its_hazard(path: Path) -> None:
     assert story.expectations
 
 
-LEDGERS = [path for path in STORIES if not path.name.startswith(("01-", "17-"))]
+LEDGERS = [
+    path for path in STORIES if not path.name.startswith(("01-", "17-", "26d-"))
+]  # 26d: where nobody stops it, it is started while it runs
 
 
 @pytest.mark.sampled(4)
