@@ -287,7 +287,7 @@ def build_idle_alert(
 ) -> Alert:
     """Build the alert of an idle machine. `then`: the next act ("stop"), at `then_at`; "" for only this notification."""
     facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", format_next_step(then, then_at, matter.zone)))
-    return _build_alert(matter, WARNING, f"{matter.called} is idle since {matter.format_moment(since)}", at, facts)
+    return build_alert(matter, WARNING, f"{matter.called} is idle since {matter.format_moment(since)}", at, facts)
 
 
 def build_planned_alert(
@@ -316,7 +316,7 @@ def build_planned_alert(
         ("would be lost", _format_losses(loses)),
     )
     what = f"{_ACT_NAMES[act]} of {matter.called} is due at {matter.format_moment(due)}"
-    return replace(_build_alert(matter, WARNING, what, at, facts, stage=stage), ahead=True, due=due)
+    return replace(build_alert(matter, WARNING, what, at, facts, stage=stage), ahead=True, due=due)
 
 
 def build_done_alert(
@@ -341,7 +341,7 @@ def build_done_alert(
         ("saved per hour", format_alert_rate(saves)),
         ("still per hour", "nothing known" if afterwards is None else format_alert_rate(afterwards)),
     )
-    return _build_alert(matter, INFO, f"{matter.called} is {_ACT_RESULTS[act]}", at, facts, keep=False, stage=stage)
+    return build_alert(matter, INFO, f"{matter.called} is {_ACT_RESULTS[act]}", at, facts, keep=False, stage=stage)
 
 
 def build_unconfirmed_alert(
@@ -357,7 +357,7 @@ def build_unconfirmed_alert(
         ("next", f"it is checked in every run; {_ACT_NAMES[act].lower()} it in its provider's console"),
     )
     what = f"{_ACT_NAMES[act].upper()} NOT CONFIRMED: {matter.called}, {still}"
-    return _build_alert(matter, PAGE, what, at, facts, keep=False, stage=9)
+    return build_alert(matter, PAGE, what, at, facts, keep=False, stage=9)
 
 
 def build_question_alert(
@@ -386,13 +386,13 @@ def build_question_alert(
         ("next", "nothing: without an answer it stays as it is"),
         *((("to say yes", yes),) if yes else ()),
     )
-    return replace(_build_alert(matter, WARNING, f"{_ACT_NAMES[act]} {matter.called}?", at, facts, stage=stage), ask=act)
+    return replace(build_alert(matter, WARNING, f"{_ACT_NAMES[act]} {matter.called}?", at, facts, stage=stage), ask=act)
 
 
 def build_hang_alert(matter: AlertSubject, work: Activity, *, at: datetime, since: datetime, so_far: Money | None) -> Alert:
     """Build the page of a machine that is busy without progress. No act follows automatically."""
     facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", "nothing automatic: check the job"))
-    return _build_alert(
+    return build_alert(
         matter, PAGE, f"{matter.called} hangs: busy without progress since {matter.format_moment(since)}", at, facts
     )
 
@@ -408,7 +408,7 @@ def build_waste_alert(
         ("per hour", format_alert_rate(matter.rate)),
         ("next", "nothing: a busy machine is not stopped"),
     )
-    return _build_alert(
+    return build_alert(
         matter, WARNING, f"{idle_gpus} of {gpus} GPUs of {matter.called} do nothing: {format_alert_sum(wasted)}", at, facts
     )
 
@@ -424,7 +424,7 @@ def build_blind_alert(
         ("per hour", format_alert_rate(matter.rate)),
         ("next", "no acts while this lasts: costguard doctor shows what is missing"),
     )
-    return _build_alert(matter, WARNING, f"activity of {matter.called} is unknown", at, facts)
+    return build_alert(matter, WARNING, f"activity of {matter.called} is unknown", at, facts)
 
 
 def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, within: timedelta, at: datetime) -> Alert:
@@ -435,7 +435,7 @@ def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, with
         ("per hour", format_alert_rate(matter.rate)),
         ("next", f"nothing: its machines are never stopped; change {controller} itself"),
     )
-    return _build_alert(
+    return build_alert(
         matter, WARNING, f"{controller} replaces its machines: {times} times in {format_length(within)}", at, facts
     )
 
@@ -465,7 +465,7 @@ def _list_activity_facts(
     )
 
 
-def _build_alert(
+def build_alert(
     matter: AlertSubject,
     severity: str,
     what: str,
@@ -475,6 +475,7 @@ def _build_alert(
     keep: bool = True,
     stage: int = 0,
 ) -> Alert:
+    """Return an alert about `matter`. `keep`: whether it names the command that keeps the machine."""
     return Alert(
         topic=matter.topic,
         subject=matter.subject,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from costguard.guard.action_intents import DONE, OPEN_STATES, UNCONFIRMED, Intent
-from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubject, format_alert_rate
+from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubject, build_alert, format_alert_rate
 from costguard.guard.policy import START
 from costguard.guard.scheduled_starts import ScheduledStart, is_failed_try
 from costguard.metering.spending import LiveResource
@@ -63,7 +63,7 @@ def _build_unconfirmed_start(intent: Intent, matter: AlertSubject, cost: StartCo
         ("next", "it is not asked for again, and is looked for in every run; stop it in its provider's console to withdraw it"),
     )
     what = f"START NOT CONFIRMED: {matter.called}"
-    return _build(matter, PAGE, what, now, facts, stage=9)
+    return build_alert(matter, PAGE, what, now, facts, keep=False, stage=9)
 
 
 def _build_started(intent: Intent, one: LiveResource, matter: AlertSubject, cost: StartCost) -> Alert:
@@ -79,7 +79,7 @@ def _build_started(intent: Intent, one: LiveResource, matter: AlertSubject, cost
     what = f"{matter.called} is running again"
     if lost:
         what = f"{matter.called} was started with {seen.gpu_count:g} of its {cost.gpus:g} GPUs"
-    return _build(matter, PAGE if lost else INFO, what, intent.moved_at, facts, stage=2)
+    return build_alert(matter, PAGE if lost else INFO, what, intent.moved_at, facts, keep=False, stage=2)
 
 
 def list_missed_start_alerts(
@@ -112,19 +112,6 @@ def _build_missed(start: ScheduledStart, matter: AlertSubject, lasting: list[tup
         ("next", following),
         ("to start it", f"costguard start {quote_shell_word(matter.key.id)}"),
     )
-    return _build(matter, WARNING, f"{matter.called} was not started: {why}", now, facts, stage=2 if lasting else 1)
-
-
-def _build(
-    matter: AlertSubject, severity: str, what: str, at: datetime, facts: tuple[tuple[str, str], ...], *, stage: int
-) -> Alert:
-    return Alert(
-        topic=matter.topic,
-        subject=matter.subject,
-        owner=matter.owner,
-        severity=severity,
-        what=what,
-        at=at,
-        facts=facts,
-        stage=stage,
+    return build_alert(
+        matter, WARNING, f"{matter.called} was not started: {why}", now, facts, keep=False, stage=2 if lasting else 1
     )
