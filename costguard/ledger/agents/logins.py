@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from costguard.errors import NoAnswerError
 from costguard.guard.audit import TOKEN
-from costguard.ledger.db.address import translate_ledger_errors
 from costguard.ledger.db.codecs import Execute, Query, SqlRow
-from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
 from costguard.ledger.db.row_digests import RowRecorder
+from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
@@ -24,21 +19,8 @@ SESSION_COLUMNS = "hash, name, role, invite, made_us, expires_us"
 LINK_HINT = "costguard web invite NAME makes a new one"
 
 
-class LoginStore:
+class LoginStore(LedgerStore):
     """The logins of the ledger at `url`. Close it, or use it in a `with` statement; several threads may use it."""
-
-    def __init__(self, url: str) -> None:
-        self._engine = open_engine(url)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the database."""
-        self._engine.dispose()
 
     def add_invite(self, invite: WebInvite) -> None:
         """Record a new one-time link."""
@@ -124,17 +106,6 @@ class LoginStore:
             for _, of, role in links:
                 _log(ask, tell, at_us, name=of, role=role, did="withdrew", who=who)
         return len(found) + len(links)
-
-    @contextmanager
-    def _begin_read(self) -> Iterator[Query]:
-        where = self._engine.get_execution_options()["ledger"].where
-        with translate_ledger_errors(where), self._engine.connect() as connection:
-            yield open_sql_session(connection)[0]
-
-    @contextmanager
-    def _begin_write(self) -> Iterator[tuple[Query, Execute]]:
-        with begin_write(self._engine) as connection:
-            yield open_sql_session(connection)
 
 
 def _find_invite(ask: Query, invite_hash: str, now: datetime) -> WebInvite:

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from costguard.guard.overrides import Override
 from costguard.ledger.agents import records
 from costguard.ledger.agents.records import AgentMessage
-from costguard.ledger.db.address import translate_ledger_errors
 from costguard.ledger.db.codecs import Execute, Query
-from costguard.ledger.db.connection import WriteConnection, begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import WriteConnection, open_engine
+from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import guard_state
 from costguard.ledger.spans.writer import write_samples
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
@@ -58,7 +57,7 @@ class AgentTransaction(NamedTuple):
         records.audit_refused_messages(self.ask, self.tell, agent, count, at)
 
 
-class AgentStore:
+class AgentStore(LedgerStore):
     """The agents of the ledger at `url`, which is created if missing.
 
     Close it, or use it in a `with` statement. `begin_transaction` is for one thread at a time; all other methods may be used by
@@ -66,19 +65,13 @@ class AgentStore:
     """
 
     def __init__(self, url: str) -> None:
-        self._engine = open_engine(url)
+        super().__init__(url)
         self._pen = WriteConnection(open_engine(url))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the database."""
         self._pen.close()
-        self._engine.dispose()
+        super().close()
 
     @contextmanager
     def begin_transaction(self) -> Iterator[AgentTransaction]:
@@ -142,16 +135,3 @@ class AgentStore:
         """
         with self._begin_write() as (ask, tell):
             return records.revoke_token(ask, tell, name, who=who, now=now)
-
-    @contextmanager
-    def _begin_read(self) -> Iterator[Query]:
-        with (
-            translate_ledger_errors(self._engine.get_execution_options()["ledger"].where),
-            self._engine.connect() as connection,
-        ):
-            yield open_sql_session(connection)[0]
-
-    @contextmanager
-    def _begin_write(self) -> Iterator[tuple[Query, Execute]]:
-        with begin_write(self._engine) as connection:
-            yield open_sql_session(connection)

@@ -20,8 +20,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import DriftPart, DriftResult
@@ -40,8 +38,9 @@ from costguard.ledger.bills.unfinished import (
     remove_unfinished_imports,
 )
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
-from costguard.ledger.db.connection import begin_write, hold_named_lock, open_engine, open_sql_session
+from costguard.ledger.db.connection import hold_named_lock
 from costguard.ledger.db.row_digests import RowRecorder
+from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import outbox
 from costguard.metering.billing import BillingRule
 from costguard.values.calendar import Period
@@ -94,7 +93,7 @@ class GatheredStatement:
     whole: bool = False
 
 
-class BillStore:
+class BillStore(LedgerStore):
     """The bills of the ledger at `url`, which is created if missing.
 
     Use it in a `with` statement. `rules`: how each provider bills; None: imported lines narrow no charges. `hold_s`: seconds
@@ -102,14 +101,9 @@ class BillStore:
     """
 
     def __init__(self, url: str, *, rules: Mapping[str, BillingRule] | None = None, hold_s: float = HOLD_S) -> None:
-        self._engine, self._rules, self._hold_s = open_engine(url), rules, hold_s
+        super().__init__(url)
+        self._rules, self._hold_s = rules, hold_s
         self._on_server = self._engine.dialect.name == "postgresql"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._engine.dispose()
 
     def import_statements(self, statements: Sequence[GatheredStatement], *, who: str, now: datetime) -> list[BillImport]:
         """Write the changes of `statements` in order; return the result of each provider's lines.
@@ -136,10 +130,9 @@ class BillStore:
         """Narrow the doubtful charges of `provider` in `period` by the bills in the ledger; return what they say."""
         if self._rules is None:
             return EvidenceResult()
-        with self._engine.connect() as connection:
-            facts = load_bill_facts(open_sql_session(connection)[0], provider, period, now)
-        with begin_write(self._engine) as connection:
-            ask, tell = open_sql_session(connection)
+        with self._begin_read() as ask:
+            facts = load_bill_facts(ask, provider, period, now)
+        with self._begin_write() as (ask, tell):
             return apply_evidence(
                 ask, tell, provider, period, rules=self._rules, now=now, on_server=self._on_server, facts=facts
             )
@@ -177,8 +170,7 @@ class BillStore:
 
         `told`: the results that `messages` are about.
         """
-        with begin_write(self._engine) as connection:
-            ask, tell = open_sql_session(connection)
+        with self._begin_write() as (ask, tell):
             for result in results:
                 number, recorder = _make_next_id(ask, "reconciliation"), RowRecorder()
                 row = (number, *_encode_result(result, who, told=any(result is one for one in told)))

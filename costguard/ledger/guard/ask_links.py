@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from costguard.errors import NoAnswerError
 from costguard.guard.audit import LINK
 from costguard.guard.overrides import Override
 from costguard.guard.policy import EscalationState
-from costguard.ledger.db.address import translate_ledger_errors
 from costguard.ledger.db.codecs import Execute, Query, SqlRow
-from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
 from costguard.ledger.db.row_digests import RowRecorder
+from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.guard.guard_state import add_override, load_escalations
 from costguard.values.ask_link import AskLink, explain_closed
@@ -30,21 +27,8 @@ _QUESTION = "policy = ? AND provider = ? AND account = ? AND region = ? AND exte
 ANSWER_HINT = "costguard approve ID ACT and costguard keep ID answer it on a terminal"
 
 
-class AskLinkStore:
+class AskLinkStore(LedgerStore):
     """The links of the ledger at `url`. Close it, or use it in a `with` statement; several threads may use it."""
-
-    def __init__(self, url: str) -> None:
-        self._engine = open_engine(url)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the database."""
-        self._engine.dispose()
 
     def add(self, links: Iterable[AskLink]) -> None:
         """Record new links, before their message is sent."""
@@ -52,8 +36,7 @@ class AskLinkStore:
         if not rows:
             return
         at_us = max(row[9] for row in rows)
-        with begin_write(self._engine) as connection:
-            ask, tell = open_sql_session(connection)
+        with self._begin_write() as (ask, tell):
             tell(f"INSERT INTO ask_link ({_COLUMNS}) VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608 - our own names
             recorder = RowRecorder()
             recorder.add("ask_link", _COLUMNS, rows)
@@ -66,14 +49,12 @@ class AskLinkStore:
 
         Raises NoAnswerError unless its question still waits for an answer.
         """
-        where = self._engine.get_execution_options()["ledger"].where
-        with translate_ledger_errors(where), self._engine.connect() as connection:
-            return _find(open_sql_session(connection)[0], link_hash, now)
+        with self._begin_read() as ask:
+            return _find(ask, link_hash, now)
 
     def settle(self, link_hash: str, answer: str, wish: Override, now: datetime) -> None:
         """Record `wish`, the answer of a link, and settle every link of its question. Raises NoAnswerError as `find`."""
-        with begin_write(self._engine) as connection:
-            ask, tell = open_sql_session(connection)
+        with self._begin_write() as (ask, tell):
             link, life = _find(ask, link_hash, now)
             if wish.life is None or not is_same_life(wish.life, life):
                 raise NoAnswerError("asks about an earlier run of the machine", field="this link", hint=ANSWER_HINT)

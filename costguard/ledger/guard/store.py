@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent, require_transition
 from costguard.guard.alerts.alert import AlertState, DeliveryResult, NoticeDelivery, Notification
@@ -19,10 +18,10 @@ from costguard.guard.overrides import Override
 from costguard.guard.policy import PERSON_RULE, EscalationState, Rails
 from costguard.guard.run_facts import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.signals import SampleColumns
-from costguard.ledger.db.address import translate_ledger_errors
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.connection import SqlSession, WriterLock, begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import WriterLock
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import audit_log, guard_state, intents, outbox, send_gate
 from costguard.ledger.guard import guard_state as kept
 from costguard.ledger.guard import intents as hooks
@@ -40,7 +39,7 @@ FIXED_INTENT_FIELDS = SEND_FIELDS | {"id", "life", "act", "policy", "rule", "cre
 """What no mover changes."""
 
 
-class GuardStore:
+class GuardStore(LedgerStore):
     """The guard's part of the ledger at `url`, which is created if missing.
 
     Close it, or use it in a `with` statement. `rails`: the limits that every send must respect. `rules`: how each provider
@@ -48,19 +47,11 @@ class GuardStore:
     written: then nothing was written.
     """
 
+    writer_lock = WriterLock.GUARD
+
     def __init__(self, url: str, *, rails: Rails, rules: Mapping[str, BillingRule] | None = None) -> None:
-        self._url, self._rails, self._rules = url, rails, rules or {}
-        self._engine = open_engine(url)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the database."""
-        self._engine.dispose()
+        super().__init__(url)
+        self._rails, self._rules = rails, rules or {}
 
     def set_rails(self, rails: Rails) -> None:
         """Use `rails` for all sends from now on."""
@@ -322,19 +313,6 @@ class GuardStore:
         """Return since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
         with self._begin_driver_read() as ask:
             return observations.load_first_seen(ask, keys)
-
-    @contextmanager
-    def _begin_read(self) -> Iterator[Query]:
-        with (
-            translate_ledger_errors(self._engine.get_execution_options()["ledger"].where),
-            self._engine.connect() as connection,
-        ):
-            yield open_sql_session(connection)[0]
-
-    @contextmanager
-    def _begin_write(self) -> Iterator[SqlSession]:
-        with begin_write(self._engine, WriterLock.GUARD) as connection:
-            yield open_sql_session(connection)
 
     @contextmanager
     def _begin_driver_read(self) -> Iterator[Query]:

@@ -6,32 +6,23 @@ route: `first_at`, when it was first seen, and `last_told_at`, the end of the la
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from costguard.guard.alerts.alert import INFO, AlertState, Notification
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.connection import SqlSession, WriterLock, begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import WriterLock
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import outbox
 from costguard.reporting.schedule import ReportSchedule, ScheduleMark, find_schedule_changes
 
 
-class ReportStore:
+class ReportStore(LedgerStore):
     """The reports of the ledger at `url`. Close it, or use it in a `with` statement. Each method may raise LedgerError."""
 
-    def __init__(self, url: str) -> None:
-        self._url, self._engine = url, open_engine(url)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._engine.dispose()
+    writer_lock = WriterLock.GUARD
 
     def load_marks(self) -> dict[str, ScheduleMark]:
         """Return the mark of each schedule, by its topic."""
@@ -58,11 +49,6 @@ class ReportStore:
             outbox.record_unrouted_state(tell, replace(before, last_told_at=until, times=before.times + 1))
             outbox.enqueue_messages(ask, tell, messages)
         return True
-
-    @contextmanager
-    def _begin_write(self) -> Iterator[SqlSession]:
-        with begin_write(self._engine, WriterLock.GUARD) as connection:
-            yield open_sql_session(connection)
 
 
 def _load_states(ask: Query) -> dict[str, AlertState]:
