@@ -88,15 +88,31 @@ class LibraryLogForwarder(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Log one record as a `library` event."""
         with suppress(Exception):  # a library's broken format string is not our failure
-            structlog.get_logger().warning("library", name=record.name, message=record.getMessage(), said=record.levelname)
+            get_log().warning("library", name=record.name, message=record.getMessage(), said=record.levelname)
 
 
 def configure_logging(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream: TextIO | None = None) -> None:
-    """Configure the log of this process.
+    """Configure the log of this process, and forward what libraries warn of.
 
     `stream`: where it is written, None: stderr.
     """
-    out = stream or sys.stderr
+    _configure_lines(stream or sys.stderr, as_json=as_json, secrets=secrets)
+    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLogForwarder()], force=True)
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)  # what it warns of, the watchdog says with its own facts
+
+
+def get_log() -> Any:  # noqa: ANN401 - structlog's loggers take any field
+    """Return the logger, whose `info`, `warning` and `error` take an event and its fields.
+
+    A process that configured nothing logs to stderr: structlog's own default is stdout, where a command's answer goes.
+    """
+    if not structlog.is_configured():
+        _configure_lines(sys.stderr, as_json=False)
+    return structlog.get_logger()
+
+
+def _configure_lines(out: TextIO, *, as_json: bool, secrets: tuple[Secret, ...] = ()) -> None:
+    """Write one line a fact to `out`, without `secrets`."""
     colours = out.isatty() and not os.environ.get("NO_COLOR")
     renderer: Any = structlog.processors.LogfmtRenderer(key_order=["at", "level", "event"], bool_as_flag=False)
     if as_json:
@@ -115,13 +131,6 @@ def configure_logging(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream
         logger_factory=lambda *_: LineWriter(out),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLogForwarder()], force=True)
-    logging.getLogger("apscheduler").setLevel(logging.ERROR)  # what it warns of, the watchdog says with its own facts
-
-
-def get_log() -> Any:  # noqa: ANN401 - structlog's loggers take any field
-    """Return the logger, whose `info`, `warning` and `error` take an event and its fields."""
-    return structlog.get_logger()
 
 
 def _order_fields(_logger: object, _method: str, fields: LogFields) -> LogFields:

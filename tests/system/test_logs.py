@@ -32,6 +32,15 @@ def written(*, as_json: bool = True, **fields: Any) -> str:  # noqa: ANN401 - an
     return out.getvalue()
 
 
+def test_a_process_that_configured_nothing_logs_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    logs.get_log().warning("denial_not_recorded", why="token=abcdef123456")
+    printed = capsys.readouterr()
+    assert not printed.out, "the answer of a command is there"
+    assert "denial_not_recorded" in printed.err
+    assert "abcdef123456" not in printed.err
+
+
 def test_a_fact_is_one_json_object_with_its_fields() -> None:
     fact = json.loads(written(instance_id="i-1", cost=2.5, held=None, names=("a", "b")))
     assert list(fact)[:3] == ["at", "level", "event"]
