@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from costguard_sim.bill import charge_resource
 from costguard_sim.world import Resource, to_us
@@ -18,6 +19,7 @@ from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import TokenBucket
 from costguard.services.poll import poll_sources
 from costguard.services.reconcile import ask_for_bills
 from costguard.values.calendar import Period
@@ -80,6 +82,6 @@ class PlayedAccount:
 
 @contextmanager
 def playing(rig: Rig, folder: Path, url: str) -> Iterator[PlayedAccount]:
-    """`rig` served on loopback, with a ledger at `url`."""
-    with rig.opened(folder) as source:
+    """`rig` served on loopback, with a ledger at `url`. Requests are not paced: the clock of the paces is the real one."""
+    with patch.object(TokenBucket, "acquire", return_value=True), rig.opened(folder) as source:
         yield PlayedAccount(rig, url, source)
