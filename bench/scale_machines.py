@@ -1,7 +1,8 @@
 """Machines of the fake clouds of `bench.scale` that an armed policy stops, and that somebody starts again.
 
-Their state lies in a folder that all watchdogs share, a file a machine, which says when its run was stopped; a while later the
-next run begins by itself. Each look and each request to stop is a line of the log:
+A rule that asks for no measurements finds them due: every look, notice and check of an act is the real one, but for those of
+activity. Their state lies in a folder that all watchdogs share, a file a machine, which says when its run was stopped; a while
+later the next run begins by itself. Each look and each request to stop is a line of the log:
 
     look 1795219200.123 17 4711                      a machine of account 17 was looked up by the process 4711
     sent 1795219200.456 17 4711 3 1795219100000000   it asked to stop the machine 3 of account 17, whose run began then (us)
@@ -15,11 +16,15 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
+from costguard.guard import escalation, policy_evaluation
+from costguard.settings import policies
 from costguard.values.instant import to_micros
 
 LOOK, SENT = "look", "sent"
@@ -27,8 +32,8 @@ TARGETS = 6
 """Machines of an account that the policy means."""
 LOOK_S = 0.3
 """How long the cloud takes to answer a look, once it has read the state: what a suspended watchdog saw is old."""
-GRACE_S = 300.0
-"""Between the notice and the stop: the least that the settings take."""
+GRACE_S = 30.0
+"""Between the notice and the stop. The settings take five minutes at least: then there would be few acts in a campaign."""
 NAMED = "stop-me"
 POLICY = f"""
 [rails]
@@ -38,8 +43,9 @@ acts = {{ per_run = 1000, per_10m = 1000, fleet_percent = 100, fleet_percent_day
 name = "off"
 arm = "stop"
 match = {{ names = ["{NAMED}"] }}
-when = 'power == "running"'
-then = [{{ do = "notify" }}, {{ after = "5m", do = "stop" }}]
+rule = "limit"
+when = 'age > duration("1s")'
+then = [{{ do = "notify" }}, {{ after = "{GRACE_S:g}s", do = "stop" }}]
 [notify]
 console_is_delivery = true
 """
@@ -126,6 +132,15 @@ def judge_acts(log: Path, look: Any, machines: Machines, accounts: int, *, gave_
             run = machines.find_run(account, place, now)
             if run.ends is None and (now - run.since).total_seconds() > GRACE_S + gave_s:
                 yield f"lost: machine {place} of account {account} has run for {(now - run.since).total_seconds():.0f} s"
+
+
+@contextmanager
+def shorten_grace() -> Iterator[None]:
+    """Let settings state `GRACE_S`, and the guard keep to it."""
+    with ExitStack() as stack:
+        for module in (policies, escalation, policy_evaluation):
+            stack.enter_context(patch.object(module, "GRACE_MIN", timedelta(seconds=GRACE_S)))
+        yield
 
 
 def count_acts(log: Path) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from bench.scale_machines import LOOK, POLICY, SENT, Machines, count_acts, judge_acts
+from bench.scale_machines import LOOK, POLICY, SENT, Machines, count_acts, judge_acts, shorten_grace
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.services.policy import accept_policies
@@ -29,11 +29,11 @@ from costguard.settings import read_settings
 
 ROOT = Path(__file__).parents[1]
 CALL, KEPT = "call", "kept"
-ACTED_WITHIN_S = 90.0
-"""After the last fault, and the least that a machine is due by then, in which it must be stopped."""
-LATE_S = 120.0
-"""A suspension in the midst of an act: three intervals until another one has the turn, a minute until the act counts as one
-without effect, and the runs in between."""
+ACTED_WITHIN_S = 240.0
+"""In which a machine must be stopped once it is due: an act whose watchdog died has half a minute to be sent, and one without
+effect is looked at after a minute and repeated after another one, by a watchdog that may have to take the turn first."""
+LATE_S = 210.0
+"""A suspension in the midst of an act: until another watchdog has the turn, and has repeated the act as one without effect."""
 
 
 class LogLine(NamedTuple):
@@ -132,7 +132,8 @@ class Town:
             f"{POLICY if self.acts else ''}"
         )
         if self.acts and self.started == 1:
-            accept_policies([policy.digest for policy in read_settings(str(settings)).policies], config=str(settings))
+            with shorten_grace():
+                accept_policies([policy.digest for policy in read_settings(str(settings)).policies], config=str(settings))
         words = [settings, self.log, self.accounts, self.instances, self.poll_s, self.lease_min_s]
         said = {"ignore-epoch": ignores_epoch, "act": self.acts, "ignore-turn": ignores_turn}
         words += [word for word, so in said.items() if so]
@@ -177,9 +178,9 @@ class Town:
         return bool(mine) and mine[-1].startswith(CALL)
 
     def is_acting(self, process: int) -> bool:
-        """Return whether `process` has asked a cloud about a machine that it is about to stop, and not yet sent anything."""
-        last = self.log.read_text().splitlines()[-8:]
-        return any(line.startswith(LOOK) and line.endswith(f" {process}") for line in last)
+        """Return whether `process` looks at a machine for the second time, once its stop is committed and before it is sent."""
+        mine = [words[0] for line in self.log.read_text().splitlines()[-40:] if (words := line.split())[3] == str(process)]
+        return mine[-2:] == [LOOK, LOOK] and mine[-3:-2] != [LOOK]
 
     def find_planner(self) -> subprocess.Popen[bytes] | None:
         """Return the watchdog that plans; None: none does."""
@@ -281,6 +282,8 @@ def play_late_acts(town: Town, *, rounds: int, ignores_turn: bool = False) -> Ve
             float(line.split()[1]) > since for line in town.log.read_text().splitlines() if line.startswith(SENT)
         )
         _observe(town, verdict, 2 * town.interval_s)
+    town.machines.calm_down()
+    _observe(town, verdict, ACTED_WITHIN_S)
     return end_and_judge(town, verdict)
 
 
@@ -293,7 +296,7 @@ def end_and_judge(town: Town, verdict: Verdict) -> Verdict:
 
 
 def wait_for_acts(town: Town, limit_s: float = 600.0) -> None:
-    """Wait until somebody acts, or raise TimeoutError: the first notices come five minutes before."""
+    """Wait until somebody acts, or raise TimeoutError."""
     before = count_acts(town.log)
     if not _wait_for(lambda: count_acts(town.log) > before, limit_s):
         raise TimeoutError(f"nothing was stopped within {limit_s:g} s")

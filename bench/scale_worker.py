@@ -26,7 +26,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bench import fleet
-from bench.scale_machines import NAMED, TARGETS, Machines, name_machine, write_look, write_sent
+from bench.scale_machines import NAMED, TARGETS, Machines, name_machine, shorten_grace, write_look, write_sent
 from costguard.ledger import duties
 from costguard.ledger.duties import DutyStore
 from costguard.ledger.duty_records import Lease, require_lease
@@ -166,6 +166,7 @@ def main() -> int:
         patch.object(duties, "require_lease", trusting),
         patch.object(writer, "require_lease", trusting),
         patch.object(guard, "LEADER_LEASE_MIN", timedelta(seconds=1)),
+        shorten_grace(),
         ignore_turn() if "ignore-turn" in more else nullcontext(),
     ):
         return run_watch(

@@ -16,7 +16,7 @@ Epochs are numbers of seconds of the server's clock, or one more than the epoch 
 was removed that nobody used for a day, and after an older backup of the ledger was restored.
 
 A holder that is suspended within a transaction holds the row, and loses its session to the server's limit on idle transactions
-(`connection.IDLE_TRANSACTION_S`): then nothing of it is recorded, and the duty is free.
+(`connection.IDLE_POLL_S`): then nothing of it is recorded, and the duty is free.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from costguard.errors import InputError
-from costguard.ledger.db.connection import WriteConnection, WriterLock, open_engine
+from costguard.ledger.db.connection import IDLE_POLL_S, WriteConnection, WriterLock, open_engine
 from costguard.ledger.duty_records import MICROS, POLL, SERVER_NOW_US, WORKER, Lease, measure_clock, require_lease
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
 
@@ -85,7 +85,7 @@ class DutyStore:
         `lasts`: for how long it counts without saying so again. `clock_off`: its clock is wrong by so much, and it takes part
         in nothing: it is not counted.
         """
-        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (ask, tell):
             known = {account for (account,) in ask("SELECT account FROM duty WHERE kind = ?", (POLL,))}
             if new := sorted(set(accounts) - known):
                 tell(_ADD, [(POLL, account) for account in new])
@@ -103,7 +103,7 @@ class DutyStore:
         """
         if most <= 0 or not accounts:
             return []
-        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, _):
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (ask, _):
             rows = ask(_TAKE, (POLL, list(accounts), most, self.holder, lasts // MICROSECOND))
         return [(Lease(POLL, account, epoch, self.holder), due_us / MICROS) for account, epoch, due_us in rows]
 
@@ -112,7 +112,7 @@ class DutyStore:
 
         One whose time has run out is not renewed, even if nobody else has taken it.
         """
-        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, _):
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (ask, _):
             rows = ask(_RENEW, (lasts // MICROSECOND, POLL, self.holder))
         return [(Lease(POLL, account, epoch, self.holder), due_us / MICROS) for account, epoch, due_us in rows]
 
@@ -120,12 +120,12 @@ class DutyStore:
         """Give `leases` back, so that others need not wait until they run out."""
         rows = [(one.kind, one.account, one.epoch, one.holder) for one in leases]
         if rows:
-            with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (_, tell):
+            with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (_, tell):
                 tell(_RELEASE, rows)
 
     def leave(self) -> None:
         """Give everything back."""
-        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (_, tell):
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (_, tell):
             tell("UPDATE duty SET holder = '', until_us = 0 WHERE holder = ? AND kind = ?", [(self.holder, POLL)])
             tell("DELETE FROM duty WHERE holder = ? AND kind = ?", [(self.holder, self._worker)])
 
@@ -134,14 +134,14 @@ class DutyStore:
 
         `body`: for `load_views`.
         """
-        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (ask, tell):
             require_lease(ask, lease)
             tell(_DONE, [(next_in // MICROSECOND, lease.kind, lease.account)])
             tell(_LEAVE_VIEW, [(lease.account, to_micros(at), lease.epoch, body)])
 
     def postpone(self, accounts: Collection[str], by: timedelta) -> None:
         """Have `accounts` polled `by` from now at the earliest, whoever holds them."""
-        with self._pen.begin_transaction(WriterLock.ACCOUNTS) as (_, tell):
+        with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (_, tell):
             tell(_POSTPONE, [(by // MICROSECOND, POLL, account) for account in sorted(accounts)])
 
     def load_clocks(self) -> dict[str, timedelta]:

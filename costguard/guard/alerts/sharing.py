@@ -1,4 +1,8 @@
-"""Alerts about watchdogs that share the accounts of one ledger: whose clock is wrong, which accounts are one."""
+"""Alerts about watchdogs that share the accounts of one ledger: whose clock is wrong, which accounts are one.
+
+a watchdog's clock is 2 h ahead of the ledger server's
+the account runpod 1 and the account runpod 3 are the same account
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,15 @@ from sqlalchemy import Engine
 
 from costguard.errors import LedgerError
 from costguard.ledger.db.codecs import Execute, Query, format_placeholders, split_batches
-from costguard.ledger.db.connection import WriteConnection, WriterLock, begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import (
+    IDLE_MACHINE_S,
+    IDLE_POLL_S,
+    WriteConnection,
+    WriterLock,
+    begin_write,
+    open_engine,
+    open_sql_session,
+)
 from costguard.ledger.duty_records import (
     CLOCK_OFF_MAX,
     POLL_AHEAD_MAX,
@@ -119,7 +127,7 @@ class LedgerWriter:
         names = sorted({get_account(poll.scope) for poll in polls})  # all lock in this order: so none waits for one that waits
         known = {name: self._memory.pop(name, None) for name in names}  # whatever goes wrong below, it is read anew
         server = self._pen.on_server
-        with pause_gc(), self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+        with pause_gc(), self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=_choose_idle_s(polls)) as (ask, tell):
             if lease is not None:
                 require_present(polls, require_lease(ask, lease), CLOCK_OFF_MAX)
             elif server:
@@ -189,6 +197,12 @@ class LedgerWriter:
         rule = get_billing_rule(self._rules, poll.scope.provider)
         accrued = accrue_poll(book.state, poll, rule, self._ceilings, self._gap, ladder=self._ladder)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
+
+
+def _choose_idle_s(polls: Sequence[Poll]) -> float:
+    """Return for how long the transaction that records `polls` may do nothing."""
+    listed = (poll.inventory for poll in polls)
+    return IDLE_POLL_S + IDLE_MACHINE_S * sum(0 if isinstance(one, Failed) else len(one.items) for one in listed)
 
 
 def _drop_foreign_resources(
@@ -305,7 +319,7 @@ def record_samples(engine: Engine, samples: Sequence[Sample], *, lease: Lease | 
     An existing sample stays as it is, and so does an hour that was rolled up: repeating the call changes nothing. They are
     written in the order of their keys, so that two processes that measured the same machine do not wait for each other in turn.
     """
-    with begin_write(engine, WriterLock.ACCOUNTS) as connection:
+    with begin_write(engine, WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S + IDLE_MACHINE_S * len(samples)) as connection:
         if lease is not None:
             require_lease(open_sql_session(connection)[0], lease)
         return write_samples(*open_sql_session(connection), samples)
