@@ -286,6 +286,25 @@ def test_accounts_that_nobody_holds_or_polls_are_shown(town: Town, tmp_path: Pat
     assert "ledger: watchdogs" in str(refusal)
 
 
+def test_one_that_polls_every_account_once_beside_them_doubles_and_freezes_nothing(town: Town) -> None:
+    """`watch --once` takes no lease: what it records counts once, and those that share go on from there."""
+    one, two = town.join(), town.join()
+    town.run(10, until=lambda: [len(one.held), len(two.held)] == [4, 4] and len(one._load_views()) == ACCOUNTS)
+    with LedgerWriter(town.url, rules=RULES, ceilings=CEILINGS) as ledger:
+        for _ in range(2):
+            for source in one.accounts.values():
+                ledger.record_polls([cast("Cloud", source).poll()])
+            before = town.asked.total()
+            town.run(5, until=lambda before=before: town.asked.total() >= before + ACCOUNTS)  # type: ignore[misc]  # bound now
+    for worker in town.workers:
+        worker._pool.shutdown(wait=True)
+    assert asked_of(town.url, "SELECT sum(polls) FROM coverage") == town.asked.total()
+    newest = "SELECT min(last) FROM (SELECT max(end_us) AS last FROM coverage GROUP BY scope_id) AS scopes"
+    assert asked_of(town.url, newest) > (datetime.now(UTC) - 3 * town.every).timestamp() * 1e6
+    assert check_ledger(town.url) == []
+    assert asked_of(town.url, "SELECT count(*) FROM span WHERE end_us IS NULL AND charge = 'compute'") == ACCOUNTS
+
+
 def test_after_an_upgrade_old_watchdogs_take_nothing_and_new_ones_go_on(
     town: Town, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
