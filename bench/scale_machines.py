@@ -109,7 +109,8 @@ class Machines:
 def judge_acts(log: Path, look: Any, machines: Machines, accounts: int, *, gave_s: float) -> Iterator[str]:  # noqa: ANN401 - a connection
     """Yield what is wrong with the acts: doubled, without an intent that let them go, or missing, a sentence each.
 
-    `gave_s`: seconds beyond the grace within which a machine must have been stopped in the calm at the end.
+    `gave_s`: seconds beyond the grace after which a machine that runs must at least have an intent that waits, in the calm at
+    the end: how long that waits is up to its notice, and those of many machines are put together for minutes.
     """
     lines = [line.split() for line in log.read_text(encoding="utf-8").splitlines() if line.startswith(SENT)]
     calls = Counter((int(account), int(place), int(since)) for _, _, account, _, place, since in lines)
@@ -126,12 +127,13 @@ def judge_acts(log: Path, look: Any, machines: Machines, accounts: int, *, gave_
             yield f"unrecorded: {what} was asked to stop {count} times, and the ledger let {allowed} go"
     for name, state in look.execute(_IN_DOUBT).fetchall():
         yield f"lost: intent {name} is {state} for minutes"
-    now = datetime.now(UTC)
+    now, waiting = datetime.now(UTC), {(int(account), str(name)) for account, name in look.execute(_WAITING).fetchall()}
     for account in range(accounts):
         for place in range(TARGETS):
             run = machines.find_run(account, place, now)
-            if run.ends is None and (now - run.since).total_seconds() > GRACE_S + gave_s:
-                yield f"lost: machine {place} of account {account} has run for {(now - run.since).total_seconds():.0f} s"
+            runs_s = 0.0 if run.ends else (now - run.since).total_seconds()
+            if runs_s > GRACE_S + gave_s and (account, name_machine(account, place)) not in waiting:
+                yield f"lost: machine {place} of account {account} has run for {runs_s:.0f} s, and no intent waits"
 
 
 @contextmanager
@@ -168,6 +170,7 @@ _LET_GO = """
 SELECT i.account, i.external_id, i.life, count(*) FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id
 WHERE e.moved_to = 'executing' GROUP BY i.account, i.external_id, i.life
 """
+_WAITING = "SELECT account, external_id FROM intent WHERE state IN ('grace', 'ready', 'executing', 'verifying')"
 _IN_DOUBT = """
 SELECT id, state FROM intent
 WHERE state IN ('executing', 'verifying') AND moved_us < (extract(epoch FROM clock_timestamp()) - 180) * 1000000
