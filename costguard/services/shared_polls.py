@@ -161,7 +161,8 @@ class SharedPolls:
 
     def explain_clock_doubt(self) -> str:
         """Explain why this machine's clock is not trusted; "" if it is."""
-        return str(build_clock_error(self._clock_off)) if self._clock_off else ""
+        error = build_clock_error(self._clock_off)
+        return f"{error.field} {error.what}" if self._clock_off else ""
 
     def close(self) -> None:
         """Wait for polls in progress, and give all leases back."""
