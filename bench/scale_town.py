@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -21,11 +21,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+from bench.scale_machines import LOOK, POLICY, SENT, Machines, count_acts, judge_acts, shorten_grace
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.maintenance import check_ledger
+from costguard.services.policy import accept_policies
+from costguard.settings import read_settings
 
 ROOT = Path(__file__).parents[1]
 CALL, KEPT = "call", "kept"
+ACTED_WITHIN_S = 240.0
+"""In which a machine must be stopped once it is due: an act whose watchdog died has half a minute to be sent, and one without
+effect is looked at after a minute and repeated after another one, by a watchdog that may have to take the turn first."""
+LATE_S = 210.0
+"""A suspension in the midst of an act: until another watchdog has the turn, and has repeated the act as one without effect."""
 
 
 class LogLine(NamedTuple):
@@ -90,7 +98,10 @@ def open_server(folder: Path) -> Iterator[Server]:
 
 @dataclass(slots=True, kw_only=True)
 class Town:
-    """Watchdogs that share `accounts` of `instances` machines each, polled every `interval_s`."""
+    """Watchdogs that share `accounts` of `instances` machines each, polled every `interval_s`.
+
+    `acts`: a policy stops some machines of each account (`bench.scale_machines`).
+    """
 
     server: Server
     folder: Path
@@ -99,6 +110,7 @@ class Town:
     interval_s: float
     poll_s: float = 0.02
     lease_min_s: float = 3.0
+    acts: bool = False
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     started: int = 0
 
@@ -107,14 +119,24 @@ class Town:
         """The log of all watchdogs."""
         return self.folder / "calls"
 
-    def start(self, *, ignores_epoch: bool = False) -> subprocess.Popen[bytes]:
+    @property
+    def machines(self) -> Machines:
+        """The machines that a policy stops."""
+        return Machines.open(self.folder / "machines")
+
+    def start(self, *, ignores_epoch: bool = False, ignores_turn: bool = False) -> subprocess.Popen[bytes]:
         """Start one watchdog more."""
         settings, self.started = self.folder / "costguard.toml", self.started + 1
         settings.write_text(
             f'[ledger]\nurl = "{self.server.url}"\n[watch]\ninterval = "{self.interval_s:g}s"\n[scale]\nworkers = "share"\n'
+            f"{POLICY if self.acts else ''}"
         )
+        if self.acts and self.started == 1:
+            with shorten_grace():
+                accept_policies([policy.digest for policy in read_settings(str(settings)).policies], config=str(settings))
         words = [settings, self.log, self.accounts, self.instances, self.poll_s, self.lease_min_s]
-        words += ["ignore-epoch"] if ignores_epoch else []
+        said = {"ignore-epoch": ignores_epoch, "act": self.acts, "ignore-turn": ignores_turn}
+        words += [word for word, so in said.items() if so]
         environ = os.environ | {"XDG_DATA_HOME": str(self.folder / "data"), "HOME": str(self.folder)}
         with (self.folder / f"out-{self.started}").open("wb") as out:
             made = subprocess.Popen(
@@ -146,13 +168,31 @@ class Town:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         found = [line.split() for line in lines]
         return sorted(
-            (LogLine(what, float(at), int(number), int(rest[0])) for what, at, number, *rest in found), key=lambda one: one.at
+            (LogLine(what, float(at), int(number), int(rest[0])) for what, at, number, *rest in found if what in (CALL, KEPT)),
+            key=lambda one: one.at,
         )
 
     def is_calling(self, process: int) -> bool:
         """Return whether `process` has called a cloud and not yet recorded what it heard."""
         mine = [line for line in self.log.read_text().splitlines() if line.endswith(f" {process}")]
         return bool(mine) and mine[-1].startswith(CALL)
+
+    def is_acting(self, process: int) -> bool:
+        """Return whether `process` looks at a machine for the second time, once its stop is committed and before it is sent."""
+        mine = [words[0] for line in self.log.read_text().splitlines()[-40:] if (words := line.split())[3] == str(process)]
+        return mine[-2:] == [LOOK, LOOK] and mine[-3:-2] != [LOOK]
+
+    def find_planner(self) -> subprocess.Popen[bytes] | None:
+        """Return the watchdog that plans; None: none does."""
+        import psycopg
+
+        with (
+            suppress(psycopg.OperationalError),
+            psycopg.connect(self.server.plain_url, autocommit=True, connect_timeout=5) as look,
+        ):
+            for (holder,) in look.execute("SELECT holder FROM turn").fetchall():
+                return next((one for one in self.workers if f":{one.pid}:" in holder), None)
+        return None
 
     def count_calls(self, since: float = 0.0) -> Counter[int]:
         """Return how often each account was called."""
@@ -169,42 +209,105 @@ class Town:
 
 @dataclass(slots=True)
 class Verdict:
-    """What the judge found. `oldest_s`: the greatest age of an account's last poll that the observer saw."""
+    """What the judge found. `oldest_s`: the greatest age of an account's last poll that the observer saw.
+
+    `acts`: requests to stop that clouds got. `late_acts`: how often the one that planned was suspended in the midst of an act,
+    until another one had the turn and did it.
+    """
 
     events: Counter[str] = field(default_factory=Counter)
     oldest_s: float = 0.0
+    acts: int = 0
+    late_acts: int = 0
     faults: list[str] = field(default_factory=list)
 
 
 def play_kills(town: Town, *, watchdogs: int, events: int, seed: int, pause_s: float, ignores_epoch: bool = False) -> Verdict:
-    """Kill, suspend and restart `events` times, at random moments, and judge what is left."""
+    """Kill, suspend and restart `events` times, at random moments, and judge what is left.
+
+    Where they act, every second kill and suspension is of the one that plans, in the midst of an act if there is one within an
+    interval; and it begins once the first acts are due.
+    """
     draw, verdict = random.Random(seed), Verdict()
     for _ in range(watchdogs):
         town.start(ignores_epoch=ignores_epoch)
     town.wait_until_all_polled()
+    if town.acts:
+        wait_for_acts(town)
     for number in range(events):
         what = ("kill", "stop", "restart")[number % 3] if not ignores_epoch else "stop"
         verdict.events[what] += 1
         _observe(town, verdict, pause_s * draw.uniform(0.5, 1.0))
-        victim = draw.choice(town.workers)
+        planner = town.find_planner() if town.acts and number // 3 % 2 else None
+        victim = planner or draw.choice(town.workers)
+        if planner:
+            _wait_for(lambda one=planner: town.is_acting(one.pid), town.interval_s)  # type: ignore[misc]  # bound now
         if what == "kill":
             victim.kill()
             victim.wait()
             town.workers.remove(victim)
             town.start(ignores_epoch=ignores_epoch)
         elif what == "stop":
-            end = time.monotonic() + 2 * town.interval_s
-            while not town.is_calling(victim.pid) and time.monotonic() < end:  # between the cloud's answer and the record
-                time.sleep(0.01)
+            if not planner:  # between the cloud's answer and the record
+                _wait_for(lambda one=victim: town.is_calling(one.pid), 2 * town.interval_s)  # type: ignore[misc]  # bound now
             victim.send_signal(signal.SIGSTOP)
             _observe(town, verdict, 1.5 * town.interval_s)
             victim.send_signal(signal.SIGCONT)
         else:
             town.server.restart()
     _observe(town, verdict, town.interval_s)
+    if town.acts:
+        town.machines.calm_down()
+        _observe(town, verdict, ACTED_WITHIN_S)
+    return end_and_judge(town, verdict)
+
+
+def play_late_acts(town: Town, *, rounds: int, ignores_turn: bool = False) -> Verdict:
+    """Suspend the one that plans in the midst of an act, until another one has planned and acted; wake it up, and judge."""
+    verdict = Verdict()
+    for _ in range(2):
+        town.start(ignores_turn=ignores_turn)
+    town.wait_until_all_polled()
+    for _ in range(rounds):
+        wait_for_acts(town)
+        planner = None
+        while planner is None or not town.is_acting(planner.pid):
+            planner = town.find_planner()
+            time.sleep(0.01)
+        since = time.time()
+        planner.send_signal(signal.SIGSTOP)
+        _observe(town, verdict, LATE_S)
+        planner.send_signal(signal.SIGCONT)
+        verdict.late_acts += any(
+            float(line.split()[1]) > since for line in town.log.read_text().splitlines() if line.startswith(SENT)
+        )
+        _observe(town, verdict, 2 * town.interval_s)
+    town.machines.calm_down()
+    _observe(town, verdict, ACTED_WITHIN_S)
+    return end_and_judge(town, verdict)
+
+
+def end_and_judge(town: Town, verdict: Verdict) -> Verdict:
+    """End all watchdogs, and add what is wrong with what they left."""
     town.stop()
     verdict.faults += list(judge(town))
+    verdict.acts = count_acts(town.log)
     return verdict
+
+
+def wait_for_acts(town: Town, limit_s: float = 600.0) -> None:
+    """Wait until somebody acts, or raise TimeoutError."""
+    before = count_acts(town.log)
+    if not _wait_for(lambda: count_acts(town.log) > before, limit_s):
+        raise TimeoutError(f"nothing was stopped within {limit_s:g} s")
+
+
+def _wait_for(found: Callable[[], bool], seconds: float) -> bool:
+    """Wait so long until `found`; return whether it was."""
+    end = time.monotonic() + seconds
+    while not (there := found()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return there
 
 
 def _observe(town: Town, verdict: Verdict, seconds: float) -> None:
@@ -238,6 +341,8 @@ def judge(town: Town) -> Iterator[str]:
     with psycopg.connect(town.server.plain_url) as look:
         polls = {int(account): int(count) for account, count in look.execute(_POLLS).fetchall()}
         spans = look.execute(_OPEN_TWICE).fetchall()
+        if town.acts:
+            yield from judge_acts(town.log, look, town.machines, town.accounts, gave_s=ACTED_WITHIN_S)
     for number in range(town.accounts):
         if not kept[number] <= polls.get(number, 0) <= calls[number]:
             yield (

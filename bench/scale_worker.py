@@ -1,13 +1,14 @@
 """One `costguard watch` with accounts that lie in memory, for `bench.scale` and the campaign of kills.
 
-    python -m bench.scale_worker SETTINGS LOG ACCOUNTS INSTANCES POLL_S LEASE_MIN_S [ignore-epoch]
+    python -m bench.scale_worker SETTINGS LOG ACCOUNTS INSTANCES POLL_S LEASE_MIN_S [ignore-epoch] [act] [ignore-turn]
 
 Everything is the real watchdog, but for the clouds. Each call to one, and each poll that is in the ledger, is a line of LOG:
 
     call 1795219200.123 17 4711     account 17, by the process 4711
     kept 1795219200.456 17 3 4711   account 17, under the lease that was taken the third time
 
-`ignore-epoch`: the control. It records whatever lease it has.
+`ignore-epoch`: a control. It records whatever lease it has. `act`: some machines are meant by a policy that stops them
+(`bench.scale_machines`). `ignore-turn`: a control. It sends whoever plans by now, and however old its last look is.
 """
 
 from __future__ import annotations
@@ -15,22 +16,30 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 from bench import fleet
+from bench.scale_machines import NAMED, TARGETS, Machines, name_machine, shorten_grace, write_look, write_sent
 from costguard.ledger import duties
 from costguard.ledger.duties import DutyStore
 from costguard.ledger.duty_records import Lease, require_lease
+from costguard.ledger.guard import send_gate
 from costguard.ledger.spans import writer
 from costguard.metering.inventory import Complete, Poll
-from costguard.metering.observation import Observation, Price
-from costguard.services import shared_polls, watchdog_context
+from costguard.metering.observation import Handling, Observation, Price
+from costguard.services import guard, shared_polls, watchdog_context
+from costguard.services.act import send_action
 from costguard.services.watch import run_watch
 from costguard.values.money import Rate
-from costguard.values.resource import ScopeKey
+from costguard.values.provider import ACCEPTED, ActionResponse
+from costguard.values.resource import ResourceKey, ScopeKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class MemoryAccount:
     instances: int
     poll_s: float
     log: Log
+    machines: Machines | None = None
 
     @property
     def providers(self) -> Sequence[str]:
@@ -72,7 +82,39 @@ class MemoryAccount:
         self.log.write("call", time.time(), self.number, os.getpid())
         asked_at = datetime.now(UTC)
         time.sleep(self.poll_s)
-        return Poll(scope=scope, at=asked_at, inventory=Complete(list_machines(scope, self.instances, int(time.time()) // 60)))
+        items = list_machines(scope, self.instances, int(time.time()) // 60)
+        return Poll(scope=scope, at=asked_at, inventory=Complete((*items, *self._list_targets(asked_at))))
+
+    def look_up(self, key: ResourceKey) -> Observation | None:
+        """Return one of the machines that a policy means."""
+        found = next((one for one in self._list_targets(datetime.now(UTC)) if one.key == key), None)
+        write_look(self.log.file, self.number)
+        return found
+
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
+        """Stop it at once."""
+        assert self.machines is not None  # noqa: S101 - else none is listed
+        assert not lose  # noqa: S101 - it keeps its disk
+        place = int(key.id.rpartition("-")[2])
+        run = self.machines.stop(self.number, place, datetime.now(UTC))
+        write_sent(self.log.file, self.number, place, run)
+        return ActionResponse(said=ACCEPTED)
+
+    def _list_targets(self, at: datetime) -> Iterator[Observation]:
+        if self.machines is None:
+            return
+        for place in range(TARGETS):
+            run = self.machines.find_run(self.number, place, at)
+            one = fleet.Machine("aws", place)
+            yield one.seen(
+                key=one.key._replace(account=self.scope.account, id=name_machine(self.number, place)),
+                name=NAMED,
+                state="stopped" if run.ends else "running",
+                created_at=self.machines.began - timedelta(days=1),
+                started_at=run.since,
+                stopped_at=run.ends,
+                handling=Handling(stops=True),
+            )
 
 
 def list_machines(scope: ScopeKey, instances: int, changes: int) -> tuple[Observation, ...]:
@@ -86,11 +128,31 @@ def list_machines(scope: ScopeKey, instances: int, changes: int) -> tuple[Observ
     return tuple(items)
 
 
+@contextmanager
+def ignore_turn() -> Iterator[None]:
+    """Let acts go whoever has the turn, and send them however long ago they were let go."""
+    with (
+        patch.object(send_gate, "is_leader", lambda *_: True),
+        patch.object(send_action, "LOOK_AGE_MAX_S", 1e9),
+        patch.object(send_action, "SEND_LIMIT_S", 1e9),
+    ):
+        plain = send_action._execute  # noqa: SLF001 - the control takes one check out of it
+
+        def execute(deed: Any, before: Observation) -> Any:  # noqa: ANN401 - as the original
+            at = deed.clock.now()
+            return plain(replace(deed, clock=SimpleNamespace(now=lambda: at), seconds=lambda: 0.0), before)
+
+        with patch.object(send_action, "_execute", execute):
+            yield
+
+
 def main() -> int:
     """Run until a signal ends it."""
     settings, log_path, accounts, instances, poll_s, lease_min_s, *more = sys.argv[1:]
     log = Log(os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
-    sources = tuple(MemoryAccount(number, int(instances), float(poll_s), log) for number in range(int(accounts)))
+    machines = Machines.open(Path(log_path).parent / "machines") if "act" in more else None
+    sources = tuple(MemoryAccount(number, int(instances), float(poll_s), log, machines) for number in range(int(accounts)))
+    trusting = (lambda _ask, _lease: datetime.now(UTC)) if "ignore-epoch" in more else require_lease
     finish = DutyStore.finish_poll
 
     def finish_and_tell(self: DutyStore, lease: Lease, *, next_in: timedelta, at: datetime, body: str) -> None:
@@ -101,8 +163,11 @@ def main() -> int:
         patch.object(watchdog_context, "list_sources", lambda _clouds: sources),
         patch.object(DutyStore, "finish_poll", finish_and_tell),
         patch.object(shared_polls, "LEASE_MIN_S", float(lease_min_s)),
-        patch.object(duties, "require_lease", (lambda _ask, _lease: None) if more else require_lease),
-        patch.object(writer, "require_lease", (lambda _ask, _lease: None) if more else require_lease),
+        patch.object(duties, "require_lease", trusting),
+        patch.object(writer, "require_lease", trusting),
+        patch.object(guard, "LEADER_LEASE_MIN", timedelta(seconds=1)),
+        shorten_grace(),
+        ignore_turn() if "ignore-turn" in more else nullcontext(),
     ):
         return run_watch(
             once=False, interval=None, dry_run=False, show=lambda _view: None, config=settings, json_log=True, offline=False

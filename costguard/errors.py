@@ -90,6 +90,10 @@ class LeaseLostError(LedgerError):
     """Another watchdog has the duty by now whose result was to be recorded. Nothing was recorded."""
 
 
+class ClockError(LedgerError):
+    """This machine's clock differs too much from that of the ledger's server. Nothing was recorded."""
+
+
 class OlderLedgerError(LedgerError):
     """The ledger is sound, and an older costguard wrote it. Whoever opens it to write brings it up; a reader cannot."""
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from costguard.errors import LeaseLostError
+from costguard.errors import ClockError, LeaseLostError
 from costguard.ledger.db.codecs import Query
-from costguard.values.instant import from_micros
+from costguard.metering.inventory import Poll
+from costguard.values.instant import MICROSECOND, from_micros
+from costguard.values.resource import ScopeKey
+from costguard.values.text_format import format_length, format_scope
 
 POLL, WORKER = "poll", "worker"
 """Kinds of duties: poll an account; and being there at all, of which each watchdog holds its own."""
@@ -15,6 +19,12 @@ POLL, WORKER = "poll", "worker"
 MICROS = 1_000_000
 SERVER_NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The time of the server's clock in microseconds, as SQL."""
+
+
+CLOCK_OFF_MAX = timedelta(seconds=5)
+"""By how much the clock of a watchdog that shares accounts may differ from the server's: a hundred times what NTP leaves."""
+POLL_AHEAD_MAX = timedelta(minutes=1)
+"""How far ahead of the server's clock a poll of a watchdog by itself may be dated: it holds up nobody else's."""
 
 
 class Lease(NamedTuple):
@@ -27,7 +37,10 @@ class Lease(NamedTuple):
 
 
 class Duty(NamedTuple):
-    """A duty as it stands. `due_at`: when it is next to be done. `holder`: "" if nobody holds it."""
+    """A duty as it stands. `due_at`: when it is next to be done. `holder`: "" if nobody holds it.
+
+    `clock_off`: of a watchdog whose clock is wrong, by how much it is ahead of the server's; zero of all others.
+    """
 
     kind: str
     account: str
@@ -35,34 +48,75 @@ class Duty(NamedTuple):
     epoch: int
     holder: str
     until: datetime
+    clock_off: timedelta = timedelta()
 
     def is_held(self, now: datetime) -> bool:
         """Return whether a process holds it at `now`."""
         return bool(self.holder) and now < self.until
 
 
-def require_lease(ask: Query, lease: Lease) -> None:
-    """Raise LeaseLostError unless `lease` is in force; in a write transaction, keep it in force until that ends."""
-    if not ask(_CHECK, (lease.kind, lease.account, lease.epoch, lease.holder)):
+def require_lease(ask: Query, lease: Lease) -> datetime:
+    """Return the time of the server's clock. Raise LeaseLostError unless `lease` is in force.
+
+    In a write transaction it stays in force until that ends.
+    """
+    rows = ask(_CHECK, (lease.kind, lease.account, lease.epoch, lease.holder))
+    if not rows:
         raise LeaseLostError(
             f"{lease.kind} of {lease.account} is another watchdog's by now: nothing was recorded",
             field="lease",
             hint="this watchdog was suspended or cut off for too long; it goes on with the accounts that it holds",
         )
+    return from_micros(rows[0][0])
+
+
+def read_server_time(ask: Query) -> datetime:
+    """Return the time of the server's clock."""
+    ((now_us,),) = ask(f"SELECT {SERVER_NOW_US}", ())
+    return from_micros(now_us)
+
+
+def measure_clock(ask: Query, now: Callable[[], datetime]) -> timedelta:
+    """Return by how much the clock `now` is certainly ahead of the server's; negative: behind, zero: no difference is sure.
+
+    What the question took is not held against it.
+    """
+    read_server_time(ask)  # opens the connection
+    before, server_now, after = now(), read_server_time(ask), now()
+    return max(before - server_now, timedelta()) or min(after - server_now, timedelta())
+
+
+def require_present(polls: Iterable[Poll], server_now: datetime, most: timedelta) -> None:
+    """Raise ClockError for a poll that is dated more than `most` after `server_now`.
+
+    It would hold up all listings of its account until that time, whoever makes them.
+    """
+    for poll in polls:
+        if poll.at - server_now > most:
+            raise build_clock_error(poll.at - server_now, poll.scope)
+
+
+def build_clock_error(off: timedelta, scope: ScopeKey | None = None) -> ClockError:
+    """Return the error of a clock that is `off` from the ledger server's, ahead if that is positive."""
+    length = format_length(timedelta(seconds=round(abs(off).total_seconds())))
+    what = f"is {length} {'ahead of' if off > timedelta() else 'behind'} the ledger server's"
+    if scope is not None:
+        what += f": the poll of {format_scope(scope)} was not recorded"
+    return ClockError(what, field="this machine's clock", hint="set it, and keep it with NTP (timedatectl set-ntp true)")
 
 
 def load_duties(ask: Query) -> tuple[list[Duty], datetime]:
     """Return every duty, and the time of the server's clock. None, and 1970, on a SQLite file."""
-    rows = ask("SELECT kind, account, due_us, epoch, holder, until_us FROM duty ORDER BY kind, account", ())
+    rows = ask("SELECT kind, account, due_us, epoch, holder, until_us, clock_us FROM duty ORDER BY kind, account", ())
     if not rows:
         return [], from_micros(0)
-    ((now_us,),) = ask(f"SELECT {SERVER_NOW_US}", ())
     return [
-        Duty(kind, account, from_micros(due), epoch, holder, from_micros(until))
-        for kind, account, due, epoch, holder, until in rows
-    ], from_micros(now_us)
+        Duty(kind, account, from_micros(due), epoch, holder, from_micros(until), clock * MICROSECOND)
+        for kind, account, due, epoch, holder, until, clock in rows
+    ], read_server_time(ask)
 
 
 _CHECK = f"""
-SELECT 1 FROM duty WHERE kind = ? AND account = ? AND epoch = ? AND holder = ? AND until_us > {SERVER_NOW_US} FOR KEY SHARE
+SELECT {SERVER_NOW_US} FROM duty
+WHERE kind = ? AND account = ? AND epoch = ? AND holder = ? AND until_us > {SERVER_NOW_US} FOR KEY SHARE
 """  # noqa: S608 - our own words

@@ -155,11 +155,17 @@ class CurrencyOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogShare:
-    """One of several watchdogs that share the accounts: how many it holds, and whether it plans. `name` "": held by nobody."""
+    """One of several watchdogs that share the accounts: which it holds, and whether it plans. `name` "": held by nobody.
+
+    `overdue`: those of `accounts` that were due an interval ago, so that nobody polled them for two. `clock_off`: its clock is
+    wrong, and ahead of the ledger server's by so much (negative: behind), so that it takes part in nothing; zero: it is right.
+    """
 
     name: str
-    accounts: int
+    accounts: tuple[str, ...]
+    overdue: tuple[str, ...] = ()
     plans: bool = False
+    clock_off: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

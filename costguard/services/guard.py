@@ -93,7 +93,8 @@ class GuardRunner:
     nothing is done on an older ledger than was seen; None: there is no marker. `unreached`: failed scopes of accounts that
     could never be asked for theirs, which the ledger does not know; people are alerted about them as about the others.
     `asks`: the `digest_providers` of what is polled. `shares`: while another watchdog has the lead, this one evaluates nothing.
-    `more_alerts`: returns those about the watchdog's own processes at an instant.
+    `more_alerts`: returns those about the watchdog's own processes at an instant. `clock_doubt`: explains why this machine's
+    clock cannot be trusted, so that nothing is evaluated; "" if it can.
     """
 
     book: GuardStore
@@ -113,6 +114,7 @@ class GuardRunner:
     asks: str = ""
     shares: bool = False
     more_alerts: Callable[[datetime], Sequence[Alert]] = lambda _: ()
+    clock_doubt: Callable[[], str] = str
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
@@ -131,6 +133,8 @@ class GuardRunner:
             return GuardRunResult(at=now, committed=False, acting=False, broken=str(error))
 
     def _run_steps(self, now: datetime) -> GuardRunResult:
+        if doubt := self.clock_doubt():  # a turn that it took would be timed by that clock
+            return GuardRunResult(at=now, committed=False, acting=False, broken=doubt)
         epoch = (
             None
             if self.dry_run

@@ -5,7 +5,6 @@ Charge items for the formats that need them are read lazily: the ledger is opene
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -28,7 +27,7 @@ from costguard.metering.accrual import POLL_GAP
 from costguard.metering.charge_item import ChargeItem
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
-from costguard.reporting.status import WatchdogShare, annotate_resources, forecast_overshoots
+from costguard.reporting.status import annotate_resources, forecast_overshoots
 from costguard.services import CommandAnswer
 from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
 from costguard.settings import Settings, load_zone, read_settings, resolve_ledger_url
@@ -130,6 +129,7 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
     from costguard.services.guard_snapshot import SampleWindow, build_guard_snapshot, load_recent_overrides, read_previous_runs
     from costguard.services.run_view import decode_run_view, list_unasked_providers
     from costguard.services.status import build_status as flow
+    from costguard.services.watchdog_shares import load_watchdog_shares
 
     url, rules = resolve_ledger_url(settings), build_guard_config(settings)
     with LedgerReader(url) as reader, reader.snapshot() as ask, open_books(settings) as books:
@@ -162,28 +162,9 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
             beside=lambda _: annotate_resources(rules, sight),
             overshoots=lambda *_: view.overshoots if view else forecast_overshoots(rules, sight, latest.handling),
         )
-        found = replace(found, watchdogs=_load_shares(ask, now))
+        found = replace(found, watchdogs=load_watchdog_shares(ask, now))
         seen_at = last.at if last and view else None
         return CurrentView(status=found, sight=sight, rules=rules, last=last, head=read_head_text(ask), seen_at=seen_at)
-
-
-def _load_shares(ask: Query, now: datetime) -> tuple[WatchdogShare, ...]:
-    """Return the watchdogs that share the accounts, the one that plans first; empty where none do."""
-    from costguard.ledger.duty_records import POLL, load_duties
-    from costguard.ledger.guard.guard_state import load_leader_lease
-
-    duties, at = load_duties(ask)
-    turn = load_leader_lease(ask)
-    leader = turn.holder if turn and turn.is_held(now) else None
-    current = {duty.account.partition("/")[0] for duty in duties if duty.kind == POLL and duty.is_held(at)}
-    held = Counter[str]()
-    for duty in duties:
-        if duty.is_held(at):
-            held[duty.holder] += duty.kind == POLL
-        elif duty.kind == POLL and duty.account.partition("/")[0] in current:  # of settings that no watchdog has: left over
-            held[""] += 1
-    shares = [WatchdogShare(name=name, accounts=count, plans=bool(name) and name == leader) for name, count in held.items()]
-    return tuple(sorted(shares, key=lambda one: (not one.name, not one.plans, one.name)))
 
 
 def answer_report(

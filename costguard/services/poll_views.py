@@ -15,7 +15,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import compress, decompress
 from zlib import error as zlib_error
 
@@ -35,13 +35,40 @@ UNPOLLED_AFTER = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountView:
-    """What the last poll of an account saw beside the ledger. See `PollResults`."""
+    """What the last poll of an account saw beside the ledger. See `PollResults`.
+
+    `identity`: what the provider calls the account; "" if it was not asked, because no other of its settings can be the same.
+    """
 
     scopes: tuple[ScopeKey, ...] = ()
     handling: Mapping[ResourceKey, Handling]
     members: tuple[Observation, ...] = ()
     balance: PrepaidBalance | None = None
     unreached: tuple[ScopeCoverage, ...] = ()
+    identity: str = ""
+
+
+class TwinAccounts(NamedTuple):
+    """Two accounts of the settings that are one. `same`: what both list, or are called by their provider."""
+
+    first: str
+    second: str
+    same: str
+
+
+def find_twin_views(views: Mapping[str, AccountView]) -> list[TwinAccounts]:
+    """Return each account of `views` that one before it already covers (decision 0017). Their order is that of the settings."""
+    owners, found = dict[object, str](), list[TwinAccounts]()
+    for name, view in views.items():
+        claims: list[tuple[object, str]] = [(scope, "/".join(scope)) for scope in view.scopes]
+        if view.identity:
+            claims += [((scope.provider, view.identity), view.identity) for scope in view.scopes[:1]]
+        twin = next((TwinAccounts(owners[claim], name, said) for claim, said in claims if claim in owners), None)
+        if twin is not None:
+            found.append(twin)
+            continue
+        owners |= {claim: name for claim, _ in claims}
+    return found
 
 
 def encode_account_view(view: AccountView) -> str:
@@ -52,6 +79,7 @@ def encode_account_view(view: AccountView) -> str:
         "members": [[*one.key, encode_observation(one), *_encode_handling(one.handling)] for one in view.members],
         "balance": encode_balance(view.balance) if view.balance else None,
         "unreached": [encode_unreached(one) for one in view.unreached],
+        **({"identity": view.identity} if view.identity else {}),
     }
     return b64encode(compress(json.dumps(said, separators=(",", ":")).encode(), 1)).decode()
 
@@ -66,6 +94,7 @@ def decode_account_view(view: PollView) -> AccountView | None:
             members=tuple(_decode_member(row) for row in said["members"]),
             balance=decode_balance(*said["balance"]) if said["balance"] else None,
             unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
+            identity=said.get("identity", ""),
         )
     except (ValueError, KeyError, TypeError, RecursionError, zlib_error):
         return None

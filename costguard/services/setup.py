@@ -128,6 +128,7 @@ def _check_installation(settings: Settings) -> AccountChecks:
     checks = [_check_ledger(url)]
     if checks[0].outcome == CHECK_GOOD:
         checks += _check_agents(url)
+        checks += _check_watchdogs(url)
     if url.startswith("sqlite:"):
         if has_wal_fix(version):
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_GOOD, told=f"SQLite {version}"))
@@ -182,6 +183,36 @@ def _check_agents(url: str) -> list[HealthCheck]:
     blind = limit_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
     fix = "on the machine: costguard-agent status says why; costguard agent revoke ID if it needs no agent"
     return [HealthCheck(subject="agents", outcome=CHECK_UNSURE, told=f"{told}; blind: {'; '.join(blind)}", fix=fix)]
+
+
+def _check_watchdogs(url: str) -> list[HealthCheck]:
+    """Check this machine's clock against the ledger server's, and who polls which account; empty where that is one process."""
+    from costguard.ledger.db.reader import LedgerReader
+    from costguard.ledger.duty_records import CLOCK_OFF_MAX, build_clock_error, measure_clock
+    from costguard.services.overrides import get_now
+    from costguard.services.watchdog_shares import load_watchdog_shares
+    from costguard.views.watchdogs import format_shares, list_share_warnings
+
+    if url.startswith("sqlite:"):
+        return []
+    try:
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+            off, shares = measure_clock(ask, get_now), load_watchdog_shares(ask, get_now())
+    except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
+        return []
+    wrong = build_clock_error(off)
+    clock = HealthCheck(subject="clock", outcome=CHECK_GOOD, told="this machine's and the ledger server's agree")
+    if abs(off) > CLOCK_OFF_MAX:
+        clock = HealthCheck(subject="clock", outcome=CHECK_BAD, told=f"{wrong.field} {wrong.what}", fix=wrong.hint or "")
+    if not shares:
+        return [clock]
+    told, warnings = f"accounts: {format_shares(shares)}", limit_lines(list_share_warnings(shares), "of them")
+    orphaned = any(not one.name and one.accounts for one in shares)
+    if not warnings and not orphaned:
+        return [clock, HealthCheck(subject="watchdogs", outcome=CHECK_GOOD, told=told)]
+    fix = "the watchdogs' logs say why (leases_not_renewed, clock_off, job_failed); start costguard watch where none runs"
+    outcome = CHECK_BAD if warnings else CHECK_UNSURE  # what nobody holds changes hands within seconds
+    return [clock, HealthCheck(subject="watchdogs", outcome=outcome, told="; ".join((told, *warnings)), fix=fix)]
 
 
 EXAMINATION_LIMIT_S = 60.0

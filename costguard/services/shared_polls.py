@@ -7,11 +7,15 @@ Every second: renew what is held, take a fair share of what nobody holds, give b
 
 An account is asked once an interval, whoever holds it: when it is due stands in its duty. What a watchdog records for an
 account names the lease under which it polled, and is refused if that is not in force any more (`ledger.duties`).
+
+A watchdog whose clock differs from the ledger server's by more than `CLOCK_OFF_MAX` gives everything back and polls nothing:
+what it recorded from the future would hold up newer listings. It looks when it renews; the recording transaction looks, too.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,15 +24,24 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from costguard.errors import CostguardError, LeaseLostError, LedgerError
+from costguard.errors import ClockError, CostguardError, LeaseLostError, LedgerError
+from costguard.guard.alerts.alert import Alert
+from costguard.guard.alerts.sharing import build_clock_off_alert, build_twin_accounts_alert
 from costguard.ledger.duties import DutyStore, PollView
-from costguard.ledger.duty_records import Lease
+from costguard.ledger.duty_records import CLOCK_OFF_MAX, Lease, build_clock_error
 from costguard.metering.inventory import Poll
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import InstanceSource
 from costguard.services.guard_inputs import PollResults
-from costguard.services.poll_views import AccountView, decode_account_view, encode_account_view, list_unpolled
+from costguard.services.poll_views import (
+    AccountView,
+    TwinAccounts,
+    decode_account_view,
+    encode_account_view,
+    find_twin_views,
+    list_unpolled,
+)
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 from costguard.watchdog.duty import Log
@@ -43,6 +56,8 @@ RENEWALS = 3
 and is renewed three times in it."""
 RETRY_S = 2.0
 """After which an account is polled again whose poll could not be recorded."""
+TWIN_PAUSE = timedelta(hours=1)
+"""For how long an account is not polled that another one of the settings already covers; it starts anew with each guard run."""
 POLLS_AT_ONCE = 16
 """Accounts that one process asks at the same time; each has threads of its own for its scopes."""
 
@@ -99,6 +114,7 @@ class SharedPolls:
     _renew_at: float = 0.0
     _until: float = 0.0
     _cut_off: bool = False
+    _clock_off: timedelta = timedelta()
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=POLLS_AT_ONCE, thread_name_prefix="poll")
@@ -106,6 +122,7 @@ class SharedPolls:
 
     def __post_init__(self) -> None:
         self._began = self.room.clock.now()
+        self._is_clock_off()  # before the first run of the guard takes a turn
 
     @property
     def lease_s(self) -> float:
@@ -142,6 +159,11 @@ class SharedPolls:
         for name in started:
             self._pool.submit(self._poll, name, self._held[name])
 
+    def explain_clock_doubt(self) -> str:
+        """Explain why this machine's clock is not trusted; "" if it is."""
+        error = build_clock_error(self._clock_off)
+        return f"{error.field} {error.what}" if self._clock_off else ""
+
     def close(self) -> None:
         """Wait for polls in progress, and give all leases back."""
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -152,6 +174,8 @@ class SharedPolls:
     def collect_poll_results(self, mine: PollResults) -> PollResults:
         """Return what the last polls of all accounts saw, whoever polled them. `mine`: what this process knows by itself."""
         found = self._load_views()
+        for twin in find_twin_views(found):
+            del found[twin.second]
         return PollResults(
             handling={key: one for view in found.values() for key, one in view.handling.items()},
             sources={scope: self.accounts[name] for name, view in found.items() for scope in view.scopes},
@@ -169,6 +193,16 @@ class SharedPolls:
         unpolled = list_unpolled(self.accounts, self._views, every=self.every, since=self._began, now=now)
         return (*(one for view in found.values() for one in view.unreached), *unpolled)
 
+    def list_alerts(self, now: datetime) -> tuple[Alert, ...]:
+        """Return those about clocks and about accounts that are configured twice, which are not polled for `TWIN_PAUSE`."""
+        twins = defaultdict[str, list[TwinAccounts]](list)
+        for twin in find_twin_views(self._load_views()):
+            twins[twin.first].append(twin)
+        if twins:
+            self.store.postpone([one.second for of in twins.values() for one in of], TWIN_PAUSE)
+        clocks = (build_clock_off_alert(holder, off=off, at=now) for holder, off in self.store.load_clocks().items())
+        return (*clocks, *(_build_twin_alert(of, now) for of in twins.values()))
+
     def list_scopes_beside(self, asked: Sequence[InstanceSource]) -> set[ScopeKey]:
         """Return the scopes that the last polls of other accounts than `asked` found."""
         views = self._load_views().items()
@@ -179,11 +213,15 @@ class SharedPolls:
         for name, view in views.items():
             if self._decoded.get(name, ("",))[0] != view.body:  # mostly the same as of the poll before
                 self._decoded[name] = (view.body, decode_account_view(view))
-        return {name: found for name in views if (found := self._decoded[name][1]) is not None}
+        return {name: found for name in self.accounts if name in views and (found := self._decoded[name][1]) is not None}
 
     def _balance(self) -> None:
         lasts = timedelta(seconds=self.lease_s)
         asked = monotonic()
+        if self._is_clock_off():
+            self.store.announce(self.accounts, lasts, clock_off=self._clock_off)
+            self._give_all_back()
+            return
         workers = self.store.announce(self.accounts, lasts)
         renewed = self.store.renew(lasts)
         share = -(-len(self.accounts) // max(workers, 1))
@@ -194,6 +232,8 @@ class SharedPolls:
             for lease, due_in_s in renewed:
                 known = before.get(lease.account)
                 same = known if known is not None and known.lease == lease else HeldAccount(lease, now + due_in_s)
+                if now + due_in_s > same.due_s + self.every.total_seconds():
+                    same.due_s = now + due_in_s  # it was postponed
                 self._held[lease.account] = same
             for name in sorted(before.keys() - self._held.keys()):
                 self.log.warning("lease_lost", account=name)
@@ -207,6 +247,24 @@ class SharedPolls:
             self._held |= {lease.account: HeldAccount(lease, now + due_in_s) for lease, due_in_s in taken}
         if taken or surplus:
             self.log.info("accounts_held", held=len(self._held), taken=len(taken), given_back=len(surplus), watchdogs=workers)
+
+    def _is_clock_off(self) -> bool:
+        """Compare this machine's clock with the server's, and say so where that is new."""
+        off, before = self.store.measure_clock(self.room.clock.now), self._clock_off
+        self._clock_off = off if abs(off) > CLOCK_OFF_MAX else timedelta()
+        if self._clock_off and not before:
+            why = self.explain_clock_doubt()
+            self.log.error("clock_off", off_s=off.total_seconds(), error=why, hint="it polls and plans nothing")
+        if before and not self._clock_off:
+            self.log.info("clock_right", off_s=off.total_seconds())
+        return bool(self._clock_off)
+
+    def _give_all_back(self) -> None:
+        with self._lock:
+            leases = [one.lease for one in self._held.values()]
+            self._held = {}
+        self.store.release(leases)
+        self.room.release_leadership()
 
     def _poll(self, name: str, held: HeldAccount) -> None:
         """Poll one account, and leave what it saw for the watchdog that plans."""
@@ -224,6 +282,9 @@ class SharedPolls:
             with self._lock:
                 if self._held.get(name) is held:
                     del self._held[name]
+        except ClockError as error:
+            self._renew_at = 0.0  # where it is measured, and everything is given back
+            self.log.error("clock_off", account=name, error=str(error))  # noqa: TRY400 - known
         except LedgerError as error:  # it was asked in vain, and is asked again soon: two intervals must not pass
             held.due_s = monotonic() + min(RETRY_S, every_s / 4)
             self.log.error("job_failed", job=name, error=str(error), next_try_s=held.due_s - monotonic())  # noqa: TRY400 - known
@@ -232,3 +293,9 @@ class SharedPolls:
             self.log.error("job_failed", job=name, error=said, next_try_s=every_s)  # noqa: TRY400 - a trace may hold a secret
         finally:
             held.busy = False
+
+
+def _build_twin_alert(twins: Sequence[TwinAccounts], at: datetime) -> Alert:
+    first, *others = (f"the account {one.second.rpartition('/')[2]}" for one in twins)
+    name = f"the account {twins[0].first.rpartition('/')[2]}"
+    return build_twin_accounts_alert(name, first, same=twins[0].same, others=others, at=at)

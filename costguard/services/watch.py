@@ -30,7 +30,6 @@ from costguard.reporting.schedule import find_next_report
 from costguard.services import CommandAnswer
 from costguard.services.agent_desk import OpenDoor, serve_while_watching
 from costguard.services.bill_duty import CHECK_EVERY as BILLS_EVERY
-from costguard.services.dispatch import is_led_by_another
 from costguard.services.guard import GuardRunResult
 from costguard.services.guard_inputs import build_guard_config
 from costguard.services.hold_duty import CHECK_EVERY as HOLDS_EVERY
@@ -236,10 +235,7 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
 
 
 def _build_hold_duty(made: WatchdogContext) -> HoldDuty:
-    def leads() -> bool:
-        return not made.guard.dry_run and not is_led_by_another(made.book, made.guard.holder, made.clock.now())
-
-    return HoldDuty(settings=lambda: made.settings, clock=made.clock.now, leads=leads)
+    return HoldDuty(settings=lambda: made.settings, clock=made.clock.now, leads=made.may_lead)
 
 
 def _poll_source(made: WatchdogContext, source: InstanceSource) -> None:
@@ -288,7 +284,7 @@ def _log_actions(guarded: GuardRunResult) -> None:
 
 
 def _deliver_messages(made: WatchdogContext) -> None:
-    if made.guard.dry_run:
+    if made.guard.dry_run or made.guard.clock_doubt():
         return
     came = made.postman.deliver()
     for message, why in came.later:
@@ -305,7 +301,7 @@ def _run_reports(made: WatchdogContext) -> None:
 def _queue_reports(made: WatchdogContext) -> list[Exception]:
     """Queue the due reports; return the exceptions of those that could not be built."""
     settings, now = made.settings, made.clock.now()
-    if made.guard.dry_run or is_led_by_another(made.book, made.guard.holder, now):
+    if not made.may_lead():
         return []
     zone = settings.defaults.zone
     came = queue_due_reports(

@@ -38,7 +38,7 @@ from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import ScopeCoverage
-from costguard.providers.ports import BalanceSource, InstanceSource
+from costguard.providers.ports import BalanceSource, IdentitySource, InstanceSource
 from costguard.services.act.hooks import record_hook_ends
 from costguard.services.agent_writer import AgentSampleCache
 from costguard.services.audit import find_rollback_marker
@@ -143,6 +143,7 @@ class WatchdogContext:
     _balances: dict[int, PrepaidBalance] = field(default_factory=dict)
     _unreached: dict[int, tuple[ScopeCoverage, ...]] = field(default_factory=dict)
     _sources: dict[ScopeKey, InstanceSource] = field(default_factory=dict)
+    _identities: dict[int, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _broken_since: datetime | None = None
     _said_at: datetime | None = None
@@ -182,7 +183,8 @@ class WatchdogContext:
         return self.shared.collect_poll_results(mine) if self.shared else mine
 
     def describe_account(self, source: InstanceSource) -> AccountView:
-        """Return what the last poll of `source` saw beside the ledger."""
+        """Return what the last poll of `source` saw beside the ledger, and what its provider calls it if others may be it."""
+        identity = self._identify(source)
         with self._lock:
             scopes = tuple(scope for scope, of in self._sources.items() if of is source)
             items = [item for scope in scopes for item in self._listed.get(scope, ())]
@@ -192,7 +194,16 @@ class WatchdogContext:
                 members=tuple(item for item in items if item.handling.controller),
                 balance=self._balances.get(id(source)),
                 unreached=self._unreached.get(id(source), ()),
+                identity=identity,
             )
+
+    def _identify(self, source: InstanceSource) -> str:
+        """Return what the provider calls the account, asked once where another of the settings is of that provider, or ""."""
+        kin = sum(one.providers == source.providers for one in self.sources) > 1
+        if kin and isinstance(source, IdentitySource) and not self._identities.get(id(source)):
+            with suppress(Exception):  # a plug-in may raise anything; it is asked again after the next poll
+                self._identities[id(source)] = source.fetch_identity() or ""
+        return self._identities.get(id(source), "")
 
     @staticmethod
     def log_polled(polled: PollCycleResult) -> None:
@@ -264,6 +275,11 @@ class WatchdogContext:
         if not self.guard.dry_run:
             with suppress(LedgerError):  # then their time runs out, and they are lost
                 record_hook_ends(self.book, self.guard.hooks, self.clock.now(), lost=False)
+
+    def may_lead(self) -> bool:
+        """Return whether what the one that plans does besides is this one's: no other has the turn, and its clock is right."""
+        trusted = not self.guard.dry_run and not self.guard.clock_doubt()
+        return trusted and not is_led_by_another(self.book, self.guard.holder, self.clock.now())
 
     def release_leadership(self) -> None:
         """Release the leader lease, so that the next watchdog need not wait for it to expire."""
@@ -353,13 +369,14 @@ def open_watchdog_context(
                 url,
                 rules=billing,
                 sources=lambda: made.collect_poll_results().sources,
-                leads=lambda: not is_led_by_another(book, holder, clock.now()),
+                leads=lambda: made.may_lead(),  # noqa: PLW0108 - it is made around this
                 clock=clock,
                 log=get_log(),
             ),
         )
         if resident and not dry_run and not offline and settings.scale.workers == SHARE:
             made.shared = _open_shared_polls(made, url, interval or settings.watch.every)
+            made.guard.clock_doubt, made.guard.more_alerts = made.shared.explain_clock_doubt, made.shared.list_alerts
             made.guard.shares = settings.web.listen is None  # who serves agents evaluates as well, to know their machines
         try:
             yield made

@@ -17,7 +17,7 @@ from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
-from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus, WatchdogShare
+from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
 from costguard.values.agent import Agent
 from costguard.values.money import ExchangeRate
 from costguard.values.resource import INSTANCE, RUNNING
@@ -49,6 +49,7 @@ from costguard.views.status_rates import (
     format_rate_bound,
     format_stated_rate,
 )
+from costguard.views.watchdogs import build_share_data, format_shares, list_share_warnings
 
 SCHEMA = "costguard.status/1"
 ID_TAIL = 6
@@ -105,9 +106,7 @@ def build_status_document(
         "audit": audit or None,
     }
     if status.watchdogs:
-        data["watchdogs"] = [
-            dict[str, object](name=one.name or None, accounts=one.accounts, plans=one.plans) for one in status.watchdogs
-        ]
+        data["watchdogs"] = list(map(build_share_data, status.watchdogs))
     tables = [_build_table(status)] if status.resources else []
     tables += [build_budget_table(status.budgets, status.overshoots, status.at)] if status.budgets else []
     return Document(
@@ -123,6 +122,7 @@ def list_status_warnings(status: FleetStatus) -> Iterator[str]:
     """Yield a sentence for each reason why the figures are uncertain: scopes not read completely, unknown prices."""
     for scope in status.scopes:
         yield from _list_scope_warnings(scope, status)
+    yield from list_share_warnings(status.watchdogs)
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
             yield _format_unpriced(outlook, status)
@@ -244,10 +244,6 @@ def describe_status_source(*, run_at: datetime | None, asked_because: str, at: d
     return f"The clouds were asked: {asked_because}." if asked_because else ""
 
 
-def _format_share(one: WatchdogShare) -> str:
-    return f"{one.accounts} held by {one.name or 'no watchdog'}{', which plans' if one.plans else ''}"
-
-
 def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source: str) -> Iterator[str]:
     usd = status.usd
     if not status.scopes:
@@ -260,7 +256,7 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
     if source:
         yield source
     if status.watchdogs:
-        yield f"Accounts: {', '.join(map(_format_share, status.watchdogs))}."
+        yield f"Accounts: {format_shares(status.watchdogs)}."
     month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
     yield f"{month}: ${format_interval(usd.to_date)}; forecast ${format_interval(usd.forecast)}."
     if exchange is not None:

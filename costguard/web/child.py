@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 
 from costguard.services.door_channel import DoorChannel, find_channel_folder
@@ -48,7 +47,8 @@ def open_door_process(
     bound = bind_listener(web)
     words = build_words(config=config, interval_s=room.guard.rules.interval.total_seconds(), json_log=json_log)
     keeper = DoorKeeper(words=words, listener=bound, channel=channel)
-    room.guard.more_alerts = partial(list_door_alerts, keeper)
+    others = room.guard.more_alerts
+    room.guard.more_alerts = lambda now: (*others(now), *list_door_alerts(keeper, now))
     listen = parse_listen_address(web.listen or "", "web.listen")
     get_log().info("web_listens", address=listen.shown, tls=web.tls_cert is not None, proxy=web.behind_proxy or "")
     with keep_door(keeper):

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from costguard.errors import LedgerError
 from costguard.guard.policy import Rails
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.connection import WriterLock, open_engine
+from costguard.ledger.db.connection import WriterLock, begin_write, open_engine
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_check import AuditWatch, check_audit
@@ -213,3 +214,28 @@ def test_a_transaction_that_waited_in_vain_says_so(postgres_url: str, monkeypatc
         with account_taken(postgres_url, A), pytest.raises(LedgerError, match="another"):
             ledger.record_polls([listing(A, 1)])
         assert ledger.record_polls([listing(A, 1)])[0].fresh
+
+
+def test_one_that_is_suspended_while_it_records_holds_up_the_others_for_seconds(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends its transaction; nothing of it is recorded, and the next poll is."""
+    monkeypatch.setattr(writing, "IDLE_POLL_S", 0.2)
+    whole = open_engine(postgres_url)
+    compute = LedgerWriter._compute_changes
+
+    def suspended(self: LedgerWriter, *rest: Any) -> Any:  # noqa: ANN401 - as the original
+        with begin_write(whole):  # waits until the server has ended the other transaction
+            pass
+        return compute(self, *rest)
+
+    with open_writer(postgres_url) as ledger:
+        ledger.record_polls([listing(A, 0)])
+        with monkeypatch.context() as suspension:
+            suspension.setattr(LedgerWriter, "_compute_changes", suspended)
+            with pytest.raises(LedgerError):
+                ledger.record_polls([listing(A, 1)])
+        assert ledger.record_polls([listing(A, 1)])[0].fresh
+    whole.dispose()
+    assert asked(postgres_url, lambda ask: ask("SELECT sum(polls) FROM coverage", ())) == [(2,)]
+    assert check_ledger(postgres_url) == []

@@ -106,6 +106,20 @@ def test_what_follows_a_deed_by_more_than_three_intervals_is_a_gap(watch: Watch,
     assert held(guard.run()).startswith("no run for ")
 
 
+def test_one_whose_clock_is_wrong_takes_no_turn_and_evaluates_nothing(watch: Watch) -> None:
+    """By a clock that is hours ahead, the turn of another one has run out."""
+    watch.process(MINUTE, name="right").run()
+    wrong = watch.process(MINUTE, name="wrong", resident=True)
+    wrong.clock_doubt = lambda: "this machine's clock: is 2 h ahead of the ledger server's"
+    watch.clock.advance(120 * MINUTE)
+    found = wrong.run()
+    assert (found.committed, found.acting, found.sight) == (False, False, None)
+    assert "2 h ahead" in found.broken
+    turn = watch.book.load_leader_lease()
+    assert turn is not None
+    assert turn.holder == "right"
+
+
 def test_who_starts_after_somebodys_long_deed_takes_it_for_a_gap(watch: Watch) -> None:
     guard = watch.process(S)
     runs(watch, lambda: guard, S, 2)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from costguard.errors import InputError, LedgerError
@@ -28,7 +29,8 @@ from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import InstanceSource
 from costguard.services.guard_inputs import PollResults
 from costguard.services.ledger_answers import answer_status
-from costguard.services.poll_views import AccountView, decode_account_view, encode_account_view
+from costguard.services.poll_views import AccountView, decode_account_view, encode_account_view, find_twin_views
+from costguard.services.setup import answer_doctor
 from costguard.services.shared_polls import LeasedLedger, SharedPolls
 from costguard.services.watchdog_context import SerializedLedger, name_sources
 from costguard.settings import read_settings
@@ -74,13 +76,18 @@ class Room:
     ledger: SerializedLedger
     before_record: Callable[[], None] = lambda: None
     seen: dict[int, Poll] = field(default_factory=dict)
+    ahead: timedelta = timedelta()
+    resigned: int = 0
 
     @property
     def clock(self) -> Any:  # noqa: ANN401 - a clock
         return self
 
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return datetime.now(UTC) + self.ahead
+
+    def release_leadership(self) -> None:
+        self.resigned += 1
 
     def poll(self, sources: list[Cloud], *, ledger: LeasedLedger) -> None:
         (source,) = sources
@@ -107,12 +114,12 @@ class Town:
     workers: list[SharedPolls] = field(default_factory=list)
     ledgers: list[LedgerWriter] = field(default_factory=list)
 
-    def join(self) -> SharedPolls:
+    def join(self, *, ahead: timedelta = timedelta()) -> SharedPolls:
         ledger = LedgerWriter(self.url, rules=RULES, ceilings=CEILINGS)
         self.ledgers.append(ledger)
         accounts = {name: cast("InstanceSource", Cloud(name, self.asked)) for name in map(str, range(ACCOUNTS))}
         made = SharedPolls(
-            room=cast("Any", Room(SerializedLedger(ledger))),
+            room=cast("Any", Room(SerializedLedger(ledger), ahead=ahead)),
             store=DutyStore(self.url, f"worker {len(self.ledgers)}"),
             accounts=accounts,
             every=self.every,
@@ -128,6 +135,11 @@ class Town:
             for one in self.workers:
                 one.run()
             time.sleep(0.02)
+
+    def hold_on(self) -> None:
+        """Let all leases go on for a minute, however slow this machine is."""
+        with psycopg.connect(self.url.replace("+psycopg", ""), autocommit=True) as hand:
+            hand.execute("UPDATE duty SET until_us = until_us + 60000000 WHERE until_us > 0")
 
     @property
     def held(self) -> list[str]:
@@ -159,16 +171,21 @@ def test_watchdogs_share_the_accounts_and_ask_each_once_an_interval(town: Town, 
     assert len(planner.sources) == len(planner.handling) == ACCOUNTS
     assert all(one.stops for one in planner.handling.values())
     assert planner.sources[ScopeKey("acme", "3", "all")] is town.workers[0].accounts["3"]
+    town.hold_on()
     beside = town.workers[0].list_scopes_beside([town.workers[0].accounts["3"]])
     assert sorted(scope.account for scope in beside) == [str(number) for number in range(ACCOUNTS) if number != 3]
     file = tmp_path / "costguard.toml"
     file.write_text(f'[ledger]\nurl = "{town.url}"\n')
     answer = answer_status(offline=True, config=str(file))
     assert "Accounts: 4 held by worker 1, 4 held by worker 2." in answer.document.lead
+    assert any("no watchdog plans and acts" in warning for warning in answer.warnings)
     with GuardStore(town.url, rails=Rails()) as book:
         assert book.acquire_leader_lease("worker 2", datetime.now(UTC), timedelta(minutes=3))
     lead = answer_status(offline=True, config=str(file)).document.lead
     assert "Accounts: 4 held by worker 2, which plans, 4 held by worker 1." in lead
+    checks = answer_doctor(config=str(file)).document.data["ledger"]["checks"]  # type: ignore[index]  # of JSON
+    assert {one["check"]: one["outcome"] for one in checks} == {"ledger": "good", "clock": "good", "watchdogs": "good"}
+    assert checks[-1]["told"] == "accounts: 4 held by worker 2, which plans, 4 held by worker 1"
 
 
 def test_the_accounts_of_one_that_dies_go_to_the_others_and_its_late_record_is_refused(town: Town) -> None:
@@ -217,6 +234,75 @@ def test_a_watchdog_that_cannot_renew_polls_nothing(town: Town, monkeypatch: pyt
         assert town.asked.total() == asked
     town.run(5, until=lambda: town.asked.total() >= asked + ACCOUNTS)  # what ran out is taken again
     assert town.asked.total() >= asked + ACCOUNTS
+
+
+def test_one_whose_clock_is_hours_off_polls_nothing_and_says_so(town: Town, tmp_path: Path) -> None:
+    """What it recorded would hold up the account's newer listings for so long."""
+    right, wrong = town.join(), town.join(ahead=timedelta(hours=2))
+    room = cast("Room", wrong.room)
+    town.run(10, until=lambda: len(right.held) == ACCOUNTS and len(town.asked) == ACCOUNTS)
+    assert (len(right.held), wrong.held) == (ACCOUNTS, ())
+    assert "2 h ahead of the ledger server's" in wrong.explain_clock_doubt()
+    assert room.resigned
+    town.hold_on()
+    file = tmp_path / "costguard.toml"
+    file.write_text(f'[ledger]\nurl = "{town.url}"\n')
+    answer = answer_doctor(config=str(file))
+    checks = {one["check"]: one for one in answer.document.data["ledger"]["checks"]}  # type: ignore[index]  # of JSON
+    assert checks["clock"]["outcome"] == "good"  # this machine's
+    assert checks["watchdogs"]["outcome"] == "bad"
+    assert "the clock of the watchdog worker 2 is 2 h ahead" in checks["watchdogs"]["told"]
+    assert (wrong.explain_clock_doubt(), right.explain_clock_doubt()) != ("", "")
+    with psycopg.connect(town.url.replace("+psycopg", ""), autocommit=True) as hand:
+        hand.execute("UPDATE duty SET until_us = until_us - 60000000 WHERE until_us > 0")
+    room.ahead = timedelta()  # somebody set it
+    town.run(10, until=lambda: [len(one.held) for one in town.workers] == [4, 4])
+    assert [len(one.held) for one in town.workers] == [4, 4]
+    assert wrong.explain_clock_doubt() == ""
+    asked = town.asked.total()
+    room.ahead = timedelta(hours=2)  # it jumps while it holds accounts: whatever comes first, nothing lands
+    town.run(4)
+    assert wrong.held == ()
+    assert town.asked.total() > asked
+    assert asked_of(town.url, "SELECT count(*) FROM coverage WHERE end_us > extract(epoch FROM now()) * 1000000 + 5000000") == 0
+
+
+def test_accounts_that_nobody_holds_or_polls_are_shown(town: Town, tmp_path: Path) -> None:
+    one = town.join()
+    town.run(10, until=lambda: len(one.held) == ACCOUNTS and len(town.asked) == ACCOUNTS)
+    one._pool.shutdown(wait=True)
+    town.hold_on()
+    with psycopg.connect(town.url.replace("+psycopg", ""), autocommit=True) as hand:
+        hand.execute("UPDATE duty SET until_us = 1 WHERE account = '3'")
+        hand.execute("UPDATE duty SET due_us = due_us - 600000000 WHERE account IN ('3', '5')")
+    file = tmp_path / "costguard.toml"
+    file.write_text(f'[ledger]\nurl = "{town.url}"\n')
+    answer = answer_status(offline=True, config=str(file))
+    mine, free = cast("list[dict[str, object]]", answer.document.data["watchdogs"])
+    assert (mine["name"], mine["accounts"], mine["overdue"]) == ("worker 1", 7, ["5"])
+    assert (free["name"], free["held"], free["overdue"]) == (None, ["3"], ["3"])
+    assert "not polled for two intervals by anybody: 3" in answer.warnings
+    refusal = answer_doctor(config=str(file)).refusal
+    assert "ledger: watchdogs" in str(refusal)
+
+
+def test_one_that_polls_every_account_once_beside_them_doubles_and_freezes_nothing(town: Town) -> None:
+    """`watch --once` takes no lease: what it records counts once, and those that share go on from there."""
+    one, two = town.join(), town.join()
+    town.run(10, until=lambda: [len(one.held), len(two.held)] == [4, 4] and len(one._load_views()) == ACCOUNTS)
+    with LedgerWriter(town.url, rules=RULES, ceilings=CEILINGS) as ledger:
+        for _ in range(2):
+            for source in one.accounts.values():
+                ledger.record_polls([cast("Cloud", source).poll()])
+            before = town.asked.total()
+            town.run(5, until=lambda before=before: town.asked.total() >= before + ACCOUNTS)  # type: ignore[misc]  # bound now
+    for worker in town.workers:
+        worker._pool.shutdown(wait=True)
+    assert asked_of(town.url, "SELECT sum(polls) FROM coverage") == town.asked.total()
+    newest = "SELECT min(last) FROM (SELECT max(end_us) AS last FROM coverage GROUP BY scope_id) AS scopes"
+    assert asked_of(town.url, newest) > (datetime.now(UTC) - 3 * town.every).timestamp() * 1e6
+    assert check_ledger(town.url) == []
+    assert asked_of(town.url, "SELECT count(*) FROM span WHERE end_us IS NULL AND charge = 'compute'") == ACCOUNTS
 
 
 def test_after_an_upgrade_old_watchdogs_take_nothing_and_new_ones_go_on(
@@ -305,6 +391,31 @@ def test_what_a_poll_saw_comes_through_the_ledger_whole() -> None:
     assert found is not None
     assert found.members[0].handling == whole
     assert decode_account_view(PollView("a", at, 1, "of another version")) is None
+
+
+def test_accounts_that_are_one_are_told_of_and_the_second_is_not_polled(town: Town) -> None:
+    """Whichever watchdogs hold the two: the one that plans compares what both saw."""
+    one, two = town.join(), town.join()
+    cast("Cloud", two.accounts["6"]).name = cast("Cloud", one.accounts["6"]).name = "2"
+    town.run(10, until=lambda: len(one._load_views()) == ACCOUNTS)
+    (alert,) = one.list_alerts(datetime.now(UTC))
+    assert alert.what == "the account 2 and the account 6 are the same account"
+    assert ("both are", "acme/2/all") in alert.facts
+    seen = one.collect_poll_results(NOTHING)
+    assert (len(seen.sources), seen.sources[ScopeKey("acme", "2", "all")]) == (ACCOUNTS - 1, one.accounts["2"])
+    town.run(1.5)  # both have renewed
+    town.asked.clear()
+    town.run(3)
+    assert max(town.asked.values()) == town.asked["3"] >= town.asked["2"] - 1  # not twice as often as others
+
+
+def test_accounts_are_one_by_what_they_list_or_are_called() -> None:
+    def seen(account: str, identity: str = "") -> AccountView:
+        return AccountView(scopes=(ScopeKey("acme", account, "all"),), handling={}, identity=identity)
+
+    views = {"a": seen("1", "u7"), "b": seen("2", "u8"), "c": seen("3", "u7"), "d": seen("2"), "e": seen("4"), "f": seen("5")}
+    assert find_twin_views(views) == [("a", "c", "u7"), ("b", "d", "acme/2/all")]
+    assert decode_account_view(PollView("a", datetime.now(UTC), 1, encode_account_view(views["a"]))) == views["a"]
 
 
 def test_accounts_are_named_by_the_settings() -> None:

@@ -5,7 +5,7 @@ Their columns are 64-bit numbers, texts and keys, as in `db.columns`.
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text, text
 
 from costguard.ledger.db.columns import BIG_INTEGER, METADATA, STRICT
 
@@ -63,11 +63,14 @@ DUTY = Table(
     _make_number("epoch"),
     _make_text("holder"),
     _make_number("until_us"),
+    Column("clock_us", BIG_INTEGER, nullable=False, server_default=text("0")),
     CheckConstraint("epoch >= 0", name="duty_counts"),
     Index("duty_by_due", "kind", "due_us"),
     **STRICT,
 )
-"""A standing duty, on PostgreSQL: who polls which account. `epoch`: how often it was taken. `holder`: '' if nobody holds it."""
+"""A standing duty, on PostgreSQL: who polls which account. `epoch`: rises with each taking. `holder`: '' if nobody holds it.
+
+`clock_us`: of a watchdog whose clock is wrong, by how much it is ahead of the server's; 0 of all others, and of accounts."""
 
 POLL_VIEW = Table(
     "poll_view",

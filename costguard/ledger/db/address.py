@@ -146,12 +146,14 @@ _SERVER_HINTS = (
     ("does not exist", "create it (createdb NAME, createuser NAME), or correct [ledger] url"),
     ("permission denied", "grant this user CREATE and USAGE on the database's schema"),
     ("read-only transaction", "name the primary server, not a replica"),
+    ("idle-in-transaction", "this process was suspended within a transaction, which wrote nothing; try again"),
     ("lock timeout", "another costguard is writing; try again"),
     ("No space left", "free disk space on the server; nothing was written"),
 )
-_OPERATIONAL_STATES = ("08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58")
-"""Beginnings of SQLSTATE that befall a sound program: connection, read-only, login, no database, serialisation, rights, a full
-disk, locks, shutdown, the server's own disk. See postgresql.org/docs/18/errcodes-appendix.html."""
+_OPERATIONAL_STATES = ("08", "25006", "25P03", "28", "3D", "40", "42501", "53", "55P03", "57", "58")
+"""Beginnings of SQLSTATE that befall a sound program: connection, read-only, a transaction in which nothing was asked for too
+long, login, no database, serialisation, rights, a full disk, locks, shutdown, the server's own disk. See
+postgresql.org/docs/18/errcodes-appendix.html."""
 
 _ADDRESS_WORDS = ("invalid URI", "connection option", "percent-encoded", "connection info string", "unexpected spaces")
 """In what libpq says of an address; it may repeat part of it."""

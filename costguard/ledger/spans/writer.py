@@ -24,8 +24,23 @@ from sqlalchemy import Engine
 
 from costguard.errors import LedgerError
 from costguard.ledger.db.codecs import Execute, Query, format_placeholders, split_batches
-from costguard.ledger.db.connection import WriteConnection, WriterLock, begin_write, open_engine, open_sql_session
-from costguard.ledger.duty_records import Lease, require_lease
+from costguard.ledger.db.connection import (
+    IDLE_MACHINE_S,
+    IDLE_POLL_S,
+    WriteConnection,
+    WriterLock,
+    begin_write,
+    open_engine,
+    open_sql_session,
+)
+from costguard.ledger.duty_records import (
+    CLOCK_OFF_MAX,
+    POLL_AHEAD_MAX,
+    Lease,
+    read_server_time,
+    require_lease,
+    require_present,
+)
 from costguard.ledger.guard.audit_log import AuditedAccount
 from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.observations import SAMPLED_SIGNALS
@@ -106,14 +121,17 @@ class LedgerWriter:
         """Write the changes of `polls`, in order and in one transaction, which is on disk when this returns.
 
         Any grouping of the same polls writes the same rows. A poll that is not later than the last one of its scope changes
-        nothing. `lease`: of the account, which must be in force until it is written; LeaseLostError if it is not.
+        nothing. `lease`: of the account, which must be in force until it is written; LeaseLostError if it is not. ClockError
+        for a poll that comes from the future by a server's clock.
         """
         names = sorted({get_account(poll.scope) for poll in polls})  # all lock in this order: so none waits for one that waits
         known = {name: self._memory.pop(name, None) for name in names}  # whatever goes wrong below, it is read anew
         server = self._pen.on_server
-        with pause_gc(), self._pen.begin_transaction(WriterLock.ACCOUNTS) as (ask, tell):
+        with pause_gc(), self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=_choose_idle_s(polls)) as (ask, tell):
             if lease is not None:
-                require_lease(ask, lease)
+                require_present(polls, require_lease(ask, lease), CLOCK_OFF_MAX)
+            elif server:
+                require_present(polls, read_server_time(ask), POLL_AHEAD_MAX)
             accounts = {name: _lock_account(ask, tell, name, known[name], on_server=server) for name in names}
             posting = PollTransaction(ask, tell, accounts, self._gap, on_server=server)
             accrued = tuple(self._write_poll(ask, posting, accounts[get_account(poll.scope)], poll) for poll in polls)
@@ -179,6 +197,12 @@ class LedgerWriter:
         rule = get_billing_rule(self._rules, poll.scope.provider)
         accrued = accrue_poll(book.state, poll, rule, self._ceilings, self._gap, ladder=self._ladder)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
+
+
+def _choose_idle_s(polls: Sequence[Poll]) -> float:
+    """Return for how long the transaction that records `polls` may do nothing."""
+    listed = (poll.inventory for poll in polls)
+    return IDLE_POLL_S + IDLE_MACHINE_S * sum(0 if isinstance(one, Failed) else len(one.items) for one in listed)
 
 
 def _drop_foreign_resources(
@@ -295,7 +319,7 @@ def record_samples(engine: Engine, samples: Sequence[Sample], *, lease: Lease | 
     An existing sample stays as it is, and so does an hour that was rolled up: repeating the call changes nothing. They are
     written in the order of their keys, so that two processes that measured the same machine do not wait for each other in turn.
     """
-    with begin_write(engine, WriterLock.ACCOUNTS) as connection:
+    with begin_write(engine, WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S + IDLE_MACHINE_S * len(samples)) as connection:
         if lease is not None:
             require_lease(open_sql_session(connection)[0], lease)
         return write_samples(*open_sql_session(connection), samples)

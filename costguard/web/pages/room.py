@@ -21,7 +21,7 @@ from costguard.services.fleet_page import FleetPage
 from costguard.services.web_logins import SessionDesk, compute_form_token
 from costguard.services.web_pages import PageServices
 from costguard.values.agent import VIEWER
-from costguard.values.text_format import format_instant
+from costguard.values.text_format import format_instant, limit_lines
 from costguard.values.web_login import OIDC_NAME, WebSession, get_shown_name, has_role
 from costguard.web.link import WatchdogLink
 
@@ -73,7 +73,9 @@ class PageRoom:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(instant=format_instant, time=_build_time, path=lambda path: quote(path, safe=PATHS_SAFE))
+        self._templates.filters.update(
+            instant=format_instant, limit=limit_lines, time=_build_time, path=lambda path: quote(path, safe=PATHS_SAFE)
+        )
 
     async def load_fleet(self) -> FleetPage:
         """Return the fleet as of the last guard run. Requests that come while it is loaded wait together, and for one thread.
