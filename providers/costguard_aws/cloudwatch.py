@@ -41,7 +41,7 @@ from costguard.values.sample import (
     UtilizationSamples,
 )
 from costguard_aws.errors import AwsClients, call_operation
-from costguard_aws.metric_memory import BUCKET, NEVER, GpuSeries, RegionMetrics, SeriesList, intern_pairs
+from costguard_aws.metric_memory import BUCKET, NEVER, GpuSeries, RegionMetrics, SeriesList, keep_pairs_once
 
 DELAY = timedelta(minutes=5)
 """CloudWatch is asked up to so long ago: what is younger comes in late and changes."""
@@ -398,4 +398,4 @@ def _combine_gpus(one: Observation, signal: str, by_gpu: Mapping[str, Mapping[da
 
 def _parse_dimensions(stated: object) -> tuple[tuple[str, str], ...]:
     pairs = stated if isinstance(stated, list) else []
-    return intern_pairs((str(pair.get("Name")), str(pair.get("Value"))) for pair in pairs if isinstance(pair, Mapping))
+    return keep_pairs_once((str(pair.get("Name")), str(pair.get("Value"))) for pair in pairs if isinstance(pair, Mapping))

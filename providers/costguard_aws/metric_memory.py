@@ -83,7 +83,7 @@ def decode_series(data: bytes) -> SeriesList | None:
         return None
 
 
-def intern_pairs(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def keep_pairs_once(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return dimensions whose equal strings are stored once: thousands of series have the same."""
     return tuple((intern(name), intern(value)) for name, value in pairs)
 
