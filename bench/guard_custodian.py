@@ -180,7 +180,7 @@ def served(count: int, latency_ms: float) -> Iterator[tuple[dict[str, str], int]
     try:
         port, _, expected = server.stdout.readline().split()
         keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_DEFAULT_REGION": "us-east-1"}
-        kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "XDG_CACHE_HOME")}
         more = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_EC2_METADATA_DISABLED": "true"}
         yield {**kept, **keys, **more}, int(expected)
     finally:

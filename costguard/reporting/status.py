@@ -215,15 +215,7 @@ def build_fleet_status(
         ResourceBurn(live=one, burns=compute_hourly_burn(one, at), beside=known.get(one.observation.key, NO_ANNOTATIONS))
         for one in live
     )
-    spent: dict[str, list[Spending]] = defaultdict(list)
-    for part in spending:
-        spent[part.money.low.currency].append(part)
-    burns: dict[str, list[HourlyBurn]] = defaultdict(list)
-    for burn in (burn for resource in resources for burn in resource.burns):
-        burns[burn.currency].append(burn)
-    left_us = (month.end - min(max(at, month.start), month.end)) // MICROSECOND
-    others = sorted({*spent, *burns} - {"USD"})
-    usd, *more = (_build_outlook(c, spent.get(c, []), burns.get(c, []), left_us) for c in ("USD", *others))
+    usd, *more = build_outlooks(at, month, spending, (burn for resource in resources for burn in resource.burns))
     return FleetStatus(
         at=at,
         month=month,
@@ -231,13 +223,33 @@ def build_fleet_status(
         label=format_month(month, zone),
         usd=usd,
         others=tuple(more),
-        scopes=tuple(build_scope_status(scope, at, stale_after) for scope in sorted(scopes, key=lambda s: s.scope)),
+        scopes=build_scope_statuses(scopes, at, stale_after),
         resources=tuple(sorted(resources, key=_rank_by_burn)),
         budgets=tuple(budgets),
         intents=tuple(intents),
         overshoots=dict(overshoots or {}),
         runways=None if balances is None else tuple(compute_runway(balance, live, at) for balance in balances),
     )
+
+
+def build_outlooks(
+    at: datetime, month: Period, spending: Iterable[Spending], burning: Iterable[HourlyBurn]
+) -> tuple[CurrencyOutlook, ...]:
+    """Return the totals of each currency at `at`, dollars first. `spending`: of `month`; `burning`: of all that bills now."""
+    spent: dict[str, list[Spending]] = defaultdict(list)
+    for part in spending:
+        spent[part.money.low.currency].append(part)
+    burns: dict[str, list[HourlyBurn]] = defaultdict(list)
+    for burn in burning:
+        burns[burn.currency].append(burn)
+    left_us = (month.end - min(max(at, month.start), month.end)) // MICROSECOND
+    others = sorted({*spent, *burns} - {"USD"})
+    return tuple(_build_outlook(c, spent.get(c, []), burns.get(c, []), left_us) for c in ("USD", *others))
+
+
+def build_scope_statuses(scopes: Iterable[ScopeCoverage], at: datetime, stale_after: timedelta) -> tuple[ScopeStatus, ...]:
+    """Return the status of each of `scopes` at `at`, sorted. `stale_after`: see `build_scope_status`."""
+    return tuple(build_scope_status(scope, at, stale_after) for scope in sorted(scopes, key=lambda s: s.scope))
 
 
 def build_scope_status(scope: ScopeCoverage, at: datetime, stale_after: timedelta) -> ScopeStatus:

@@ -22,7 +22,7 @@ from costguard.metering.inventory import COMPLETE, FAILED, POLL_AHEAD_MAX, Faile
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import ScopeCoverage
-from costguard.providers.ports import IdentitySource, Inspector, InstanceSource, UtilizationSource
+from costguard.providers.ports import IdentitySource, Inspector, InstanceSource, PolledUtilizationSource, UtilizationSource
 from costguard.services.concurrency import NamedAnswer, QuestionPool, run_all, wait_for_answer
 from costguard.services.listing_validation import check_own_scopes, describe_failure, validate_listing
 from costguard.services.ports import Ledger
@@ -447,7 +447,9 @@ def measure_activity(
             running.setdefault(id(one.source), (one.source, []))[1].extend(found)
     period = Period(start=now - MEASURE_LOOKBACK, end=now)
     questions = {
-        number: partial(source.fetch_utilization, items, period)
+        number: partial(
+            source.poll_utilization if isinstance(source, PolledUtilizationSource) else source.fetch_utilization, items, period
+        )
         for number, (source, items) in running.items()
         if items and isinstance(source, UtilizationSource)
     }

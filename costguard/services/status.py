@@ -9,9 +9,18 @@ from costguard.budgets.budget import Budget, find_budget_period
 from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
 from costguard.budgets.hold import Hold, list_unlisted_spending, sum_open_holds
 from costguard.guard.action_intents import Intent
-from costguard.metering.burn import list_burns
+from costguard.metering.burn import compute_hourly_burn, list_burns
 from costguard.metering.spending import LiveResource, ScopeCoverage
-from costguard.reporting.status import SCOPE_STALE_AFTER, FleetStatus, ResourceAnnotations, build_fleet_status
+from costguard.reporting.status import (
+    SCOPE_STALE_AFTER,
+    CurrencyOutlook,
+    FleetStatus,
+    ResourceAnnotations,
+    ScopeStatus,
+    build_fleet_status,
+    build_outlooks,
+    build_scope_statuses,
+)
 from costguard.services.ports import Books
 from costguard.values.calendar import find_month
 from costguard.values.money import Money, PrepaidBalance
@@ -59,11 +68,22 @@ def build_status(
     )
 
 
+def build_totals(
+    *, books: Books, now: datetime, zone: tzinfo, live: Iterable[LiveResource], unreached: Sequence[ScopeCoverage] = ()
+) -> tuple[CurrencyOutlook, tuple[ScopeStatus, ...]]:
+    """Return what `build_status` says of dollars and scopes, without a value for each resource."""
+    month = find_month(now, zone)
+    burning = (burn for one in live for burn in compute_hourly_burn(one, now))
+    usd, *_ = build_outlooks(now, month, books.load_spending(month, now), burning)
+    return usd, build_scope_statuses((*books.list_scopes(), *unreached), now, SCOPE_STALE_AFTER)
+
+
 def load_budget_statuses(
     *, books: Books, budgets: Iterable[Budget], holds: Sequence[Hold], live: Iterable[LiveResource], now: datetime
 ) -> tuple[BudgetStatus, ...]:
     """Return the status of each budget, in the given order. Budgets of one period share one query."""
-    budgets, burns = tuple(budgets), list_burns(live, now)
+    budgets = tuple(budgets)
+    burns = list_burns(live, now) if budgets else ()
     spent = {
         period: [*books.load_spending(period, now), *list_unlisted_spending(holds, period)]
         for period in dict.fromkeys(find_budget_period(budget, now) for budget in budgets)

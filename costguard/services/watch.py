@@ -40,7 +40,7 @@ from costguard.services.poll import PollCycleResult
 from costguard.services.price_refresh import CHECK_EVERY
 from costguard.services.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
 from costguard.services.shared_polls import TICK
-from costguard.services.status import build_status
+from costguard.services.status import build_totals
 from costguard.services.watchdog_context import (
     HEARTBEAT_LIMIT_S,
     WatchdogContext,
@@ -382,21 +382,21 @@ def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchVie
     """Build the view at the instant of this run."""
     sight, survey, at = guarded.sight, guarded.survey, guarded.at
     with made.guard.books() as books:
-        live = sight.live if sight else None
-        now = build_status(books=books, now=at, zone=made.guard.rules.zone, live=live, unreached=made.list_unreached())
+        live = sight.live if sight else books.load_live(at)
+        usd, scopes = build_totals(books=books, now=at, zone=made.guard.rules.zone, live=live, unreached=made.list_unreached())
     acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
     for one in survey.proposals if survey else ():
         if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming
             acts[one.verdict.life.key].append(one)
     hold = find_freeze(sight.wishes, None, at) if sight else None
     machine = partial(_build_machine_view, guarded=guarded, made=made, acts=acts)
-    running = [one for one in live or () if one.observation.kind == INSTANCE and one.absent_at is None]
+    running = [one for one in (live if sight else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
     return WatchView(
         at=at,
         mode="dry run" if made.guard.dry_run else "acting" if guarded.acting and not (sight and sight.held) else "observing",
-        burn=now.usd.burn.bounds.expected,
-        month=now.usd.to_date,
-        scopes=now.scopes,
+        burn=usd.burn.bounds.expected,
+        month=usd.to_date,
+        scopes=scopes,
         machines=tuple(sorted(map(machine, running), key=lambda one: (-(one.rate.nano if one.rate else 0), one.key))),
         budgets=_build_budget_views(guarded),
         acts=tuple(

@@ -74,7 +74,7 @@ class AwsAccount:
         )
         self._offers = LiveOffers(self.session, prices, around.clock)
         signals, namespace = table.get("signals", DEFAULT_SIGNALS), table.get("agent_namespace", "CWAgent")
-        self._metrics = CloudWatchMetrics(self.session, around.clock, signals, namespace)
+        self._metrics = CloudWatchMetrics(self.session, around.clock, signals, namespace, around.cache)
         self._bills = _choose_bill_source(table, self.session, around, exports=exports)
         self._actor = InstanceActions(self._ec2, self._find_type)
         self._lock = threading.Lock()
@@ -152,10 +152,17 @@ class AwsAccount:
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Return CloudWatch's metrics of the running machines: GPU if an agent reports it, else CPU."""
+        return self._metrics.fetch_utilization(self._list_own(seen), period)
+
+    def poll_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return the same, asking only for what an earlier poll did not get."""
         try:
-            return self._metrics.fetch_utilization([one for one in seen if one.key.account == self.session.account], period)
+            return self._metrics.poll_utilization(self._list_own(seen), period)
         finally:
             self.session.release_models()  # the last request of a poll: each region has its clients now
+
+    def _list_own(self, seen: Sequence[Observation]) -> list[Observation]:
+        return [one for one in seen if one.key.account == self.session.account]
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return list and spot prices of GPU types in the polled regions."""

@@ -7,9 +7,11 @@ taken for the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from costguard.errors import InvalidAnswerError, ProviderError, RefusedError
+from costguard_aws.ec2_pages import CutShortError, ItemPage, explain_lost_page, read_page
 from costguard_aws.ec2_xml import find_rows, parse_tree, read_flag, read_text
 from costguard_aws.errors import AWS, DRY_RUN
 from costguard_aws.session import AwsSession
@@ -22,13 +24,6 @@ MOST_PAGES, MOST_ITEMS, MOST_VOLUMES = 1000, 50_000, 200_000
 """Of one list (RELIABILITY H47). A region with 50,000 machines has several times as many volumes."""
 UNKNOWN_PARAMETER = ("UnknownParameter", "InvalidParameter", "InvalidParameterValue", "InvalidParameterCombination")
 """How an EC2 that is older than IncludeManagedResources refuses it."""
-
-
-class CutShortError(Exception):
-    """A list ended before its stated end; the part that was read is valid.
-
-    `str()` gives the reason.
-    """
 
 
 class Ec2Api:
@@ -57,25 +52,25 @@ class Ec2Api:
 
     def list_instances(self, region: str, size: int = PAGE) -> Iterator[list[Element]]:
         """Yield pages of instances, including those that other AWS services run."""
-        return self._describe_instances(region, {}, size)
+        return (page.elements for page in self._describe_instances(region, _INSTANCES, {}, size))
 
-    def _describe_instances(self, region: str, asked: Mapping[str, str], size: int) -> Iterator[list[Element]]:
+    def poll_instances(self, region: str) -> Iterator[ItemPage]:
+        """Yield pages of instances like `list_instances`, cut into items."""
+        return self._describe_instances(region, _INSTANCES._replace(within="instancesSet"), {}, PAGE)
+
+    def _describe_instances(self, region: str, listed: _ItemList, asked: Mapping[str, str], size: int) -> Iterator[ItemPage]:
         more = {} if region in self._unmanaged else {"IncludeManagedResources": "true"}
         try:
-            yield from self._query_pages(
-                region, "DescribeInstances", "reservationSet", {**asked, **more}, size=size, read=_unpack_reservations
-            )
+            yield from self._query_pages(region, listed, {**asked, **more}, size=size)
         except RefusedError as refused:
             if refused.code not in UNKNOWN_PARAMETER or not more:
                 raise
             self._unmanaged.add(region)
-            yield from self._query_pages(
-                region, "DescribeInstances", "reservationSet", asked, size=size, read=_unpack_reservations
-            )
+            yield from self._query_pages(region, listed, asked, size=size)
 
-    def list_volumes(self, region: str, size: int = PAGE) -> Iterator[list[Element]]:
-        """Yield pages of EBS volumes, attached or not."""
-        return self._query_pages(region, "DescribeVolumes", "volumeSet", {}, size=size, read=list, most=MOST_VOLUMES)
+    def poll_volumes(self, region: str) -> Iterator[ItemPage]:
+        """Yield pages of EBS volumes, attached or not, cut into items."""
+        return self._query_pages(region, _VOLUMES._replace(within="volumeSet"), {}, size=PAGE, most=MOST_VOLUMES)
 
     def list_addresses(self, region: str) -> list[Element]:
         """Return all Elastic IPs; this list has no pages."""
@@ -85,8 +80,8 @@ class Ec2Api:
     def describe_types(self, region: str, names: Sequence[str]) -> Iterator[Element]:
         """Yield those of `names` that exist in the region."""
         asked = _build_filter("instance-type", names)
-        for page in self._query_pages(region, "DescribeInstanceTypes", "instanceTypeSet", asked, size=TYPES_PAGE, read=list):
-            yield from page
+        for page in self._query_pages(region, _TYPES, asked, size=TYPES_PAGE):
+            yield from page.elements
 
     def find_instance(self, region: str, id: str) -> Element | None:  # noqa: A002 - EC2's word
         """Return one instance; None if it does not exist.
@@ -98,13 +93,13 @@ class Ec2Api:
     def list_existing(self, region: str, ids: Sequence[str]) -> list[Element]:
         """Return those of `ids`, at most 200, that are instances."""
         wanted = frozenset(ids)
-        pages = self._read_all_pages(self._describe_instances(region, _build_filter("instance-id", ids), PAGE))
+        pages = self._read_all_pages(self._describe_instances(region, _INSTANCES, _build_filter("instance-id", ids), PAGE))
         return [item for page in pages for item in page if read_text(item, "instanceId") in wanted]
 
     def find_volume(self, region: str, id: str) -> Element | None:  # noqa: A002 - EC2's word
         """Return one volume; None if it does not exist."""
         asked = _build_filter("volume-id", [id])
-        pages = self._read_all_pages(self._query_pages(region, "DescribeVolumes", "volumeSet", asked, size=PAGE, read=list))
+        pages = self._read_all_pages(self._query_pages(region, _VOLUMES, asked, size=PAGE))
         return next((item for page in pages for item in page if read_text(item, "volumeId") == id), None)
 
     def find_address(self, region: str, id: str) -> Element | None:  # noqa: A002 - EC2's word
@@ -163,10 +158,10 @@ class Ec2Api:
             raise
         return True
 
-    def _read_all_pages(self, pages: Iterator[list[Element]]) -> list[list[Element]]:
+    def _read_all_pages(self, pages: Iterator[ItemPage]) -> list[list[Element]]:
         """Return every page: a filter's matches may be on any page, and only the last one shows that there are none."""
         try:
-            return [list(page) for page in pages]
+            return [list(page.elements) for page in pages]
         except CutShortError as short:
             raise InvalidAnswerError(str(short), provider=AWS) from None
 
@@ -185,34 +180,26 @@ class Ec2Api:
         return parse_tree(self._session.query("ec2", region, action, params), action)
 
     def _query_pages(
-        self,
-        region: str,
-        action: str,
-        name: str,
-        params: Mapping[str, str],
-        *,
-        size: int,
-        read: Callable[[Element], list[Element]],
-        most: int = MOST_ITEMS,
-    ) -> Iterator[list[Element]]:
+        self, region: str, listed: _ItemList, params: Mapping[str, str], *, size: int, most: int = MOST_ITEMS
+    ) -> Iterator[ItemPage]:
         """Yield each page, which is emptied when the next one is requested.
 
         Raises a ProviderError if the first page fails, CutShortError if a later one does or the list has no end.
         """
-        token, seen, count = "", set[str](), 0
+        action, token, seen, count = listed.action, "", set[str](), 0
         for number in range(1, MOST_PAGES + 1):
             asked = {**params, "MaxResults": str(size), **({"NextToken": token} if token else {})}
             try:
-                root = self._query_one(region, action, asked)
-                page = read(find_rows(root, name, action))
+                body = self._session.query("ec2", region, action, asked)
+                root, page = read_page(body, action, listed.name, number, within=listed.within, unpack=listed.unpack)
             except ProviderError as broken:
                 if number == 1:
                     raise
-                raise CutShortError(f"page {number} of {action} was lost: {broken.what}") from None
+                raise explain_lost_page(number, action, broken.what) from None
             token, count = read_text(root, "nextToken"), count + len(page)
+            del body, root
             yield page
-            page.clear()  # whoever asked still holds it: a page of 1,000 instances is 25 MB of tree
-            del root
+            page.clear()  # whoever asked still holds it: the text of 1,000 instances is 5 MB, and their tree 25 MB
             if not token:
                 return
             if token in seen:
@@ -221,6 +208,15 @@ class Ec2Api:
                 break
             seen.add(token)
         raise CutShortError(f"{action} has more than {most} items or {MOST_PAGES} pages")
+
+
+class _ItemList(NamedTuple):
+    """A list of EC2: `unpack` finds its items in the element `name`. `within`: see `read_page`; "": its pages are not cut."""
+
+    action: str
+    name: str
+    unpack: Callable[[Element], list[Element]] = list
+    within: str = ""
 
 
 def _unpack_reservations(reservations: Element) -> list[Element]:
@@ -235,3 +231,7 @@ def _list_held(reservation: Element) -> Sequence[Element]:
 
 def _build_filter(name: str, values: Sequence[str]) -> dict[str, str]:
     return {"Filter.1.Name": name, **{f"Filter.1.Value.{i}": value for i, value in enumerate(values, 1)}}
+
+
+_INSTANCES = _ItemList("DescribeInstances", "reservationSet", _unpack_reservations)
+_VOLUMES, _TYPES = _ItemList("DescribeVolumes", "volumeSet"), _ItemList("DescribeInstanceTypes", "instanceTypeSet")

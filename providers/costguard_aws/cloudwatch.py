@@ -6,7 +6,7 @@ such a machine is reported as blind, never as idle.
 
 Requests for one region: 1 to discover (more if over 500 GPUs report), then 1 for each 500 series. 4,000 machines without the
 agent: 1 + 8. CloudWatch charges about $0.01 for 1,000 requested series (2026-11), so one fallback signal is requested unless
-the settings name more.
+the settings name more. A poll asks only for what it does not know yet (`metric_memory`); before an act all is asked for.
 
 GPU metrics of the agent: one series for each GPU, merged into one value for the machine by pure functions. Example: two GPUs
 report 3 % and 97 % at 12:00: the machine's GPU utilisation is 97 %, because a machine is idle only when all its GPUs are. At
@@ -16,13 +16,14 @@ report 3 % and 97 % at 12:00: the machine's GPU utilisation is 97 %, because a m
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from costguard.errors import InvalidAnswerError, ProviderError
 from costguard.metering.observation import Observation
+from costguard.providers.ports import Cache
 from costguard.system.clock import Clock
 from costguard.values.calendar import Period
 from costguard.values.checks import require_one_of
@@ -40,9 +41,7 @@ from costguard.values.sample import (
     UtilizationSamples,
 )
 from costguard_aws.errors import AwsClients, call_operation
-
-BUCKET = timedelta(minutes=5)
-"""Of basic monitoring. The agent's own points (each minute) are asked for in the same buckets."""
+from costguard_aws.metric_memory import BUCKET, NEVER, GpuSeries, RegionMetrics, SeriesList, keep_pairs_once
 
 DELAY = timedelta(minutes=5)
 """CloudWatch is asked up to so long ago: what is younger comes in late and changes."""
@@ -85,13 +84,32 @@ class CloudWatchMetrics:
     """
 
     def __init__(
-        self, aws: AwsClients, clock: Clock, signals: Collection[str] = DEFAULT_SIGNALS, namespace: str = "CWAgent"
+        self,
+        aws: AwsClients,
+        clock: Clock,
+        signals: Collection[str] = DEFAULT_SIGNALS,
+        namespace: str = "CWAgent",
+        cache: Cache | None = None,
     ) -> None:
         self._signals = tuple(require_one_of(signal, SIGNALS, "providers.aws.signals") for signal in signals)
-        self._aws, self._clock, self._namespace = aws, clock, namespace
+        self._aws, self._clock, self._namespace, self._cache = aws, clock, namespace, cache
+        self._regions: dict[str, RegionMetrics] = {}
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Return samples of the running instances among `seen`; if one region fails, only its machines are blind."""
+        return self._measure(seen, period, lambda _: RegionMetrics())
+
+    def poll_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return the same, asking only for what an earlier poll did not get (`metric_memory`). `seen`: all of the account."""
+        return self._measure(seen, period, self._find_memory)
+
+    def _find_memory(self, region: str) -> RegionMetrics:
+        name = f"aws-series-{self._aws.account}-{region}-{self._namespace}"
+        return self._regions.setdefault(region, RegionMetrics(self._cache, name))
+
+    def _measure(
+        self, seen: Sequence[Observation], period: Period, memory: Callable[[str], RegionMetrics]
+    ) -> UtilizationSamples:
         running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING]
         window = align_window(period, self._clock.now())
         samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
@@ -100,34 +118,51 @@ class CloudWatchMetrics:
             if window is None:
                 blind += [(one.key, "CloudWatch data ends 5 minutes ago; the period is later") for one in here]
                 continue
-            measured = self._measure_region(region, here, window)
+            measured = self._measure_region(region, here, window, memory(region))
             samples += measured.samples
             blind += measured.blind
         return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
-    def _measure_region(self, region: str, here: Sequence[Observation], window: Period) -> UtilizationSamples:
-        known, why = self._discover(region, {one.key.id for one in here})
-        queries = [query for one in here for query in self._build_queries(one, known.get(one.key.id, ()))]
+    def _measure_region(
+        self, region: str, here: Sequence[Observation], window: Period, memory: RegionMetrics
+    ) -> UtilizationSamples:
+        ids, now = frozenset(one.key.id for one in here), self._clock.now()
+        counted = all(one.gpu_count or one.vcpus for one in here)  # else its series alone say how many GPUs it has
+        known = (memory.find_series(ids, now) if counted else None) or self._discover(region, ids, now)
+        queries, settled = list[_Query](), dict[ResourceKey, tuple[Sample, ...]]()
+        for one in here:
+            asked = tuple(self._build_queries(one, known.series.get(one.key.id, ())))
+            before = memory.find_settled(one.key, {query.signal for query in asked}, window)
+            if before is None:
+                queries += asked
+            else:
+                settled[one.key] = before
         values, lost = self._fetch_values(region, queries, window)
-        samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
+        samples, blind, lacks = list[Sample](), list[tuple[ResourceKey, str]](), False
         for one in here:
             mine = values.get(one.key, [])
-            found = [*build_gpu_samples(one, _group_by_signal(mine), window), *_build_fallback_samples(one.key, mine)]
+            found = settled.get(one.key) or (
+                *build_gpu_samples(one, _group_by_signal(mine), window),
+                *_build_fallback_samples(one.key, mine),
+            )
             samples += found
             seen_gpu = any(sample.signal == GPU_UTIL for sample in found)
             if not found or (one.gpu_count and not seen_gpu and GPU_UTIL in self._signals):
-                blind.append(
-                    (one.key, self._explain_blindness(one, known.get(one.key.id, ()), lost.get(one.key) or why, found))
-                )
+                gpus = known.series.get(one.key.id, ())
+                lacks = lacks or bool(one.gpu_count or gpus)
+                blind.append((one.key, self._explain_blindness(one, gpus, lost.get(one.key) or known.why, found)))
+        memory.keep_samples(samples)
+        if counted and (known.at == now or (known.at != NEVER and lacks != known.lacks)):
+            memory.keep_series(replace(known, lacks=lacks))
         return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
-    def _discover(self, region: str, ids: Collection[str]) -> tuple[Mapping[str, tuple[GpuSeries, ...]], str]:
+    def _discover(self, region: str, ids: frozenset[str], now: datetime) -> SeriesList:
         """Return the GPU series of each instance, and why some may be missing.
 
-        Only one metric is listed: the others have the same dimensions.
+        Only one metric is listed: the others have the same dimensions. The next poll lists again what a failure left out.
         """
         if not any(signal in GPU_METRICS for signal in self._signals):
-            return {}, ""
+            return SeriesList(at=NEVER, ids=ids, series={})
         asked = {
             "Namespace": self._namespace,
             "MetricName": GPU_METRICS[GPU_UTIL].name,
@@ -138,14 +173,17 @@ class CloudWatchMetrics:
             for page in self._fetch_pages(region, "list_metrics", asked):
                 metrics += page.get("Metrics") or ()
         except ProviderError as broken:
-            return group_series(metrics, ids)[0], f"GPU metrics could not be looked for: {broken.what}"
-        return group_series(metrics, ids)
+            why = f"GPU metrics could not be looked for: {broken.what}"
+            return SeriesList(at=NEVER, ids=ids, series=group_series(metrics, ids)[0], why=why)
+        series, why = group_series(metrics, ids)
+        return SeriesList(at=now, ids=ids, series=series, why=why)
 
     def _build_queries(self, one: Observation, gpus: tuple[GpuSeries, ...]) -> Iterable[_Query]:
         """Yield the queries for one machine: its GPUs if they report, else the fallbacks."""
         for signal in self._signals:
             if signal in GPU_METRICS:
-                yield from (_Query(one.key, signal, series.derive_series(signal)) for series in gpus if series.can_tell(signal))
+                able = (series for series in gpus if can_tell(series, signal))
+                yield from (_Query(one.key, signal, derive_series(series, signal)) for series in able)
             elif not gpus or signal != CPU_UTIL:
                 dimensions = (("InstanceId", one.key.id),)
                 for name, statistic, factor in FALLBACKS[signal]:
@@ -300,31 +338,14 @@ GPU_METRICS: Mapping[str, _Metric] = {
 """Signal -> the metric of one GPU. The bounds are far beyond any GPU (a GB300 draws 1,400 W): more is a wrong unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSeries:
-    """One CloudWatch series by its exact dimensions.
+def can_tell(series: GpuSeries, signal: str) -> bool:
+    """Return whether `series` can supply `signal`: a rolled-up series has the GPUs' maximum, not their sum."""
+    return not series.rolled or GPU_METRICS[signal].together == "max"
 
-    `rolled`: one series for all GPUs of the machine.
-    """
 
-    namespace: str
-    name: str
-    dimensions: tuple[tuple[str, str], ...]
-    statistic: str = "Average"
-    rolled: bool = False
-
-    @property
-    def index(self) -> str:
-        """The index of the GPU in the machine."""
-        return dict(self.dimensions).get("index", "")
-
-    def can_tell(self, signal: str) -> bool:
-        """Return whether it can supply `signal`: a rolled-up series has the GPUs' maximum, not their sum."""
-        return not self.rolled or GPU_METRICS[signal].together == "max"
-
-    def derive_series(self, signal: str) -> GpuSeries:
-        """Return the series of another metric of the same GPU."""
-        return replace(self, name=GPU_METRICS[signal].name)
+def derive_series(series: GpuSeries, signal: str) -> GpuSeries:
+    """Return the series of another metric of the same GPU."""
+    return replace(series, name=GPU_METRICS[signal].name)
 
 
 def group_series(metrics: Iterable[Mapping[str, Any]], ids: Collection[str]) -> tuple[dict[str, tuple[GpuSeries, ...]], str]:
@@ -377,4 +398,4 @@ def _combine_gpus(one: Observation, signal: str, by_gpu: Mapping[str, Mapping[da
 
 def _parse_dimensions(stated: object) -> tuple[tuple[str, str], ...]:
     pairs = stated if isinstance(stated, list) else []
-    return tuple((str(pair.get("Name")), str(pair.get("Value"))) for pair in pairs if isinstance(pair, Mapping))
+    return keep_pairs_once((str(pair.get("Name")), str(pair.get("Value"))) for pair in pairs if isinstance(pair, Mapping))

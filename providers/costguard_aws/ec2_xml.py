@@ -14,7 +14,7 @@ from costguard.errors import InvalidAnswerError
 from costguard.providers.transport import pause_gc
 
 AWS = "aws"
-_NAMESPACE = re.compile(rb"\sxmlns=(?:\"[^\"]{0,200}\"|'[^']{0,200}')")
+_NAMESPACE = re.compile(rb"\sxmlns=(?:\"[^\"<]{0,200}\"|'[^'<]{0,200}')")
 _HEAD = 1024
 """Bytes in which the root element stands, and with it the one namespace."""
 

@@ -11,7 +11,7 @@ group is the wrong place to change. Source: aws.md section 7 of the project's pr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from sys import intern
@@ -113,12 +113,35 @@ def observe_instance(item: Element, place: ListingScope, known: TypeAndPriceLook
     )
 
 
-def make_price_key(fields: dict[str, Element], type_name: str, region: str) -> PriceKey:
+def make_price_key(fields: Mapping[str, Element], type_name: str, region: str) -> PriceKey:
     """Return the key of an instance's list price."""
-    operation = read_text(fields.get("usageOperation")) or OPERATIONS.get(
-        read_text(fields.get("platform")).lower(), "RunInstances"
-    )
-    return PriceKey(type_name, region, intern(operation), intern(read_text(fields.get("placement"), "tenancy") or "default"))
+    stated, platform = read_text(fields.get("usageOperation")), read_text(fields.get("platform"))
+    return _build_price_key(type_name, region, stated, platform, read_text(fields.get("placement"), "tenancy"))
+
+
+_GUESSED = (b"<instanceType>", b"<usageOperation>", b"<platform>", b"<tenancy>")
+
+
+def guess_price_key(piece: bytes, region: str) -> PriceKey:
+    """Return what is probably the key of an instance's list price, from its text before it is parsed.
+
+    Only for asking early: the prices of many types are then asked for together.
+    """
+    stated = []
+    for tag in _GUESSED:
+        at = piece.find(tag)
+        text = piece[at + len(tag) : piece.find(b"<", at + 1)] if at >= 0 else b""
+        stated.append(text.decode() if _WORD.fullmatch(text) else "")
+    type_name, operation, platform, tenancy = stated
+    return _build_price_key(type_name, region, operation, platform, tenancy)
+
+
+_WORD = re.compile(rb"[A-Za-z0-9.:-]{1,64}")
+
+
+def _build_price_key(type_name: str, region: str, operation: str, platform: str, tenancy: str) -> PriceKey:
+    operation = operation or OPERATIONS.get(platform.lower(), "RunInstances")
+    return PriceKey(intern(type_name), region, intern(operation), intern(tenancy or "default"))
 
 
 def _list_prices(
@@ -259,11 +282,6 @@ IO2_TIERS = (("io2-iops", 32_000), ("io2-iops-tier2", 64_000), ("io2-iops-tier3"
 def is_usual_zone(zone: str, region: str) -> bool:
     """Return whether `zone` is the region and one letter (us-west-2a), and no Local Zone (us-west-2-lax-1a)."""
     return zone.startswith(region) and len(zone) == len(region) + 1
-
-
-def list_volume_kinds(page: Iterable[Element]) -> set[str]:
-    """Return the volume types on a page of volumes."""
-    return {read_text(item, "volumeType") for item in page} - {""}
 
 
 def observe_volume(

@@ -71,6 +71,14 @@ class UtilizationSource(Protocol):
 
 
 @runtime_checkable
+class PolledUtilizationSource(UtilizationSource, Protocol):
+    """One that remembers between polls what cannot change any more, and need not be asked for again."""
+
+    def poll_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """The same samples. `seen`: all machines of its accounts. Before an act `fetch_utilization` asks for everything."""
+
+
+@runtime_checkable
 class LiveOfferSource(Protocol):
     """A provider that can be asked what it rents out now."""
 

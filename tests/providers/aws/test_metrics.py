@@ -277,3 +277,122 @@ def test_whatever_cloudwatch_says_no_measure_is_invented(data: st.DataObject) ->
 
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
+
+
+@pytest.fixture
+def polled(session: AwsSession, services: Services) -> CloudWatchMetrics:
+    return CloudWatchMetrics(session, services.clock, (GPU_UTIL,), cache=services.cache)
+
+
+def varied(number: int) -> Callable[[datetime], float | None]:
+    return lambda at: float((at.minute * 7 + number) % 100)
+
+
+def poll(metrics: CloudWatchMetrics, services: Services, *machines: Observation) -> UtilizationSamples:
+    now = services.clock.now()
+    return metrics.poll_utilization(machines, Period(start=now - 3 * FIVE, end=now))
+
+
+def test_a_poll_each_minute_says_the_same_as_asking_for_everything(
+    polled: CloudWatchMetrics, services: Services, session: AwsSession
+) -> None:
+    machines = [machine(n) for n in range(1, 4)]
+    for n, one in enumerate(machines):
+        services.cloudwatch.gpu(one.key.id, 0, varied(n))
+    whole = CloudWatchMetrics(session, services.clock, (GPU_UTIL,))
+    for _ in range(11):
+        services.later(minutes=1)
+        now = services.clock.now()
+        assert poll(polled, services, *machines) == whole.fetch_utilization(machines, Period(start=now - 3 * FIVE, end=now))
+    assert services.asked_for("GetMetricData") == 11 + 3
+    assert services.asked_for("ListMetrics") == 11 + 1
+
+
+def test_a_value_that_came_late_is_seen_by_the_next_poll(polled: CloudWatchMetrics, services: Services) -> None:
+    one, other = machine(), machine(2)
+    came = {one.key.id: False}
+    services.cloudwatch.gpu(one.key.id, 0, lambda at: 7.0 if came[one.key.id] or at < START - 3 * FIVE else None)
+    services.cloudwatch.gpu(other.key.id, 0, always(9))
+    services.later(minutes=1)
+    assert {sample.key for sample in poll(polled, services, one, other).samples} == {other.key}
+    came[one.key.id] = True
+    services.later(minutes=1)
+    measured = poll(polled, services, one, other)
+    assert {sample.key for sample in measured.samples} == {one.key, other.key}
+    assert measured.blind == ()
+
+
+def test_before_an_act_everything_is_asked_for(polled: CloudWatchMetrics, services: Services) -> None:
+    services.cloudwatch.gpu(machine().key.id, 0, always(0))
+    assert values(poll(polled, services, machine()), GPU_UTIL) == [0.0] * 2
+    services.cloudwatch.gpu(machine().key.id, 0, always(80))
+    assert values(polled.fetch_utilization([machine()], LAST_HOUR), GPU_UTIL)[-1] == 80.0
+
+
+def test_a_new_machine_is_asked_for_when_the_list_of_series_is_five_minutes_old(
+    polled: CloudWatchMetrics, services: Services
+) -> None:
+    services.cloudwatch.gpu(machine().key.id, 0, always(50))
+    assert poll(polled, services, machine()).blind == ()
+    services.cloudwatch.gpu(machine(2).key.id, 0, always(60))
+    for minute in range(1, 6):
+        services.later(minutes=1)
+        blind = poll(polled, services, machine(), machine(2)).blind
+        assert [key for key, _ in blind] == ([machine(2).key] if minute < 5 else [])
+    assert services.asked_for("ListMetrics") == 2
+
+
+def test_series_that_changed_blind_a_machine_for_five_minutes_and_make_it_idle_never(
+    polled: CloudWatchMetrics, services: Services
+) -> None:
+    reports = {"old": True}
+    services.cloudwatch.gpu(machine().key.id, 0, lambda _: 50.0 if reports["old"] else None, host="old")
+    services.cloudwatch.gpu(machine().key.id, 0, lambda _: None if reports["old"] else 60.0, host="new")
+    services.cloudwatch.gpu(machine(2).key.id, 0, always(1))
+    assert poll(polled, services, machine(), machine(2)).blind == ()
+    reports["old"] = False
+    found = set[float]()
+    for _ in range(12):
+        services.later(minutes=1)
+        found.update(values(poll(polled, services, machine()), GPU_UTIL))
+    assert found == {50.0, 60.0}
+
+
+def test_another_process_knows_the_series_of_the_last_hour(
+    polled: CloudWatchMetrics, services: Services, session: AwsSession
+) -> None:
+    services.cloudwatch.gpu(machine().key.id, 0, always(50))
+    first = poll(polled, services, machine())
+    again = CloudWatchMetrics(session, services.clock, (GPU_UTIL,), cache=services.cache)
+    assert poll(again, services, machine()) == first
+    assert services.asked_for("ListMetrics") == 1
+    services.later(minutes=61)
+    later = CloudWatchMetrics(session, services.clock, (GPU_UTIL,), cache=services.cache)
+    poll(later, services, machine())
+    assert services.asked_for("ListMetrics") == 2
+
+
+@pytest.mark.parametrize("odd", [b"", b"[]", b'{"at": 1}', b"\xff", b'{"at": "2026-11-21T12:00:00", "ids": [], "series": {}}'])
+def test_a_cached_list_that_cannot_be_read_is_listed_again(polled: CloudWatchMetrics, services: Services, odd: bytes) -> None:
+    services.cloudwatch.gpu(machine().key.id, 0, always(50))
+    services.cache.put(f"aws-series-{ACCOUNT}-us-east-1-CWAgent", odd)
+    assert values(poll(polled, services, machine()), GPU_UTIL) == [50.0] * 2
+
+
+def test_a_list_of_series_that_failed_is_not_remembered(polled: CloudWatchMetrics, services: Services) -> None:
+    services.cloudwatch.gpu(machine().key.id, 0, always(50))
+    denied = amz_json_error("AccessDeniedException", "not allowed")
+    services.fault("POST", "status", status=400, headers=denied.headers, body=denied.body, times=1)
+    assert "could not be looked for" in poll(polled, services, machine()).blind[0][1]
+    services.later(minutes=1)
+    assert poll(polled, services, machine()).blind == ()
+
+
+def test_where_a_type_is_unknown_each_poll_looks_for_more_gpus(polled: CloudWatchMetrics, services: Services) -> None:
+    unknown = machine(gpus=0)
+    services.cloudwatch.gpu(unknown.key.id, 0, always(0))
+    assert values(poll(polled, services, unknown), GPU_UTIL) == [0.0] * 2
+    services.cloudwatch.gpu(unknown.key.id, 1, always(90))
+    services.later(minutes=5)
+    assert values(poll(polled, services, unknown), GPU_UTIL)[-1] == 90.0
+    assert services.asked_for("ListMetrics") == 2
