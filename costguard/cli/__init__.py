@@ -139,7 +139,7 @@ class LazyGroup(Group):
                 formatter.write_dl(list(commands.items()))
 
 
-def _print_version(ctx: Context, param: Parameter, value: object) -> None:  # noqa: ARG001 - the signature is click's
+def _print_version(ctx: Context, param: Parameter, value: object) -> None:
     if value:
         sys.stdout.write(f"costguard {__version__}\n")
         ctx.exit()

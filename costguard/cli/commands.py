@@ -27,15 +27,15 @@ Names = tuple[str, ...]
 class Option:
     """How a parameter is given as an option.
 
-    `names`: `--model`, `-m`; none: the parameter's name with dashes. `metavar`: what its value is called in the help; a flag has
-    none. `callback`: called with context, parameter and value before the command, and before other options are checked.
+    `names`: `--model`, `-m`; none: the parameter's name with dashes. `metavar`: what its value is called in the help; a flag
+    has none. `callback`: called with context, parameter and value before the command, and before other options are checked.
     """
 
     def __init__(
         self,
         *names: str,
         metavar: str | None = None,
-        help: str,
+        help: str,  # noqa: A002 - click's word
         callback: Callable[[Context, Parameter, Any], Any] | None = None,
     ) -> None:
         self.names, self.metavar, self.help, self.callback = names, metavar, help, callback
@@ -96,30 +96,23 @@ def build_parameters(function: Callable[..., object]) -> list[Parameter]:
 
 def _build_parameter(stated: inspect.Parameter) -> Parameter:
     kind, (how,) = stated.annotation.__origin__, stated.annotation.__metadata__
-    required = stated.default is inspect.Parameter.empty
-    default = None if required else stated.default
+    default = stated.default
     several = kind == Names
     if isinstance(how, Argument):
         shown = f"  [default: {default}]" if isinstance(default, str) else ""
-        return click.Argument(
-            [stated.name],
-            type=TEXT,
-            required=required,
-            default=default,
-            nargs=-1 if several else 1,
-            metavar=how.metavar,
-            help=how.help + shown,
-        )
+        more = {"required": True} if default is inspect.Parameter.empty else {"default": default}
+        nargs = -1 if several else 1
+        return click.Argument([stated.name], type=TEXT, nargs=nargs, metavar=how.metavar, help=how.help + shown, **more)
     names = how.names or (f"--{stated.name.replace('_', '-')}",)
     return click.Option(
         [stated.name, *names],
         type=bool if how.metavar is None else TEXT,
-        is_flag=how.metavar is None,
+        is_flag=how.metavar is None or None,  # False would let its value be left out
         default=default,
         multiple=several,
         metavar=how.metavar,
         help=how.help,
-        show_default=isinstance(default, str),
+        show_default=default is True or isinstance(default, str),
         callback=how.callback,
         is_eager=how.callback is not None,
         expose_value=how.callback is None,
@@ -136,7 +129,7 @@ def repeat_global_options(options: Iterable[Parameter], own: Iterable[Parameter]
         click.Option(
             [one.name, *one.opts],
             type=one.type,
-            is_flag=one.is_flag,
+            is_flag=one.is_flag or None,
             metavar=one.metavar,
             hidden=True,
             expose_value=False,

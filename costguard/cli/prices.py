@@ -9,7 +9,7 @@ from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Argument, Option, Text
+from costguard.cli.commands import Argument, Names, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -35,7 +35,7 @@ def command(
     action: Annotated[Text, Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = None,
     provider: o.Provider = (),
     public: Annotated[bool, Option("--public", help="Ask public sources, which need no key, too.")] = False,
-    source: Annotated[o.Names, Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = (),
+    source: Annotated[Names, Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = (),
     strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider or source could not be asked.")] = False,
     gpu: o.GpuName = (),
     count: Annotated[Text, Option(metavar="N", help="history: number of GPUs per instance.")] = None,
