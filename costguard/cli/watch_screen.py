@@ -92,8 +92,9 @@ class LiveScreen:
     def write_above(self, text: str) -> None:
         """Write whole lines above the view."""
         with self._lock:
-            again = self._draw(self._view) if self._view is not None and self._moves else ""
-            self._write(f"{self._erase()}{text}{again}")
+            self._write(self._erase() + text)
+            if self._view is not None and self._moves:
+                self._write(self._draw(self._view))
 
     def close(self) -> None:
         """Leave the whole of the last view, however long it is."""

@@ -70,7 +70,7 @@ def wrap_text(text: str, width: int, *, fold: bool) -> list[str]:
         if line:
             lines.append(line)
         line = word
-        while fold and measure_width(line.rstrip()) > width:
+        while fold and measure_width(line.rstrip()) > width > 1:
             piece, line = _take_cells(line, width)
             lines.append(piece)
     return [cut_to_width(one.rstrip(), width) for one in (*lines, line)]
@@ -115,10 +115,10 @@ def cut_line(line: Sequence[Styled], width: int) -> list[Styled]:
 
 
 def _take_cells(text: str, width: int) -> tuple[str, str]:
-    """Return the beginning of `text` that takes at most `width` cells, and the rest; with `width` > 0 at least a letter."""
+    """Return the beginning of `text` that takes at most `width` cells, and the rest."""
     taken, used = "", 0
     for piece, cells in _split_graphemes(text):
-        if used + cells > width and (taken or not width):
+        if used + cells > width:
             break
         taken, used = taken + piece, used + cells
     return taken, text[len(taken) :]

@@ -9,12 +9,8 @@ from rich.cells import cell_len
 
 from costguard.system.terminal import Column, Styled, cut_to_width, format_row, measure_width, style_text, wrap_text
 
-FAMILY, FLAG, THUMB, HEART = (
-    "\U0001f469\u200d\U0001f469\u200d\U0001f467",
-    "\U0001f1e9\U0001f1ea",
-    "\U0001f44d\U0001f3fd",
-    "\u2764\ufe0f",
-)
+FAMILY, FLAG = "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea"
+THUMB, HEART = "\U0001f44d\U0001f3fd", "\u2764\ufe0f"
 SAMPLES = (
     "train-1",
     "na\u00efve",
@@ -22,7 +18,6 @@ SAMPLES = (
     "\u65e5\u672c\u8a9e",
     "\ud55c\uad6d\uc5b4",
     "\U0001f600 gpu",
-    "\U0001f9ff",
     HEART,
     FAMILY,
     "\u2500\u2026",
