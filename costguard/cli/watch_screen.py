@@ -23,9 +23,9 @@ from costguard.system.terminal import (
     cut_line,
     cut_to_width,
     format_row,
+    format_styled,
+    has_styles,
     measure_width,
-    shows_styles,
-    style_text,
     wrap_text,
 )
 from costguard.values.text_format import format_interval, format_length, format_local_time, format_scope, get_currency_sign
@@ -53,7 +53,7 @@ def draw_watch(view: WatchView, width: int) -> list[Line]:
 def write_lines(lines: Sequence[Line], *, styles: bool, colours: bool) -> str:
     """Return `lines` as a terminal reads them; without `colours` bold and dim are left, without `styles` nothing is."""
     return "\n".join(
-        "".join(style_text(one.text, one.look if styles else "", colours=colours) for one in line) for line in lines
+        "".join(format_styled(one.text, one.look if styles else "", colours=colours) for one in line) for line in lines
     )
 
 
@@ -78,7 +78,7 @@ class LiveScreen:
         self._out, self._lock = out, threading.RLock()
         self._view: WatchView | None = None
         self._height = 0  # lines that are drawn now
-        self._moves = shows_styles()
+        self._moves = has_styles()
         if self._moves:
             self._write(HIDE_CURSOR)
 

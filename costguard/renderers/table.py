@@ -78,8 +78,8 @@ def _render_for_terminal(document: Document, *, wide: bool) -> str:
         lines.append([])
     lines += [line for note in document.notes for line in _wrap_line(note, _choose_line_style(note), room)]
     lines += [line for text in _describe_hidden([laid for _, laid in tables]) for line in _wrap_line(text, "dim", room)]
-    styled = not os.environ.get("NO_COLOR") and terminal.shows_styles()
-    written = ("".join(terminal.style_text(one.text, one.look if styled else "") for one in line) for line in lines)
+    styled = not os.environ.get("NO_COLOR") and terminal.has_styles()
+    written = ("".join(terminal.format_styled(one.text, one.look if styled else "") for one in line) for line in lines)
     return "".join(f"{line.rstrip()}\n" for line in written)
 
 

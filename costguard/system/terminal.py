@@ -76,14 +76,14 @@ def wrap_text(text: str, width: int, *, fold: bool) -> list[str]:
     return [cut_to_width(one.rstrip(), width) for one in (*lines, line)]
 
 
-def style_text(text: str, look: str, *, colours: bool = True) -> str:
+def format_styled(text: str, look: str, *, colours: bool = True) -> str:
     """Return `text` in its look; without `colours` bold and dim are left."""
     codes = [LOOKS[word] for word in look.split()]
     shown = ";".join(str(code) for code in codes if colours or code < FIRST_COLOUR)
     return f"\x1b[{shown}m{text}\x1b[0m" if shown and text else text
 
 
-def shows_styles() -> bool:
+def has_styles() -> bool:
     """Return whether the terminal draws colours and bold: all do but those that say so (TERM=dumb)."""
     return os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 

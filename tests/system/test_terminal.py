@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from costguard.system.terminal import Column, Styled, cut_to_width, format_row, measure_width, style_text, wrap_text
+from costguard.system.terminal import Column, Styled, cut_to_width, format_row, format_styled, measure_width, wrap_text
 
 FAMILY, FLAG = "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea"
 THUMB, HEART = "\U0001f44d\U0001f3fd", "\u2764\ufe0f"
@@ -52,6 +52,6 @@ def test_a_row_takes_the_lines_of_its_longest_cell() -> None:
 
 
 def test_without_colours_bold_is_left() -> None:
-    assert style_text("x", "bold red") == "\x1b[1;31mx\x1b[0m"
-    assert style_text("x", "bold red", colours=False) == "\x1b[1mx\x1b[0m"
-    assert style_text("x", "red", colours=False) == style_text("x", "") == "x"
+    assert format_styled("x", "bold red") == "\x1b[1;31mx\x1b[0m"
+    assert format_styled("x", "bold red", colours=False) == "\x1b[1mx\x1b[0m"
+    assert format_styled("x", "red", colours=False) == format_styled("x", "") == "x"
