@@ -1,6 +1,6 @@
 """Start-up: `costguard --help` against a bare typer + rich "hello --help", as a ratio of user CPU in one interleaved run.
 
-    python -m bench.start [RUNS]        needs: make test (once), so that typer and rich are there
+    python -m bench.start [RUNS]        needs: make test (once): the extra `dev` brings typer and rich
 
 Target: at most 1.1. Both run from the same environment, with bytecode compiled for both, one warm-up not counted.
 """

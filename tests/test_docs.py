@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from costguard.cli import run_cli
-from costguard.cli.typer_commands import UncoercedCommand
+from costguard.cli.commands import CostguardCommand
 from costguard.settings import check_settings
 
 ROOT = Path(__file__).parent.parent
@@ -62,7 +62,7 @@ def test_every_command_of_a_page_is_one(place: str, line: str, monkeypatch: pyte
     for sign in ("|", "&&", ">", "&"):
         arguments = arguments[: arguments.index(sign)] if sign in arguments else arguments
     taken: list[str | None] = []
-    monkeypatch.setattr(UncoercedCommand, "invoke", lambda self, ctx: taken.append(self.name))  # noqa: ARG005 - click's signature
+    monkeypatch.setattr(CostguardCommand, "invoke", lambda self, ctx: taken.append(self.name))  # noqa: ARG005 - click's signature
     assert run_cli(arguments) == 0, place
     assert taken == [next(word for word in arguments if not word.startswith("-"))]
 

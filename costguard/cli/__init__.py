@@ -1,7 +1,7 @@
 """The command line: one command per file, imported only when it is run.
 
 `COMMANDS` is the table of contents: `costguard --help` prints it without importing any command, which keeps it as fast as a
-bare typer program (bench/start).
+bare program of its kind (bench/start).
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated
 
-import typer
-from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries click inside and re-exports only Context
-from typer._click.exceptions import ClickException, UsageError
-from typer.main import get_command
+from click import Command, Context, Group, HelpFormatter, Parameter, pass_context
+from click.exceptions import Abort, ClickException, Exit, UsageError
 
 from costguard import __version__
-from costguard.cli.typer_commands import UncoercedCommand, UncoercedGroup
+from costguard.cli.commands import CostguardCommand, Option, Text, build_parameters, repeat_global_options
 from costguard.errors import CostguardError, InputError, UnknownNameError, replace_unprintable, shorten, to_one_line
 from costguard.system import file_security
 
@@ -85,6 +83,8 @@ COMMANDS = {name: told for group in COMMAND_GROUPS.values() for name, told in gr
 OWN_SCREEN = frozenset(("watch", "top", "run", "submit", "mcp"))
 """Commands that write to the terminal while they run."""
 INTERRUPTED = 130
+COMPLETION_VARIABLE = "_COSTGUARD_COMPLETE"
+"""Where the script of a shell says what it wants."""
 LONGEST_SHOWN = 300
 """Characters of a message that may quote what somebody typed."""
 
@@ -101,7 +101,7 @@ class GlobalOptions:
     verbose: bool = False
 
 
-class LazyGroup(UncoercedGroup):
+class LazyGroup(Group):
     """A group that lists its commands by name and imports one when it is run."""
 
     def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - the signature is click's
@@ -113,11 +113,14 @@ class LazyGroup(UncoercedGroup):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"costguard.cli.{cmd_name}")
-        one = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = getattr(module, "COMMAND", UncoercedCommand)
-        one.command(name=cmd_name, cls=kind, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
-        made = get_command(one)
-        made.own_screen = cmd_name in OWN_SCREEN  # type: ignore[attr-defined]  # an UncoercedCommand
+        own = build_parameters(module.command)
+        made: CostguardCommand = getattr(module, "COMMAND", CostguardCommand)(
+            name=cmd_name,
+            help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}",
+            params=[*own, *repeat_global_options(self.params, own)],
+            callback=pass_context(module.command),
+        )
+        made.own_screen = cmd_name in OWN_SCREEN
         return made
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
@@ -136,42 +139,58 @@ class LazyGroup(UncoercedGroup):
                 formatter.write_dl(list(commands.items()))
 
 
-app = typer.Typer(
-    name="costguard",
-    cls=LazyGroup,
-    add_completion=True,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(ctx: Context, param: Parameter, value: object) -> None:
+    if value:
         sys.stdout.write(f"costguard {__version__}\n")
-        raise typer.Exit
+        ctx.exit()
 
 
-@app.callback(epilog="Start with: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6")
+def _show_completion(ctx: Context, param: Parameter, value: object) -> None:
+    if value and not ctx.resilient_parsing:
+        from costguard.cli import completion
+
+        (completion.install_script if param.name == "install_completion" else completion.show_script)(ctx.command)
+        ctx.exit()
+
+
 def _root(
-    ctx: typer.Context,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings file (default: ./costguard.toml).")] = None,
-    json_log: Annotated[bool, typer.Option("--json-log", help="Warnings and errors on stderr as JSON lines.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    ctx: Context,
+    config: Annotated[Text, Option(metavar="FILE", help="Settings file (default: ./costguard.toml).")] = None,
+    json_log: Annotated[bool, Option("--json-log", help="Warnings and errors on stderr as JSON lines.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Do not use the network: use only prices stored on this machine.")
+        bool, Option("--offline", help="Do not use the network: use only prices stored on this machine.")
     ] = False,
-    wide: Annotated[bool, typer.Option("--wide", help="Show all columns, however long the lines become.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what is being done.")] = False,
-    version: Annotated[
-        bool | None, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = None,
+    wide: Annotated[bool, Option("--wide", help="Show all columns, however long the lines become.")] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Say on stderr what is being done.")] = False,
+    version: Annotated[bool, Option("--version", callback=_print_version, help="Print the version.")] = False,
+    install_completion: Annotated[
+        bool, Option("--install-completion", callback=_show_completion, help="Install completion for the current shell.")
+    ] = False,
+    show_completion: Annotated[
+        bool,
+        Option(
+            "--show-completion",
+            callback=_show_completion,
+            help="Show completion for the current shell, to copy it or customize the installation.",
+        ),
+    ] = False,
 ) -> None:
     """Guard money spent on cloud GPUs: quote a run before it starts, watch it, report it."""
     ctx.obj = GlobalOptions(config=config, json_log=json_log, debug=debug, offline=offline, wide=wide, verbose=verbose)
     if ctx.invoked_subcommand is None:
         sys.stdout.write(f"{ctx.get_help()}\n")
+
+
+app = LazyGroup(
+    name="costguard",
+    help=_root.__doc__,
+    epilog="Start with: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6",
+    params=build_parameters(_root),
+    callback=pass_context(_root),
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def main() -> None:
@@ -204,24 +223,22 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest may be another program's
     debug, json_log = "--debug" in ours, "--json-log" in ours
     try:
-        code = get_command(app)(arguments, prog_name="costguard", standalone_mode=False)
+        code = _invoke(arguments)
         sys.stdout.flush()
-        if code == INTERRUPTED:  # what typer makes of Ctrl-C
-            return _print_error("interrupted", INTERRUPTED, json_log=json_log)
     except CostguardError as error:
         return _print_error(str(error), error.exit_code, json_log=json_log, debug=debug)
     except ClickException as error:
         message = shorten(to_one_line(error.format_message()), LONGEST_SHOWN) + _build_help_hint(error)
         return _print_error(message, InputError.exit_code, json_log=json_log)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, Abort):
         return _print_error("interrupted", INTERRUPTED, json_log=json_log)
-    except (BrokenPipeError, SystemExit) as error:
-        if isinstance(error, SystemExit) and _is_completing(arguments):
-            return error.code if isinstance(error.code, int) else 0
-        if isinstance(error, SystemExit) and not isinstance(error.__context__, OSError):
-            return _print_error("a part of it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
-        # The reader (`| head`) has gone, which typer turns into SystemExit: not our failure. Point stdout away so that
-        # the flush at exit is quiet.
+    except EOFError:
+        sys.stderr.write("\n")  # what was asked stands there still
+        return _print_error("interrupted", INTERRUPTED, json_log=json_log)
+    except SystemExit:
+        return _print_error("a part of it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
+    except BrokenPipeError:
+        # The reader (`| head`) has gone: not our failure. Point stdout away so that the flush at exit is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -231,21 +248,32 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
         hint = "free disk space, or write to another place"
         return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     except Exception as error:  # noqa: BLE001 - the last net: whatever it is, people get a line and scripts a code
-        return _print_unexpected(error, arguments, json_log=json_log, debug=debug)
+        return _print_unexpected(error, json_log=json_log, debug=debug)
     return code if isinstance(code, int) else 0
 
 
-def _print_unexpected(error: Exception, arguments: list[str], *, json_log: bool, debug: bool) -> int:
-    if _is_completing(arguments):  # a shell shows what is written here between the words that somebody types
-        return CostguardError.exit_code
+def _invoke(arguments: list[str]) -> object:
+    """Run what `arguments` name, or answer a shell that completes words, and return the exit code or None."""
+    instruction = os.environ.get(COMPLETION_VARIABLE)
+    try:
+        if instruction:
+            from costguard.cli.completion import answer_shell
+
+            return answer_shell(app, instruction)
+        with app.make_context("costguard", list(arguments)) as context:
+            return app.invoke(context)
+    except Exit as ended:
+        return ended.exit_code
+    except Exception:
+        if instruction:  # a shell shows what is written here between the words that somebody types
+            return CostguardError.exit_code
+        raise
+
+
+def _print_unexpected(error: Exception, *, json_log: bool, debug: bool) -> int:
     what = shorten(to_one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
     hint = "this is a bug in costguard; run with --debug and report it"
     return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
-
-
-def _is_completing(arguments: list[str]) -> bool:
-    """Return whether a shell asks for completions, or a person for the script that does: typer ends the program after that."""
-    return "_COSTGUARD_COMPLETE" in os.environ or any(one.startswith(("--install-comp", "--show-comp")) for one in arguments)
 
 
 def _build_help_hint(error: ClickException) -> str:

@@ -8,11 +8,9 @@ from datetime import timedelta
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, cast
 
-import typer
-
 from costguard.cli import options as o
 from costguard.cli import quote
-from costguard.cli.options import Names, Text
+from costguard.cli.commands import Names, Option, Text
 from costguard.runs.admission import AdmitRequest, parse_labels
 from costguard.values.checks import require_whole_number
 from costguard.values.money import Money
@@ -24,19 +22,19 @@ OF_A_LIST = frozenset(
 """Options of `costguard quote` that choose what it shows, and not what is quoted."""
 HOLD_OPTIONS: Mapping[str, tuple[Any, object]] = {
     "usd": (
-        Annotated[Text, typer.Option("--usd", metavar="USD", help="Hold this much, and quote nothing: 50, or 50 EUR.")],
+        Annotated[Text, Option("--usd", metavar="USD", help="Hold this much, and quote nothing: 50, or 50 EUR.")],
         None,
     ),
-    "machines": (Annotated[Text, typer.Option(metavar="N", help="So many machines of a rental (1).")], None),
-    "owner": (Annotated[Text, typer.Option(metavar="NAME", help="Whose run it is.")], None),
-    "account": (Annotated[Text, typer.Option(metavar="NAME", help="The account that it runs in.")], None),
-    "label": (Annotated[Names, typer.Option(metavar="KEY=VALUE", help="A label that budgets select by (repeatable).")], None),
-    "name": (Annotated[Text, typer.Option("--name", metavar="NAME", help="Name of the run.")], None),
+    "machines": (Annotated[Text, Option(metavar="N", help="So many machines of a rental (1).")], None),
+    "owner": (Annotated[Text, Option(metavar="NAME", help="Whose run it is.")], None),
+    "account": (Annotated[Text, Option(metavar="NAME", help="The account that it runs in.")], None),
+    "label": (Annotated[Names, Option(metavar="KEY=VALUE", help="A label that budgets select by (repeatable).")], ()),
+    "name": (Annotated[Text, Option("--name", metavar="NAME", help="Name of the run.")], None),
     "length": (
-        Annotated[Text, typer.Option("--for", metavar="TIME", help="How long the hold counts at most: 12h, 2d.")],
+        Annotated[Text, Option("--for", metavar="TIME", help="How long the hold counts at most: 12h, 2d.")],
         None,
     ),
-    "id": (Annotated[Text, typer.Option("--id", metavar="ID", help="Id of the hold: the same one is held once.")], None),
+    "id": (Annotated[Text, Option("--id", metavar="ID", help="Id of the hold: the same one is held once.")], None),
 }
 
 
@@ -56,7 +54,7 @@ def add_admission_options(command: Callable[P, None]) -> Callable[P, None]:
     def run(*given: P.args, **options: P.kwargs) -> None:
         command(*given, **{name: value for name, value in options.items() if name in own})  # type: ignore[arg-type]  # a part
 
-    read: Any = run  # what typer reads options off
+    read: Any = run  # what options are read off
     read.__signature__ = signature.replace(parameters=[*own.values(), *added])
     read.__annotations__ = {**command.__annotations__, **{one.name: one.annotation for one in added}}
     return run

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.admission_options import add_admission_options, read_admit_request
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 from costguard.errors import InputError
 
 EXAMPLES = """Examples:
@@ -27,13 +27,11 @@ Exit code 0: held; 3: refused by a budget, or without a price, and nothing was h
 
 @add_admission_options
 def command(
-    ctx: typer.Context,
-    job: o.JobFiles = None,
-    release: Annotated[Text, typer.Option(metavar="HOLD", help="End this hold: its run was never launched.")] = None,
-    ended: Annotated[Text, typer.Option(metavar="HOLD", help="End this hold: its run has ended.")] = None,
-    spent: Annotated[
-        Text, typer.Option(metavar="USD", help="With --ended: what the run cost, if no provider lists it.")
-    ] = None,
+    ctx: Context,
+    job: o.JobFiles = (),
+    release: Annotated[Text, Option(metavar="HOLD", help="End this hold: its run was never launched.")] = None,
+    ended: Annotated[Text, Option(metavar="HOLD", help="End this hold: its run has ended.")] = None,
+    spent: Annotated[Text, Option(metavar="USD", help="With --ended: what the run cost, if no provider lists it.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

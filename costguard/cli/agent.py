@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from typer._click import Context
+from click import Context
+from click.exceptions import Exit
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Names
-from costguard.cli.typer_commands import UncoercedCommand
+from costguard.cli.commands import Argument, CostguardCommand, Names, Option
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -43,13 +42,13 @@ On the machine, run costguard-agent: join, run, status, phase, busy, keep, insta
 """
 
 
-class ForwardingCommand(UncoercedCommand):
+class ForwardingCommand(CostguardCommand):
     """Forwards the agent's own commands, unchanged, to the agent's command line."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse as every command does, unless the first word is one of the agent's commands."""
         if args and args[0] in AGENT_ACTIONS:
-            raise typer.Exit(forward_to_agent(args))
+            raise Exit(forward_to_agent(args))
         return super().parse_args(ctx, args)
 
 
@@ -57,12 +56,10 @@ COMMAND = ForwardingCommand
 
 
 def command(
-    ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join((*ACTIONS, *AGENT_ACTIONS)))],
-    words: Annotated[Names, typer.Argument(metavar="[ID]", help="The machine, or the agent.")] = None,
-    through_restarts: Annotated[
-        bool, typer.Option("--through-restarts", help="Stay valid through restarts of the machine.")
-    ] = False,
+    ctx: Context,
+    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join((*ACTIONS, *AGENT_ACTIONS)))],
+    words: Annotated[Names, Argument(metavar="[ID]", help="The machine, or the agent.")] = (),
+    through_restarts: Annotated[bool, Option("--through-restarts", help="Stay valid through restarts of the machine.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

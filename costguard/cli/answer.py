@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, cast
 
-import typer
+from click import Context
 
 from costguard.cli.options import Force, Output, choose_format
 from costguard.errors import InputError, replace_unprintable
@@ -30,7 +30,7 @@ FORMAT_KEY = "costguard.format"
 """Where a command's context keeps the format that was found for it."""
 
 
-def write_answer(answer: CommandAnswer, ctx: typer.Context) -> None:
+def write_answer(answer: CommandAnswer, ctx: Context) -> None:
     """Render the answer and print it, or write it to the file of `--output`; then raise its refusal, if it has one."""
     chosen = find_format(ctx)
     pieces = _render_answer(answer, chosen, {**ctx.params, "wide": "yes" if ctx.obj.wide else None})
@@ -68,20 +68,20 @@ def _wrap_command(command: Callable[P, None], made: Sequence[str]) -> Callable[P
 
     @wraps(command)
     def run(*given: P.args, **stated: P.kwargs) -> None:
-        chosen = find_format(cast("typer.Context", stated["ctx"]))
+        chosen = find_format(cast("Context", given[0]))
         if chosen.needs not in made:
             _check_needs(Document(data={}), chosen)
         for one in more:
             stated.pop(one.name)
         command(*given, **stated)
 
-    read: Any = run  # what typer reads options off
+    read: Any = run  # what options are read off
     read.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])
     read.__annotations__ = {**command.__annotations__, "output": Output, "force": Force}
     return run
 
 
-def find_format(ctx: typer.Context) -> plugins.ReportFormat:
+def find_format(ctx: Context) -> plugins.ReportFormat:
     """Return the format chosen by its flag, its name or the extension of `--output`.
 
     Raises InputError if other flags do not fit it. The result is cached, because listing the installed formats takes 5 ms.

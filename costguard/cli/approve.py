@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 
 EXAMPLES = """Examples:
 
@@ -21,10 +21,10 @@ An approval is valid for one day and only for the machine's current run. Without
 
 
 def command(
-    ctx: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
-    act: Annotated[str, typer.Argument(metavar="ACT", help="stop | terminate")],
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    ctx: Context,
+    id: Annotated[str, Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
+    act: Annotated[str, Argument(metavar="ACT", help="stop | terminate")],
+    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Names, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -25,17 +25,17 @@ EXAMPLES = """Examples:
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    ctx: Context,
+    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
     anchor: Annotated[
-        list[str] | None,
-        typer.Option(
+        Names,
+        Option(
             metavar="ROW:HASH", help="An anchor (row and hash) saved elsewhere: verify checks that the log still contains it."
         ),
-    ] = None,
-    since: Annotated[Text, typer.Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
-    rows: Annotated[bool, typer.Option("--rows", help="For show: also the rows that record what polls wrote.")] = False,
-    why: Annotated[Text, typer.Option(metavar="TEXT", help="For adopt: why the older ledger should be used.")] = None,
+    ] = (),
+    since: Annotated[Text, Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
+    rows: Annotated[bool, Option("--rows", help="For show: also the rows that record what polls wrote.")] = False,
+    why: Annotated[Text, Option(metavar="TEXT", help="For adopt: why the older ledger should be used.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

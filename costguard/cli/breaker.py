@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -25,9 +25,9 @@ ACTIONS = ("show", "close")
 
 
 def command(
-    ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    ctx: Context,
+    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 
 EXAMPLES = """Examples:
 
@@ -20,26 +20,20 @@ EXAMPLES = """Examples:
 
 @add_output_options
 def command(
-    ctx: typer.Context,
+    ctx: Context,
     gpu: Annotated[
-        Text, typer.Option(metavar="NAME", help="GPU type; supplies the price and the power if they are not given.")
+        Text, Option(metavar="NAME", help="GPU type; supplies the price and the power if they are not given.")
     ] = None,
-    count: Annotated[Text, typer.Option(metavar="N", help="Number of GPUs bought (1).")] = None,
-    price: Annotated[
-        Text, typer.Option(metavar="USD", help="Total purchase price, in $ (default: the GPU's list price).")
-    ] = None,
+    count: Annotated[Text, Option(metavar="N", help="Number of GPUs bought (1).")] = None,
+    price: Annotated[Text, Option(metavar="USD", help="Total purchase price, in $ (default: the GPU's list price).")] = None,
     rate: Annotated[
         Text,
-        typer.Option(
-            metavar="USD", help="Rental price of the same hardware, in $ an hour (default: the cheapest known offer)."
-        ),
+        Option(metavar="USD", help="Rental price of the same hardware, in $ an hour (default: the cheapest known offer)."),
     ] = None,
-    power_w: Annotated[Text, typer.Option(metavar="N", help="Total watts drawn under load (default: the GPU's TDP).")] = None,
-    usd_per_kwh: Annotated[Text, typer.Option(metavar="USD", help="Price of electricity, in $ per kWh (0.15).")] = None,
-    resale: Annotated[Text, typer.Option(metavar="USD", help="Resale value, in $ (0).")] = None,
-    hours_week: Annotated[
-        Text, typer.Option(metavar="N", help="Hours of use a week; adds the result in weeks and months.")
-    ] = None,
+    power_w: Annotated[Text, Option(metavar="N", help="Total watts drawn under load (default: the GPU's TDP).")] = None,
+    usd_per_kwh: Annotated[Text, Option(metavar="USD", help="Price of electricity, in $ per kWh (0.15).")] = None,
+    resale: Annotated[Text, Option(metavar="USD", help="Resale value, in $ (0).")] = None,
+    hours_week: Annotated[Text, Option(metavar="N", help="Hours of use a week; adds the result in weeks and months.")] = None,
     market: o.Market = None,
     json: o.Json = False,
     csv: o.Csv = False,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 
 EXAMPLES = """Examples:
 
@@ -25,14 +25,12 @@ peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    runs: Annotated[
-        Text, typer.Argument(metavar="[RUNS]", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")
-    ] = None,
+    ctx: Context,
+    runs: Annotated[Text, Argument(metavar="[RUNS]", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Show the current calibration, including RUNS if given; write nothing.")
+        bool, Option("--show", help="Show the current calibration, including RUNS if given; write nothing.")
     ] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Delete the stored runs.")] = False,
+    reset: Annotated[bool, Option("--reset", help="Delete the stored runs.")] = False,
     calibration: o.Calibration = None,
     json: o.Json = False,
     csv: o.Csv = False,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 from costguard.system.progress import clear_progress, report_progress
 
 EXAMPLES = """Examples:
@@ -39,9 +39,9 @@ AS_TYPED = (
 
 
 def command(
-    ctx: typer.Context,
-    ledger: Annotated[Text, typer.Option(metavar="FILE", help="Keep the simulated ledger in this file.")] = None,
-    serve: Annotated[bool, typer.Option("--serve", help="Open the simulated weekend as pages, until Ctrl-C.")] = False,
+    ctx: Context,
+    ledger: Annotated[Text, Option(metavar="FILE", help="Keep the simulated ledger in this file.")] = None,
+    serve: Annotated[bool, Option("--serve", help="Open the simulated weekend as pages, until Ctrl-C.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
+from costguard.cli.commands import Option
 
 EXAMPLES = """Examples:
 
@@ -23,9 +24,9 @@ there is no provider to check.
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    provider: o.Provider = None,
-    all_checks: Annotated[bool, typer.Option("--all", help="A row for each check, good ones as well.")] = False,
+    ctx: Context,
+    provider: o.Provider = (),
+    all_checks: Annotated[bool, Option("--all", help="A row for each check, good ones as well.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Text
 
 EXAMPLES = """Examples:
 
@@ -19,10 +19,8 @@ EXAMPLES = """Examples:
 
 
 def command(
-    ctx: typer.Context,
-    code: Annotated[
-        Text, typer.Argument(metavar="[CODE]", help="A reason as it stands in an answer: untold, breaker, rate.")
-    ] = None,
+    ctx: Context,
+    code: Annotated[Text, Argument(metavar="[CODE]", help="A reason as it stands in an answer: untold, breaker, rate.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

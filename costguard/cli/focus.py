@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 from costguard.values.checks import require_one_of
 
 ACTIONS = ("check",)
@@ -27,15 +27,13 @@ exit code. It needs no settings and no ledger.
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, gzipped CSV, or Parquet.")],
+    ctx: Context,
+    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    file: Annotated[str, Argument(metavar="FILE", help="CSV, gzipped CSV, or Parquet.")],
     held_against: Annotated[
-        Text, typer.Option("--focus-version", metavar="N", help="1.0 to 1.4 (default: detected from its columns).")
+        Text, Option("--focus-version", metavar="N", help="1.0 to 1.4 (default: detected from its columns).")
     ] = None,
-    errors_only: Annotated[
-        bool, typer.Option("--errors-only", help="Show errors only; warnings and rounding are counted.")
-    ] = False,
+    errors_only: Annotated[bool, Option("--errors-only", help="Show errors only; warnings and rounding are counted.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 
 EXAMPLES = """Examples:
 
@@ -24,9 +24,9 @@ It applies to every watchdog on this ledger from its next run on. Hard caps do n
 
 
 def command(
-    ctx: typer.Context,
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
-    lift: Annotated[bool, typer.Option("--lift", help="Lift the freeze.")] = False,
+    ctx: Context,
+    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    lift: Annotated[bool, Option("--lift", help="Lift the freeze.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+from click import Context, prompt
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 from costguard.errors import InputError
 from costguard.system.progress import clear_progress
 
@@ -27,20 +27,18 @@ It looks for every provider's credentials in their usual places. It contacts no 
 
 
 def command(
-    ctx: typer.Context,
-    path: Annotated[Text, typer.Option(metavar="FILE", help="File to write (default: ./costguard.toml).")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    budget: Annotated[Text, typer.Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
+    ctx: Context,
+    path: Annotated[Text, Option(metavar="FILE", help="File to write (default: ./costguard.toml).")] = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
+    budget: Annotated[Text, Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
     zone: o.Zone = None,
-    guard: Annotated[
-        bool, typer.Option("--guard", help="Also a budget, a policy for idle GPUs, and where its warnings go.")
-    ] = False,
+    guard: Annotated[bool, Option("--guard", help="Also a budget, a policy for idle GPUs, and where its warnings go.")] = False,
     to: Annotated[
-        Text, typer.Option("--to", metavar="PLACE", help="With --guard: env:SLACK_URL, file:PATH, or console (default).")
+        Text, Option("--to", metavar="PLACE", help="With --guard: env:SLACK_URL, file:PATH, or console (default).")
     ] = None,
     example: Annotated[
-        Text, typer.Option("--example", metavar="NAME", help="Write an example instead: solo | lab | company.")
+        Text, Option("--example", metavar="NAME", help="Write an example instead: solo | lab | company.")
     ] = None,
     json: o.Json = False,
 ) -> None:
@@ -56,8 +54,8 @@ def command(
     if not yes and sys.stdin.isatty():
         if budget is None:
             clear_progress()
-            budget = typer.prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
+            budget = prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
         if zone is None:
-            zone = typer.prompt("Time zone for days and months", default="UTC", err=True)
+            zone = prompt("Time zone for days and months", default="UTC", err=True)
     notices = (to or "console") if guard else None
     write_answer(setup.answer_init(path=path, force=force, budget=budget, zone=zone, notices=notices), ctx)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 
 EXAMPLES = """Examples:
 
@@ -26,11 +26,11 @@ lease and the number of renewals. A lease does not stop a hard cap.
 
 
 def command(
-    ctx: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h, 2h30m, 1d.")] = None,
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
-    lift: Annotated[bool, typer.Option("--lift", help="Lift the lease.")] = False,
+    ctx: Context,
+    id: Annotated[str, Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
+    length: Annotated[Text, Option("--for", metavar="TIME", help="Duration: 45m, 4h, 2h30m, 1d.")] = None,
+    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    lift: Annotated[bool, Option("--lift", help="Lift the lease.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

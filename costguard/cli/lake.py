@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -26,12 +26,12 @@ A month is written five days after its end (UTC), and again where the ledger's i
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    url: Annotated[Text, typer.Option("--url", metavar="URL", help="Folder or object store (default: [lake] url).")] = None,
-    first: Annotated[Text, typer.Option("--from", metavar="YYYY-MM", help="The first month (default: all).")] = None,
-    last: Annotated[Text, typer.Option("--to", metavar="YYYY-MM", help="The last month (default: all).")] = None,
-    by: Annotated[Text, typer.Option("--by", metavar="KEYS", help="Keys of a report (default: month,provider).")] = None,
+    ctx: Context,
+    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    url: Annotated[Text, Option("--url", metavar="URL", help="Folder or object store (default: [lake] url).")] = None,
+    first: Annotated[Text, Option("--from", metavar="YYYY-MM", help="The first month (default: all).")] = None,
+    last: Annotated[Text, Option("--to", metavar="YYYY-MM", help="The last month (default: all).")] = None,
+    by: Annotated[Text, Option("--by", metavar="KEYS", help="Keys of a report (default: month,provider).")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

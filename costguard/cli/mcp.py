@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -28,12 +28,12 @@ takes the path of costguard stop, and counts against acts per_10m of [rails].
 
 
 def command(
-    ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = SERVE,
+    ctx: Context,
+    action: Annotated[str, Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = SERVE,
     http: Annotated[
-        Text, typer.Option("--http", metavar="ADDRESS", help="Serve over HTTP at this loopback address and port.")
+        Text, Option("--http", metavar="ADDRESS", help="Serve over HTTP at this loopback address and port.")
     ] = None,
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="With arm: the reason; it is recorded.")] = None,
+    why: Annotated[Text, Option("--why", metavar="TEXT", help="With arm: the reason; it is recorded.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -53,7 +53,7 @@ def command(
     write_answer(mcp_acts.arm_mcp(why=why, config=config) if action == ARM else mcp_acts.disarm_mcp(config=config), ctx)
 
 
-def _serve(ctx: typer.Context, http: str | None) -> None:
+def _serve(ctx: Context, http: str | None) -> None:
     try:
         from costguard.mcp import server
     except ModuleNotFoundError as error:

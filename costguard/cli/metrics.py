@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+from click import Context
 
-from costguard.cli.options import Force, Output, Text
+from costguard.cli.commands import Option, Text
+from costguard.cli.options import Force, Output
 
 EXAMPLES = """Examples:
 
@@ -23,9 +24,9 @@ EXAMPLES = """Examples:
 
 
 def command(
-    ctx: typer.Context,
+    ctx: Context,
     guard_within: Annotated[
-        Text, typer.Option("--guard-within", metavar="TIME", help="Print nothing; exit 3 unless the guard ran within TIME.")
+        Text, Option("--guard-within", metavar="TIME", help="Print nothing; exit 3 unless the guard ran within TIME.")
     ] = None,
     output: Output = None,
     force: Force = False,

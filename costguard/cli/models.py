@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Text
 
 EXAMPLES = """Examples:
 
@@ -19,8 +19,8 @@ EXAMPLES = """Examples:
 
 
 def command(
-    ctx: typer.Context,
-    name: Annotated[Text, typer.Argument(metavar="[NAME]", help="Only models with this in their name.")] = None,
+    ctx: Context,
+    name: Annotated[Text, Argument(metavar="[NAME]", help="Only models with this in their name.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 
 EXAMPLES = """Examples:
 
@@ -21,22 +21,20 @@ EXAMPLES = """Examples:
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    gpu: o.GpuName = None,
-    count: Annotated[Text, typer.Option(metavar="N", help="Number of GPUs per instance.")] = None,
-    provider: o.Provider = None,
-    region: o.Region = None,
-    tier: o.Tier = None,
-    sort: Annotated[Text, typer.Option(metavar="NAME", help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
-    top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (50; 0 for all).")] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="One row for each region of a machine, not one with their range.")
-    ] = False,
+    ctx: Context,
+    gpu: o.GpuName = (),
+    count: Annotated[Text, Option(metavar="N", help="Number of GPUs per instance.")] = None,
+    provider: o.Provider = (),
+    region: o.Region = (),
+    tier: o.Tier = (),
+    sort: Annotated[Text, Option(metavar="NAME", help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
+    top: Annotated[Text, Option(metavar="N", help="Rows to show (50; 0 for all).")] = None,
+    every: Annotated[bool, Option("--all", help="One row for each region of a machine, not one with their range.")] = False,
     market: o.Market = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Ask the configured providers, and show their prices with the market's.")
+        bool, Option("--live", help="Ask the configured providers, and show their prices with the market's.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="With --live: exit 4 if a provider could not be asked.")] = False,
+    strict: Annotated[bool, Option("--strict", help="With --live: exit 4 if a provider could not be asked.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
+from click.exceptions import Exit
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 
 EXAMPLES = """Examples:
 
@@ -22,10 +23,10 @@ It ends after the given time or when the machine restarts.
 
 
 def command(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The phase: download, compile, evaluate ...")],
-    id: Annotated[Text, typer.Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h.")] = None,
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="NAME", help="The phase: download, compile, evaluate ...")],
+    id: Annotated[Text, Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
+    length: Annotated[Text, Option("--for", metavar="TIME", help="Duration: 45m, 4h.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -34,7 +35,7 @@ def command(
     from costguard.cli.agent import forward_to_agent, has_agent
 
     if id is None and length is not None and has_agent():
-        raise typer.Exit(forward_to_agent(["phase", name, "--for", length]))
+        raise Exit(forward_to_agent(["phase", name, "--for", length]))
     from costguard.services import overrides
 
     write_answer(overrides.declare_phase(name, stated=id, length=length, config=ctx.obj.config), ctx)

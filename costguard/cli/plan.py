@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 
 EXAMPLES = """Examples:
 
@@ -24,8 +24,8 @@ watchdog waits until you accept the plan by its hash.
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    accept: Annotated[Text, typer.Option("--accept", metavar="HASH", help="Accept the plan with this hash.")] = None,
+    ctx: Context,
+    accept: Annotated[Text, Option("--accept", metavar="HASH", help="Accept the plan with this hash.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

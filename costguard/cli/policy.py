@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Names, Text
+from costguard.cli.commands import Argument, Names, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -38,15 +38,11 @@ reviewed file that is rolled out, accept arms the policies of these digests as f
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    words: Annotated[
-        Names, typer.Argument(metavar="[NAME] [LEVEL]", help="A policy, and for arm a level; accept: digests.")
-    ] = None,
-    fact: Annotated[Names, typer.Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeatable).")] = None,
-    why: Annotated[
-        Text, typer.Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")
-    ] = None,
+    ctx: Context,
+    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    words: Annotated[Names, Argument(metavar="[NAME] [LEVEL]", help="A policy, and for arm a level; accept: digests.")] = (),
+    fact: Annotated[Names, Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeatable).")] = (),
+    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

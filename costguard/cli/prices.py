@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Names, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -31,20 +31,18 @@ EXAMPLES = """Examples:
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    action: Annotated[Text, typer.Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = None,
-    provider: o.Provider = None,
-    public: Annotated[bool, typer.Option("--public", help="Ask public sources, which need no key, too.")] = False,
-    source: Annotated[o.Names, typer.Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a provider or source could not be asked.")] = False,
-    gpu: o.GpuName = None,
-    count: Annotated[Text, typer.Option(metavar="N", help="history: number of GPUs per instance.")] = None,
-    region: o.Region = None,
-    tier: o.Tier = None,
-    days: Annotated[Text, typer.Option(metavar="N", help="history: so many days back (365).")] = None,
-    chart: Annotated[
-        bool, typer.Option("--chart", help="history: draw a chart per row (of one row it is drawn anyway).")
-    ] = False,
+    ctx: Context,
+    action: Annotated[Text, Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = None,
+    provider: o.Provider = (),
+    public: Annotated[bool, Option("--public", help="Ask public sources, which need no key, too.")] = False,
+    source: Annotated[Names, Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = (),
+    strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider or source could not be asked.")] = False,
+    gpu: o.GpuName = (),
+    count: Annotated[Text, Option(metavar="N", help="history: number of GPUs per instance.")] = None,
+    region: o.Region = (),
+    tier: o.Tier = (),
+    days: Annotated[Text, Option(metavar="N", help="history: so many days back (365).")] = None,
+    chart: Annotated[bool, Option("--chart", help="history: draw a chart per row (of one row it is drawn anyway).")] = False,
     market: o.Market = None,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -82,7 +80,7 @@ USED_BY: Mapping[str, tuple[str, ...]] = {
 """Flag -> the actions that use it."""
 
 
-def _refuse_unused_flags(ctx: typer.Context, chosen: str) -> None:
+def _refuse_unused_flags(ctx: Context, chosen: str) -> None:
     """Raise InputError for a flag that `chosen` would ignore: `costguard prices --public` was meant to refresh."""
     for name, actions in USED_BY.items():
         if ctx.params.get(name) and chosen not in actions:
@@ -90,7 +88,7 @@ def _refuse_unused_flags(ctx: typer.Context, chosen: str) -> None:
             raise InputError(f"is not used by prices {chosen}", field=f"--{name}", hint=f"write {write}")
 
 
-def _answer_history(ctx: typer.Context) -> CommandAnswer:
+def _answer_history(ctx: Context) -> CommandAnswer:
     from costguard.services.price_history import answer_price_history
 
     stated = ctx.params

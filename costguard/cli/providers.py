@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
@@ -16,7 +16,7 @@ EXAMPLES = """Examples:
 
 
 @add_output_options
-def command(ctx: typer.Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
+def command(ctx: Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
     """Print the table of supported features."""
     from costguard.services import setup
 

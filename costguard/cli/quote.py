@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, find_format, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 
 EXAMPLES = """Examples:
 
@@ -27,14 +27,12 @@ EXAMPLES = """Examples:
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    job: o.JobFiles = None,
+    ctx: Context,
+    job: o.JobFiles = (),
     template: o.Template = None,
     model: o.Model = None,
     method: o.Method = None,
-    tokens: Annotated[
-        Text, typer.Option(metavar="N", help="Tokens to train on (all epochs), or to generate: 50e6, 1.5B.")
-    ] = None,
+    tokens: Annotated[Text, Option(metavar="N", help="Tokens to train on (all epochs), or to generate: 50e6, 1.5B.")] = None,
     images: o.Images = None,
     audio_seconds: o.AudioSeconds = None,
     frames: o.Frames = None,
@@ -63,26 +61,26 @@ def command(
     ep: o.Ep = None,
     offload: o.Offload = None,
     on: o.On = None,
-    gpu: o.GpuName = None,
-    count: Annotated[Text, typer.Option(metavar="N", help="Number of GPUs per instance.")] = None,
-    hours: Annotated[Text, typer.Option(metavar="N", help="Without a model: hours to rent --count of --gpu.")] = None,
+    gpu: o.GpuName = (),
+    count: Annotated[Text, Option(metavar="N", help="Number of GPUs per instance.")] = None,
+    hours: Annotated[Text, Option(metavar="N", help="Without a model: hours to rent --count of --gpu.")] = None,
     framework: o.Framework = None,
     fused_loss: o.FusedLoss = False,
     compile: o.Compile = False,  # noqa: A002 - the flag's name
-    provider: o.Provider = None,
-    exclude: o.Exclude = None,
-    region: o.Region = None,
-    tier: o.Tier = None,
+    provider: o.Provider = (),
+    exclude: o.Exclude = (),
+    region: o.Region = (),
+    tier: o.Tier = (),
     secure_only: o.SecureOnly = False,
     max_price_age: o.MaxPriceAge = None,
-    max_usd: Annotated[Text, typer.Option(metavar="USD", help="Exclude offers expected to cost more.")] = None,
-    max_hours: Annotated[Text, typer.Option(metavar="N", help="Exclude offers expected to take longer.")] = None,
-    max_gpus: Annotated[Text, typer.Option(metavar="N", help="Maximum number of GPUs over all nodes (64).")] = None,
-    disk_gb: Annotated[Text, typer.Option(metavar="N", help="Disk size in GB (default: computed).")] = None,
-    checkpoint_every_hours: Annotated[Text, typer.Option(metavar="N", help="Hours between checkpoints, for spot (1).")] = None,
-    top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (default: five that differ).")] = None,
-    all_options: Annotated[bool, typer.Option("--all", help="Show every option, refusal and subscription.")] = False,
-    sort: Annotated[Text, typer.Option(metavar="NAME", help="usd | hours | usd_per_hour | provider")] = None,
+    max_usd: Annotated[Text, Option(metavar="USD", help="Exclude offers expected to cost more.")] = None,
+    max_hours: Annotated[Text, Option(metavar="N", help="Exclude offers expected to take longer.")] = None,
+    max_gpus: Annotated[Text, Option(metavar="N", help="Maximum number of GPUs over all nodes (64).")] = None,
+    disk_gb: Annotated[Text, Option(metavar="N", help="Disk size in GB (default: computed).")] = None,
+    checkpoint_every_hours: Annotated[Text, Option(metavar="N", help="Hours between checkpoints, for spot (1).")] = None,
+    top: Annotated[Text, Option(metavar="N", help="Rows to show (default: five that differ).")] = None,
+    all_options: Annotated[bool, Option("--all", help="Show every option, refusal and subscription.")] = False,
+    sort: Annotated[Text, Option(metavar="NAME", help="usd | hours | usd_per_hour | provider")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,
     explain: o.Explain = False,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Names, Text
+from costguard.cli.commands import Names, Option, Text
 
 EXAMPLES = """Examples:
 
@@ -26,24 +26,24 @@ the settings ask for it.
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    month: Annotated[Text, typer.Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,
-    provider: o.Provider = None,
+    ctx: Context,
+    month: Annotated[Text, Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,
+    provider: o.Provider = (),
     file: Annotated[
         Names,
-        typer.Option(
+        Option(
             metavar="BILL",
             help="Read bills from a file or folder: FOCUS, CUR, RunPod or Vast; CSV, JSON, gzip or Parquet.",
         ),
-    ] = None,
+    ] = (),
     tolerance: Annotated[
-        Text, typer.Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
+        Text, Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
     ] = None,
-    account: Annotated[Text, typer.Option(metavar="NAME", help="The account of a file that does not name one.")] = None,
+    account: Annotated[Text, Option(metavar="NAME", help="The account of a file that does not name one.")] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Each --file is its complete bill: remove other lines of that bill from the ledger.")
+        bool, Option("--whole", help="Each --file is its complete bill: remove other lines of that bill from the ledger.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a bill could not be fetched or compared.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Exit 4 if a bill could not be fetched or compared.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options_for, find_format, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Names, Option, Text
 from costguard.errors import InputError
 
 ITEMS = "items"
@@ -29,15 +29,15 @@ EXAMPLES = """Examples:
 
 @add_output_options_for(ITEMS)
 def command(
-    ctx: typer.Context,
-    month: Annotated[Text, typer.Option(metavar="YYYY-MM", help="The month (default: this one).")] = None,
-    day: Annotated[Text, typer.Option(metavar="YYYY-MM-DD", help="Report one day.")] = None,
-    week: Annotated[Text, typer.Option(metavar="YYYY-Www", help="Report one week, Monday to Sunday (ISO 8601).")] = None,
-    start: Annotated[Text, typer.Option("--from", metavar="WHEN", help="Start of the period: a day or an instant.")] = None,
-    end: Annotated[Text, typer.Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
+    ctx: Context,
+    month: Annotated[Text, Option(metavar="YYYY-MM", help="The month (default: this one).")] = None,
+    day: Annotated[Text, Option(metavar="YYYY-MM-DD", help="Report one day.")] = None,
+    week: Annotated[Text, Option(metavar="YYYY-Www", help="Report one week, Monday to Sunday (ISO 8601).")] = None,
+    start: Annotated[Text, Option("--from", metavar="WHEN", help="Start of the period: a day or an instant.")] = None,
+    end: Annotated[Text, Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
     by: Annotated[
         Text,
-        typer.Option(
+        Option(
             metavar="KEYS",
             help=(
                 "provider,account,owner,gpu; also region, kind, charge, tier, instance_type, project, team; as last seen: "
@@ -46,22 +46,22 @@ def command(
         ),
     ] = None,
     zone: o.Zone = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if an account was not read without gaps.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Exit 4 if an account was not read without gaps.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
     format: o.Format = None,  # noqa: A002 - the option's name
     focus_version: o.FocusVersion = None,
     email: Annotated[
-        list[str] | None,
-        typer.Option("--email", metavar="ADDRESS", help="Send it by mail ([notify] mail) instead of printing it."),
-    ] = None,
+        Names,
+        Option("--email", metavar="ADDRESS", help="Send it by mail ([notify] mail) instead of printing it."),
+    ] = (),
     notify: Annotated[
-        list[str] | None,
-        typer.Option("--notify", metavar="ROUTE", help="Send it to a route or a channel instead of printing it."),
-    ] = None,
+        Names,
+        Option("--notify", metavar="ROUTE", help="Send it to a route or a channel instead of printing it."),
+    ] = (),
     attach: Annotated[
-        Text, typer.Option("--attach", metavar="FORMAT", help="Format of the attachment when it is sent (html).")
+        Text, Option("--attach", metavar="FORMAT", help="Format of the attachment when it is sent (html).")
     ] = None,
 ) -> None:
     """Print the report of a period, or send it."""

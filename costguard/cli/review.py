@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Names, Text
+from costguard.cli.commands import Names, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -26,16 +26,16 @@ also matches /. Exit 3: over a limit, or a limit is set and a job cannot be quot
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    path: Annotated[Names, typer.Option("--path", metavar="PATTERN", help="Which files are job files (repeatable).")] = None,
-    base: Annotated[Text, typer.Option("--base", metavar="REVISION", help="The branch or commit to compare with.")] = None,
+    ctx: Context,
+    path: Annotated[Names, Option("--path", metavar="PATTERN", help="Which files are job files (repeatable).")] = (),
+    base: Annotated[Text, Option("--base", metavar="REVISION", help="The branch or commit to compare with.")] = None,
     ci: Annotated[
-        Text, typer.Option("--ci", metavar="NAME", help="github | gitlab: the change of this CI job; write its comment.")
+        Text, Option("--ci", metavar="NAME", help="github | gitlab: the change of this CI job; write its comment.")
     ] = None,
-    comment: Annotated[bool, typer.Option("--comment/--no-comment", help="With --ci: write the comment.")] = True,
-    max_usd: Annotated[Text, typer.Option("--max-usd", metavar="N", help="Dollars that all changed jobs may cost.")] = None,
+    comment: Annotated[bool, Option("--comment/--no-comment", help="With --ci: write the comment.")] = True,
+    max_usd: Annotated[Text, Option("--max-usd", metavar="N", help="Dollars that all changed jobs may cost.")] = None,
     max_increase: Annotated[
-        Text, typer.Option("--max-increase", metavar="N", help="Dollars by which they may become dearer.")
+        Text, Option("--max-increase", metavar="N", help="Dollars by which they may become dearer.")
     ] = None,
     market: o.Market = None,
     json: o.Json = False,

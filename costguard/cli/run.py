@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
+from click.exceptions import Exit
 
 from costguard.cli import options as o
-from costguard.cli.options import Text
-from costguard.cli.typer_commands import UncoercedCommand
+from costguard.cli.commands import Argument, CostguardCommand, Names, Option, Text
 
 EXAMPLES = """Examples:
 
@@ -24,7 +24,7 @@ The command tells its steps with two lines of Python: import costguard_agent; co
 """
 
 
-class VerbatimCommand(UncoercedCommand):
+class VerbatimCommand(CostguardCommand):
     """Options come before the command; everything after its first word belongs to it, with or without `--`."""
 
     allow_interspersed_args = False
@@ -34,45 +34,35 @@ COMMAND = VerbatimCommand
 
 
 def command(
-    ctx: typer.Context,
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help="The command and its arguments.")] = None,
-    job: Annotated[Text, typer.Option("--job", metavar="FILE", help="Job file: model, tokens and limits.")] = None,
+    ctx: Context,
+    command: Annotated[Names, Argument(metavar="-- COMMAND", help="The command and its arguments.")] = (),
+    job: Annotated[Text, Option("--job", metavar="FILE", help="Job file: model, tokens and limits.")] = None,
     on: o.On = None,
-    id: Annotated[Text, typer.Option("--id", metavar="ID", help="This machine's id or name in the ledger.")] = None,  # noqa: A002 - as it is shown
-    rate: Annotated[
-        Text, typer.Option(metavar="USD", help="Price in dollars an hour, if it is unknown otherwise: 2.49.")
-    ] = None,
-    max_usd: Annotated[Text, typer.Option("--max-usd", metavar="USD", help="Refuse the run if the quote is higher.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    name: Annotated[Text, typer.Option("--id-of-job", metavar="NAME", help="Name of the job, shared by its attempts.")] = None,
-    record: Annotated[
-        Text, typer.Option(metavar="FILE", help="File for the job's record; keep it with the checkpoints.")
-    ] = None,
+    id: Annotated[Text, Option("--id", metavar="ID", help="This machine's id or name in the ledger.")] = None,  # noqa: A002 - as it is shown
+    rate: Annotated[Text, Option(metavar="USD", help="Price in dollars an hour, if it is unknown otherwise: 2.49.")] = None,
+    max_usd: Annotated[Text, Option("--max-usd", metavar="USD", help="Refuse the run if the quote is higher.")] = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    name: Annotated[Text, Option("--id-of-job", metavar="NAME", help="Name of the job, shared by its attempts.")] = None,
+    record: Annotated[Text, Option(metavar="FILE", help="File for the job's record; keep it with the checkpoints.")] = None,
     owner: Annotated[
-        Text, typer.Option(metavar="NAME", help="Owner whose budget is charged (default: budgets of everybody).")
+        Text, Option(metavar="NAME", help="Owner whose budget is charged (default: budgets of everybody).")
     ] = None,
-    tokens_per_step: Annotated[
-        Text, typer.Option(metavar="N", help="Tokens per reported step (default: the global batch).")
-    ] = None,
+    tokens_per_step: Annotated[Text, Option(metavar="N", help="Tokens per reported step (default: the global batch).")] = None,
     notices: Annotated[
-        str, typer.Option(metavar="NAME", help="Cloud whose spot notices are read: auto | aws | gcp | none.")
+        str, Option(metavar="NAME", help="Cloud whose spot notices are read: auto | aws | gcp | none.")
     ] = "auto",
     on_notice: Annotated[
         Text,
-        typer.Option(metavar="COMMAND", help="Command to run before the machine is reclaimed, such as saving a checkpoint."),
+        Option(metavar="COMMAND", help="Command to run before the machine is reclaimed, such as saving a checkpoint."),
     ] = None,
-    signal_on_notice: Annotated[
-        Text, typer.Option(metavar="NAME", help="Signal to send to the job then: USR1 or TERM.")
-    ] = None,
+    signal_on_notice: Annotated[Text, Option(metavar="NAME", help="Signal to send to the job then: USR1 or TERM.")] = None,
     then: Annotated[
-        str, typer.Option(metavar="ACT", help="Action after the job on this machine: nothing | stop | terminate.")
+        str, Option(metavar="ACT", help="Action after the job on this machine: nothing | stop | terminate.")
     ] = "nothing",
-    then_always: Annotated[bool, typer.Option("--then-always", help="Do it whatever the exit code is.")] = False,
-    yes_then: Annotated[bool, typer.Option("--yes-then", help="Do it without a terminal, too.")] = False,
-    outlive: Annotated[
-        bool, typer.Option("--outlive", help="Let the job continue if costguard itself is killed (SIGKILL).")
-    ] = False,
-    result: Annotated[Text, typer.Option(metavar="FILE", help="File for the result, as JSON (costguard.run/1).")] = None,
+    then_always: Annotated[bool, Option("--then-always", help="Do it whatever the exit code is.")] = False,
+    yes_then: Annotated[bool, Option("--yes-then", help="Do it without a terminal, too.")] = False,
+    outlive: Annotated[bool, Option("--outlive", help="Let the job continue if costguard itself is killed (SIGKILL).")] = False,
+    result: Annotated[Text, Option(metavar="FILE", help="File for the result, as JSON (costguard.run/1).")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,
 ) -> None:
@@ -107,4 +97,4 @@ def command(
         result=result,
         outlive=outlive,
     )
-    raise typer.Exit(job_run.run_job(wanted))
+    raise Exit(job_run.run_job(wanted))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 
 EXAMPLES = """Examples:
 
@@ -21,9 +21,9 @@ refuses messages (503): their agents send them again.
 
 
 def command(
-    ctx: typer.Context,
-    listen: Annotated[Text, typer.Option("--listen", metavar="ADDRESS", help="Where to listen; [web] listen.")] = None,
-    interval: Annotated[Text, typer.Option("--interval", metavar="TIME", help="Time between two runs of the guard.")] = None,
+    ctx: Context,
+    listen: Annotated[Text, Option("--listen", metavar="ADDRESS", help="Where to listen; [web] listen.")] = None,
+    interval: Annotated[Text, Option("--interval", metavar="TIME", help="Time between two runs of the guard.")] = None,
 ) -> None:
     """Serve until a signal ends it."""
     from costguard.errors import InputError

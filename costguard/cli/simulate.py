@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Names, Text
+from costguard.cli.commands import Names, Option, Text
 
 EXAMPLES = """Examples:
 
@@ -24,13 +24,11 @@ a machine that worked again within the hour is a suspected false stop.
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    since: Annotated[
-        Text, typer.Option(metavar="TIME", help="Length of the history, such as 7d or 36h (default: 30d).")
-    ] = None,
-    start: Annotated[Text, typer.Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
-    end: Annotated[Text, typer.Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
-    policy: Annotated[Names, typer.Option("--policy", metavar="NAME", help="Only this policy (repeatable).")] = None,
+    ctx: Context,
+    since: Annotated[Text, Option(metavar="TIME", help="Length of the history, such as 7d or 36h (default: 30d).")] = None,
+    start: Annotated[Text, Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
+    end: Annotated[Text, Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
+    policy: Annotated[Names, Option("--policy", metavar="NAME", help="Only this policy (repeatable).")] = (),
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
+from costguard.cli.commands import Option
 
 EXAMPLES = """Examples:
 
@@ -21,8 +22,8 @@ EXAMPLES = """Examples:
 
 @add_output_options
 def command(
-    ctx: typer.Context,
-    job: o.JobFiles = None,
+    ctx: Context,
+    job: o.JobFiles = (),
     template: o.Template = None,
     model: o.Model = None,
     method: o.Method = None,
@@ -50,7 +51,7 @@ def command(
     explain: o.Explain = False,
     strict: o.Strict = False,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Also run one step on tensors without data (pip install 'gpu-costguard[exact]').")
+        bool, Option("--exact", help="Also run one step on tensors without data (pip install 'gpu-costguard[exact]').")
     ] = False,
     json: o.Json = False,
     csv: o.Csv = False,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Option, Text
 
 EXAMPLES = """Examples:
 
@@ -25,11 +25,11 @@ The policy still acts: use costguard keep or costguard freeze to prevent acts.
 
 
 def command(
-    ctx: typer.Context,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A policy's name, or a machine's id or name.")],
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h, 7d.")] = None,
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
-    lift: Annotated[bool, typer.Option("--lift", help="Lift the snooze.")] = False,
+    ctx: Context,
+    target: Annotated[str, Argument(metavar="TARGET", help="A policy's name, or a machine's id or name.")],
+    length: Annotated[Text, Option("--for", metavar="TIME", help="Duration: 45m, 4h, 7d.")] = None,
+    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    lift: Annotated[bool, Option("--lift", help="Lift the snooze.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
+from costguard.cli.commands import Option
 
 EXAMPLES = """Examples:
 
@@ -24,10 +25,10 @@ said. Else the configured providers are asked first; `--ask` asks them in any ca
 
 @add_output_options
 def command(
-    ctx: typer.Context,
+    ctx: Context,
     zone: o.Zone = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Ask the clouds, even if a guard run did just now.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
+    ask: Annotated[bool, Option("--ask", help="Ask the clouds, even if a guard run did just now.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
+from click.exceptions import Exit
 
 from costguard.cli.admission_options import add_admission_options, read_admit_request
-from costguard.cli.options import Text
+from costguard.cli.commands import Argument, Names, Option, Text
 from costguard.cli.run import VerbatimCommand
 
 EXAMPLES = """Examples:
@@ -25,15 +26,13 @@ COMMAND = VerbatimCommand
 
 @add_admission_options
 def command(
-    ctx: typer.Context,
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- LAUNCHER", help="The launcher and its arguments.")] = None,
-    job: Annotated[Text, typer.Option("--job", metavar="FILE", help="File of the job, as for costguard quote.")] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="The launcher returns when the run has ended: so does the hold.")
-    ] = False,
+    ctx: Context,
+    command: Annotated[Names, Argument(metavar="-- LAUNCHER", help="The launcher and its arguments.")] = (),
+    job: Annotated[Text, Option("--job", metavar="FILE", help="File of the job, as for costguard quote.")] = None,
+    wait: Annotated[bool, Option("--wait", help="The launcher returns when the run has ended: so does the hold.")] = False,
 ) -> None:
     """Admit the run, start the launcher, and exit with its exit code."""
     from costguard.services.submit import SubmitOptions, launch_admitted_run
 
     request = read_admit_request(ctx.params, job, ctx.obj.config)
-    raise typer.Exit(launch_admitted_run(SubmitOptions(command=tuple(command or ()), request=request, waits=wait)))
+    raise Exit(launch_admitted_run(SubmitOptions(command=tuple(command or ()), request=request, waits=wait)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.errors import CostguardError, InputError
@@ -21,7 +21,7 @@ providers now, q quits. It stops nothing itself: only costguard watch acts.
 """
 
 
-def command(ctx: typer.Context, zone: o.Zone = None) -> None:
+def command(ctx: Context, zone: o.Zone = None) -> None:
     """Show the list until q is pressed."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "costguard status prints the same once; costguard watch writes a line for each change"

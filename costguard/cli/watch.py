@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from click import Context
+from click.exceptions import Exit
 
-from costguard.cli.options import Text
+from costguard.cli.commands import Option, Text
 from costguard.errors import InputError
 from costguard.system.process import limit_malloc
 
@@ -40,11 +41,11 @@ on a terminal SIGHUP, which is sent when the terminal closes, ends it.
 
 
 def command(
-    ctx: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="Run once, then end.")] = False,
-    interval: Annotated[Text, typer.Option("--interval", metavar="TIME", help="Time between two runs (60s).")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="With --once: exit 4 if a provider could not be asked.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Never act, even if policies are armed.")] = False,
+    ctx: Context,
+    once: Annotated[bool, Option("--once", help="Run once, then end.")] = False,
+    interval: Annotated[Text, Option("--interval", metavar="TIME", help="Time between two runs (60s).")] = None,
+    strict: Annotated[bool, Option("--strict", help="With --once: exit 4 if a provider could not be asked.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Never act, even if policies are armed.")] = False,
 ) -> None:
     """Run the watchdog and exit with its exit code."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -64,7 +65,7 @@ def command(
             offline=asked.offline,
             open_door=partial(_open_door, asked),
         )
-    raise typer.Exit(code)
+    raise Exit(code)
 
 
 def _open_door(asked: GlobalOptions, room: WatchdogContext, channel: DoorChannel) -> AbstractContextManager[object]:

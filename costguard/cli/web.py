@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Names, Text
+from costguard.cli.commands import Argument, Names, Option, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -35,12 +35,12 @@ EXAMPLES = """Examples:
 
 
 def command(
-    ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    words: Annotated[Names, typer.Argument(metavar="[NAME]", help="Whose token.")] = None,
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Validity (90d).")] = None,
+    ctx: Context,
+    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    words: Annotated[Names, Argument(metavar="[NAME]", help="Whose token.")] = (),
+    length: Annotated[Text, Option("--for", metavar="TIME", help="Validity (90d).")] = None,
     role: Annotated[
-        Text, typer.Option("--role", metavar="ROLE", help="viewer | operator | admin; of a token: viewer | operator (viewer).")
+        Text, Option("--role", metavar="ROLE", help="viewer | operator | admin; of a token: viewer | operator (viewer).")
     ] = None,
     json: o.Json = False,
     csv: o.Csv = False,

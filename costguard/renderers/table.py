@@ -5,8 +5,7 @@ Example of a pipe: columns are two spaces apart and nothing is cut or wrapped, s
     #  provider  GPU          $/h
     1  vast      V100-16GB   0.09
 
-On a terminal a table gives way as `table_layout` says, and the last line says what `--wide` would add. rich is imported only
-for a terminal: the import takes a third of the time of a quote, and a pipe does not need it.
+On a terminal a table gives way as `table_layout` says, and the last line says what `--wide` would add.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from costguard.errors import to_one_line
+from costguard.system import terminal
 from costguard.views.document import BAD, DIM, DOUBTFUL, GOOD, OVER, Document, TableView
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ OPTIONS = ("wide",)
 UNSTATED_WIDTH = 80
 """Columns of a terminal that states none: serial lines, and pseudo-terminals whose size nobody set."""
 STYLES: Mapping[str, str] = {GOOD: "green", DOUBTFUL: "yellow", BAD: "bold red", OVER: "red", DIM: "dim"}
-"""How a tone looks, as rich writes styles; NO_COLOR and pipes leave it out."""
+"""How a tone looks (`system/terminal.py`); NO_COLOR and pipes leave it out."""
 
 
 def render(document: Document, *, wide: str = "") -> str:
@@ -64,59 +64,37 @@ def _align_table(table: TableView) -> list[str]:
 
 
 def _render_for_terminal(document: Document, *, wide: bool) -> str:
-    """Return every part as rich draws it for this terminal."""
-    import io
-
-    from rich.console import Console
-    from rich.text import Text
-
+    """Return every part as it fits this terminal."""
     from costguard.views.table_layout import fit_table
 
     width = _get_width()
     tables = [(one, fit_table(one, None if wide else width)) for one in document.tables if one.rows]
     widest = max((sum(c.width + 2 for c in laid.columns) for _, laid in tables), default=0)
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=max(width, widest) if wide else width,
-        force_terminal=None if os.environ.get("NO_COLOR") else True,
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-    for line in document.lead:
-        console.print(Text(to_one_line(line), style=_choose_line_style(line, plain="")))
+    room = max(width, widest) if wide else width
+    lines = [line for text in document.lead for line in _wrap_line(text, _choose_line_style(text, plain=""), room)]
     for table, laid in tables:
-        console.print("")
-        if table.title:
-            console.print(Text(to_one_line(table.title), style="bold"))
-        console.print(_build_rich_table(table, laid))
+        lines += [[], *(_wrap_line(table.title, "bold", room) if table.title else ()), *_draw_table(table, laid, room)]
     if document.notes and tables:
-        console.print("")
-    for note in document.notes:
-        console.print(Text(to_one_line(note), style=_choose_line_style(note)))
-    for line in _describe_hidden([laid for _, laid in tables]):
-        console.print(Text(line, style="dim"))
-    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+        lines.append([])
+    lines += [line for note in document.notes for line in _wrap_line(note, _choose_line_style(note), room)]
+    lines += [line for text in _describe_hidden([laid for _, laid in tables]) for line in _wrap_line(text, "dim", room)]
+    styled = not os.environ.get("NO_COLOR") and terminal.has_styles()
+    written = ("".join(terminal.format_styled(one.text, one.look if styled else "") for one in line) for line in lines)
+    return "".join(f"{line.rstrip()}\n" for line in written)
 
 
-def _build_rich_table(table: TableView, laid: TableLayout) -> object:
-    from rich.table import Table
-    from rich.text import Text
+def _wrap_line(text: str, look: str, width: int) -> list[list[terminal.Styled]]:
+    return [[terminal.Styled(line, look)] for line in terminal.wrap_text(to_one_line(text), width, fold=True)]
 
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in laid.columns:
-        drawn.add_column(
-            Text(column.heading),
-            justify="right" if column.right else "left",
-            width=column.width,
-            no_wrap=not column.wraps,
-            overflow="ellipsis",
-        )
-    tones = table.tones or ("",) * len(table.rows)
-    for number, tone in enumerate(tones):
-        drawn.add_row(*(Text(column.cells[number]) for column in laid.columns), style=STYLES.get(tone, ""))
-    return drawn
+
+def _draw_table(table: TableView, laid: TableLayout, width: int) -> Iterator[list[terminal.Styled]]:
+    columns = [terminal.Column(width=one.width, right=one.right, wraps=one.wraps) for one in laid.columns]
+    rows = [(tuple(one.heading for one in laid.columns), "bold")]
+    for number, tone in enumerate(table.tones or ("",) * len(table.rows)):
+        rows.append((tuple(one.cells[number] for one in laid.columns), STYLES.get(tone, "")))
+    for cells, look in rows:
+        for line in terminal.format_row([terminal.Styled(cell, look) for cell in cells], columns):
+            yield terminal.cut_line(line, width)
 
 
 def _choose_line_style(line: str, *, plain: str = "dim") -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import io
+import os
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 
+import pyte
 import pytest
-from rich.console import Console
 
 from costguard.cli.watch import _build_line_printer
-from costguard.cli.watch_screen import draw_watch
+from costguard.cli.watch_screen import LiveScreen, draw_watch, open_live_display, write_lines
 from costguard.guard.signals import HUNG, IDLE, Activity
 from costguard.metering.spending import ScopeCoverage
 from costguard.reporting.status import build_scope_status
+from costguard.system.terminal import measure_width
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView, list_changes
@@ -70,10 +73,7 @@ VIEW = WatchView(
 
 
 def drawn(view: WatchView, width: int, *, colours: bool = False) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=colours, color_system="standard" if colours else None, markup=False)
-    console.print(draw_watch(view, width))
-    return out.getvalue()
+    return write_lines(draw_watch(view, width), styles=colours, colours=not os.environ.get("NO_COLOR"))
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -155,3 +155,49 @@ def test_the_lines_of_a_pipe_come_as_they_happen(capsys: pytest.CaptureFixture[s
     assert len(capsys.readouterr().out.splitlines()) == 6
     show(VIEW)
     assert capsys.readouterr().out == ""
+
+
+def test_a_view_is_drawn_again_in_its_place_and_lines_appear_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen through a terminal's eyes: nothing of the view before is left, and the cursor is back at the end."""
+    monkeypatch.setenv("TERM", "xterm")
+    out, screen = StringIO(), pyte.Screen(80, 30)
+    sizes = iter([(80, 30), (80, 30), (60, 30), (60, 30), (60, 30)])
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size(next(sizes)))
+    monkeypatch.setattr(sys, "stdout", out)
+    with open_live_display() as show:
+        show(VIEW)
+        print("at=12:00 event=polled")  # noqa: T201 - as a log line is written
+        assert "\x1b[?25l" in out.getvalue()
+        show(replace(VIEW, machines=(TRAIN,)))
+    pyte.Stream(screen).feed(out.getvalue().replace("\n", "\r\n"))
+    seen = [line.rstrip() for line in screen.display]
+    assert seen[0] == "at=12:00 event=polled"
+    assert sum("accounts read" in line for line in seen) == 1
+    assert sum("train-1  " in line for line in seen) == 1
+    assert not any("long" in line for line in seen)
+    assert not screen.cursor.hidden
+    assert seen[screen.cursor.y - 1] == "train-1 is idle since 11:00"
+    assert not any(seen[screen.cursor.y :])
+
+
+def test_a_view_that_is_longer_than_the_terminal_is_cut_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 6)))
+    out = StringIO()
+    screen = LiveScreen(out)
+    screen.show(VIEW)
+    assert len(out.getvalue().split("\n")) == 6
+    assert out.getvalue().rstrip().endswith("...")
+    screen.close()
+    assert "train-1 is idle since 11:00" in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120, 140])
+def test_names_of_wide_letters_keep_the_columns_straight(width: int) -> None:
+    wide = replace(TRAIN, name="\u65e5\u672c\u8a9e\u306e\u540d\u524d\U0001f600")
+    lines = draw_watch(replace(VIEW, machines=(TRAIN, wide)), width)
+    text = ["".join(part.text for part in line) for line in lines]
+    assert max(map(measure_width, text)) <= width
+    if width >= 60:
+        first, second = (line for line in text if "idle 0.90" in line)
+        assert measure_width(first[: first.index("32.7700")]) == measure_width(second[: second.index("32.7700")])

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from costguard.cli import run_cli
-from costguard.cli.typer_commands import UncoercedCommand
+from costguard.cli.commands import CostguardCommand
 from costguard.guard.action_intents import DONE
 from costguard.guard.policy import PERSON_RULE, Rails
 from costguard.ledger.guard.store import GuardStore
@@ -225,7 +225,7 @@ def test_the_token_is_made_once_and_refused_where_others_read_it(tmp_path: Path)
 
 def test_the_clients_settings_of_the_page_start_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[list[str]] = []
-    monkeypatch.setattr(UncoercedCommand, "invoke", lambda self, ctx: taken.append([str(self.name), ctx.params["action"]]))
+    monkeypatch.setattr(CostguardCommand, "invoke", lambda self, ctx: taken.append([str(self.name), ctx.params["action"]]))
     page = (Path(__file__).parents[2] / "docs" / "MCP.md").read_text(encoding="utf-8")
     started = 0
     for block in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
