@@ -329,7 +329,9 @@ def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *
             now = confirm_action(now, None, book, still, absences=absences, asked_at=at, now=at).intent if absences else now
     if now.state == DONE:
         took = format_length(timedelta(seconds=time.monotonic() - began))
-        return _answer(target, intent.act, "done", f"proven after {took}: {now.outcome}", told)
+        lost = _describe_lost_gpus(target) if intent.act == START else ""
+        answer = _answer(target, intent.act, "done", f"proven after {took}: {now.outcome}", (*told, lost) if lost else told)
+        return replace(answer, warnings=(*answer.warnings, lost)) if lost else answer
     if now.state == FAILED and intent.act == START:
         hint = "try again later, or rent another one: costguard offers"
         raise NoAnswerError(f"it was not started: {now.outcome}", field=called, hint=hint)
@@ -339,6 +341,22 @@ def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *
     hint = f"costguard status shows it; a running watchdog goes on looking; else look in {target.seen.key.provider}'s console"
     wrong = IncompleteError(f"the {intent.act} was sent, and is not proven after {prove_within_s:.0f} s", hint=hint)
     return CommandAnswer(document=answer.document, refusal=wrong)
+
+
+def _describe_lost_gpus(target: _Target) -> str:
+    """Return that a started machine has fewer GPUs than before its stop, or that this cannot be told; "" where it has them all.
+
+    RunPod starts a pod without its GPUs where others have rented them (documented: "zero GPU pods", seen 2026-11).
+    """
+    had, key = target.seen.gpu_count, target.seen.key
+    if not had or target.hands.inspector is None:
+        return ""
+    seen = look_at_resource(target.hands.inspector, key, SystemClock(), read_boot_time_s).seen
+    if seen is None:
+        return f"whether it has all of its {had:g} GPUs is not known: {key.provider} did not say"
+    if seen.gpu_count >= had:
+        return ""
+    return f"it came back with {seen.gpu_count:g} of its {had:g} GPUs: costguard stop {key.id}, unless it is of use without them"
 
 
 def _is_absent(target: _Target) -> bool:
