@@ -102,7 +102,7 @@ def _find_override(intent: Intent | HookRun, wishes: list[Override]) -> SendRefu
 def _find_uncertain_intent(ask: Query, intent: Intent) -> SendRefusal | None:
     """Return a refusal because another intent on the same resource has an unknown outcome.
 
-    A start that its provider took, and that has not begun, may be withdrawn by a person's stop: it cannot be sent twice by that.
+    A start that its provider took, and that has not begun, may be withdrawn by a person's stop: that sends no start twice.
     """
     where = " AND ".join(f"{name} = ?" for name in KEY_COLUMNS.split(", "))
     sql = f"SELECT id, act, state FROM intent WHERE {where} AND state IN (?, ?) AND id <> ? ORDER BY id"  # noqa: S608 - our own column names
