@@ -4,7 +4,7 @@ from importlib import import_module as _import
 
 __version__ = "0.1.0"
 
-_OF_API = frozenset(("admit", "quote", "size", "status", "report", "keep", "stop"))
+_OF_API = frozenset(("admit", "quote", "size", "status", "report", "keep", "start", "stop"))
 """Functions of `costguard.api`, imported when one is first used: `import costguard` costs nothing."""
 
 

@@ -4,6 +4,7 @@ from costguard.api import keep as keep
 from costguard.api import quote as quote
 from costguard.api import report as report
 from costguard.api import size as size
+from costguard.api import start as start
 from costguard.api import status as status
 from costguard.api import stop as stop
 from costguard.services.run.tracked_run import TrackedRun

@@ -393,6 +393,25 @@ def stop(
     return Answer(**_share(act_on_resource(machine, "stop", yes=yes, why=why, ask=ask, config=_name_file(config))))
 
 
+def start(
+    machine: str,
+    *,
+    yes: bool = False,
+    why: str = "",
+    ask: Callable[[str], bool] | None = None,
+    config: File | None = None,
+) -> Answer:
+    """Start one stopped machine as `costguard start` does: look, say its price an hour of now, ask, send once, prove.
+
+    `yes`: the question is answered in advance. `ask`: asks a person, with the price in the question; without it and without
+    `yes`, InputError is raised and nothing is sent. Raises NoAnswerError for a machine that cannot be started, or that its
+    provider did not start; IncompleteError if the effect was not seen in time.
+    """
+    from costguard.services.act.by_hand import act_on_resource
+
+    return Answer(**_share(act_on_resource(machine, "start", yes=yes, why=why, ask=ask, config=_name_file(config))))
+
+
 class _Shared(TypedDict):
     document: Document
     warnings: tuple[str, ...]

@@ -35,6 +35,8 @@ def test_every_block_of_the_page_runs_in_order(
             text = text.replace('now.data["resources"][0]["id"]', repr(list_pods(costguard)[0]))
         exec(compile(text, block.place, "exec"), space)  # noqa: S102 - the page's own code
     assert space["done"].data["result"] == "done"  # type: ignore[attr-defined]
+    assert space["started"].data["result"] == "done"  # type: ignore[attr-defined]
+    assert space["started"].data["act"] == "start"  # type: ignore[attr-defined]
 
 
 def test_the_answer_is_that_of_the_command(costguard: Command, market: str) -> None:
@@ -54,7 +56,7 @@ def test_a_field_is_every_flag_of_a_job_and_a_wrong_one_names_the_nearest() -> N
         package.size(model="gpt2", seq_len="many")
     with pytest.raises(AttributeError):
         _ = package.nonsense  # type: ignore[attr-defined]
-    assert {"quote", "size", "status", "report", "keep", "stop"} <= set(dir(package))
+    assert {"quote", "size", "status", "report", "keep", "start", "stop"} <= set(dir(package))
 
 
 def test_a_notebook_shows_ten_rows_and_escapes_what_it_shows(tmp_path: Path, market: str) -> None:

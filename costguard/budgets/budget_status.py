@@ -35,7 +35,9 @@ from costguard.values.money import Money, MoneyInterval, divide_half_even
 from costguard.values.text_format import get_currency_sign
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
-ALREADY_HELD = "already_held"
+ALREADY_HELD, RENEWED = "already_held", "renewed"
+HELD_BEFORE = (ALREADY_HELD, RENEWED)
+"""Of a hold that was open when it was asked for again: its run may have been launched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +93,12 @@ class Admission:
 
     `reason`: within_budget; budget_cap (exposure plus new money exceeds the cap); currency (the budget is in another currency,
     so they cannot be compared); no_budget (no budget matches, so there is no limit); already_held (requested and admitted
-    before). For the last two, the other fields are empty. `exposure` excludes the new money, which is `asked`; `left` is cap -
-    exposure, and may be negative; `left_range`: as an interval, whose low end is `left`.
+    before); renewed (admitted before with other money, which the new money replaces). For no_budget and already_held, the
+    fields of the budget are empty. `exposure` excludes the new money, which is `asked`; `left` is cap - exposure, and may be
+    negative; `left_range`: as an interval, whose low end is `left`.
+
+    `was`: the money that the open hold of this id had before, where it is another amount; it is in no `exposure`. A refusal
+    leaves that hold as it is. `until`: when the hold that counts now expires, where it was open before; else None.
     """
 
     admitted: bool
@@ -103,10 +109,21 @@ class Admission:
     cap: Money | None = None
     left: Money | None = None
     left_range: MoneyInterval | None = None
+    was: Money | None = None
+    until: datetime | None = None
 
     @property
     def says(self) -> str:
-        """Return one sentence: which budget decided, and how much of it is left."""
+        """Return one sentence: which budget decided, how much of it is left, and what became of a hold that was open before."""
+        if self.was is None:
+            return self._describe_budget()
+        was = f"{self.was.format()} {self.was.currency}"
+        if not self.admitted:
+            return f"{self._describe_budget()}; the hold of {was} that was taken before stays"
+        decided = f" ({self._describe_budget()})" if self.cap else ""
+        return f"{self.asked.format()} {self.asked.currency} is held instead of {was}{decided}"
+
+    def _describe_budget(self) -> str:
         asked = f"{self.asked.format()} {self.asked.currency}"
         if self.cap is None or self.left is None:
             return f"{asked} is held already" if self.reason == ALREADY_HELD else f"no budget limits {asked}"

@@ -130,9 +130,10 @@ def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
     handling, act = seen.handling, intent.act
     if identify_incarnation(seen) != intent.life:
         yield "the machine was restarted or replaced: this act was for an earlier run"
-    if seen.state in PROVING_STATES[act]:
+    withdraws = act == STOP and handling.start_waits
+    if is_proof(act, seen):
         yield f"it is {seen.state} already"
-    if seen.state not in CONTRADICTING_STATES[act]:
+    if seen.state not in CONTRADICTING_STATES[act] and not withdraws:
         yield f"it is {seen.state}: the act's result would be unknown"
     if handling.controller:
         yield f"{handling.controller} would start it again"
@@ -146,6 +147,11 @@ def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
     lost = [loss for loss in handling.stop_loses if loss not in intent.lose]
     if act == STOP and lost:
         yield f"it would lose {', '.join(lost)}, and that was not allowed"
+
+
+def is_proof(act: str, seen: Observation) -> bool:
+    """Return whether `seen` proves `act`. A machine whose start waits is not stopped for good: it will start by itself."""
+    return seen.state in PROVING_STATES[act] and not (act == STOP and seen.handling.start_waits)
 
 
 def is_send_due(intent: Intent, now: datetime) -> bool:
@@ -201,7 +207,7 @@ def _resolve_present(intent: Intent, seen: Observation, now: datetime, settling:
         return IntentUpdate(state=DONE, why="the machine was restarted since: the act was for its earlier run")
     if _is_other_life(intent.life, seen):
         return _keep_waiting(intent, now, "the observation may be of an earlier run or of another machine")
-    if seen.state in PROVING_STATES[intent.act]:
+    if is_proof(intent.act, seen):
         return IntentUpdate(state=DONE, why=f"it is {seen.state}")
     if seen.state in CONTRADICTING_STATES[intent.act]:
         return _resolve_contradicted(intent, seen, now, settling)

@@ -3,6 +3,9 @@
 Example: a budget of $100 with $60 spent, and two runs of $30 that ask at the same time. One waits for the other: the first
 finds an exposure of $60 and gets its hold; the second finds $90 and is refused, and nothing is written for it.
 
+A hold that is asked for again at another price is renewed: with the first of those runs now quoted at $35, its $30 are taken
+out before the $35 are compared with the budget, and its row is replaced in the same transaction, so that never both count.
+
 An expired hold no longer counts, whether or not its row has been marked. Reading needs no SQLAlchemy; writing does.
 """
 
@@ -18,7 +21,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from costguard.budgets.budget import Budget, find_budget_period
-from costguard.budgets.budget_status import ALREADY_HELD, Admission, BudgetStatus, admit_to_all, compute_budget_status
+from costguard.budgets.budget_status import (
+    ALREADY_HELD,
+    RENEWED,
+    Admission,
+    BudgetStatus,
+    admit_to_all,
+    compute_budget_status,
+)
 from costguard.budgets.hold import (
     COMMITTED,
     EXPIRED,
@@ -51,6 +61,8 @@ HOLD_COLUMNS = (
     "id, nano, currency, who, why, provider, account, owner, gpu, labels, taken_us, expires_us, ended_us, ended_by, spent_nano"
 )
 TEXT_COLUMNS = ("who", "why", "provider", "account", "owner", "gpu")
+SHOWN_CHARS = 60
+"""Of an attribute in a message."""
 
 
 class HoldStore:
@@ -80,8 +92,10 @@ class HoldStore:
         """Set `hold` aside at `now` if each matching budget has that much left, and return the admission.
 
         The admission names the budget that decided. A refused hold writes nothing. One that already exists and is open, equal
-        but for its times, is admitted and not counted again, so a call whose answer was lost may be repeated. Raises InputError
-        if the id belongs to another hold or to an ended one.
+        but for its times, is admitted and not counted again, so a call whose answer was lost may be repeated. One that is open
+        and equal but for its times and money is renewed: it gets the new money if that is less, or if every budget has as much
+        left without the old money; else it is refused, and the old one stays. Raises InputError if the id belongs to the hold
+        of another run or to an ended one.
         """
         result = self.take_all([hold], budgets, now)[0]
         if isinstance(result, InputError):
@@ -94,7 +108,7 @@ class HoldStore:
         Each counts for those after it, and what is spent is read once: many callers who ask at the same time share the cost.
         """
         budgets, results = tuple(budgets), list[Admission | InputError]()
-        new = dict[str, tuple[Hold, list[Budget]]]()
+        new, renewed = dict[str, tuple[Hold, list[Budget]]](), set[str]()
         with self._writing(self._engine) as connection:
             ask = make_query(connection)
             books = _TransactionSpendingReader(ask, self._rules, self._ceilings)
@@ -105,21 +119,21 @@ class HoldStore:
                 try:
                     require(is_open_hold(hold, now), f"hold {hold.id}", "expires or ends before it starts", "take a new one")
                     before = new[hold.id][0] if hold.id in new else _find_hold(ask, hold.id)
-                    taken = before is not None and _is_same_hold(before, hold, now)
+                    if before is not None:
+                        _require_same_run(before, hold, now)
                 except InputError as error:
                     results.append(error)
                     continue
-                if taken:
-                    results.append(Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money))
-                    continue
-                admission = admit_to_all(map(standings.get_standing, matching), hold.money)
-                if admission.admitted:
+                admission = _admit_or_renew(hold, before, map(standings.get_standing, matching))
+                if admission.admitted and admission.reason != ALREADY_HELD:
+                    hold = replace(hold, expires_at=admission.until or hold.expires_at)
+                    renewed |= {hold.id} if before is not None and hold.id not in new else set()
                     new[hold.id] = hold, matching
-                    standings.add_hold(hold)
+                    standings.add_hold(hold, before)
                 results.append(admission)
             if new:
                 _end_expired_holds(connection, now)
-                _insert_holds(connection, list(new.values()), now)
+                _insert_holds(connection, list(new.values()), now, replaced=sorted(renewed))
         return results
 
     def release(self, hold_id: str, now: datetime) -> Hold:
@@ -229,12 +243,12 @@ class _BudgetStandings:
             self._standings[budget.name] = self._compute(budget, self._others, self._now)
         return self._standings[budget.name]
 
-    def add_hold(self, hold: Hold) -> None:
-        """Count a hold that was just taken."""
+    def add_hold(self, hold: Hold, before: Hold | None) -> None:
+        """Count a hold that was just taken, instead of the one that it replaces."""
         for name, one in self._standings.items():
             if counts_in_filter(hold, one.budget.match) and hold.money.currency == one.budget.cap.currency:
-                self._standings[name] = replace(one, holds=one.holds + hold.money)
-        self._others = [*self._others, hold]
+                self._standings[name] = replace(one, holds=_exclude_hold(one, before).holds + hold.money)
+        self._others = [*(other for other in self._others if other.id != hold.id), hold]
 
     def _compute(self, budget: Budget, others: Sequence[Hold], now: datetime) -> BudgetStatus:
         period = find_budget_period(budget, now)
@@ -249,13 +263,45 @@ class _BudgetStandings:
         )
 
 
-def _is_same_hold(there: Hold, hold: Hold, now: datetime) -> bool:
-    """Return True if `there` is open, and `hold` is the same but for its times. Raises InputError if it is not."""
+def _require_same_run(there: Hold, hold: Hold, now: datetime) -> None:
+    """Raise InputError if `there` has ended, or is not the hold of the same run: equal but for its times and amount."""
     field = f"hold {hold.id}"
     require(is_open_hold(there, now), field, f"was taken before, and {there.ended_by or EXPIRED}", "take one with a new id")
-    same = replace(there, taken_at=hold.taken_at, expires_at=hold.expires_at) == hold
-    require(same, field, "is another hold's id", "take one with a new id")
-    return True
+    require(there.who == hold.who, field, "is another hold's id", "take one with a new id")
+    stated = ((name, getattr(there, name), getattr(hold, name)) for name in (*TEXT_COLUMNS, "labels"))
+    pairs = [*stated, ("currency", there.money.currency, hold.money.currency)]
+    changed = [f"{name} ({_format_stated(old)}, now {_format_stated(new)})" for name, old, new in pairs if old != new]
+    what = f"is open for a run with another {' and '.join(changed)}"
+    require(not changed, field, what, f"take one with a new id, or end it: costguard admit --release {hold.id}")
+
+
+def _format_stated(value: str | tuple[tuple[str, str], ...]) -> str:
+    """Return an attribute of a hold for people, shortened."""
+    text = value if isinstance(value, str) else ", ".join("=".join(pair) for pair in value)
+    return f"{text[:SHOWN_CHARS]}..." if len(text) > SHOWN_CHARS else text or "none"
+
+
+def _exclude_hold(standing: BudgetStatus, before: Hold | None) -> BudgetStatus:
+    """Return the status of a budget without the open hold `before`, if that counts in it."""
+    if before is None or before.money.currency != standing.budget.cap.currency:
+        return standing
+    return replace(standing, holds=standing.holds - before.money)
+
+
+def _admit_or_renew(hold: Hold, before: Hold | None, standings: Iterable[BudgetStatus]) -> Admission:
+    """Return the admission of `hold`, or of its renewal instead of the open hold `before` of the same run.
+
+    Less money than is held already needs no room in any budget. A renewal never ends earlier than before.
+    """
+    if before is None:
+        return admit_to_all(standings, hold.money)
+    if before.money == hold.money:
+        return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money, until=before.expires_at)
+    admission = admit_to_all((_exclude_hold(one, before) for one in standings), hold.money)
+    if not admission.admitted and hold.money.nano > before.money.nano:
+        return replace(admission, was=before.money, until=before.expires_at)
+    decided = admission if admission.admitted else Admission(admitted=True, reason=RENEWED, asked=hold.money)
+    return replace(decided, reason=RENEWED, was=before.money, until=max(hold.expires_at, before.expires_at))
 
 
 def _load_hold(ask: Query, hold_id: str, now: datetime) -> Hold:
@@ -283,8 +329,10 @@ def _make_storable(hold: Hold) -> Hold:
     return replace(hold, labels=labels, **texts)
 
 
-def _insert_holds(connection: Connection, taken: Sequence[tuple[Hold, Sequence[Budget]]], now: datetime) -> None:
-    """Write holds that are new, each with the budgets that it counts in."""
+def _insert_holds(
+    connection: Connection, taken: Sequence[tuple[Hold, Sequence[Budget]]], now: datetime, *, replaced: Sequence[str]
+) -> None:
+    """Write holds that are new, each with the budgets that it counts in, after removing the rows of the `replaced` ids."""
     names = HOLD_COLUMNS.split(", ")
     rows: list[SqlRow] = [
         (
@@ -302,11 +350,17 @@ def _insert_holds(connection: Connection, taken: Sequence[tuple[Hold, Sequence[B
         for hold, _ in taken
     ]
     limits: list[SqlRow] = [(hold.id, make_storable(budget.name)) for hold, budgets in taken for budget in budgets]
+    recorder = RowRecorder()
+    for hold_id in replaced:
+        budgets = make_query(connection)("SELECT budget FROM hold_budget WHERE hold_id = ? ORDER BY budget", (hold_id,))
+        recorder.remove("hold_budget", [(hold_id, name) for (name,) in budgets])
+        recorder.remove("hold", [(hold_id,)])
+        _execute_sql(connection, "DELETE FROM hold_budget WHERE hold_id = ?", hold_id)
+        _execute_sql(connection, "DELETE FROM hold WHERE id = ?", hold_id)
     for row in rows:
         _execute_sql(connection, f"INSERT INTO hold ({HOLD_COLUMNS}) VALUES ({', '.join('?' * len(names))})", *row)  # noqa: S608 - our own column names
     for limit in limits:
         _execute_sql(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", *limit)
-    recorder = RowRecorder()
     recorder.add("hold", HOLD_COLUMNS, rows)
     recorder.add("hold_budget", "hold_id, budget", limits)
     _append_digests(connection, recorder, now)

@@ -157,7 +157,8 @@ class Handling:
     actions that the provider refuses until the protection is lifted ("stop", "terminate"); costguard never lifts it.
     `stop_loses`, `terminate_loses`: what would be lost for good, in words ("1900 GB of local disk"). `restart_doubtful`: it may
     find no capacity after a stop. `committed`: why it is paid for whether it runs or not, so that stopping saves nothing, in
-    words. `ends_at`: when it ends by itself.
+    words. `ends_at`: when it ends by itself. `start_waits`: it is stopped, and its provider starts it, and bills it, as soon as
+    it can: a start was taken and waits for a GPU.
     """
 
     controller: str = ""
@@ -170,6 +171,7 @@ class Handling:
     committed: str = ""
     ends_at: datetime | None = None
     starts: bool | None = None
+    start_waits: bool = False
 
 
 UNKNOWN_HANDLING = Handling()

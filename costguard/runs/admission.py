@@ -6,7 +6,7 @@ Example: 8 H100 for 12 h are quoted at $280.00 to $300.00; $300.00 is held for 1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.budgets.budget import Budget
@@ -142,7 +142,11 @@ def build_admit_result(
     budgets: Iterable[Budget],
     fits: tuple[FittingChange, ...] = (),
 ) -> AdmitResult:
-    """Return the admission of `hold` beside what its refusal may owe to attributes that nobody stated."""
+    """Return the admission of `hold` beside what its refusal may owe to attributes that nobody stated.
+
+    One that was open before has the end that it has in the ledger.
+    """
+    hold = replace(hold, expires_at=admission.until) if admission.until and admission.admitted else hold
     match = None if admission.admitted else next((one.match for one in budgets if one.name == admission.budget), None)
     unstated = () if match is None else list_open_attributes(hold, match)
     return AdmitResult(hold=hold, price=price, admission=admission, fits=fits, unstated=unstated)

@@ -194,22 +194,19 @@ def _build_hold(offer: AdmitOffer, token: WebToken, now: datetime) -> Hold:
 def _build_reply(offer: AdmitOffer, hold: Hold, admission: Admission | InputError) -> AdmitReply:
     if isinstance(admission, InputError):
         return AdmitReply(offer.number, MALFORMED, f"{admission.field}: {admission.what}")
-    until_us = to_micros(hold.expires_at) if admission.admitted else 0
-    reply = AdmitReply(offer.number, admitted=admission.admitted, reason=admission.reason, until_us=until_us)
     left, cap = admission.left_range, admission.cap
-    if left is None or cap is None:
-        return reply
     return AdmitReply(
         offer.number,
         admitted=admission.admitted,
         reason=admission.reason,
         budget=admission.budget,
-        currency=cap.currency,
-        cap=cap.nano,
-        left=left.low.nano,
-        left_expected=left.expected.nano,
-        left_high=left.high.nano,
-        until_us=until_us,
+        currency=cap.currency if cap else "",
+        cap=cap.nano if cap else 0,
+        left=left.low.nano if left else 0,
+        left_expected=left.expected.nano if left else 0,
+        left_high=left.high.nano if left else 0,
+        until_us=to_micros(admission.until or hold.expires_at) if admission.admitted else 0,
+        was=admission.was.nano if admission.was else 0,
     )
 
 

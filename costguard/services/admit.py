@@ -50,7 +50,6 @@ from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.sizing.job import Job, JobLimits
 from costguard.sizing.placement import Hardware
 from costguard.values.checks import require, require_whole_number
-from costguard.values.gpu import GpuNames
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval
 
@@ -171,7 +170,7 @@ def price_run(request: AdmitRequest, facts: ShippedFacts) -> tuple[RunPrice, Run
         require(not given, "usd", "is stated, so nothing is quoted", "leave out the job and the GPUs, or the cost")
         hours = None if request.hours is None else Interval.exactly(request.hours)
         usd = MoneyInterval(low=request.money, expected=request.money, high=request.money)
-        gpu = GpuNames(facts.get_gpus()).resolve(request.gpu, field="gpu").canonical if request.gpu else ""
+        gpu = facts.get_gpu_names().resolve(request.gpu, field="gpu").canonical if request.gpu else ""
         return RunPrice(usd=usd, hours=hours, provider=request.provider, gpu=gpu), None
     told = _read_request(request, facts)
     asked, hardware, notes = told.asked, told.hardware, told.notes

@@ -129,7 +129,6 @@ def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
 
     from costguard.data import ShippedFacts
     from costguard.providers.transport import ProviderContext
-    from costguard.values.gpu import GpuNames
 
     disable_memory_dumps()
     transport = open_transport(settings)
@@ -137,7 +136,7 @@ def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
         yield ProviderContext(
             transport=transport,
             clock=SystemClock(),
-            gpus=GpuNames(ShippedFacts().get_gpus()),
+            gpus=ShippedFacts().get_gpu_names(),
             cache=FileCache(get_cache_path("providers")),
             environ=dict(os.environ),
             home=_find_home(),

@@ -212,7 +212,8 @@ class AdmitReply(msgspec.Struct, array_like=True, frozen=True, tag=17):
     """What became of a run that wants a hold: `refused` is "", or a name of `REFUSALS`; else the rest is its `Admission`.
 
     `cap`, `left`, `left_expected`, `left_high`: nano-units of `currency`, of the budget that decided; `budget` "": none did.
-    `until_us`: when the hold expires, in microseconds; 0: it was not held.
+    `until_us`: when the hold expires, in microseconds; 0: it was not held. `was`: what the open hold of this id had before, in
+    nano-units of the same currency as the request, if it was another amount; else 0.
     """
 
     number: int
@@ -228,6 +229,7 @@ class AdmitReply(msgspec.Struct, array_like=True, frozen=True, tag=17):
     left_expected: int = 0
     left_high: int = 0
     until_us: int = 0
+    was: int = 0
 
 
 class HoldEndReply(msgspec.Struct, array_like=True, frozen=True, tag=18):

@@ -30,7 +30,7 @@ from costguard.sizing.job import (
 from costguard.sizing.placement import Hardware
 from costguard.sizing.recipe import resolve_framework
 from costguard.values import checks
-from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu, GpuNames
+from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.formats.loading import ConfigFile
@@ -95,7 +95,7 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     notes: tuple[str, ...] = () if config is None else config.list_notes(amount_stated=any(key in flags for key in AMOUNT_KEYS))
     named = parse_job_limits({"gpus": limits.get("gpus")}).gpus
     if named is not None:
-        names = GpuNames(facts.get_gpus())
+        names = facts.get_gpu_names()
         resolved = [(given, names.resolve(given, field="limits.gpus")) for given in named]
         notes = (*notes, *(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short))
         table = merge_tables(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
@@ -262,7 +262,7 @@ def _place_on_gpu(
     """Return the input and the hardware of `launch` with the GPU `named`; no hardware if its GPUs are not counted."""
     field = f"{stated.config.files[-1]}: GPU" if stated.config is not None else "GPU"
     exact = launch.memory_gb[0] if launch.memory_gb and launch.memory_gb[0] == launch.memory_gb[1] else None
-    found = GpuNames(facts.get_gpus()).resolve(named, vram_gb=exact, field=field)
+    found = facts.get_gpu_names().resolve(named, vram_gb=exact, field=field)
     gpu = facts.get_gpus()[found.canonical]
     if launch.gpu_count is None:
         return _restrict_gpus(stated, (gpu.name,)), None, None
@@ -391,7 +391,7 @@ def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None
         raise InputError(
             f"is not GPU:COUNT[xNODES]: {checks.describe_value(on)}", field="--on", hint="write H100:8, or H100:8x4"
         )
-    found = GpuNames(facts.get_gpus()).resolve(name.strip(), field="--on")
+    found = facts.get_gpu_names().resolve(name.strip(), field="--on")
     gpu: Gpu = facts.get_gpus()[found.canonical]
     if not gpu.runs_pytorch:
         raise _refuse_accelerator(gpu, int(numbers[0]) * int(numbers[1]), facts)

@@ -143,7 +143,7 @@ def ask_public_sources(
 
     now = now or datetime.now(UTC)
     sources, broken = choose_sources(settings, names)
-    gpus = GpuNames(ShippedFacts().get_gpus())
+    gpus = ShippedFacts().get_gpu_names()
     gpus.find("")  # builds its tables before threads share it
     cache = FeedCache(get_cache_path("prices"))
     cache.remove_old(now)

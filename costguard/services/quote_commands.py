@@ -35,7 +35,6 @@ from costguard.settings.files import PRICE_HISTORY_FILE
 from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
 from costguard.values import checks
-from costguard.values.gpu import GpuNames
 from costguard.values.money import Money, Rate
 from costguard.values.resource import COMMUNITY, TIERS
 from costguard.views.document import TableView
@@ -261,7 +260,7 @@ def answer_breakeven(
     from costguard.views.market import build_breakeven_document
 
     facts = ShippedFacts()
-    found = GpuNames(facts.get_gpus()).resolve(gpu, field="--gpu") if gpu else None
+    found = facts.get_gpu_names().resolve(gpu, field="--gpu") if gpu else None
     with MarketReader(find_market_file(market, config)) as source:
         answer = flow(
             gpu=facts.get_gpus()[found.canonical] if found else None,

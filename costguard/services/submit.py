@@ -2,7 +2,8 @@
 
     admit -> refused: exit 3, the launcher is not started
           -> held: launcher -> 0: the hold counts until its time runs out, or `costguard admit --ended` (`waits`: it has ended)
-                            -> another code, or it cannot be started: the hold is released; the code is passed on
+                            -> another code, or it cannot be started: the hold is released, unless it was open before;
+                               the code is passed on
 
 The launcher finds the hold's id as COSTGUARD_HOLD in its environment, so that a policy inside it does not ask for a second one.
 If costguard itself is killed in between, the hold counts until its time runs out.
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
+from costguard.budgets.budget_status import HELD_BEFORE
 from costguard.errors import CostguardError, InputError
 from costguard.runs.admission import AdmitRequest
 from costguard.services.admit import admit_run, build_admit_refusal, end_hold
@@ -61,7 +63,8 @@ def launch_admitted_run(wanted: SubmitOptions) -> int:
     try:
         status = _run_launcher(wanted.command, result.hold.id)
     finally:
-        _settle_hold(result.hold.id, status, request, waits=wanted.waits)
+        before = result.admission.reason in HELD_BEFORE
+        _settle_hold(result.hold.id, status, request, waits=wanted.waits, before=before)
     return status
 
 
@@ -111,9 +114,16 @@ def _pass_signals() -> Iterator[Callable[[ChildProcess], None]]:
             signal.signal(number, action)
 
 
-def _settle_hold(hold_id: str, status: int | None, request: AdmitRequest, *, waits: bool) -> None:
-    """End the hold of a launcher that failed, or waited for its run; else say how it ends. A failure is told, not raised."""
+def _settle_hold(hold_id: str, status: int | None, request: AdmitRequest, *, waits: bool, before: bool) -> None:
+    """End the hold of a launcher that failed, or waited for its run; else say how it ends. A failure is told, not raised.
+
+    `before`: it was open before: an earlier launcher of the same run may have launched it, so that a failure does not end it.
+    """
     failed = status != 0
+    if failed and before:
+        hint = f"costguard admit --release {hold_id} ends it if nothing runs"
+        write_message(f"the launcher failed, and hold {hold_id} was taken by an earlier one: it counts on; {hint}")
+        return
     if not failed and not waits:
         write_message(f"launched: costguard admit --ended {hold_id} ends the hold when the run has ended")
         return

@@ -222,8 +222,9 @@ def _read_labels(table: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
 
 def _unpack_admission(reply: AdmitReply, hold: Hold) -> Admission:
+    was = Money(nano=reply.was, currency=hold.money.currency) if reply.was else None
     if not reply.budget:
-        return Admission(admitted=reply.admitted, reason=reply.reason, asked=hold.money)
+        return Admission(admitted=reply.admitted, reason=reply.reason, asked=hold.money, was=was)
 
     def money(nano: int) -> Money:
         return Money(nano=nano, currency=reply.currency)
@@ -237,4 +238,5 @@ def _unpack_admission(reply: AdmitReply, hold: Hold) -> Admission:
         cap=money(reply.cap),
         left=money(reply.left),
         left_range=MoneyInterval(low=money(reply.left), expected=money(reply.left_expected), high=money(reply.left_high)),
+        was=was,
     )

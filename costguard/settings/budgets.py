@@ -87,9 +87,8 @@ def _resolve_gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
     A name that matches several GPUs is refused, because the filter would silently leave out the others.
     """
     from costguard.data import ShippedFacts
-    from costguard.values.gpu import GpuNames
 
-    known = GpuNames(ShippedFacts().get_gpus())
+    known = ShippedFacts().get_gpu_names()
     found = {name: known.resolve(name, field=field) for name in names}
     for name, gpu in found.items():
         hint = f'write "{gpu.canonical}", and any others you mean'

@@ -177,9 +177,8 @@ def check_word(fact: str, literal: str, field: str) -> None:
 def resolve_gpu_name(name: str, field: str) -> str:
     """Return `name` if it is a GPU's canonical name, as used in facts; raise InputError with what to write if not."""
     from costguard.data import ShippedFacts
-    from costguard.values.gpu import GpuNames
 
-    gpu = GpuNames(ShippedFacts().get_gpus()).resolve(name, field=field)
+    gpu = ShippedFacts().get_gpu_names().resolve(name, field=field)
     if gpu.canonical != name:
         raise InputError(f"'{name}' is not a GPU's whole name", field=field, hint=f'write "{gpu.canonical}"')
     return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costguard.budgets.budget_status import Admission
+from costguard.budgets.budget_status import ALREADY_HELD, RENEWED, Admission
 from costguard.budgets.hold import Hold
 from costguard.errors import MOST_HINT_LINES
 from costguard.runs.admission import AdmitResult, describe_option
@@ -25,7 +25,8 @@ ADMIT_SCHEMA = "costguard.admit/1"
 def build_admit_document(result: AdmitResult) -> Document:
     """Return the admission of a run as a document of one record."""
     admission, hold = result.admission, result.hold
-    lead = [f"{'Held' if admission.admitted else 'Refused'}: {_format_sum(hold.money)} for {_describe_run(result)}."]
+    how = {ALREADY_HELD: "Held already", RENEWED: "Renewed"}.get(admission.reason, "Held") if admission.admitted else "Refused"
+    lead = [f"{how}: {_format_sum(hold.money)} for {_describe_run(result)}."]
     if admission.admitted:
         lead.append(f"Hold {hold.id} counts until {format_local_time(hold.expires_at)}.")
     lead.append(f"{_capitalize(admission.says)}.{_format_range(admission)}")
@@ -47,6 +48,7 @@ def build_admit_data(result: AdmitResult) -> dict[str, object]:
         "expires_at": format_instant(hold.expires_at) if admission.admitted else None,
         "usd": format_exact(hold.money),
         "currency": hold.money.currency,
+        "was_usd": None if admission.was is None else format_exact(admission.was),
         "quote": None
         if option is None
         else {

@@ -178,6 +178,7 @@ def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
 def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     """Return the data of a resource.
 
+    `starts_at`: when a schedule starts it again, as far as nothing lasting holds that; None: none does.
     `usd_per_hour`: what is expected; None if nothing is. `usd_per_hour_bounds`: between what it lies; `usd_per_hour_interval`:
     all three, None if nothing is expected. `price`: how the price of computing is known: "stated" or a step of the price
     ladder; None if it bills none. `spent`: None if it is in another currency; see `other_currency`.
@@ -198,6 +199,7 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
         "tier": seen.tier,
         "state": one.state,
         "started_at": format_instant(seen.started_at) if seen.started_at else None,
+        "starts_at": format_instant(one.beside.starts_at) if one.beside.starts_at else None,
         "usd_per_hour": format_stated_rate(one),
         "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": format_rate_bound(one)},
         "usd_per_hour_interval": build_rate_interval(one),

@@ -32,7 +32,9 @@ REQUEST_MOST = 64 << 10
 """Bytes of a request: costguard and the proxies before it take more, so that none of them has to refuse one."""
 HTTP_OK, HTTP_BAD_REQUEST, HTTP_REFUSED, HTTP_TOO_LARGE = 200, 400, 409, 413
 HTTP_TOKEN_REFUSED = (401, 403)
-NO_PRICE, ALREADY_HELD = "no_price", "already_held"
+NO_PRICE = "no_price"
+HELD_BEFORE = ("already_held", "renewed")
+"""Reasons of a hold that was open before it was asked for: its run may be active."""
 FITS_SHOWN = 3
 
 

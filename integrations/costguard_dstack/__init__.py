@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costguard_admission import ALREADY_HELD, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer, give_up
+from costguard_admission import HELD_BEFORE, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer, give_up
 from dstack.plugins import ApplyPolicy, Plugin, get_plugin_logger
 
 LOG = get_plugin_logger("costguard")
@@ -276,7 +276,7 @@ def keep_largest_hold(client: AdmissionClient, answers: Sequence[Answer]) -> lis
 def end_holds(client: AdmissionClient, held: Sequence[Answer]) -> None:
     """End the holds that were taken just now."""
     for answer in held:
-        if answer.reason != ALREADY_HELD:
+        if answer.reason not in HELD_BEFORE:
             client.end(answer.hold, started=False)
 
 

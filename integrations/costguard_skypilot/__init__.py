@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sky
-from costguard_admission import ALREADY_HELD, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer
+from costguard_admission import HELD_BEFORE, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer
 
 HOURS_VARIABLE, HOLD_VARIABLE = "COSTGUARD_HOURS", "COSTGUARD_HOLD"
 """Of a task's `envs`: how long it runs at most, stated by whoever launches it; and the id of its hold, which the task finds."""
@@ -136,6 +136,6 @@ def keep_largest_hold(client: AdmissionClient, answers: Sequence[Answer], *, dry
     """
     held = sorted((one for one in answers if one.hold), key=lambda one: one.money, reverse=True)
     for answer in held if dryrun else held[1:]:
-        if answer.reason != ALREADY_HELD:
+        if answer.reason not in HELD_BEFORE:
             client.end(answer.hold, started=False)
     return held[0].hold if held and not dryrun else ""

@@ -209,6 +209,7 @@ def make_handling(one: Instance, state: str) -> Handling:
         committed="prepaid: the credit stays locked to it while it is stopped" if prepaid else "",
         ends_at=None if state == "ended" else parse_instant(one.end_date),
         starts=state == "stopped" and is_settled(one),
+        start_waits=state == "stopped" and normalise_word(one.intended_status) == "running",
     )
 
 

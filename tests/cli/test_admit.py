@@ -112,7 +112,20 @@ def test_the_same_id_is_held_once(costguard: Command, ledger: Path) -> None:
     assert costguard(*first).data["reason"] == "within_budget"
     assert costguard(*first).data["reason"] == "already_held"
     assert len(holds(ledger)) == 1
-    assert costguard(*first[:2], "16", *first[3:]).code == 2
+    moved = costguard(*first[:2], "16", *first[3:])
+    assert (moved.code, moved.data["reason"], moved.data["usd"], moved.data["was_usd"]) == (0, "renewed", "16.00", "15.00")
+    refused = costguard(*first[:2], "201", *first[3:])
+    assert (refused.code, refused.data["was_usd"]) == (3, "16.00")
+    assert "the hold of 16.00 USD that was taken before stays" in refused.err
+    assert holds(ledger, "nano") == [(16 * 10**9,)]
+    assert costguard(*first, "--owner", "ada").code == 2
+
+
+def test_a_launcher_that_fails_leaves_the_hold_that_an_earlier_one_has(costguard: Command, ledger: Path) -> None:
+    words = ("submit", "--usd", "15", "--hours", "2", "--id", "build-8", *NLP, "--")
+    assert costguard(*words, "true").code == 0
+    assert costguard(*words, "false").code == 1
+    assert holds(ledger) == [(15 * 10**9, None)]
 
 
 @pytest.mark.parametrize(

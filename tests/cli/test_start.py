@@ -12,6 +12,7 @@ from costguard.guard.policy import PERSON_RULE, START
 from costguard.services.act import by_hand
 from tests.cli.test_stop import POD_STOP, Lab, lab
 from tests.fakes.runpod import gpu_type
+from tests.fakes.server import Answer
 
 __all__ = ["lab"]
 
@@ -79,3 +80,19 @@ def test_an_unknown_price_is_said(lab: Lab) -> None:
     assert lab.run("stop", pod, "--yes").code == 0
     ran = lab.run("start", pod, "--yes")
     assert "What it costs an hour is not known: its provider states no price for it." in ran.out
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_pod_that_comes_back_with_fewer_gpus_is_said_and_paged(lab: Lab, left: int) -> None:
+    pod = _stopped(lab)
+
+    def lose_gpus(answer: Answer) -> Answer:
+        lab.pods.fake.manners.spoilt[pod] = {("gpu", "count"): left}  # type: ignore[attr-defined]
+        return answer
+
+    lab.pods.fake.fault(POD_STOP, "edit", edit=lose_gpus, times=1)
+    ran = lab.run("start", pod, "--yes")
+    assert ran.code == 0, ran.err
+    assert f"it came back with {left} of its 2 GPUs: costguard stop {pod}" in " ".join((ran.out + ran.err).split())
+    guarded = lab.run("watch", "--once")
+    assert f"was started with {left} of its 2 GPUs" in " ".join((guarded.out + guarded.err).split()), guarded.out + guarded.err

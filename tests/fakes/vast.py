@@ -147,6 +147,7 @@ class FakeVast(FakeCloud):
         if state == "running" and id_ in self.taken:  # its GPU is rented away: it waits, and starts by itself later
             self.extra.setdefault(id_, {})["intended_status"] = "running"
         elif not self.deaf:
+            self.extra.get(id_, {}).pop("intended_status", None)
             self.let(id_, state)
         return Answer.of({"success": True})
 

@@ -71,13 +71,13 @@ def test_a_request_that_costguard_cannot_take_is_refused_even_where_it_fails_ope
     answers = [
         asks.admit({"color": "red"}),
         asks.admit({"gpu": "H9000", "count": 1, "hours": 1}),
-        asks.admit({"usd": "2", "owner": "ada", "id": "job-9"}),
+        asks.admit({"usd": "2", "owner": "ada", "gpu": "T4", "id": "job-9"}),
         asks.admit({"usd": "1", "owner": "x" * 100_000}),
     ]
     assert [(one.outcome, one.may_launch) for one in answers] == [(REFUSED, False)] * 4
     assert [one.status for one in answers] == [400, 400, 400, 0]
     assert "color" in answers[0].says
-    assert "another hold's id" in answers[2].says
+    assert "is open for a run with another gpu" in answers[2].says
     assert asks.end(held.hold, started=False)
 
 

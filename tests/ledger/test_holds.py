@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from queue import Empty
+from random import Random
 from typing import Any
 
 import pytest
 
 from costguard.budgets.budget import Budget, ResourceFilter
+from costguard.budgets.budget_status import Admission
 from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.row_check import check_rows
 from costguard.ledger.holds import HoldStore, load_open_holds, make_hold_id, make_query
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
@@ -224,6 +227,77 @@ def test_a_hold_that_is_asked_for_again_is_admitted_and_counted_once(url: str, h
     assert rows(url, "SELECT count(*) FROM hold") == [(1,)]
 
 
+@pytest.mark.parametrize(("price", "left"), [("10", "0"), ("7.5", "2.5"), ("2", "8")], ids=["to the cap", "dearer", "cheaper"])
+def test_a_hold_that_is_asked_for_again_at_another_price_replaces_the_old_one(
+    url: str, holds: HoldStore, price: str, left: str
+) -> None:
+    holds.take(hold("h1", "6"), [AGENT, EVERYBODY], NOON)
+    later = NOON + HOUR / 2
+    again = hold("h1", price, taken_at=later, expires_at=later + HOUR)
+    renewed = holds.take(again, [AGENT], later)
+    assert (renewed.admitted, renewed.reason, renewed.was, renewed.until) == (True, "renewed", usd("6"), later + HOUR)
+    assert renewed.says.startswith(f"{usd(price).format()} USD is held instead of 6.00 USD")
+    assert holds.open_holds(later) == [again]
+    assert rows(url, "SELECT hold_id, budget FROM hold_budget") == [("h1", "agent")]
+    assert holds.take(again, [AGENT], later).reason == "already_held"
+    more = holds.take(hold("h2", "8.01", taken_at=later), [AGENT], later)
+    assert (more.admitted, more.left) == (False, usd(left))
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        assert list(check_rows(ask)) == []
+
+
+def test_a_renewal_that_does_not_fit_leaves_the_old_hold_and_says_so(url: str, holds: HoldStore) -> None:
+    holds.take(hold("h1", "6"), [AGENT], NOON)
+    holds.take(hold("h2", "3"), [AGENT], NOON)
+    refused = holds.take(hold("h1", "7.01"), [AGENT], NOON)
+    assert (refused.admitted, refused.reason, refused.left, refused.was) == (False, "budget_cap", usd("7"), usd("6"))
+    assert refused.says == (
+        "budget agent: $7.00 of $10.00 left, not enough for 7.01 USD; the hold of 6.00 USD that was taken before stays"
+    )
+    assert rows(url, "SELECT id, nano FROM hold ORDER BY id") == [("h1", 6 * 10**9), ("h2", 3 * 10**9)]
+
+
+def test_whatever_is_renewed_in_whichever_order_the_holds_never_exceed_the_cap(holds: HoldStore) -> None:
+    chance = Random(26)  # noqa: S311 - amounts are drawn, not secret
+    for _ in range(25):
+        wanted = [hold(f"h{chance.randrange(5)}", str(chance.randrange(1, 7))) for _ in range(4)]
+        came = holds.take_all(wanted, [AGENT], NOON)
+        there = {one.id: one.money for one in holds.open_holds(NOON)}
+        assert sum(money.nano for money in there.values()) <= AGENT.cap.nano
+        last = {
+            one.id: one.money for one, said in zip(wanted, came, strict=True) if isinstance(said, Admission) and said.admitted
+        }
+        assert {name: there[name] for name in last} == last
+
+
+def test_a_cheaper_renewal_needs_no_room_and_never_ends_earlier(url: str, holds: HoldStore) -> None:
+    holds.take(hold("h1", "6"), [AGENT], NOON)
+    spend(url)  # 6 of 10, with the machine of this run
+    cheaper = holds.take(hold("h1", "5.5", expires_at=NOON + HOUR / 4), [AGENT], NOON)
+    assert (cheaper.says, cheaper.until) == ("5.50 USD is held instead of 6.00 USD", NOON + HOUR)
+    assert [one.expires_at for one in holds.open_holds(NOON)] == [NOON + HOUR]
+    assert not holds.take(hold("h1", "5.6"), [AGENT], NOON).admitted
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"who": "bob"}, "is another hold's id"),
+        ({"gpu": "A100-SXM-80GB"}, r"is open for a run with another gpu \(none, now A100-SXM-80GB\)"),
+        ({"labels": (("team", "nlp"),), "owner": ""}, r"another owner \(agent, now none\) and labels \(none, now team=nlp\)"),
+        ({"money": Money.parse("7", "EUR")}, r"another currency \(USD, now EUR\)"),
+    ],
+    ids=["holder", "gpu", "labels", "currency"],
+)
+def test_an_id_of_another_run_is_refused_with_what_differs(
+    url: str, holds: HoldStore, change: dict[str, Any], said: str
+) -> None:
+    holds.take(hold("h1", "6"), [], NOON)
+    with pytest.raises(InputError, match=said):
+        holds.take(hold("h1", **{"amount": "7", **change}), [], NOON)
+    assert rows(url, "SELECT nano, currency FROM hold") == [(6 * 10**9, "USD")]
+
+
 def test_several_that_ask_at_once_count_one_after_the_other_in_one_transaction(url: str, holds: HoldStore) -> None:
     spend(url)  # 3 to 6 of the agent
     wanted = [hold(f"h{n}", "1") for n in range(12)]
@@ -232,20 +306,20 @@ def test_several_that_ask_at_once_count_one_after_the_other_in_one_transaction(u
     came = holds.take_all(wanted, [AGENT, EVERYBODY], NOON)
     said = [one.what if isinstance(one, InputError) else one.reason for one in came]
     left = 10 - 6
-    assert said[:3] == ["within_budget", "already_held", "is another hold's id"]
-    assert said[3:] == ["within_budget"] * (left - 1) + ["budget_cap"] * (9 - left + 1)
+    assert said[:3] == ["within_budget", "already_held", "renewed"]  # h0 asked for 1, and for 2 after it
+    assert said[3:] == ["within_budget"] * (left - 2) + ["budget_cap"] * (9 - left + 2)
     refused = came[-1]
     assert not isinstance(refused, InputError)
     assert refused.left == usd("0")
     assert refused.left_range is not None
     assert refused.left_range.low <= refused.left_range.expected <= refused.left_range.high
-    assert len(open_ones(url)) == left
+    assert sum(one.money.nano for one in open_ones(url)) == left * 10**9
 
 
 def test_an_id_is_used_for_one_hold_only(holds: HoldStore) -> None:
     holds.take(hold("h1"), [AGENT], NOON)
     with pytest.raises(InputError, match="another hold's id"):
-        holds.take(hold("h1", "5"), [AGENT], NOON)
+        holds.take(hold("h1", "5", who="bob"), [AGENT], NOON)
     holds.release("h1", NOON)
     with pytest.raises(InputError, match="was taken before, and released"):
         holds.take(hold("h1"), [AGENT], NOON)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from costguard.guard.context import GuardConfig
-from costguard.reporting.status import annotate_resources
+from costguard.reporting.status import annotate_resources, build_fleet_status
 from costguard.services.guard import GuardRunResult
 from costguard.services.watch import build_plan_view
 from costguard.testing import play_story, read_story
 from costguard.testing.guard_player import GuardPlayer
+from costguard.values.calendar import Period
 from costguard.views.plan import build_plan_document
+from costguard.views.status import build_status_document
 
 STORY = Path(__file__).parent.parent / "scenarios" / "26-starts-again.story"
 
@@ -36,9 +39,17 @@ def test_the_plan_and_the_status_say_when_it_starts(tmp_path: Path) -> None:
     assert not outcome.faults, outcome.report()
     ((rules, guarded),) = _Kept.last
     assert guarded.sight is not None
-    (beside,) = annotate_resources(rules, guarded.sight).values()
+    annotated = annotate_resources(rules, guarded.sight)
+    (beside,) = annotated.values()
     assert beside.starts_at is not None
     assert f"{beside.starts_at:%H:%M}" == "20:00", "21:00 in Berlin"
+    now = guarded.sight.now
+    month = Period(start=now - timedelta(days=1), end=now + timedelta(days=1))
+    status = build_fleet_status(
+        at=now, month=month, zone=UTC, spending=(), live=guarded.sight.live, scopes=(), beside=annotated
+    )
+    (shown,) = cast("Any", build_status_document(status).data["resources"])
+    assert (shown["state"], shown["starts_at"]) == ("stopped", "2026-11-03T20:00:00Z")
     (row,) = cast("Any", build_plan_document(build_plan_view(guarded, rules, ())).data["rows"])
     (step,) = [one for one in row["steps"] if one["do"] == "start"]
     assert (step["due_at"], step["goes"]) == ("2026-11-03T20:00:00Z", False)

@@ -89,12 +89,31 @@ def test_a_run_is_held_once_and_ended_by_whoever_holds_it(watchdog: Station) -> 
     assert hold.expires_at - hold.taken_at == timedelta(hours=4)
     again = admit(watchdog, **body)
     assert (again.status, again.data["reason"]) == (200, "already_held")
+    assert again.data["expires_at"] == said["expires_at"], "it counts until then, whenever it is asked for again"
     other = admit(watchdog, "kube", **body)
     assert (other.status, "another hold's id" in other.data["says"]) == (400, True)
     assert ask(watchdog, "/v1/admit/end", {"hold": "build-7"}, "kube").status == 400, "it is slurm's"
     ended = ask(watchdog, "/v1/admit/end", {"hold": "build-7", "started": False})
     assert (ended.status, ended.data) == (200, {"hold": "build-7", "ended_by": "released"})
     assert "build-7" not in holds(watchdog)
+
+
+def test_a_run_that_is_asked_for_again_after_its_price_moved_is_renewed_or_refused_with_what_changed(watchdog: Station) -> None:
+    assert admit(watchdog, usd="60", hours=2, id="moved").data["was_usd"] is None
+    dearer = admit(watchdog, usd="90", hours=2, id="moved")
+    assert (dearer.status, dearer.data["reason"], dearer.data["usd"], dearer.data["was_usd"]) == (
+        200,
+        "renewed",
+        "90.00",
+        "60.00",
+    )
+    refused = admit(watchdog, usd="101", hours=2, id="moved")
+    assert (refused.status, refused.data["reason"], refused.data["was_usd"]) == (409, "budget_cap", "90.00")
+    assert refused.data["says"].endswith("not enough for 101.00 USD; the hold of 90.00 USD that was taken before stays")
+    another = admit(watchdog, usd="90", gpu="T4", hours=2, id="moved")
+    assert (another.status, "another gpu (none, now T4)" in another.data["says"]) == (400, True)
+    assert holds(watchdog)["moved"].money.nano == 90 * 10**9
+    assert ask(watchdog, "/v1/admit/end", {"hold": "moved", "started": False}).status == 200
 
 
 def test_a_refusal_is_a_409_with_what_would_fit_and_one_alert(watchdog: Station) -> None:

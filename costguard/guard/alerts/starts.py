@@ -60,7 +60,7 @@ def _build_unconfirmed_start(intent: Intent, matter: AlertSubject, cost: StartCo
         ("since", matter.format_moment(intent.sent_at or intent.moved_at)),
         ("why", intent.outcome or "its provider does not show it as running"),
         ("per hour", f"{format_alert_rate(cost.price)} from the moment it starts"),
-        ("next", "it is not asked for again, and is looked for in every run; stop it in its provider's console to withdraw it"),
+        ("next", "it is not asked for again, and is looked for in every run; costguard stop withdraws it if it waits"),
     )
     what = f"START NOT CONFIRMED: {matter.called}"
     return build_alert(matter, PAGE, what, now, facts, keep=False, stage=9)

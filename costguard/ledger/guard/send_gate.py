@@ -8,7 +8,7 @@ from typing import NamedTuple
 from costguard.guard.action_intents import EXECUTING, VERIFYING, Intent
 from costguard.guard.escalation import HookRun
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override, list_approved_acts
-from costguard.guard.policy import CAP_RULE, HOLD_REASONS, PERSON_RULE, START, TERMINATE, Rails
+from costguard.guard.policy import CAP_RULE, HOLD_REASONS, PERSON_RULE, START, STOP, TERMINATE, Rails
 from costguard.ledger.db.codecs import KEY_COLUMNS, Query
 from costguard.ledger.guard.guard_state import LeaderLease, is_leader, load_leader_lease, load_open_overrides
 from costguard.values.instant import to_micros
@@ -100,10 +100,16 @@ def _find_override(intent: Intent | HookRun, wishes: list[Override]) -> SendRefu
 
 
 def _find_uncertain_intent(ask: Query, intent: Intent) -> SendRefusal | None:
-    """Return a refusal because another intent on the same resource has an unknown outcome."""
+    """Return a refusal because another intent on the same resource has an unknown outcome.
+
+    A start that its provider took, and that has not begun, may be withdrawn by a person's stop: that sends no start twice.
+    """
     where = " AND ".join(f"{name} = ?" for name in KEY_COLUMNS.split(", "))
     sql = f"SELECT id, act, state FROM intent WHERE {where} AND state IN (?, ?) AND id <> ? ORDER BY id"  # noqa: S608 - our own column names
+    withdraws = intent.rule == PERSON_RULE and intent.act == STOP
     for name, act, state in ask(sql, (*intent.life.key, EXECUTING, VERIFYING, intent.id)):
+        if withdraws and (act, state) == (START, VERIFYING):
+            continue
         return SendRefusal("in_doubt", f"{HOLD_REASONS['in_doubt']}: {act} {name} is {state}")
     return None
 

@@ -27,6 +27,7 @@ from costguard.guard.action_intents import (
     STARTABLE_STATES,
     UNCONFIRMED,
     Intent,
+    is_proof,
 )
 from costguard.guard.overrides import explain_untouchable, find_lease, find_phase, format_resource, resolve_resource
 from costguard.guard.policy import PERSON_RULE, START, STOP, TERMINATE
@@ -186,7 +187,7 @@ def _check_ability(target: _Target, act: str) -> None:
     if act == START:
         _check_startable(target)
         return
-    if seen.state in PROVING_STATES[act]:
+    if is_proof(act, seen):
         raise NoAnswerError(f"it is {seen.state} already; nothing was sent", field=called)
     able = target.hands.stopper if act == STOP else target.hands.terminator
     offered = handling.stops if act == STOP else handling.terminates
@@ -225,7 +226,8 @@ def _check_allowed(target: _Target, act: str, desk: _Desk) -> None:
     if against:
         raise NoAnswerError(f"{against}; nothing was sent", field=called, hint=hint)
     mine = (one for one in desk.book.load_open_intents() if one.life.key == target.seen.key)
-    doubtful = next((one for one in mine if one.state in DOUBTFUL_STATES), None)
+    withdrawn = START if act == STOP and target.seen.handling.start_waits else ""
+    doubtful = next((one for one in mine if one.state in DOUBTFUL_STATES and one.act != withdrawn), None)
     if doubtful is not None:
         asked = f"a {doubtful.act} of it was sent at {format_instant(doubtful.sent_at or doubtful.moved_at)} and is not settled"
         raise NoAnswerError(f"{asked}; nothing was sent again", field=called, hint="costguard status shows it")
@@ -240,6 +242,9 @@ def _list_consequences(target: _Target, act: str, now: datetime) -> Iterator[str
         yield from _list_start_costs(target)
         return
     handling, live = target.seen.handling, target.live
+    if act == STOP and handling.start_waits:
+        yield f"It is {target.seen.state}, and {target.seen.key.provider} starts it by itself: this withdraws the start."
+        return
     loses = handling.stop_loses if act == STOP else handling.terminate_loses
     yield f"Lost for good: {', '.join(loses)}." if loses else "Nothing is lost, as far as its provider says."
     saves, burn = compute_savings_rate(live, now), compute_burn_rate(live, now)
@@ -329,7 +334,11 @@ def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *
             now = confirm_action(now, None, book, still, absences=absences, asked_at=at, now=at).intent if absences else now
     if now.state == DONE:
         took = format_length(timedelta(seconds=time.monotonic() - began))
-        return _answer(target, intent.act, "done", f"proven after {took}: {now.outcome}", told)
+        lost = _describe_lost_gpus(target) if intent.act == START else ""
+        if intent.act == STOP and target.seen.handling.start_waits:
+            lost = _close_withdrawn_start(target, desk)
+        answer = _answer(target, intent.act, "done", f"proven after {took}: {now.outcome}", (*told, lost) if lost else told)
+        return replace(answer, warnings=(*answer.warnings, lost)) if lost else answer
     if now.state == FAILED and intent.act == START:
         hint = "try again later, or rent another one: costguard offers"
         raise NoAnswerError(f"it was not started: {now.outcome}", field=called, hint=hint)
@@ -339,6 +348,34 @@ def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *
     hint = f"costguard status shows it; a running watchdog goes on looking; else look in {target.seen.key.provider}'s console"
     wrong = IncompleteError(f"the {intent.act} was sent, and is not proven after {prove_within_s:.0f} s", hint=hint)
     return CommandAnswer(document=answer.document, refusal=wrong)
+
+
+def _describe_lost_gpus(target: _Target) -> str:
+    """Return that a started machine has fewer GPUs than before its stop, or that this cannot be told; "" where it has them all.
+
+    RunPod starts a pod without its GPUs where others have rented them (documented: "zero GPU pods", seen 2026-11).
+    """
+    had, key = target.seen.gpu_count, target.seen.key
+    if not had or target.hands.inspector is None:
+        return ""
+    seen = look_at_resource(target.hands.inspector, key, SystemClock(), read_boot_time_s).seen
+    if seen is None:
+        return f"whether it has all of its {had:g} GPUs is not known: {key.provider} did not say"
+    if seen.gpu_count >= had:
+        return ""
+    return (
+        f"it came back with {seen.gpu_count:g} of its {had:g} GPUs: costguard stop {key.id}, unless it is of use without them"
+    )
+
+
+def _close_withdrawn_start(target: _Target, desk: _Desk) -> str:
+    """Settle the start that was withdrawn as failed; return what could not be settled, or ""."""
+    for one in desk.book.load_open_intents():
+        if one.life.key == target.seen.key and one.act == START and one.state in DOUBTFUL_STATES:
+            told = f"{describe_user()} withdrew it before it took place"
+            if desk.book.move_intent(one, FAILED, desk.clock.now(), outcome=told) is None:
+                return "the start was withdrawn, and its record was changed by another process: costguard status shows it"
+    return ""
 
 
 def _is_absent(target: _Target) -> bool:

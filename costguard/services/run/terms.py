@@ -40,7 +40,6 @@ from costguard.services.run.machine_provider import guess_provider
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.sizing.job import Job, JobLimits, Table
 from costguard.sizing.placement import Hardware
-from costguard.values.gpu import GpuNames
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, TIERS
 
@@ -302,7 +301,7 @@ def _find_hardware(
     if len({*here}) > 1:
         hint = f'write --on with those that the job uses: --on "{here[0]}:1"'
         raise InputError(f"several kinds of GPU were found here: {', '.join(sorted({*here}))}", field="--on", hint=hint)
-    name = GpuNames(facts.get_gpus()).resolve(here[0], field="--on").canonical
+    name = facts.get_gpu_names().resolve(here[0], field="--on").canonical
     return Hardware(gpu=facts.get_gpus()[name], gpu_count=len(here)), (f"found here: {name}:{len(here)}",), True
 
 
@@ -311,7 +310,7 @@ def _explain_gpu_mismatch(stated: Hardware | None, here: list[str], facts: Shipp
     if stated is None or not here:
         return ""
     with suppress(UnknownNameError):
-        names = [GpuNames(facts.get_gpus()).resolve(name, field="--on").canonical for name in here]
+        names = [facts.get_gpu_names().resolve(name, field="--on").canonical for name in here]
         if names.count(stated.gpu.name) >= stated.gpu_count:
             return ""
     return f"--on says {stated.gpu.name}:{stated.gpu_count}, and NVML finds {len(here)} x {', '.join(sorted({*here}))} here"
