@@ -56,33 +56,88 @@ HoldReason = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSubject:
+    """What all cases of one resource share, so that a large fleet holds it once.
+
+    `polls`: complete listings that contained it. `in_doubt`: an earlier act on it that is not confirmed yet, in words; "" for
+    none. `workers`: how many other machines of the group that it leads run; 0 if it leads none.
+    """
+
+    live: LiveResource
+    owner: str = ""
+    protection: Protection = UNPROTECTED
+    lease: Override | None = None
+    phase: Override | None = None
+    frozen: Override | None = None
+    polls: int = 0
+    in_doubt: str = ""
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCase:
     """A verdict with the context that decides its steps.
 
     `climb`: the escalation state of this run. `level`: how far its policy is armed now. `limited`: what keeps `level` below the
     `arm` of its file, and how to fix it; "" for nothing. `approved`: acts that somebody approved. `claimed`: its scope is
-    claimed. `polls`: complete listings that contained it. `asks`: why a stop needs an approval although its provider could do
-    it; "" for nothing. `workers`: how many other machines of the group that it leads run; 0 if it leads none. `in_doubt`: an
-    earlier act on it that is not confirmed yet, in words. `hooks`: the results of the hooks of its policy.
+    claimed. `asks`: why a stop needs an approval although its provider could do it; "" for nothing. `hooks`: the results of the
+    hooks of its policy.
     """
 
     verdict: Verdict
-    live: LiveResource
+    subject: CaseSubject
     climb: EscalationState | None = None
     level: str = OBSERVE
     limited: str = ""
-    owner: str = ""
     claimed: bool = False
-    protection: Protection = UNPROTECTED
-    lease: Override | None = None
-    phase: Override | None = None
-    frozen: Override | None = None
     approved: frozenset[str] = frozenset()
-    polls: int = 0
     asks: str = ""
-    in_doubt: str = ""
-    workers: int = 0
     hooks: HookProgress = NO_HOOKS
+
+    @property
+    def live(self) -> LiveResource:
+        """Return `subject.live`."""
+        return self.subject.live
+
+    @property
+    def owner(self) -> str:
+        """Return `subject.owner`."""
+        return self.subject.owner
+
+    @property
+    def protection(self) -> Protection:
+        """Return `subject.protection`."""
+        return self.subject.protection
+
+    @property
+    def lease(self) -> Override | None:
+        """Return `subject.lease`."""
+        return self.subject.lease
+
+    @property
+    def phase(self) -> Override | None:
+        """Return `subject.phase`."""
+        return self.subject.phase
+
+    @property
+    def frozen(self) -> Override | None:
+        """Return `subject.frozen`."""
+        return self.subject.frozen
+
+    @property
+    def polls(self) -> int:
+        """Return `subject.polls`."""
+        return self.subject.polls
+
+    @property
+    def in_doubt(self) -> str:
+        """Return `subject.in_doubt`."""
+        return self.subject.in_doubt
+
+    @property
+    def workers(self) -> int:
+        """Return `subject.workers`."""
+        return self.subject.workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from costguard.budgets.budget import Budget
 from costguard.guard.action_intents import CANCELLED, FAILED
 from costguard.guard.action_plan import (
     RESTING_STATES,
+    CaseSubject,
     PolicyCase,
     RunConstraints,
     build_action_plan,
@@ -127,8 +128,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     }
     cases, works = list[PolicyCase](), dict[ResourceKey, Activity]()
     for seat in seats:
-        found = [_evaluate_case(seat, prepared[policy.name], rules, sight, climbs=climbs) for policy in seat.policies]
-        cases += [case for case in found if case is not None]
+        cases += _evaluate_cases(seat, [prepared[policy.name] for policy in seat.policies], rules, sight, climbs=climbs)
         works[seat.key] = seat.classify(seat.find_longest_policy(), rules, sight)
         seat.release_evidence()
     fleet = count_fleet(sight.live, sight.sent)
@@ -142,7 +142,8 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         sight.now,
         reset_at=find_breaker_close(sight.wishes, sight.now),
     )
-    cases = [_add_question(case, mass, rules, sight.now) for case in cases]
+    for n, case in enumerate(cases):
+        cases[n] = _add_question(case, mass, rules, sight.now)
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
         room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
@@ -151,7 +152,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         held=sight.held,
     )
     proposals = build_action_plan(cases, around)
-    cases = _keep_promises(cases, proposals)
+    _keep_promises(cases, proposals)
     sighted = tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules))
     for seat in seats:
         seat.leave_group()
@@ -200,7 +201,7 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
     prepared = _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
-    return _build_case(seat, found, None, prepared, lease=seat.lease, sight=sight)
+    return _build_case(seat, _build_subject(seat, sight), found, None, prepared, sight)
 
 
 def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
@@ -208,10 +209,10 @@ def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight
     seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
     prepared = _prepare_policy(policy, ArmedLevel(OBSERVE), rules, sight.now)
-    case = _evaluate_case(seat, prepared, rules, sight, climbs=climbs) if seat else None
-    if case is None:
+    cases = _evaluate_cases(seat, [prepared], rules, sight, climbs=climbs) if seat else []
+    if not cases:
         return "it is no longer listed"
-    found = case.verdict
+    found = cases[0].verdict
     if found.finding != HOLDS:
         return "; ".join(found.reasons[:2]) or FINDINGS[found.finding]
     return explain_thin_evidence(found)
@@ -300,19 +301,31 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
     return due if silent else None
 
 
-def _evaluate_case(
+def _evaluate_cases(
     seat: ResourceContext,
-    prepared: PreparedPolicy,
+    policies: Iterable[PreparedPolicy],
     rules: GuardConfig,
     sight: GuardSnapshot,
     *,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
-) -> PolicyCase | None:
-    """Evaluate a policy for one resource; None if a complete listing lacks it."""
+) -> list[PolicyCase]:
+    """Evaluate `policies` for one resource; empty if a complete listing lacks it."""
+    if seat.live.absent_at is not None:
+        return []
+    subject = _build_subject(seat, sight)
+    return [_evaluate_case(seat, subject, prepared, rules, sight, climbs) for prepared in policies]
+
+
+def _evaluate_case(
+    seat: ResourceContext,
+    subject: CaseSubject,
+    prepared: PreparedPolicy,
+    rules: GuardConfig,
+    sight: GuardSnapshot,
+    climbs: Mapping[tuple[str, ResourceKey], EscalationState],
+) -> PolicyCase:
     live, policy, now = seat.live, prepared.policy, sight.now
     seen = live.observation
-    if live.absent_at is not None:
-        return None
     work, off, known = seat.classify(policy, rules, sight), None, seat.known
     if prepared.wanted is not None:
         off = prepared.find_off_since(seen, own_start=seat.own_start)
@@ -332,7 +345,7 @@ def _evaluate_case(
         off_since=off,
     )
     going = advance_escalation(climb, found, stopped=seen.state in RESTING_STATES, fresh_since=seat.lease_ended_at)
-    return _build_case(seat, found, going, prepared, lease=seat.lease, sight=sight)
+    return _build_case(seat, subject, found, going, prepared, sight)
 
 
 def _add_asked_inputs(
@@ -351,32 +364,37 @@ def _add_asked_inputs(
     return known
 
 
-def _build_case(
-    seat: ResourceContext,
-    found: Verdict,
-    climb: EscalationState | None,
-    prepared: PreparedPolicy,
-    *,
-    lease: Override | None,
-    sight: GuardSnapshot,
-) -> PolicyCase:
+def _build_subject(seat: ResourceContext, sight: GuardSnapshot) -> CaseSubject:
     known = sight.known.get(seat.key)
-    return PolicyCase(
-        verdict=found,
+    return CaseSubject(
         live=seat.live,
-        climb=climb,
-        level=prepared.level,
-        limited=prepared.limited,
         owner=seat.owner,
-        claimed=prepared.claimed_in(seat.live.scope),
         protection=seat.protection,
-        lease=lease,
+        lease=seat.lease,
         phase=seat.phase,
         frozen=seat.frozen,
-        approved=seat.approved | _list_answered_acts(seat, found, climb) if seat.answers else seat.approved,
         polls=known.polls if known else 0,
         in_doubt=seat.in_doubt,
         workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
+    )
+
+
+def _build_case(
+    seat: ResourceContext,
+    subject: CaseSubject,
+    found: Verdict,
+    climb: EscalationState | None,
+    prepared: PreparedPolicy,
+    sight: GuardSnapshot,
+) -> PolicyCase:
+    return PolicyCase(
+        verdict=found,
+        subject=subject,
+        climb=climb,
+        level=prepared.level,
+        limited=prepared.limited,
+        claimed=prepared.claimed_in(seat.live.scope),
+        approved=seat.approved | _list_answered_acts(seat, found, climb) if seat.answers else seat.approved,
         hooks=summarize_hook_runs(climb, sight.hooks) if climb is not None else NO_HOOKS,
     )
 
@@ -454,23 +472,23 @@ def _build_cap_cases(
         seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
         prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
-        cases.append(_build_case(seat, found, climb, prepared, lease=None, sight=sight))
+        subject = replace(_build_subject(seat, sight), lease=None)  # a cap stops whatever a lease keeps
+        cases.append(_build_case(seat, subject, found, climb, prepared, sight))
     return cases
 
 
-def _keep_promises(cases: Iterable[PolicyCase], proposals: Iterable[Proposal]) -> list[PolicyCase]:
+def _keep_promises(cases: list[PolicyCase], proposals: Iterable[Proposal]) -> None:
     """Record in each escalation the announced time of an act, so that no later run acts earlier."""
     announced: dict[tuple[str, Incarnation], list[Proposal]] = {}
     for one in proposals:
         if one.step.do in DESTRUCTIVE:
             announced.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one)
-    found = []
-    for case in cases:
+    for n, case in enumerate(cases):
         climb = case.climb
         for one in announced.get((case.verdict.policy.name, case.verdict.life), ()) if climb is not None else ():
             climb = keep_promise(climb, one.step.do, one.due_at) if climb is not None else None
-        found.append(case if climb is case.climb else replace(case, climb=climb))
-    return found
+        if climb is not case.climb:
+            cases[n] = replace(case, climb=climb)
 
 
 def _mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:
