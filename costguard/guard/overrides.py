@@ -129,12 +129,21 @@ def find_owner(seen: Observation, patterns: Sequence[str]) -> str:
 
     A key with the same case is preferred over one that differs only in case.
     """
-    return _find_label_owner(seen.labels, tuple(patterns)) or seen.owner
+    patterns = tuple(patterns)
+    keys = _list_label_keys(patterns)
+    named = tuple([pair for pair in seen.labels if pair[0].casefold() in keys])
+    return (_find_label_owner(named, patterns) if named else "") or seen.owner
+
+
+@lru_cache(maxsize=100)
+def _list_label_keys(patterns: Sequence[str]) -> frozenset[str]:
+    """Return the keys that `patterns` name, without their case."""
+    return frozenset((pattern.partition(":")[2] or pattern).casefold() for pattern in patterns)
 
 
 @lru_cache(maxsize=10_000)
 def _find_label_owner(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> str:
-    """Return the owner that `labels` state, or "". Cached, since labels of most machines do not change between runs."""
+    """Return the owner that `labels` state, or ""."""
     for pattern in patterns:
         key = pattern.partition(":")[2] or pattern
         found = [v for k, v in labels if k == key] + [v for k, v in labels if k.casefold() == key.casefold()]
