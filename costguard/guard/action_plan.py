@@ -166,7 +166,7 @@ def build_action_plan(cases: Iterable[PolicyCase], around: RunConstraints) -> tu
 
     The capacity of the limits goes to the most urgent steps: hard caps first, then the highest priority, then the longest due.
     """
-    found = [(case, p) for case in cases for p in _propose_steps(case, around)]
+    found = [(case, p) for case in cases if _may_have_steps(case) for p in _propose_steps(case, around)]
     found.sort(key=lambda one: _rank_urgency(one[1]))
     return tuple(sorted(_forecast_limits(_apply_headroom(found, around), around), key=lambda p: (p.due_at, *_rank_urgency(p))))
 
@@ -224,9 +224,14 @@ def explain_unstoppable(seen: Observation) -> str:
     return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
 
 
+def _may_have_steps(case: PolicyCase) -> bool:
+    """Return whether any step can be due: not where the condition does not hold, and no escalation goes on."""
+    return case.climb is not None or case.verdict.finding != DOES_NOT
+
+
 def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposal]:
     found, seen = case.verdict, case.live.observation
-    if case.live.absent_at is not None or (found.finding == DOES_NOT and case.climb is None):
+    if case.live.absent_at is not None:
         return
     done = case.climb.done if case.climb else ()
     ahead: Sequence[DueStep] = list_due_steps(found, case.climb, stopped=seen.state in RESTING_STATES, hooks=case.hooks)

@@ -285,13 +285,15 @@ class ResourceContext:
 
     def classify_alone(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
         """Return its own activity, independent of its group; cached for policies with the same window and needs."""
-        seen = self.live.observation
-        if seen.kind != INSTANCE or seen.state != RUNNING:
-            return Activity(reasons=(f"it is {seen.state}",))
         asks = _build_query(policy)
         made = self.works.get(asks)
         if made is None:
-            made = self.works[asks] = self._classify_once(*asks, rules, sight)
+            seen = self.live.observation
+            if seen.kind != INSTANCE or seen.state != RUNNING:
+                made = Activity(reasons=(f"it is {seen.state}",))
+            else:
+                made = self._classify_once(*asks, rules, sight)
+            self.works[asks] = made
         return made
 
     def _classify_once(

@@ -143,7 +143,8 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         reset_at=find_breaker_close(sight.wishes, sight.now),
     )
     for n, case in enumerate(cases):
-        cases[n] = _add_question(case, mass, rules, sight.now)
+        if question := _explain_question(case, mass, rules, sight.now):
+            cases[n] = replace(case, asks=question)
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
         room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
@@ -238,16 +239,11 @@ def _prepare_policy(policy: Policy, level: ArmedLevel, rules: GuardConfig, now: 
     return PreparedPolicy.of(policy, level, lambda scope: _is_scope_claimed(rules, scope, policy), now)
 
 
-def _add_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> PolicyCase:
-    question = _explain_question(case, mass, rules, now)
-    return replace(case, asks=question) if question else case
-
-
 def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
     """Explain why a stop of this machine needs an approval although its provider could do it; "" for none."""
-    if case.verdict.policy.rule != IDLE_RULE:
-        return ""
     verdict = case.verdict
+    if verdict.policy.rule != IDLE_RULE or (mass is None and not verdict.short):
+        return ""
     if mass is not None and mass.holds(verdict.life.key) and now - mass.opened_at >= rules.rails.breaker_asks:
         return "many machines turned idle or unknown at once, which may be an error of measurement"
     if verdict.short:

@@ -191,16 +191,13 @@ def compute_notice_length(policy: Policy) -> timedelta:
 def _evaluate_condition(policy: Policy, facts: Mapping[str, object], work: Activity) -> ConditionResult:
     """Evaluate the condition. If activity is unknown, a condition that is false only because of that is unknown too."""
     truth = policy.when.evaluate(facts)
+    if truth.value is None or (truth.value is False and work.state != UNKNOWN):
+        return truth
     asks = not ACTIVITY_FACTS.isdisjoint(policy.when.names)
     lacking = tuple(sorted(set(policy.needs) - set(work.families))) if policy.needs else ()
     if truth.value and asks and lacking and work.state != UNKNOWN:
         return ConditionResult(value=None, missing=("state",), why=f"not enough data: {', '.join(lacking)}")
-    if (
-        truth.value is False
-        and asks
-        and work.state == UNKNOWN
-        and policy.when.evaluate(drop_activity_facts(facts)).value is None
-    ):
+    if truth.value is False and asks and policy.when.evaluate(drop_activity_facts(facts)).value is None:
         return ConditionResult(value=None, missing=("state",), why=work.reasons[0] if work.reasons else "")
     return truth
 
