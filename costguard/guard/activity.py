@@ -115,7 +115,7 @@ def classify_activity(
         return Activity(state=ACTIVE, confidence=0.9, reasons=why, families=_list_measured_families(tracks), attended=attended)
     found = None if jumped else detect_hang(seen, lines, tracks, view, power_limit_w)
     busy = [one for one in tracks if one.busy]
-    if found is None and busy and not any([one.fresh for one in busy]):
+    if found is None and busy and not any(one.fresh for one in busy):
         last = min(tracks, key=_rank_family)
         found = Classification(UNKNOWN, 0, (f"{last.kind.told} last arrived at {format_clock(last.line.ats[-1])}",), None)
     if found is None and busy:

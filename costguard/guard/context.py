@@ -178,10 +178,10 @@ class RunShared:
 class ResourceContext:
     """The evaluation context of one resource, shared by all policies. `policies`: those that apply to it.
 
-    `inputs`: see `known`. `facts`: cached facts that depend on its listing. `works`: cached activities, by window and needs;
-    `evidence`: the samples that all of them use, once they were requested; `interval`: how often one is due, once it was
-    estimated; `times`: of the samples of all machines of the run. `evidence_from`: what was measured before it no longer
-    counts; None: all counts. `own_start`: a schedule, not a person, started this run of it.
+    `inputs`: see `known`. `works`: cached activities, by window and needs; `evidence`: the samples that all of them use, once
+    they were requested; `interval`: how often one is due, once it was estimated; `times`: of the samples of all machines of the
+    run. `evidence_from`: what was measured before it no longer counts; None: all counts. `own_start`: a schedule, not a person,
+    started this run of it.
     """
 
     live: LiveResource
@@ -199,7 +199,6 @@ class ResourceContext:
     times: TimesPool
     policies: tuple[Policy, ...] = ()
     own_start: bool = False
-    facts: dict[str, object | None] = field(default_factory=dict)
     inputs: FactInputs | None = None
     evidence: tuple[datetime, timedelta, CountedSeries] | None = None
     interval: timedelta | None = None
@@ -328,13 +327,13 @@ class ResourceContext:
         self.group = None
 
     def release_evidence(self) -> None:
-        """Let go of its samples, facts and activities once all its policies are evaluated: of a large fleet two kB a machine.
+        """Let go of its samples and activities once all its policies are evaluated: of a large fleet two kB a machine.
 
         Members of a group keep theirs, which its other members ask for. What is asked for again is computed again.
         """
         if self.group is None:
             self.evidence = self.inputs = None
-            self.facts, self.works = {}, {}
+            self.works = {}
 
     def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
         """Return from when on its samples count, how often one is due, and the series that count, for all policies."""

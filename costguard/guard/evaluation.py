@@ -45,7 +45,6 @@ from costguard.guard.escalation import (
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
 from costguard.guard.overrides import (
     ArmedLevel,
-    Override,
     find_armed_level,
     find_asking_policy,
     find_breaker_close,
@@ -133,7 +132,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         seat.release_evidence()
     fleet = count_fleet(sight.live, sight.sent)
     foresights = _forecast_caps(rules, sight, seats, works, fleet)
-    cases += _build_cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
+    cases += _build_cap_cases(foresights, seats, rules, sight, climbs)
     mass = update_breaker(
         sight.breaker,
         _find_turns(seats, works, rules, sight),
@@ -202,7 +201,7 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
     prepared = _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
-    return _build_case(seat, _build_subject(seat, sight), found, None, prepared, sight)
+    return _build_case(seat, _build_subject(seat, sight), found, None, prepared, sight=sight)
 
 
 def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
@@ -308,8 +307,8 @@ def _evaluate_cases(
     """Evaluate `policies` for one resource; empty if a complete listing lacks it."""
     if seat.live.absent_at is not None:
         return []
-    subject = _build_subject(seat, sight)
-    return [_evaluate_case(seat, subject, prepared, rules, sight, climbs) for prepared in policies]
+    subject, kept = _build_subject(seat, sight), dict[str, object | None]()
+    return [_evaluate_case(seat, subject, prepared, rules, sight, climbs=climbs, kept=kept) for prepared in policies]
 
 
 def _evaluate_case(
@@ -318,7 +317,9 @@ def _evaluate_case(
     prepared: PreparedPolicy,
     rules: GuardConfig,
     sight: GuardSnapshot,
+    *,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
+    kept: dict[str, object | None],
 ) -> PolicyCase:
     live, policy, now = seat.live, prepared.policy, sight.now
     seen = live.observation
@@ -328,7 +329,7 @@ def _evaluate_case(
         known = replace(known, scheduled_on=off is None)
     if prepared.asks_more:
         known = _add_asked_inputs(known, seat, prepared, rules, sight)
-    facts = build_facts(live, work, known, now, policy.when.names, kept=seat.facts)
+    facts = build_facts(live, work, known, now, policy.when.names, kept=kept)
     climb = climbs.get((policy.name, seen.key))
     found = evaluate_policy(
         policy,
@@ -341,7 +342,7 @@ def _evaluate_case(
         off_since=off,
     )
     going = advance_escalation(climb, found, stopped=seen.state in RESTING_STATES, fresh_since=seat.lease_ended_at)
-    return _build_case(seat, subject, found, going, prepared, sight)
+    return _build_case(seat, subject, found, going, prepared, sight=sight)
 
 
 def _add_asked_inputs(
@@ -381,6 +382,7 @@ def _build_case(
     found: Verdict,
     climb: EscalationState | None,
     prepared: PreparedPolicy,
+    *,
     sight: GuardSnapshot,
 ) -> PolicyCase:
     return PolicyCase(
@@ -417,6 +419,8 @@ def _forecast_caps(
     works: Mapping[ResourceKey, Activity],
     fleet: int,
 ) -> tuple[CapForecast, ...]:
+    if not any(standing.budget.hard for standing in sight.standings):
+        return ()
     caps = frozenset(policy.name for policy in build_cap_policies(rules.budgets))
     candidates = [
         CapCandidate(
@@ -458,14 +462,16 @@ def _may_stop(seat: ResourceContext, caps: frozenset[str]) -> bool:
 
 def _build_cap_cases(
     foresights: Sequence[CapForecast],
-    seats: Mapping[ResourceKey, ResourceContext],
+    seats: Sequence[ResourceContext],
     rules: GuardConfig,
     sight: GuardSnapshot,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
 ) -> list[PolicyCase]:
-    cases = []
+    if not foresights:
+        return []
+    cases, by_key = [], {seat.key: seat for seat in seats}
     for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
-        seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
+        seat, old = by_key[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
         prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
         subject = replace(_build_subject(seat, sight), lease=None)  # a cap stops whatever a lease keeps

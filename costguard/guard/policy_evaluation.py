@@ -49,7 +49,6 @@ from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, PrepaidBalance, Rate, divide_half_even
 from costguard.values.resource import RUNNING, STOPPED, Attribution, Incarnation, ResourceKey, is_same_life
 
-
 COMPARED_FIELDS = ("providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds")
 """The fields of a filter that list values, besides its labels; a machine's values stand in this order in `PolicySelector`."""
 
