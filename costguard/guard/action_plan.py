@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from costguard.guard.escalation import NO_HOOKS, DueStep, HookProgress, continues_after_stop, list_due_steps
 from costguard.guard.limits import Breaker, Headroom, forecast_sends
@@ -224,6 +225,12 @@ def explain_unstoppable(seen: Observation) -> str:
     return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
 
 
+@lru_cache(maxsize=10_000)
+def _share_holds(held: tuple[HoldReason, ...]) -> tuple[HoldReason, ...]:
+    """Return one value for all steps that the same reasons hold in the same words: of a large fleet 400 bytes a step."""
+    return held
+
+
 def _may_have_steps(case: PolicyCase) -> bool:
     """Return whether any step can be due: not where the condition does not hold, and no escalation goes on."""
     return case.climb is not None or case.verdict.finding != DOES_NOT
@@ -250,7 +257,7 @@ def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposa
             due = replace(due, at=min(due.at, around.now), unsent=False, untold=False)  # noqa: PLW2901 - the same step
         if STOP in {step.do, step.act} and seen.state in RESTING_STATES:
             continue
-        held = tuple(_list_holds(replace(due, step=step), case, around, asked=due in waiting))
+        held = _share_holds(tuple(_list_holds(replace(due, step=step), case, around, asked=due in waiting)))
         yield Proposal(verdict=found, number=due.number, step=step, due_at=due.at, held_by=held)
 
 
