@@ -134,12 +134,18 @@ def classify_activity(
         state=found.state,
         confidence=found.confidence,
         reasons=found.reasons,
-        since=None if found.since is None else from_micros(found.since),
+        since=None if found.since is None else _share_instant(found.since),
         families=_list_measured_families(tracks),
         coverage=min([one.coverage for one in tracks], default=None),
         attended=attended,
         wasted_share=found.wasted_share,
     )
+
+
+@lru_cache(maxsize=10_000)
+def _share_instant(at: int) -> datetime:
+    """Return the instant `at`: one value for all windows and machines whose state began then."""
+    return from_micros(at)
 
 
 def _classify_quiet(
@@ -327,7 +333,13 @@ def _explain_quiet(one: SignalSummary, since: str) -> str:
         return "no keyboard input for 30 min"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told}: no progress since {since}"
-    return f"{one.kind.told} at most {_format_value(one.kind, one.peak)} since {since}"
+    return _explain_low_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, since)
+
+
+@lru_cache(maxsize=20_000)
+def _explain_low_level(told: str, unit: str, value: float, since: str) -> str:
+    """Explain a level that shows no work; all windows of a machine often have the same."""
+    return f"{told} at most {value:.3g}{unit} since {since}"
 
 
 def _list_measured_families(tracks: Sequence[SignalSummary]) -> tuple[str, ...]:
@@ -402,7 +414,10 @@ def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
     """
     if not seen.labels or seen.kind != INSTANCE:
         return None
-    found = _match_labels(seen.labels, tuple(patterns))
+    patterns = tuple(patterns)
+    keys = _list_group_keys(patterns)
+    named = tuple([pair for pair in seen.labels if pair[0].casefold() in keys])
+    found = _match_labels(named, patterns) if named else None
     return None if found is None else GroupKey(seen.key.provider, seen.key.account, *found)
 
 
@@ -487,6 +502,12 @@ def _match_labels(
         if all(values):
             return keys, values
     return None
+
+
+@lru_cache(maxsize=100)
+def _list_group_keys(patterns: tuple[str, ...]) -> frozenset[str]:
+    """Return the label keys of all patterns, without their case."""
+    return frozenset(key.casefold() for keys in _split_patterns(patterns) for key in keys)
 
 
 @lru_cache(maxsize=100)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
+from functools import cache, lru_cache
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
@@ -178,10 +178,10 @@ class RunShared:
 class ResourceContext:
     """The evaluation context of one resource, shared by all policies. `policies`: those that apply to it.
 
-    `known`: facts that do not come from its listing. `facts`: cached facts that depend on its listing. `works`: cached
-    activities, by window and needs; `evidence`: the samples that all of them use, once they were requested; `interval`: how
-    often one is due, once it was estimated; `times`: of the samples of all machines of the run. `evidence_from`: what was
-    measured before it no longer counts; None: all counts. `own_start`: a schedule, not a person, started this run of it.
+    `inputs`: see `known`. `works`: cached activities, by window and needs; `evidence`: the samples that all of them use, once
+    they were requested; `interval`: how often one is due, once it was estimated; `times`: of the samples of all machines of the
+    run. `evidence_from`: what was measured before it no longer counts; None: all counts. `own_start`: a schedule, not a person,
+    started this run of it.
     """
 
     live: LiveResource
@@ -191,7 +191,6 @@ class ResourceContext:
     lease: Override | None
     lease_ended_at: datetime | None
     phase: Override | None
-    known: FactInputs
     frozen: Override | None
     approved: frozenset[str]
     answers: frozenset[tuple[str, str]]
@@ -200,7 +199,7 @@ class ResourceContext:
     times: TimesPool
     policies: tuple[Policy, ...] = ()
     own_start: bool = False
-    facts: dict[str, object | None] = field(default_factory=dict)
+    inputs: FactInputs | None = None
     evidence: tuple[datetime, timedelta, CountedSeries] | None = None
     interval: timedelta | None = None
     works: dict[ActivityQuery, Activity] = field(default_factory=dict)
@@ -229,7 +228,6 @@ class ResourceContext:
             lease=lease,
             lease_ended_at=lease_ended_at,
             phase=find_phase(life, stated, now),
-            known=FactInputs(owner=owner, protection=protection, lease=lease, lease_ended_at=lease_ended_at),
             frozen=find_freeze(stated, seen.key, now),
             approved=list_approved_acts(life, stated, now),
             answers=list_answers(life, stated, now),
@@ -245,9 +243,22 @@ class ResourceContext:
         """Return the key of the resource."""
         return self.live.observation.key
 
+    @property
+    def known(self) -> FactInputs:
+        """Return its facts that come neither from its listing nor from its activity."""
+        if self.inputs is None:
+            self.inputs = FactInputs(
+                owner=self.owner,
+                protection=self.protection,
+                lease=self.lease,
+                lease_ended_at=self.lease_ended_at,
+                group=self.group.key.name if self.group is not None else "",
+            )
+        return self.inputs
+
     def has_protecting_label(self, rules: GuardConfig) -> bool:
         """Return whether its labels protect it now; this is remembered for a day after they disappear."""
-        return find_label_protection(self.live.observation, rules.protect).protected
+        return self.protection.protected and find_label_protection(self.live.observation, rules.protect).protected
 
     def record_protection(self, rules: GuardConfig, now: datetime) -> ProtectionSighting:
         """Return the record that its labels protect it at `now`."""
@@ -273,13 +284,15 @@ class ResourceContext:
 
     def classify_alone(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
         """Return its own activity, independent of its group; cached for policies with the same window and needs."""
-        seen = self.live.observation
-        if seen.kind != INSTANCE or seen.state != RUNNING:
-            return Activity(reasons=(f"it is {seen.state}",))
         asks = _build_query(policy)
         made = self.works.get(asks)
         if made is None:
-            made = self.works[asks] = self._classify_once(*asks, rules, sight)
+            seen = self.live.observation
+            if seen.kind != INSTANCE or seen.state != RUNNING:
+                made = Activity(reasons=(f"it is {seen.state}",))
+            else:
+                made = self._classify_once(*asks, rules, sight)
+            self.works[asks] = made
         return made
 
     def _classify_once(
@@ -314,13 +327,13 @@ class ResourceContext:
         self.group = None
 
     def release_evidence(self) -> None:
-        """Let go of its samples once all its policies are evaluated: of a large fleet they are a kilobyte a machine.
+        """Let go of its samples and activities once all its policies are evaluated: of a large fleet two kB a machine.
 
-        Members of a group keep theirs, which its other members ask for.
+        Members of a group keep theirs, which its other members ask for. What is asked for again is computed again.
         """
         if self.group is None:
-            self.evidence = None
-            self.facts.clear()
+            self.evidence = self.inputs = None
+            self.works = {}
 
     def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
         """Return from when on its samples count, how often one is due, and the series that count, for all policies."""
@@ -360,7 +373,7 @@ def build_contexts(rules: GuardConfig, sight: GuardSnapshot) -> list[ResourceCon
     for seat in seats:
         key = find_group(seat.live.observation, rules.group_from)
         if key is not None:
-            seat.group, seat.known = groups.setdefault(key, ResourceGroup(key=key)), replace(seat.known, group=key.name)
+            seat.group = groups.setdefault(key, ResourceGroup(key=key))
             if counts_for_group(seat.live):
                 seat.group.running.append(seat)
     return seats
@@ -377,7 +390,13 @@ def _build_query(policy: Policy | None) -> ActivityQuery:
     """Return the parameters of an activity for `policy`: window, needs, and how long a machine may be warming."""
     if policy is None:
         return max(ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), (), ACTIVITY_WINDOW
-    return max(policy.hold or ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), policy.needs, policy.warmup_max
+    return _share_query(policy.hold, policy.needs, policy.warmup_max)
+
+
+@lru_cache(maxsize=1000)
+def _share_query(hold: timedelta, needs: tuple[str, ...], warmup_max: timedelta) -> ActivityQuery:
+    """Return one query for all machines and policies that ask alike."""
+    return max(hold or ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), needs, warmup_max
 
 
 def estimate_interval_of_samples(samples: Sequence[Sample], interval: timedelta) -> timedelta:

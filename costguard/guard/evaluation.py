@@ -16,6 +16,7 @@ from costguard.budgets.budget import Budget
 from costguard.guard.action_intents import CANCELLED, FAILED
 from costguard.guard.action_plan import (
     RESTING_STATES,
+    CaseSubject,
     PolicyCase,
     RunConstraints,
     build_action_plan,
@@ -44,7 +45,6 @@ from costguard.guard.escalation import (
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
 from costguard.guard.overrides import (
     ArmedLevel,
-    Override,
     find_armed_level,
     find_asking_policy,
     find_breaker_close,
@@ -127,13 +127,12 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     }
     cases, works = list[PolicyCase](), dict[ResourceKey, Activity]()
     for seat in seats:
-        found = [_evaluate_case(seat, prepared[policy.name], rules, sight, climbs=climbs) for policy in seat.policies]
-        cases += [case for case in found if case is not None]
+        cases += _evaluate_cases(seat, [prepared[policy.name] for policy in seat.policies], rules, sight, climbs=climbs)
         works[seat.key] = seat.classify(seat.find_longest_policy(), rules, sight)
         seat.release_evidence()
     fleet = count_fleet(sight.live, sight.sent)
     foresights = _forecast_caps(rules, sight, seats, works, fleet)
-    cases += _build_cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
+    cases += _build_cap_cases(foresights, seats, rules, sight, climbs)
     mass = update_breaker(
         sight.breaker,
         _find_turns(seats, works, rules, sight),
@@ -142,7 +141,9 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         sight.now,
         reset_at=find_breaker_close(sight.wishes, sight.now),
     )
-    cases = [_add_question(case, mass, rules, sight.now) for case in cases]
+    for n, case in enumerate(cases):
+        if question := _explain_question(case, mass, rules, sight.now):
+            cases[n] = replace(case, asks=question)
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
         room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
@@ -151,10 +152,11 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         held=sight.held,
     )
     proposals = build_action_plan(cases, around)
-    cases = _keep_promises(cases, proposals)
+    _keep_promises(cases, proposals)
     sighted = tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules))
     for seat in seats:
         seat.leave_group()
+    del seats  # 40 MB of 100,000 machines, which the copies below can take
     return GuardEvaluation(
         at=sight.now,
         works=works,
@@ -200,7 +202,7 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
     prepared = _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
-    return _build_case(seat, found, None, prepared, lease=seat.lease, sight=sight)
+    return _build_case(seat, _build_subject(seat, sight), found, None, prepared, sight=sight)
 
 
 def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
@@ -208,10 +210,10 @@ def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight
     seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
     prepared = _prepare_policy(policy, ArmedLevel(OBSERVE), rules, sight.now)
-    case = _evaluate_case(seat, prepared, rules, sight, climbs=climbs) if seat else None
-    if case is None:
+    cases = _evaluate_cases(seat, [prepared], rules, sight, climbs=climbs) if seat else []
+    if not cases:
         return "it is no longer listed"
-    found = case.verdict
+    found = cases[0].verdict
     if found.finding != HOLDS:
         return "; ".join(found.reasons[:2]) or FINDINGS[found.finding]
     return explain_thin_evidence(found)
@@ -237,16 +239,11 @@ def _prepare_policy(policy: Policy, level: ArmedLevel, rules: GuardConfig, now: 
     return PreparedPolicy.of(policy, level, lambda scope: _is_scope_claimed(rules, scope, policy), now)
 
 
-def _add_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> PolicyCase:
-    question = _explain_question(case, mass, rules, now)
-    return replace(case, asks=question) if question else case
-
-
 def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
     """Explain why a stop of this machine needs an approval although its provider could do it; "" for none."""
-    if case.verdict.policy.rule != IDLE_RULE:
-        return ""
     verdict = case.verdict
+    if verdict.policy.rule != IDLE_RULE or (mass is None and not verdict.short):
+        return ""
     if mass is not None and mass.holds(verdict.life.key) and now - mass.opened_at >= rules.rails.breaker_asks:
         return "many machines turned idle or unknown at once, which may be an error of measurement"
     if verdict.short:
@@ -300,26 +297,40 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
     return due if silent else None
 
 
+def _evaluate_cases(
+    seat: ResourceContext,
+    policies: Iterable[PreparedPolicy],
+    rules: GuardConfig,
+    sight: GuardSnapshot,
+    *,
+    climbs: Mapping[tuple[str, ResourceKey], EscalationState],
+) -> list[PolicyCase]:
+    """Evaluate `policies` for one resource; empty if a complete listing lacks it."""
+    if seat.live.absent_at is not None:
+        return []
+    subject, kept = _build_subject(seat, sight), dict[str, object | None]()
+    return [_evaluate_case(seat, subject, prepared, rules, sight, climbs=climbs, kept=kept) for prepared in policies]
+
+
 def _evaluate_case(
     seat: ResourceContext,
+    subject: CaseSubject,
     prepared: PreparedPolicy,
     rules: GuardConfig,
     sight: GuardSnapshot,
     *,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
-) -> PolicyCase | None:
-    """Evaluate a policy for one resource; None if a complete listing lacks it."""
+    kept: dict[str, object | None],
+) -> PolicyCase:
     live, policy, now = seat.live, prepared.policy, sight.now
     seen = live.observation
-    if live.absent_at is not None:
-        return None
     work, off, known = seat.classify(policy, rules, sight), None, seat.known
     if prepared.wanted is not None:
         off = prepared.find_off_since(seen, own_start=seat.own_start)
         known = replace(known, scheduled_on=off is None)
     if prepared.asks_more:
         known = _add_asked_inputs(known, seat, prepared, rules, sight)
-    facts = build_facts(live, work, known, now, policy.when.names, kept=seat.facts)
+    facts = build_facts(live, work, known, now, policy.when.names, kept=kept)
     climb = climbs.get((policy.name, seen.key))
     found = evaluate_policy(
         policy,
@@ -332,7 +343,7 @@ def _evaluate_case(
         off_since=off,
     )
     going = advance_escalation(climb, found, stopped=seen.state in RESTING_STATES, fresh_since=seat.lease_ended_at)
-    return _build_case(seat, found, going, prepared, lease=seat.lease, sight=sight)
+    return _build_case(seat, subject, found, going, prepared, sight=sight)
 
 
 def _add_asked_inputs(
@@ -351,32 +362,38 @@ def _add_asked_inputs(
     return known
 
 
+def _build_subject(seat: ResourceContext, sight: GuardSnapshot) -> CaseSubject:
+    known = sight.known.get(seat.key)
+    return CaseSubject(
+        live=seat.live,
+        owner=seat.owner,
+        protection=seat.protection,
+        lease=seat.lease,
+        phase=seat.phase,
+        frozen=seat.frozen,
+        polls=known.polls if known else 0,
+        in_doubt=seat.in_doubt,
+        workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
+    )
+
+
 def _build_case(
     seat: ResourceContext,
+    subject: CaseSubject,
     found: Verdict,
     climb: EscalationState | None,
     prepared: PreparedPolicy,
     *,
-    lease: Override | None,
     sight: GuardSnapshot,
 ) -> PolicyCase:
-    known = sight.known.get(seat.key)
     return PolicyCase(
         verdict=found,
-        live=seat.live,
+        subject=subject,
         climb=climb,
         level=prepared.level,
         limited=prepared.limited,
-        owner=seat.owner,
         claimed=prepared.claimed_in(seat.live.scope),
-        protection=seat.protection,
-        lease=lease,
-        phase=seat.phase,
-        frozen=seat.frozen,
         approved=seat.approved | _list_answered_acts(seat, found, climb) if seat.answers else seat.approved,
-        polls=known.polls if known else 0,
-        in_doubt=seat.in_doubt,
-        workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
         hooks=summarize_hook_runs(climb, sight.hooks) if climb is not None else NO_HOOKS,
     )
 
@@ -403,6 +420,8 @@ def _forecast_caps(
     works: Mapping[ResourceKey, Activity],
     fleet: int,
 ) -> tuple[CapForecast, ...]:
+    if not any(standing.budget.hard for standing in sight.standings):
+        return ()
     caps = frozenset(policy.name for policy in build_cap_policies(rules.budgets))
     candidates = [
         CapCandidate(
@@ -444,33 +463,35 @@ def _may_stop(seat: ResourceContext, caps: frozenset[str]) -> bool:
 
 def _build_cap_cases(
     foresights: Sequence[CapForecast],
-    seats: Mapping[ResourceKey, ResourceContext],
+    seats: Sequence[ResourceContext],
     rules: GuardConfig,
     sight: GuardSnapshot,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
 ) -> list[PolicyCase]:
-    cases = []
+    if not foresights:
+        return []
+    cases, by_key = [], {seat.key: seat for seat in seats}
     for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
-        seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
+        seat, old = by_key[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
         prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
-        cases.append(_build_case(seat, found, climb, prepared, lease=None, sight=sight))
+        subject = replace(_build_subject(seat, sight), lease=None)  # a cap stops whatever a lease keeps
+        cases.append(_build_case(seat, subject, found, climb, prepared, sight=sight))
     return cases
 
 
-def _keep_promises(cases: Iterable[PolicyCase], proposals: Iterable[Proposal]) -> list[PolicyCase]:
+def _keep_promises(cases: list[PolicyCase], proposals: Iterable[Proposal]) -> None:
     """Record in each escalation the announced time of an act, so that no later run acts earlier."""
     announced: dict[tuple[str, Incarnation], list[Proposal]] = {}
     for one in proposals:
         if one.step.do in DESTRUCTIVE:
             announced.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one)
-    found = []
-    for case in cases:
+    for n, case in enumerate(cases):
         climb = case.climb
         for one in announced.get((case.verdict.policy.name, case.verdict.life), ()) if climb is not None else ():
             climb = keep_promise(climb, one.step.do, one.due_at) if climb is not None else None
-        found.append(case if climb is case.climb else replace(case, climb=climb))
-    return found
+        if climb is not case.climb:
+            cases[n] = replace(case, climb=climb)
 
 
 def _mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:

@@ -85,8 +85,10 @@ class Activity:
     wasted_share: float = 0
 
     def __post_init__(self) -> None:
-        require_one_of(self.state, ACTIVITY_STATES, "work.state")
-        require_number(self.confidence, "work.confidence", least=0, most=1)
+        if self.state not in ACTIVITY_STATES:
+            require_one_of(self.state, ACTIVITY_STATES, "work.state")
+        if type(self.confidence) is not float or not 0 <= self.confidence <= 1:
+            require_number(self.confidence, "work.confidence", least=0, most=1)
 
 
 COVERAGE_MIN = 0.8

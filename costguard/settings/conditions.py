@@ -42,7 +42,10 @@ class CompiledCondition:
     def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:
         """Return the result for `facts`; `missing` lists labels as `labels["team"]`."""
         given = [facts.get(name) for name in self.names]
-        asked = (*[tuple(one.items()) if isinstance(one, dict) else one for one in given], *map(type, given))
+        kinds = map(type, given)
+        if LABELS in self.names:  # the only fact that is a dict
+            given = [tuple(one.items()) if isinstance(one, dict) else one for one in given]
+        asked = (*given, *kinds)
         try:
             answer = self.answers.get(asked)
         except TypeError:  # a fact of no kind that there is
