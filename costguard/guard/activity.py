@@ -29,7 +29,11 @@ from costguard.guard.signal_summary import (
     SignalSummary,
     compute_power_threshold,
     detect_hang,
+    explain_level,
+    explain_low_level,
     format_clock,
+    format_minutes,
+    share_instant,
     summarize_signal,
 )
 from costguard.guard.signals import (
@@ -63,7 +67,7 @@ from costguard.guard.signals import (
 )
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
-from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
+from costguard.values.instant import MICROSECOND, to_micros
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.sample import CONNECTIONS, CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_LIMIT, GPU_UTIL, INPUT_AGE, Sample
 
@@ -134,18 +138,12 @@ def classify_activity(
         state=found.state,
         confidence=found.confidence,
         reasons=found.reasons,
-        since=None if found.since is None else _share_instant(found.since),
+        since=None if found.since is None else share_instant(found.since),
         families=_list_measured_families(tracks),
         coverage=min([one.coverage for one in tracks], default=None),
         attended=attended,
         wasted_share=found.wasted_share,
     )
-
-
-@lru_cache(maxsize=10_000)
-def _share_instant(at: int) -> datetime:
-    """Return the instant `at`: one value for all windows and machines whose state began then."""
-    return from_micros(at)
 
 
 def _classify_quiet(
@@ -257,14 +255,8 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
     if one.line.signal == INPUT_AGE and one.began is not None:
         return f"keyboard input at {format_clock(one.began)}"
     if one.kind.family == PROGRESS:
-        return f"{one.kind.told} moved on in the last {_format_minutes(view.now - view.opens)}"
-    return _explain_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, view.now - view.opens)
-
-
-@lru_cache(maxsize=20_000)
-def _explain_level(told: str, unit: str, value: float, span: int) -> str:
-    """Explain a level that shows work; machines of a fleet often have the same."""
-    return f"{told} up to {value:.3g}{unit} in the last {_format_minutes(span)}"
+        return f"{one.kind.told} moved on in the last {format_minutes(view.now - view.opens)}"
+    return explain_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, view.now - view.opens)
 
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
@@ -303,7 +295,7 @@ def _classify_idle(tracks: Sequence[SignalSummary], view: ActivityWindow, earlie
     cap, missing = get_confidence_cap(frozenset([one.kind.family for one in told]))
     note = [f"confidence at most {cap:g}: {SIGNAL_FAMILIES[missing]} is not measured"] if missing else []
     if span < view.length:
-        note = [f"watched for {_format_minutes(span)} of {_format_minutes(view.length)} only"]
+        note = [f"watched for {format_minutes(span)} of {format_minutes(view.length)} only"]
     surely = cap * min(1.0, span / view.length)
     when = format_clock(since)
     shown = [one for one in told if one.kind.family != AGENT][: REASONS_SHOWN - len(note)]
@@ -333,13 +325,7 @@ def _explain_quiet(one: SignalSummary, since: str) -> str:
         return "no keyboard input for 30 min"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told}: no progress since {since}"
-    return _explain_low_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, since)
-
-
-@lru_cache(maxsize=20_000)
-def _explain_low_level(told: str, unit: str, value: float, since: str) -> str:
-    """Explain a level that shows no work; all windows of a machine often have the same."""
-    return f"{told} at most {value:.3g}{unit} since {since}"
+    return explain_low_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, since)
 
 
 def _list_measured_families(tracks: Sequence[SignalSummary]) -> tuple[str, ...]:
@@ -353,10 +339,6 @@ def _sort_families(families: frozenset[str]) -> tuple[str, ...]:
 
 def _format_value(kind: SignalKind, value: float) -> str:
     return f"{value * kind.scale:.3g}{kind.unit}"
-
-
-def _format_minutes(span: int) -> str:
-    return f"{span / SECOND_US / 60:.0f} min"
 
 
 STATE_PRECEDENCE = (ACTIVE, UNKNOWN, WARMING, HUNG, IDLE)

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.action_intents import CONFIRM_WITHIN, DONE, DOUBTFUL_STATES, Intent, is_without_effect
+from costguard.guard.action_plan import CaseSubject
 from costguard.guard.activity import (
     GroupActivity,
     GroupKey,
@@ -40,6 +41,7 @@ from costguard.guard.overrides import (
     find_owner,
     find_phase,
     find_protection,
+    is_group_head,
     list_answers,
     list_approved_acts,
 )
@@ -255,6 +257,21 @@ class ResourceContext:
                 group=self.group.key.name if self.group is not None else "",
             )
         return self.inputs
+
+    def build_subject(self, sight: GuardSnapshot) -> CaseSubject:
+        """Return what its cases share."""
+        known, leads = sight.known.get(self.key), self.group is not None and is_group_head(self.live.observation)
+        return CaseSubject(
+            live=self.live,
+            owner=self.owner,
+            protection=self.protection,
+            lease=self.lease,
+            phase=self.phase,
+            frozen=self.frozen,
+            polls=known.polls if known else 0,
+            in_doubt=self.in_doubt,
+            workers=len(self.group.running) - 1 if self.group is not None and leads else 0,
+        )
 
     def has_protecting_label(self, rules: GuardConfig) -> bool:
         """Return whether its labels protect it now; this is remembered for a day after they disappear."""

@@ -48,7 +48,6 @@ from costguard.guard.overrides import (
     find_armed_level,
     find_asking_policy,
     find_breaker_close,
-    is_group_head,
     name_question,
 )
 from costguard.guard.policy import (
@@ -202,7 +201,7 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
     prepared = _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
-    return _build_case(seat, _build_subject(seat, sight), found, None, prepared, sight=sight)
+    return _build_case(seat, seat.build_subject(sight), found, None, prepared, sight=sight)
 
 
 def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
@@ -308,7 +307,7 @@ def _evaluate_cases(
     """Evaluate `policies` for one resource; empty if a complete listing lacks it."""
     if seat.live.absent_at is not None:
         return []
-    subject, kept = _build_subject(seat, sight), dict[str, object | None]()
+    subject, kept = seat.build_subject(sight), dict[str, object | None]()
     return [_evaluate_case(seat, subject, prepared, rules, sight, climbs=climbs, kept=kept) for prepared in policies]
 
 
@@ -360,21 +359,6 @@ def _add_asked_inputs(
         group = seat.group.classify(prepared.policy, rules, sight)
         known = replace(known, group_state=group.state if group else "")
     return known
-
-
-def _build_subject(seat: ResourceContext, sight: GuardSnapshot) -> CaseSubject:
-    known = sight.known.get(seat.key)
-    return CaseSubject(
-        live=seat.live,
-        owner=seat.owner,
-        protection=seat.protection,
-        lease=seat.lease,
-        phase=seat.phase,
-        frozen=seat.frozen,
-        polls=known.polls if known else 0,
-        in_doubt=seat.in_doubt,
-        workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
-    )
 
 
 def _build_case(
@@ -468,14 +452,12 @@ def _build_cap_cases(
     sight: GuardSnapshot,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
 ) -> list[PolicyCase]:
-    if not foresights:
-        return []
-    cases, by_key = [], {seat.key: seat for seat in seats}
+    cases, by_key = [], {seat.key: seat for seat in seats} if foresights else {}
     for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
         seat, old = by_key[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
         prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
-        subject = replace(_build_subject(seat, sight), lease=None)  # a cap stops whatever a lease keeps
+        subject = replace(seat.build_subject(sight), lease=None)  # a cap stops whatever a lease keeps
         cases.append(_build_case(seat, subject, found, climb, prepared, sight=sight))
     return cases
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -211,6 +212,29 @@ def _find_busy_end(line: SignalSeries, at: int | None, window: ActivityWindow) -
 def format_clock(at: int) -> str:
     """Format `at` for people."""
     return f"{from_micros(at):%Y-%m-%d %H:%M} UTC"
+
+
+@lru_cache(maxsize=10_000)
+def share_instant(at: int) -> datetime:
+    """Return the instant `at`: one value for all windows and machines whose state began then."""
+    return from_micros(at)
+
+
+@lru_cache(maxsize=20_000)
+def explain_low_level(told: str, unit: str, value: float, since: str) -> str:
+    """Explain a level that shows no work; all windows of a machine often have the same."""
+    return f"{told} at most {value:.3g}{unit} since {since}"
+
+
+@lru_cache(maxsize=20_000)
+def explain_level(told: str, unit: str, value: float, span: int) -> str:
+    """Explain a level that shows work; machines of a fleet often have the same."""
+    return f"{told} up to {value:.3g}{unit} in the last {format_minutes(span)}"
+
+
+def format_minutes(span: int) -> str:
+    """Format a length in microseconds as whole minutes."""
+    return f"{span / SECOND_US / 60:.0f} min"
 
 
 HANG_MIN_US = 600 * SECOND_US
