@@ -3,8 +3,8 @@
     python -m bench.scale_judge [INSTANCES [HOURS]]
 
 The fleet is `bench.fleet`'s under the policies of `bench.guard_judge`, with a sample of two signals each five minutes. All runs
-are of one process, in turn; CPU is this process's own, without that of PostgreSQL. Machines and samples are read as by a watchdog
-that goes on: the first read of all samples is not counted.
+are of one process, in turn; CPU is this process's own, without that of PostgreSQL. Samples are read as by a watchdog that goes
+on: the first read of all of them is not counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from costguard.services.guard_snapshot import SampleWindow, build_guard_snapshot
 from costguard.services.judgements import AccountJudge, JudgementLoader
 from costguard.system.logs import get_log
 from costguard.testing.doubles import FakeClock
-from costguard.values.resource import ScopeKey
+from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL
 
 ACCOUNTS, MINUTES, STEP_S = 20, 60, 300
@@ -43,7 +43,6 @@ NOW = fleet.START + MINUTES * fleet.MINUTE
 OLD = fleet.START - timedelta(days=3)
 HELD_FOR = timedelta(hours=1)
 LATEST = PollResults(handling={}, sources={}, balances=(), members=(), lags={}, measures=(), agents=())
-Judged = Mapping[object, JudgedMachine]
 
 
 def measure(*, instances: int = 20_000, hours: int = 12, rounds: int = 3) -> Iterator[Measured]:
@@ -55,36 +54,34 @@ def measure(*, instances: int = 20_000, hours: int = 12, rounds: int = 3) -> Ite
             names = ["/".join(scope) for scope in scopes]
             duties.announce(names, HELD_FOR)
             leases = {lease.account: lease for lease, _ in duties.take(names, len(names), HELD_FOR)}
-            yield from compare(server, rules, dict(zip(names, scopes, strict=True)), leases, instances, hours, rounds)
+            each = f"{instances:,} instances x {len(rules.policies)} policies, {hours} h of samples, PostgreSQL"
+            yield from compare(
+                server.url,
+                rules,
+                {leases[name]: scope for name, scope in zip(names, scopes, strict=True)},
+                each=each,
+                rounds=rounds,
+            )
 
 
-def compare(
-    server: Server,
-    rules: GuardConfig,
-    scopes: Mapping[str, ScopeKey],
-    leases: Mapping[str, Lease],
-    instances: int,
-    hours: int,
-    rounds: int,
-) -> Iterator[Measured]:
-    """Run all in turn."""
-    store, reader = JudgementStore(server.url), AccountReader(server.url)
+def compare(url: str, rules: GuardConfig, scopes: Mapping[Lease, ScopeKey], *, each: str, rounds: int) -> Iterator[Measured]:
+    """Run all in turn. `scopes`: that of the account of each lease."""
+    store, reader, accounts = JudgementStore(url), AccountReader(url), [lease.account for lease in scopes]
     judge = AccountJudge(reader=reader, store=store, rules=lambda: rules, lags={}, agents=tuple, clock=FakeClock(NOW))
-    load = partial(JudgementLoader(store=store, accounts=scopes, every=fleet.MINUTE, log=get_log()).load, rules, {}, NOW)
+    load = partial(JudgementLoader(store=store, accounts=accounts, every=fleet.MINUTE, log=get_log()).load, rules, {}, NOW)
     alone_window, shared_window = SampleWindow(), SampleWindow()
     alone, planned, worked = list[float](), list[float](), list[float]()
     for _ in range(rounds + 1):  # the first reads all samples
-        work_s, _ = cpu(lambda: [judge.judge(leases[name], [scope]) for name, scope in scopes.items()])
+        work_s, _ = cpu(lambda: [judge.judge(lease, [scope]) for lease, scope in scopes.items()])
         worked.append(work_s)
-        plan_s, found = cpu(lambda: judged(rules, look(server.url, rules, shared_window, load)))
+        plan_s, found = cpu(lambda: judged(rules, look(url, rules, shared_window, load)))
         planned.append(plan_s)
-        alone_s, by_itself = cpu(lambda: judged(rules, look(server.url, rules, alone_window, dict)))
+        alone_s, by_itself = cpu(lambda: judged(rules, look(url, rules, alone_window, dict)))
         alone.append(alone_s)
-        checked(found, instances)
+        checked(found, sum(key.id.startswith("i-") for key in found.works))
         if (found.works, found.cases, found.proposals) != (by_itself.works, by_itself.cases, by_itself.proposals):
             raise SystemExit("what others judged gives another plan")
     judge.close()
-    each = f"{instances:,} instances x {len(rules.policies)} policies, {hours} h of samples, PostgreSQL"
     alone_s, plan_s, work_s = (median(times[1:]) for times in (alone, planned, worked))
     yield Measured(what=f"{each}: a guard run alone, CPU s", reached=f"{alone_s:.2f}")
     yield Measured(what="the same with all accounts judged by others, CPU s", reached=f"{plan_s:.2f}")
@@ -97,7 +94,9 @@ def compare(
         )
 
 
-def look(url: str, rules: GuardConfig, window: SampleWindow, load: Callable[[], Judged]) -> GuardSnapshot:
+def look(
+    url: str, rules: GuardConfig, window: SampleWindow, load: Callable[[], Mapping[ResourceKey, JudgedMachine]]
+) -> GuardSnapshot:
     """What a guard run reads."""
     with SpendingReader(url, rules=fleet.rules()) as books, GuardStore(url, rails=Rails(), rules=fleet.rules()) as book:
         return build_guard_snapshot(
@@ -111,7 +110,7 @@ def look(url: str, rules: GuardConfig, window: SampleWindow, load: Callable[[], 
             before=read_previous_runs(None, rules, NOW, guarded_until=None),
             held=(),
             lookback=window,
-            judged=load(),  # type: ignore[arg-type]  # of resource keys
+            judged=load(),
         )
 
 

@@ -27,8 +27,8 @@ from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.sample import Sample
 
-UNSAMPLED_LOOK = timedelta(hours=1)
-"""How far back samples are looked for of a machine that had none when it was judged."""
+LATER_LOOK = timedelta(hours=1)
+"""How far back samples are looked for that came after a judgement: longer than any sample is late (decision 0024)."""
 POLL_LEAST = timedelta(seconds=1)
 
 
@@ -131,21 +131,22 @@ def list_later_measured(standing: Mapping[ResourceKey, JudgedMachine], sight: Gu
         if known is None or all(work.state == ACTIVE for work in known.works.values()):
             continue
         if live.seen_at != known.seen_at or marks.get(live.observation.key, "") != known.agent:
-            last = known.bounds[1] if known.bounds is not None else None
-            found[live.observation.key] = known.at - UNSAMPLED_LOOK if last is None else last - 2 * known.interval
+            found[live.observation.key] = _find_later_start(known) or known.at - LATER_LOOK
     return found
 
 
 def shows_work_since(known: JudgedMachine, live: LiveResource, columns: SampleColumns, now: datetime) -> bool:
     """Return whether a sample in `columns` that was taken after those of `known` may show work. One is enough.
 
-    `columns`: from two sample intervals before its last one on, which tells whether a counter has moved.
+    `columns`: of the time from `list_later_measured` on, or longer. Where that does not reach back to the samples before, which
+    tell whether a counter has moved, any later sample counts.
     """
-    if known.bounds is None:
-        return any(ats for ats, _ in columns.values())
-    last, first = to_micros(known.bounds[1]), to_micros(known.bounds[1] - 2 * known.interval)
+    last, start = (to_micros(known.bounds[1]) if known.bounds else 0), _find_later_start(known)
     if not any(ats and ats[-1] > last for ats, _ in columns.values()):
         return False
+    if start is None or known.bounds is None:
+        return True
+    first = to_micros(start)
     samples = [
         Sample(key=live.observation.key, signal=signal, at=from_micros(at), value=value)
         for signal, (ats, values) in columns.items()
@@ -154,6 +155,12 @@ def shows_work_since(known: JudgedMachine, live: LiveResource, columns: SampleCo
     ]
     poll = max((now - known.bounds[1]) / 2, POLL_LEAST)
     return bool(probe_activity(samples, now, poll, live.observation))
+
+
+def _find_later_start(known: JudgedMachine) -> datetime | None:
+    """Return two sample intervals before the last sample of `known`; None if that is more than LATER_LOOK before `known.at`."""
+    start = known.bounds[1] - 2 * known.interval if known.bounds is not None else None
+    return start if start is not None and start >= known.at - LATER_LOOK else None
 
 
 def _is_measured(seat: ResourceContext) -> bool:

@@ -1,4 +1,4 @@
-"""What another watchdog judged of its accounts: the same verdicts as one that judges alone, and nothing that is old or wrong."""
+"""What another watchdog judged of its accounts: the verdicts of one that judges alone, and nothing that is old or wrong."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Log:
 
     lines: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
 
-    def warning(self, event: str, **facts: object) -> None:
+    def warning(self, event: str, /, **facts: object) -> None:
         self.lines.append((event, facts))
 
     info = error = warning
@@ -143,7 +143,8 @@ class Town:
     def compare(self, judged: Mapping[ResourceKey, JudgedMachine], now: datetime = NOW) -> GuardRunResult:
         """Plan with and without `judged`, and expect the same of both."""
         shared, alone = self.plan(judged, now), self.plan({}, now)
-        assert shared.survey is not None and alone.survey is not None
+        assert shared.survey is not None
+        assert alone.survey is not None
         assert shared.survey.works == alone.survey.works
         assert shared.survey.cases == alone.survey.cases
         assert shared.survey.proposals == alone.survey.proposals
@@ -192,20 +193,23 @@ def test_what_others_judged_gives_the_same_verdicts_steps_and_alerts_without_rea
     assert town.judge_all() == 16
     judged = town.load()
     found = town.compare(judged)
-    assert found.sight is not None and found.survey is not None
+    assert found.sight is not None
+    assert found.survey is not None
     assert len(found.sight.judged) == 16
     assert not found.sight.samples
     assert {work.state for work in found.survey.works.values()} == {"idle", "active", "unknown"}
     assert found.survey.works[key_of("a", 6)].state == ACTIVE  # its cluster works
     assert {case.verdict.finding for case in found.survey.cases} >= {HOLDS, CANNOT_SAY}
-    assert found.survey.proposals and found.notices
+    assert found.survey.proposals
+    assert found.notices
 
 
 def test_an_old_judgement_makes_nothing_idle_for_longer_than_its_samples_say(town: Town) -> None:
     town.judge_all()
     later = NOW + timedelta(seconds=40)
     shared, alone = town.plan(town.load(), later).survey, town.plan({}, later).survey
-    assert shared is not None and alone is not None
+    assert shared is not None
+    assert alone is not None
     key = key_of("b", 2)
     work = shared.works[key]
     assert (work.state, work.since) == (IDLE, alone.works[key].since)
@@ -289,7 +293,8 @@ def test_machines_that_come_go_or_restart_are_judged_by_the_one_that_plans(town:
     town.poll("a", MINUTES + 0.5, *items, born)
     now = NOW + timedelta(seconds=30)
     found = town.plan(judged, now)
-    assert found.sight is not None and found.survey is not None
+    assert found.sight is not None
+    assert found.survey is not None
     changed = {key_of("a", 0), items[2].key, born.key}
     assert changed.isdisjoint(found.sight.judged)
     alone = town.plan({}, now).survey
@@ -310,7 +315,9 @@ def test_a_beat_that_comes_after_the_judgement_makes_the_machine_active(town: To
     unheard = town.plan(town.load(), later).survey
     town.agents = (replace(town.agents[0], seq=8),)
     found = town.plan(town.load(), later)
-    assert unheard is not None and found.survey is not None and found.sight is not None
+    assert unheard is not None
+    assert found.survey is not None
+    assert found.sight is not None
     assert unheard.works[key].state == IDLE  # that is why its number is looked at
     assert found.survey.works[key].state == ACTIVE
     assert set(found.sight.samples) == {key}
