@@ -135,7 +135,7 @@ def list_later_measured(standing: Mapping[ResourceKey, JudgedMachine], sight: Gu
     return found
 
 
-def shows_work_since(known: JudgedMachine, live: LiveResource, columns: SampleColumns, now: datetime) -> bool:
+def has_worked_since(known: JudgedMachine, live: LiveResource, columns: SampleColumns, now: datetime) -> bool:
     """Return whether a sample in `columns` that was taken after those of `known` may show work. One is enough.
 
     `columns`: of the time from `list_later_measured` on, or longer. Where that does not reach back to the samples before, which

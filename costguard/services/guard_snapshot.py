@@ -27,7 +27,7 @@ from costguard.guard.alerts.rules import ActCost
 from costguard.guard.alerts.starts import StartCost
 from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling
 from costguard.guard.judged_machine import JudgedMachine
-from costguard.guard.judgement import list_later_measured, list_unjudged, select_standing, shows_work_since
+from costguard.guard.judgement import list_later_measured, list_unjudged, select_standing, has_worked_since
 from costguard.guard.limits import Breaker, explain_gap_doubt
 from costguard.guard.overrides import Override
 from costguard.guard.policy import START, STOP
@@ -172,7 +172,7 @@ def use_judgements(
         fresh = records.load_columns_since(min(later.values()), list(later))
         live = {one.observation.key: one for one in sight.live}
         for key, columns in fresh.items():
-            if shows_work_since(standing[key], live[key], columns, sight.now):
+            if has_worked_since(standing[key], live[key], columns, sight.now):
                 del standing[key]
     return replace(sight, judged=standing, samples=lookback.read(records, sight.now, list_unjudged(sight, standing)))
 
