@@ -27,7 +27,7 @@ from costguard.guard.alerts.rules import ActCost
 from costguard.guard.alerts.starts import StartCost
 from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling
 from costguard.guard.judged_machine import JudgedMachine
-from costguard.guard.judgement import list_later_measured, list_unjudged, select_standing, has_worked_since
+from costguard.guard.judgement import has_worked_since, list_later_measured, list_unjudged, select_standing
 from costguard.guard.limits import Breaker, explain_gap_doubt
 from costguard.guard.overrides import Override
 from costguard.guard.policy import START, STOP
