@@ -376,7 +376,8 @@ class GroupActivity:
     """Activity of a group. `by`, `why`: the member that decides its state, and that member's first reason.
 
     `since`: start of the state of member `by` (idle: the last member to become idle); None: unknown. `confidence`, `coverage`
-    (None: not measured): lowest of the members in that state. `attended`: a user is connected to a member.
+    (None: not measured): lowest of the members in that state. `attended`: a user is connected to a member. `as_of`: when the
+    first of its members was judged; None: all now.
     """
 
     name: str
@@ -387,6 +388,7 @@ class GroupActivity:
     confidence: float
     coverage: float | None
     attended: bool
+    as_of: datetime | None = None
 
 
 def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
@@ -427,6 +429,7 @@ def combine_activities(key: GroupKey, members: Iterable[GroupMember]) -> GroupAc
         confidence=min(one.work.confidence for one in meant),
         coverage=min(known, default=None),
         attended=any(one.work.attended for one in every),
+        as_of=min((one.work.as_of for one in every if one.work.as_of is not None), default=None),
     )
 
 
@@ -454,6 +457,7 @@ def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float
         since=since,
         attended=attended,
         wasted_share=1.0 if group.state == ACTIVE and gpus > 0 else 0.0,
+        as_of=group.as_of,
     )
 
 
@@ -466,6 +470,7 @@ def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activ
         confidence=min(own.confidence, group.confidence),
         coverage=min(shares, default=None),
         attended=attended,
+        as_of=group.as_of,
     )
     if (own.since, own.confidence) == (found.since, found.confidence):
         return found

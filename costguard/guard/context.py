@@ -26,6 +26,7 @@ from costguard.guard.activity import (
 )
 from costguard.guard.alerts.alert import NoticeDelivery
 from costguard.guard.escalation import Hook, HookRun
+from costguard.guard.judged_machine import ActivityQuery, EvidenceTerms, JudgedMachine
 from costguard.guard.limits import Breaker
 from costguard.guard.overrides import (
     FREEZE,
@@ -54,7 +55,15 @@ from costguard.guard.run_facts import (
     StartHistory,
 )
 from costguard.guard.sample_times import TimesPool
-from costguard.guard.signals import IDLE, Activity, CountedSeries, SampleColumns, build_columns, select_counted_series
+from costguard.guard.signals import (
+    IDLE,
+    Activity,
+    CountedSeries,
+    SampleColumns,
+    build_columns,
+    find_sample_bounds,
+    select_counted_series,
+)
 from costguard.guard.signals import estimate_sample_interval as spacing_of
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -96,7 +105,8 @@ class GuardSnapshot:
 
     `services.guard_snapshot` builds it for `watch`, `plan`, `status` and `top`, `guard.replay.history` for `simulate`.
 
-    `live` includes the handling of the last listing. `wishes`: overrides, also those that ended recently.
+    `live` includes the handling of the last listing. `judged`: machines that another watchdog judged, whose `samples` are not
+    read then; all of them stand (`judgement.select_standing`). `wishes`: overrides, also those that ended recently.
 
     `sent`: acts that were sent in the last day, and `started`: the starts among them, counted apart. `start_histories`: of
     stopped machines that a policy may start. `intents`: open and recently ended ones. `lags`: how late each provider's
@@ -112,6 +122,7 @@ class GuardSnapshot:
     live: tuple[LiveResource, ...]
     standings: tuple[BudgetStatus, ...]
     samples: Mapping[ResourceKey, SampleColumns]
+    judged: Mapping[ResourceKey, JudgedMachine]
     known: Mapping[ResourceKey, FirstSighting]
     protections: Mapping[ResourceKey, ProtectionSighting]
     wishes: tuple[Override, ...]
@@ -140,7 +151,6 @@ ACTIVITY_WINDOW = timedelta(minutes=45)
 ACTIVITY_WINDOW_MIN = timedelta(minutes=10)
 SAMPLES_LEAST = 3
 """Of a signal, in a window that is shortened by the provider's lag."""
-ActivityQuery = tuple[timedelta, tuple[str, ...], timedelta]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +192,8 @@ class ResourceContext:
 
     `inputs`: see `known`. `works`: cached activities, by window and needs; `evidence`: the samples that all of them use, once
     they were requested; `interval`: how often one is due, once it was estimated; `times`: of the samples of all machines of the
-    run. `evidence_from`: what was measured before it no longer counts; None: all counts. `own_start`: a schedule, not a person,
-    started this run of it.
+    run. `evidence_from`: what was measured before it no longer counts; None: all counts. `judged`: by another watchdog.
+    `own_start`: a schedule, not a person, started this run of it.
     """
 
     live: LiveResource
@@ -199,6 +209,7 @@ class ResourceContext:
     in_doubt: str
     evidence_from: datetime | None
     times: TimesPool
+    judged: JudgedMachine | None = None
     policies: tuple[Policy, ...] = ()
     own_start: bool = False
     inputs: FactInputs | None = None
@@ -222,6 +233,7 @@ class ResourceContext:
         lease, lease_ended_at = find_lease(life, wishes, now), find_lease_end(life, wishes, now)
         ends = [at for at in (lease_ended_at, sight.gap_ended_at) if at is not None]
         doubt = next((i for i in shared.doubtful if i.life.key == seen.key), None)
+        judged = sight.judged.get(seen.key)
         return cls(
             live=live,
             life=life,
@@ -236,8 +248,11 @@ class ResourceContext:
             in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",
             evidence_from=max(ends, default=None),
             times=shared.times,
+            judged=judged,
             policies=policies,
             own_start=own_start,
+            interval=judged.interval if judged else None,
+            works=dict(judged.works) if judged else {},
         )
 
     @property
@@ -301,7 +316,10 @@ class ResourceContext:
 
     def classify_alone(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
         """Return its own activity, independent of its group; cached for policies with the same window and needs."""
-        asks = _build_query(policy)
+        return self.classify_by(build_activity_query(policy), rules, sight)
+
+    def classify_by(self, asks: ActivityQuery, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
+        """Return its own activity, by one query."""
         made = self.works.get(asks)
         if made is None:
             seen = self.live.observation
@@ -311,6 +329,16 @@ class ResourceContext:
                 made = self._classify_once(*asks, rules, sight)
             self.works[asks] = made
         return made
+
+    def describe_evidence(self, sight: GuardSnapshot) -> EvidenceTerms:
+        """Return what its activity depends on besides samples, the query and the time."""
+        until = self.phase.until if self.phase else None
+        gpus = self.live.observation.gpu_count
+        return EvidenceTerms(self.life, gpus, self._find_evidence_start(), until, self.get_lag(sight))
+
+    def find_sample_bounds(self, sight: GuardSnapshot) -> tuple[datetime, datetime] | None:
+        """Return when its first and its last sample was taken; None: there is none."""
+        return self.judged.bounds if self.judged else find_sample_bounds(sight.samples.get(self.key, {}))
 
     def _classify_once(
         self, window: timedelta, needs: tuple[str, ...], warmup: timedelta, rules: GuardConfig, sight: GuardSnapshot
@@ -355,10 +383,13 @@ class ResourceContext:
     def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
         """Return from when on its samples count, how often one is due, and the series that count, for all policies."""
         columns: SampleColumns = sight.samples.get(self.key, {})
-        began = [self.live.observation.started_at or self.live.observation.created_at, self.evidence_from]
-        since = max([at for at in began if at is not None], default=self.live.first_seen_at)
+        since = self._find_evidence_start()
         interval = self.get_sample_interval(rules, sight)
         return since, interval, select_counted_series(columns, since, sight.now, self.times)
+
+    def _find_evidence_start(self) -> datetime:
+        began = [self.live.observation.started_at or self.live.observation.created_at, self.evidence_from]
+        return max([at for at in began if at is not None], default=self.live.first_seen_at)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -371,7 +402,7 @@ class ResourceGroup:
 
     def classify(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> GroupActivity | None:
         """Return the activity of the group as `policy` requires it; None: no member runs."""
-        asks = _build_query(policy)
+        asks = build_activity_query(policy)
         if asks not in self.works:
             self.works[asks] = combine_activities(
                 self.key, [self._to_member(one, policy, rules, sight) for one in self.running]
@@ -403,7 +434,7 @@ def _list_named_keys(wish: Override) -> frozenset[ResourceKey]:
     return frozenset(key for key in (wish.key, wish.life.key if wish.life is not None else None) if key is not None)
 
 
-def _build_query(policy: Policy | None) -> ActivityQuery:
+def build_activity_query(policy: Policy | None) -> ActivityQuery:
     """Return the parameters of an activity for `policy`: window, needs, and how long a machine may be warming."""
     if policy is None:
         return max(ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), (), ACTIVITY_WINDOW

@@ -79,7 +79,7 @@ from costguard.guard.policy_evaluation import (
 from costguard.guard.reach import is_explicit
 from costguard.guard.run_facts import ProtectionSighting as Sighted
 from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_starts
-from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
+from costguard.guard.signals import IDLE, UNKNOWN, Activity
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey, is_same_life
@@ -283,7 +283,7 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
         return None
     began, heard = (
         seat.live.observation.started_at or seat.live.first_seen_at,
-        find_sample_bounds(sight.samples.get(seat.key, {})),
+        seat.find_sample_bounds(sight),
     )
     if heard is None:
         return None
@@ -292,7 +292,7 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
         return work.since if work.since > max(began, first) else None
     due = last + 2 * seat.get_sample_interval(rules, sight) + seat.get_lag(sight)
     hidden = sight.gap_ended_at is not None and last <= sight.gap_ended_at
-    silent = work.state == UNKNOWN and not hidden and first < last and sight.now > due
+    silent = work.state == UNKNOWN and not hidden and first < last and work.get_known_until(sight.now) > due
     return due if silent else None
 
 

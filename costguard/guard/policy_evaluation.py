@@ -149,7 +149,8 @@ def evaluate_policy(
         since = off_since if scheduled else _find_hold_start(policy, life, work, now, climb)
         if since is not None and not_before is not None and since < not_before <= now:
             since = not_before
-        finding = HOLDS if since is not None and (now - since >= policy.hold or since > now) else NOT_YET
+        until = now if scheduled or not policy.when.names & ACTIVITY_FACTS else work.get_known_until(now)
+        finding = HOLDS if since is not None and (max(until, since) - since >= policy.hold or since > now) else NOT_YET
     return Verdict(
         policy=policy,
         life=life,
@@ -305,7 +306,7 @@ _FactMaker = Callable[[LiveResource, Activity, FactInputs, datetime], object | N
 FACT_MAKERS: Mapping[str, _FactMaker] = {
     "state": lambda _live, work, _known, _now: work.state,
     "confidence": lambda _live, work, _known, _now: work.confidence if work.state != UNKNOWN else None,
-    "time_in_state": lambda _live, work, _known, now: _compute_elapsed(work.since, now),
+    "time_in_state": lambda _live, work, _known, now: _compute_elapsed(work.since, work.get_known_until(now)),
     "wasted_share": lambda _live, work, _known, _now: float(work.wasted_share) if work.state != UNKNOWN else None,
     "group": lambda _live, _work, known, _now: known.group,
     "group_state": lambda _live, work, known, _now: known.group_state or work.state,
@@ -389,7 +390,7 @@ def compute_waste(live: LiveResource, work: Activity, now: datetime) -> Money | 
     rate = compute_savings_rate(live, now) if share else None
     if rate is None:
         return None
-    us = (now - work.since) // MICROSECOND
+    us = max(work.get_known_until(now) - work.since, timedelta()) // MICROSECOND
     nano = divide_half_even(rate.nano_per_hour * us * share.numerator, HOUR_US * share.denominator)
     return Money(nano=nano, currency=rate.currency)
 

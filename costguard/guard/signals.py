@@ -72,7 +72,8 @@ class Activity:
     `confidence`: 0 to 1, limited by what was measured. `since` None: the beginning is unknown. `reasons`: the most important
     first. `families`: those that were measured well enough. `coverage`: the share of expected samples that arrived, 0 to 1;
     None if none is expected. `attended`: somebody is connected, which is no work but doubles the grace period. `wasted_share`:
-    the share of its GPUs that do nothing while it is active (7 of 8: 0.875).
+    the share of its GPUs that do nothing while it is active (7 of 8: 0.875). `as_of`: when it was judged, if
+    another watchdog did so before this run; None: now.
     """
 
     state: str = UNKNOWN
@@ -83,6 +84,11 @@ class Activity:
     coverage: float | None = None
     attended: bool = False
     wasted_share: float = 0
+    as_of: datetime | None = field(default=None, compare=False)
+
+    def get_known_until(self, now: datetime) -> datetime:
+        """Return until when the state is known to have lasted: it is not said to have lasted any longer."""
+        return now if self.as_of is None else min(self.as_of, now)
 
     def __post_init__(self) -> None:
         if self.state not in ACTIVITY_STATES:

@@ -47,6 +47,7 @@ from costguard.values.sample import Sample
 from costguard.watchdog.duty import Log
 
 if TYPE_CHECKING:
+    from costguard.services.judgements import AccountJudge
     from costguard.services.watchdog_context import SerializedLedger, WatchdogContext
 
 TICK = timedelta(seconds=1)
@@ -99,7 +100,7 @@ class LeasedLedger:
 class SharedPolls:
     """The accounts of the settings by name, and those of them that this watchdog holds.
 
-    `every`: the interval of polls.
+    `every`: the interval of polls. `judge`: judges an account after its poll; None: the watchdog that plans judges all.
     """
 
     room: WatchdogContext
@@ -107,6 +108,7 @@ class SharedPolls:
     accounts: Mapping[str, InstanceSource]
     every: timedelta
     log: Log
+    judge: AccountJudge | None = None
     _began: datetime = field(init=False)
     _held: dict[str, HeldAccount] = field(default_factory=dict)
     _views: dict[str, PollView] = field(default_factory=dict)
@@ -170,6 +172,8 @@ class SharedPolls:
         with suppress(LedgerError):  # then they run out
             self.store.leave()
         self.store.close()
+        if self.judge is not None:
+            self.judge.close()
 
     def collect_poll_results(self, mine: PollResults) -> PollResults:
         """Return what the last polls of all accounts saw, whoever polled them. `mine`: what this process knows by itself."""
@@ -241,6 +245,8 @@ class SharedPolls:
             surplus = [self._held.pop(name).lease for _, name in idle[::-1][: max(0, len(self._held) - share)]]
             room = share - len(self._held)
         self.store.release(surplus)
+        if self.judge is not None:
+            self.judge.forget_others(self.held)
         taken = self.store.take(self.accounts, room, lasts)
         now = monotonic()
         with self._lock:
@@ -277,6 +283,8 @@ class SharedPolls:
             next_in = timedelta(seconds=max(0.0, held.due_s - monotonic()))
             self.store.finish_poll(held.lease, next_in=next_in, at=self.room.clock.now(), body=body)
             self.room.log_polled(polled)
+            if self.judge is not None:
+                self._judge(held.lease, source, self.judge)
         except LeaseLostError as error:
             self.log.warning("lease_lost", account=name, why=error.what)
             with self._lock:
@@ -293,6 +301,16 @@ class SharedPolls:
             self.log.error("job_failed", job=name, error=said, next_try_s=every_s)  # noqa: TRY400 - a trace may hold a secret
         finally:
             held.busy = False
+
+    def _judge(self, lease: Lease, source: InstanceSource, judge: AccountJudge) -> None:
+        """Judge an account that was just polled. If that fails, the watchdog that plans judges it."""
+        try:
+            judge.judge(lease, self.room.describe_account(source).scopes)
+        except LeaseLostError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the poll is recorded, and what was not judged here is judged by the planner
+            said = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"
+            self.log.warning("account_not_judged", account=lease.account, why=said)
 
 
 def _build_twin_alert(twins: Sequence[TwinAccounts], at: datetime) -> Alert:

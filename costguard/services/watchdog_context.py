@@ -31,6 +31,7 @@ from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import load_counting_holds
+from costguard.ledger.judgements import AccountReader, JudgementStore
 from costguard.ledger.reports.store import ReportStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
@@ -61,6 +62,7 @@ from costguard.services.guard_inputs import (
     read_measurement_lags,
     read_price_ceilings,
 )
+from costguard.services.judgements import AccountJudge, JudgementLoader
 from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.services.poll_views import AccountView
 from costguard.services.ports import Ledger
@@ -394,7 +396,17 @@ def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> Sha
     digest = digest_providers(made.settings.providers)[:8]
     store = DutyStore(url, made.guard.holder, group=digest)
     accounts = {f"{digest}/{name}": source for name, source in name_sources(made.sources)}
-    return SharedPolls(room=made, store=store, accounts=accounts, every=every, log=get_log())
+    judgements = JudgementStore(url)
+    made.guard.judged = JudgementLoader(store=judgements, accounts=accounts, every=every, log=get_log()).load
+    judge = AccountJudge(
+        reader=AccountReader(url),
+        store=judgements,
+        rules=lambda: made.guard.rules,
+        lags=made.lags,
+        agents=made.agents,
+        clock=made.clock,
+    )
+    return SharedPolls(room=made, store=store, accounts=accounts, every=every, log=get_log(), judge=judge)
 
 
 def name_sources(sources: Sequence[InstanceSource]) -> list[tuple[str, InstanceSource]]:

@@ -77,10 +77,10 @@ def test_a_run_reads_what_is_new_and_all_of_it_now_and_then(tmp_path: Path) -> N
         counted, said = Counting(book), SampleWindow()
         for minute in (0, 1, 2, 62, 63):
             counted.now = START + minute * MINUTE
-            said.read(counted, counted.now)  # type: ignore[arg-type]  # a book, by what it does
+            said.read(counted, counted.now)
         whole = timedelta(hours=48)
         assert counted.reads == [whole, REREAD_SPAN + MINUTE, REREAD_SPAN + MINUTE, whole, REREAD_SPAN + MINUTE]
         for minute in range(64, 84 + int(FULL_READ_EVERY / MINUTE), 10):
             counted.now = START + minute * MINUTE
-            said.read(counted, counted.now)  # type: ignore[arg-type]
+            said.read(counted, counted.now)
         assert counted.reads[5:].count(whole) == 1

@@ -288,7 +288,7 @@ def _list_waste_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: Gua
         return
     for live in sight.live:
         work, gpus = survey.works[live.observation.key], round(live.observation.gpu_count)
-        long = work.since is not None and survey.at - work.since >= WASTE_AFTER
+        long = work.since is not None and work.get_known_until(survey.at) - work.since >= WASTE_AFTER
         if work.state == ACTIVE and long and work.wasted_share >= WASTE_SHARE_MIN and gpus and work.since is not None:
             matter = replace(
                 build_alert_subject(live, find_owner(live.observation, rules.owner_from), survey.at, rules.zone), topic="waste"

@@ -82,3 +82,16 @@ POLL_VIEW = Table(
     **STRICT,
 )
 """What the last poll of an account leaves for the watchdog that plans, where several share them. `body`: compressed JSON."""
+
+POLL_JUDGEMENT = Table(
+    "poll_judgement",
+    METADATA,
+    Column("account", Text, primary_key=True),
+    _make_number("read_us"),
+    _make_number("epoch"),
+    _make_text("body"),
+    **STRICT,
+)
+"""What the watchdog that polled an account judged of its machines afterwards, for the one that plans.
+
+`read_us`: when it read the samples, by the server's clock. `body`: of `services.judgements`."""

@@ -46,7 +46,9 @@ from costguard.values.resource import ENDED, ResourceKey, ScopeKey
 from costguard.values.sample import Sample, SampleHour
 
 SINGLE_QUERIES_MAX = 50
-"""Of so many resources each one is asked for by itself."""
+"""Of so many accounts each one is asked for by itself."""
+SPREAD_MAX = 3
+"""Rows of a batch that lie so much wider apart are asked for by name: between them lie those of other accounts."""
 BATCH_RESOURCES = 25
 """Resources of which rows are held at once, with up to some 10,000 samples each: rows take ten times the memory of columns."""
 
@@ -82,18 +84,27 @@ def iterate_columns_since(
     ask: Query, at: datetime, keys: Collection[ResourceKey] | None = None
 ) -> Iterator[dict[ResourceKey, SampleColumns]]:
     """Yield the result of `load_columns_since` for `BATCH_RESOURCES` resources at a time."""
-    named = {number: ResourceKey(*key) for number, *key in ask(_KEYS, ())}
-    if keys is not None:
-        wanted = set(keys)
-        named = {number: key for number, key in named.items() if key in wanted}
+    named = _load_keys(ask, keys)
     numbers = sorted(named)
     for first in range(0, len(numbers), BATCH_RESOURCES):
         lot = numbers[first : first + BATCH_RESOURCES]
-        if keys is None or len(named) > SINGLE_QUERIES_MAX:
+        if lot[-1] - lot[0] < SPREAD_MAX * BATCH_RESOURCES:
             rows = ask(_SAMPLES_OF_MANY, (lot[0], lot[-1], to_micros(at)))
         else:
-            rows = ask(_SAMPLES_OF_FEW.format(format_placeholders(lot)), (*lot, to_micros(at)))
+            rows = ask(_SAMPLES_OF_NAMED.format(format_placeholders(lot)), (*lot, to_micros(at)))
         yield {named[number]: columns for number, columns in _group_columns(rows) if number in named}
+
+
+def _load_keys(ask: Query, keys: Collection[ResourceKey] | None) -> dict[int, ResourceKey]:
+    """Return `keys` (None: all) that are in the ledger, by the number of their row."""
+    wanted = None if keys is None else set(keys)
+    accounts = None if wanted is None else sorted({key[:2] for key in wanted})
+    if accounts is None or len(accounts) > SINGLE_QUERIES_MAX:
+        rows = ask(_KEYS.format(""), ())
+    else:
+        rows = [row for account in accounts for row in ask(_KEYS.format("WHERE provider = ? AND account = ?"), account)]
+    named = {number: ResourceKey(*key) for number, *key in rows}
+    return named if wanted is None else {number: key for number, key in named.items() if key in wanted}
 
 
 def _group_columns(rows: Sequence[SqlRow]) -> Iterator[tuple[int, SampleColumns]]:
@@ -210,7 +221,7 @@ SELECT resource_id, signal FROM line WHERE signal <> ''
 SAMPLED_SIGNALS = _SKIP_SCAN.format(first="1 = 1", last="")
 """Each signal of each resource, found by leaping through the primary key: there are thousands of samples to each."""
 
-_KEYS = "SELECT id, provider, account, region, external_id FROM resource ORDER BY id"
+_KEYS = "SELECT id, provider, account, region, external_id FROM resource {} ORDER BY id"
 
 _SAMPLE = "s.resource_id, s.signal, s.at_us, s.value"
 
@@ -219,8 +230,14 @@ SELECT {_SAMPLE} FROM ({_SKIP_SCAN.format(first="s.resource_id >= ?", last="AND 
 JOIN sample AS s ON s.resource_id = line.resource_id AND s.signal = line.signal AND s.at_us >= ?
 """  # noqa: S608 - our own column names
 
-_SAMPLES_OF_FEW = f"""
-SELECT {_SAMPLE} FROM sample AS s WHERE s.resource_id IN ({{}}) AND s.at_us >= ?
+_SAMPLES_OF_NAMED = f"""
+WITH RECURSIVE line (resource_id, signal) AS (
+    SELECT r.id, (SELECT min(s.signal) FROM sample AS s WHERE s.resource_id = r.id) FROM resource AS r WHERE r.id IN ({{}})
+    UNION ALL
+    SELECT line.resource_id, {_NEXT_SIGNAL} FROM line WHERE line.signal IS NOT NULL
+)
+SELECT {_SAMPLE} FROM (SELECT resource_id, signal FROM line WHERE signal IS NOT NULL) AS line
+JOIN sample AS s ON s.resource_id = line.resource_id AND s.signal = line.signal AND s.at_us >= ?
 """  # noqa: S608 - our own column names
 
 _COVERAGE_AFTER = "SELECT scope_id, start_us, end_us, polls FROM coverage WHERE outcome = 'complete'"

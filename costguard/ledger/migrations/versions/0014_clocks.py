@@ -7,7 +7,7 @@ from alembic import op
 from costguard.ledger.migrations.words import WORDS
 
 revision = "0014"
-down_revision = "0012"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 
