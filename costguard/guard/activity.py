@@ -4,25 +4,15 @@ Example: an 8xA100 is polled every minute, and its training ends at 18:05. At 18
 GPU duty are busy, so it is idle since 18:05: confidence 0.6 if only duty is measured, 0.9 if CPU and network are quiet too. A
 missing sample counts as possibly busy.
 
-Groups: machines that share a label (a cluster) are classified together.
-
-Example: four nodes carry `skypilot-cluster-name=exp-7`. Rank 0 downloads 110 GB, and the other three wait for it at a barrier
-with GPUs at 0 %. The group is active, so each of the three is active with all of its GPUs wasted. When rank 0 ends at 10:30,
-all four are idle since 10:30. If rank 0 were not measured, the three would be unknown.
-
-A group lies within one account and spans its regions. Only members that are idle alone are changed (decision 0026).
+Machines that work together are classified together: `grouping.py`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import NamedTuple
 
-from costguard.errors import shorten
 from costguard.guard.sample_times import BUSY_SHARE_MIN, ActivityWindow, build_window
 from costguard.guard.signal_summary import (
     Classification,
@@ -44,7 +34,6 @@ from costguard.guard.signals import (
     CPU,
     CPU_UTIL_LARGE,
     DUTY,
-    HUNG,
     IDLE,
     INPUT_COUNTS_FOR,
     IO,
@@ -66,9 +55,7 @@ from costguard.guard.signals import (
     select_counted_series,
 )
 from costguard.metering.observation import Observation
-from costguard.metering.spending import LiveResource
 from costguard.values.instant import MICROSECOND, to_micros
-from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.sample import CONNECTIONS, CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_LIMIT, GPU_UTIL, INPUT_AGE, Sample
 
 WARMUP_MAX = timedelta(minutes=45)
@@ -339,165 +326,3 @@ def _sort_families(families: frozenset[str]) -> tuple[str, ...]:
 
 def _format_value(kind: SignalKind, value: float) -> str:
     return f"{value * kind.scale:.3g}{kind.unit}"
-
-
-STATE_PRECEDENCE = (ACTIVE, UNKNOWN, WARMING, HUNG, IDLE)
-"""The state of a group is the first of these that any member is in."""
-STATE_WORDS = {ACTIVE: "works", UNKNOWN: "cannot be judged", WARMING: "is being set up", HUNG: "hangs"}
-BEGINNING = datetime.min.replace(tzinfo=UTC)
-_AND = re.compile(r" \+ (?=(?:label|tag):)")
-
-
-class GroupKey(NamedTuple):
-    """Identity of a group: account, label keys and the values that its members share."""
-
-    provider: str
-    account: str
-    keys: tuple[str, ...]
-    values: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """Display name: "exp-7", or "prod/gpu-nodes" for two labels."""
-        return "/".join(self.values)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMember:
-    """A running machine of a group with its own activity, before the group is applied."""
-
-    key: ResourceKey
-    name: str
-    work: Activity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupActivity:
-    """Activity of a group. `by`, `why`: the member that decides its state, and that member's first reason.
-
-    `since`: start of the state of member `by` (idle: the last member to become idle); None: unknown. `confidence`, `coverage`
-    (None: not measured): lowest of the members in that state. `attended`: a user is connected to a member. `as_of`: when the
-    first of its members was judged; None: all now.
-    """
-
-    name: str
-    state: str
-    by: str
-    why: str
-    since: datetime | None
-    confidence: float
-    coverage: float | None
-    attended: bool
-    as_of: datetime | None = None
-
-
-def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
-    """Return the group of an instance by the first of `patterns` that its labels match; None if none does.
-
-    "label:a + label:b" needs both labels. An exact key wins over one that differs in case only.
-    """
-    if not seen.labels or seen.kind != INSTANCE:
-        return None
-    patterns = tuple(patterns)
-    keys = _list_group_keys(patterns)
-    named = tuple([pair for pair in seen.labels if pair[0].casefold() in keys])
-    found = _match_labels(named, patterns) if named else None
-    return None if found is None else GroupKey(seen.key.provider, seen.key.account, *found)
-
-
-def counts_for_group(live: LiveResource) -> bool:
-    """Return whether `live` counts for its group: an instance that is listed and running."""
-    return live.absent_at is None and live.observation.kind == INSTANCE and live.observation.state == RUNNING
-
-
-def combine_activities(key: GroupKey, members: Iterable[GroupMember]) -> GroupActivity | None:
-    """Combine the activities of the members; None if there are no members."""
-    every = sorted(members, key=lambda one: one.key)
-    if not every:
-        return None
-    state = min((one.work.state for one in every), key=STATE_PRECEDENCE.index)
-    meant = [one for one in every if one.work.state == state]
-    last = max(meant, key=lambda one: (one.work.since is None, one.work.since or BEGINNING, one.key))
-    by = last if state == IDLE else meant[0]
-    known = [one.work.coverage for one in meant if one.work.coverage is not None]
-    return GroupActivity(
-        name=shorten(key.name),
-        state=state,
-        by=shorten(by.name or by.key.id),
-        why=next(iter(by.work.reasons), "reason unknown"),
-        since=by.work.since,
-        confidence=min(one.work.confidence for one in meant),
-        coverage=min(known, default=None),
-        attended=any(one.work.attended for one in every),
-        as_of=min((one.work.as_of for one in every if one.work.as_of is not None), default=None),
-    )
-
-
-def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float) -> Activity:
-    """Return the activity of a machine within its group: an idle machine takes the state of its group, others keep `own`.
-
-    `group`: None for no group. `gpus`: GPU count of the machine; all are wasted while only the rest of the group works.
-    """
-    if group is None or own.state != IDLE:
-        return own
-    attended = own.attended or group.attended
-    if group.state == IDLE:
-        return _merge_idle(own, group, attended=attended)
-    told = f"its group {group.name} {STATE_WORDS[group.state]}: {group.by} ({group.why})"
-    if group.state == UNKNOWN:
-        return replace(own, state=UNKNOWN, confidence=0, reasons=(told,), since=None, attended=attended)
-    since = own.since
-    if group.state in (WARMING, HUNG):
-        since = max(own.since, group.since) if own.since and group.since else None
-    return replace(
-        own,
-        state=group.state,
-        confidence=group.confidence,
-        reasons=(told, *own.reasons),
-        since=since,
-        attended=attended,
-        wasted_share=1.0 if group.state == ACTIVE and gpus > 0 else 0.0,
-        as_of=group.as_of,
-    )
-
-
-def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activity:
-    """Date idleness from the last member to become idle, with the lower confidence of machine and group."""
-    shares = [one for one in (own.coverage, group.coverage) if one is not None]
-    found = replace(
-        own,
-        since=group.since,
-        confidence=min(own.confidence, group.confidence),
-        coverage=min(shares, default=None),
-        attended=attended,
-        as_of=group.as_of,
-    )
-    if (own.since, own.confidence) == (found.since, found.confidence):
-        return found
-    when = format_clock(to_micros(group.since)) if group.since is not None else "an unknown time"
-    return replace(found, reasons=(f"its group {group.name} idles since {when}, {group.by} last", *own.reasons))
-
-
-@lru_cache(maxsize=20_000)
-def _match_labels(
-    labels: tuple[tuple[str, str], ...], patterns: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    exact = {key: value.strip() for key, value in labels if value.strip()}
-    folded = {key.casefold(): value for key, value in exact.items()}
-    for keys in _split_patterns(patterns):
-        values = tuple(exact.get(key) or folded.get(key.casefold(), "") for key in keys)
-        if all(values):
-            return keys, values
-    return None
-
-
-@lru_cache(maxsize=100)
-def _list_group_keys(patterns: tuple[str, ...]) -> frozenset[str]:
-    """Return the label keys of all patterns, without their case."""
-    return frozenset(key.casefold() for keys in _split_patterns(patterns) for key in keys)
-
-
-@lru_cache(maxsize=100)
-def _split_patterns(patterns: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the label keys of each pattern."""
-    return tuple(tuple(part.partition(":")[2] or part for part in _AND.split(pattern)) for pattern in patterns)

@@ -5,34 +5,33 @@ The activity of a resource is computed once, in its context, and shared by all p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.action_intents import CONFIRM_WITHIN, DONE, DOUBTFUL_STATES, Intent, is_without_effect
 from costguard.guard.action_plan import CaseSubject
-from costguard.guard.activity import (
+from costguard.guard.activity import classify_activity
+from costguard.guard.alerts.alert import NoticeDelivery
+from costguard.guard.escalation import Hook, HookRun
+from costguard.guard.grouping import (
     GroupActivity,
     GroupKey,
     GroupMember,
     apply_group_activity,
-    classify_activity,
     combine_activities,
     counts_for_group,
     find_group,
 )
-from costguard.guard.alerts.alert import NoticeDelivery
-from costguard.guard.escalation import Hook, HookRun
 from costguard.guard.judged_machine import ActivityQuery, EvidenceTerms, JudgedMachine
 from costguard.guard.limits import Breaker
 from costguard.guard.overrides import (
     FREEZE,
     LEASE,
     MANUAL_START_LEASE,
-    ArmedLevel,
     Override,
     Protection,
     find_freeze,
@@ -46,8 +45,9 @@ from costguard.guard.overrides import (
     list_answers,
     list_approved_acts,
 )
-from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
-from costguard.guard.policy_evaluation import BUDGET_FACTS, LOOKED_UP_FACTS, CostFacts, FactInputs, PolicySelector
+from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, evaluate_schedule
+from costguard.guard.policy_evaluation import CostFacts, FactInputs, PolicySelector
+from costguard.guard.prepared_policy import is_started_after_hours
 from costguard.guard.run_facts import (
     ConfirmedAct,
     FirstSighting,
@@ -69,7 +69,7 @@ from costguard.metering.observation import Handling, Observation, identify_incar
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
-from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey
+from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey
 from costguard.values.sample import Sample
 
 
@@ -476,54 +476,9 @@ def is_run_of_start(seen: Observation, start: Intent) -> bool:
     return sent_at - START_CLOCK_TOLERANCE <= began <= last + START_CLOCK_TOLERANCE
 
 
-def is_started_after_hours(seen: Observation, wanted: ScheduleState) -> bool:
-    """Return whether its run began within an off period (`wanted`) of its schedule, so the start was deliberate."""
-    return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since
-
-
 def apply_handling(live: LiveResource, handling: Mapping[ResourceKey, Handling]) -> LiveResource:
     """Return `live` with the handling of its last listing, which the ledger does not store."""
     known = handling.get(live.observation.key)
     if known is None or known == live.observation.handling:
         return live
     return replace(live, observation=replace(live.observation, handling=known))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedPolicy:
-    """A policy with what is the same for all resources of a run. `level`, `limited`: how far it is armed, and what limits that.
-
-    `wanted`: what its schedule wants now; None: it has none. `claimed_in`: see `is_claimed`. `asks_more`: its condition uses
-    facts of budgets, costs or groups.
-    """
-
-    policy: Policy
-    level: str
-    limited: str
-    wanted: ScheduleState | None
-    claimed_in: Callable[[ScopeKey], bool]
-    asks_more: bool
-
-    @classmethod
-    def of(cls, policy: Policy, level: ArmedLevel, claimed_in: Callable[[ScopeKey], bool], now: datetime) -> PreparedPolicy:
-        """Prepare `policy` for a run at `now`."""
-        names = policy.when.names
-        return cls(
-            policy=policy,
-            level=level.level,
-            limited=level.explain(),
-            wanted=evaluate_schedule(policy.schedule, now) if policy.schedule is not None else None,
-            claimed_in=cache(claimed_in),
-            asks_more=not names.isdisjoint({*BUDGET_FACTS, *LOOKED_UP_FACTS, "group_state"}),
-        )
-
-    def find_off_since(self, seen: Observation, *, own_start: bool = False) -> datetime | None:
-        """Return since when its schedule wants the resource off; None: it wants it on, or there is no schedule.
-
-        A machine that a person started after the schedule turned off is left on until the schedule's next turn. `own_start`:
-        costguard started it.
-        """
-        wanted = self.wanted
-        if wanted is None or not wanted.off:
-            return None
-        return wanted.since if own_start or not is_started_after_hours(seen, wanted) else None

@@ -32,7 +32,7 @@ from costguard.guard.cap_forecast import (
     forecast_caps,
     list_cap_verdicts,
 )
-from costguard.guard.context import GuardConfig, GuardSnapshot, PreparedPolicy, ResourceContext, build_contexts
+from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts
 from costguard.guard.escalation import (
     NO_HOOKS,
     advance_escalation,
@@ -43,13 +43,7 @@ from costguard.guard.escalation import (
     summarize_hook_runs,
 )
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
-from costguard.guard.overrides import (
-    ArmedLevel,
-    find_armed_level,
-    find_asking_policy,
-    find_breaker_close,
-    name_question,
-)
+from costguard.guard.overrides import ArmedLevel, find_armed_level, find_asking_policy, find_breaker_close, name_question
 from costguard.guard.policy import (
     DESTRUCTIVE,
     FINDINGS,
@@ -76,6 +70,7 @@ from costguard.guard.policy_evaluation import (
     evaluate_policy,
     find_tightest_budget,
 )
+from costguard.guard.prepared_policy import PreparedPolicy
 from costguard.guard.reach import is_explicit
 from costguard.guard.run_facts import ProtectionSighting as Sighted
 from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_starts

@@ -93,6 +93,7 @@ class DutyStore:
             tell(_DISAPPEAR, [(POLL,)])
             if removed := list(ask(_REMOVE_LEFT_BEHIND, (POLL, list(accounts)))):
                 tell("DELETE FROM poll_view WHERE account = ?", removed)
+                tell("DELETE FROM poll_judgement WHERE account = ?", removed)
             ((count,),) = ask(_COUNT_WORKERS, (self._worker,))
         return int(count)
 

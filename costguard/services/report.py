@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
-from costguard.guard.activity import GroupKey, find_group
+from costguard.guard.grouping import GroupKey, find_group
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.burn import forecast_period
 from costguard.metering.inventory import POLL_AHEAD_MAX, UncoveredScope, find_uncovered_scopes

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError
-from costguard.guard.activity import GroupKey, find_group
 from costguard.guard.context import GuardConfig
+from costguard.guard.grouping import GroupKey, find_group
 from costguard.guard.overrides import find_armed_level
 from costguard.guard.policy import HOOK, TERMINATE, Policy
 from costguard.guard.policy_evaluation import BUDGET_FACTS, RUNWAY

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.guard.activity import (
+from costguard.guard.context import GuardConfig, GuardSnapshot, build_contexts
+from costguard.guard.evaluation import evaluate_snapshot
+from costguard.guard.grouping import (
     GroupKey,
     GroupMember,
     apply_group_activity,
@@ -18,8 +20,6 @@ from costguard.guard.activity import (
     counts_for_group,
     find_group,
 )
-from costguard.guard.context import GuardConfig, GuardSnapshot, build_contexts
-from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.overrides import ArmedLevel
 from costguard.guard.policy import HOLDS, STOP
 from costguard.guard.policy_evaluation import compute_waste

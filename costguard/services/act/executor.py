@@ -26,7 +26,7 @@ from costguard.guard.action_intents import (
     find_open_intent,
 )
 from costguard.guard.action_plan import RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
-from costguard.guard.activity import GroupKey, counts_for_group, find_group, find_probe_start, probe_activity
+from costguard.guard.activity import find_probe_start, probe_activity
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot, estimate_interval_of_samples
 from costguard.guard.escalation import END_MARGIN, Hook, HookRun
@@ -36,6 +36,7 @@ from costguard.guard.evaluation import (
     build_current_case,
     explain_unproven,
 )
+from costguard.guard.grouping import GroupKey, counts_for_group, find_group
 from costguard.guard.overrides import find_owner
 from costguard.guard.policy import (
     CAP_RULE,
