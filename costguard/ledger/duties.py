@@ -28,13 +28,19 @@ from typing import NamedTuple, Self
 
 from costguard.errors import InputError
 from costguard.ledger.db.connection import IDLE_POLL_S, WriteConnection, WriterLock, open_engine
-from costguard.ledger.duty_records import MICROS, POLL, SERVER_NOW_US, WORKER, Lease, measure_clock, require_lease
+from costguard.ledger.duty_records import (
+    LEFT_BEHIND_AFTER,
+    MICROS,
+    POLL,
+    SERVER_NOW_US,
+    WORKER,
+    Lease,
+    measure_clock,
+    require_lease,
+)
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
 
 NO_TIME = timedelta()
-LEFT_BEHIND_AFTER = timedelta(days=1)
-"""After which a duty that nobody holds and that is not due any more is removed, unless whoever looks has its account: settings
-that are a day old and come back find their accounts as new ones, which are polled at once."""
 
 
 class PollView(NamedTuple):

@@ -23,8 +23,9 @@ SERVER_NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 CLOCK_OFF_MAX = timedelta(seconds=5)
 """By how much the clock of a watchdog that shares accounts may differ from the server's: a hundred times what NTP leaves."""
-POLL_AHEAD_MAX = timedelta(minutes=1)
-"""How far ahead of the server's clock a poll of a watchdog by itself may be dated: it holds up nobody else's."""
+LEFT_BEHIND_AFTER = timedelta(days=1)
+"""After which a duty that nobody holds and that is not due any more is removed, unless whoever looks has its account: settings
+that are a day old and come back find their accounts as new ones, which are polled at once."""
 
 
 class Lease(NamedTuple):

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.duties import LEFT_BEHIND_AFTER
-from costguard.ledger.duty_records import POLL, Duty, load_duties
+from costguard.ledger.duty_records import LEFT_BEHIND_AFTER, POLL, Duty, load_duties
 from costguard.ledger.guard.guard_state import load_last_run, load_leader_lease
 from costguard.reporting.status import WatchdogShare
 

@@ -12,8 +12,9 @@ import pytest
 from costguard.errors import ClockError, InputError, LeaseLostError
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.duties import DutyStore
-from costguard.ledger.duty_records import CLOCK_OFF_MAX, POLL_AHEAD_MAX, load_duties
+from costguard.ledger.duty_records import CLOCK_OFF_MAX, load_duties
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.metering.inventory import POLL_AHEAD_MAX
 from costguard.values.sample import Sample
 from tests.ledger.fleet import CEILINGS, RULES, START, asked, key, machine, poll, rows
 

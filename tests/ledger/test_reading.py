@@ -228,6 +228,7 @@ def test_an_open_span_reaches_as_far_as_its_scope_and_at_most_until_now(url: str
     ]
 
 
+@pytest.mark.usefixtures("any_date")
 def test_bounds_beyond_64_bits_are_summed_exactly(url: str) -> None:
     fleet = [machine(f"i-{n}", usd=None, gpu="", gpu_count=1000, created_at=START, started_at=START) for n in range(300)]
     recorded(url, poll(0, *fleet), poll(60_000, *(replace(one, state="ended", stopped_at=START + 41 * DAY) for one in fleet)))

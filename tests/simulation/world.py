@@ -186,8 +186,8 @@ class World(Ways):
         commits = getattr(holder, name)
 
         @contextmanager
-        def counted(*stated: Any) -> Iterator[Any]:  # noqa: ANN401 - what is locked
-            with commits(*stated) as voices:
+        def counted(*stated: Any, **bounds: Any) -> Iterator[Any]:  # noqa: ANN401 - what is locked, and for how long
+            with commits(*stated, **bounds) as voices:
                 yield voices
             if self.troubles.committed():
                 self.log.write("ended", where="after a commit")

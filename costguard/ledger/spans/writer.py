@@ -35,7 +35,6 @@ from costguard.ledger.db.connection import (
 )
 from costguard.ledger.duty_records import (
     CLOCK_OFF_MAX,
-    POLL_AHEAD_MAX,
     Lease,
     read_server_time,
     require_lease,
@@ -55,7 +54,7 @@ from costguard.ledger.spans.scope_state import (
 )
 from costguard.metering.accrual import POLL_GAP, accrue_poll, find_suspect_absences
 from costguard.metering.billing import BillingRule, get_billing_rule
-from costguard.metering.inventory import Complete, Failed, Partial, Poll, remove_duplicates
+from costguard.metering.inventory import POLL_AHEAD_MAX, Complete, Failed, Partial, Poll, remove_duplicates
 from costguard.metering.price_ladder import PriceLadder
 from costguard.metering.scope_state import AccrualResult
 from costguard.system.process import pause_gc

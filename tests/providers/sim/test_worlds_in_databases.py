@@ -28,6 +28,8 @@ from tests.providers.sim import worlds
 
 SEEDS = range(300)
 
+pytestmark = pytest.mark.usefixtures("any_date")
+
 
 def of_world(seed: int, poll: Poll) -> Poll:
     """`poll` under an account of the world's own, so that many worlds fit one ledger."""
