@@ -374,11 +374,12 @@ class ResourceContext:
     def release_evidence(self) -> None:
         """Let go of its samples and activities once all its policies are evaluated: of a large fleet two kB a machine.
 
-        Members of a group keep theirs, which its other members ask for. What is asked for again is computed again.
+        Members of a group keep theirs, which its other members ask for. What is asked for again is computed again;
+        what another watchdog judged stays, since its samples are not here.
         """
         if self.group is None:
             self.evidence = self.inputs = None
-            self.works = {}
+            self.works = dict(self.judged.works) if self.judged else {}
 
     def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
         """Return from when on its samples count, how often one is due, and the series that count, for all policies."""

@@ -121,7 +121,7 @@ def combine_activities(key: GroupKey, members: Iterable[GroupMember]) -> GroupAc
         confidence=min(one.work.confidence for one in meant),
         coverage=min(known, default=None),
         attended=any(one.work.attended for one in every),
-        as_of=min((one.work.as_of for one in every if one.work.as_of is not None), default=None),
+        as_of=_find_earliest(*(one.work.as_of for one in every)),
     )
 
 
@@ -149,7 +149,7 @@ def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float
         since=since,
         attended=attended,
         wasted_share=1.0 if group.state == ACTIVE and gpus > 0 else 0.0,
-        as_of=group.as_of,
+        as_of=_find_earliest(own.as_of, group.as_of),
     )
 
 
@@ -162,12 +162,17 @@ def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activ
         confidence=min(own.confidence, group.confidence),
         coverage=min(shares, default=None),
         attended=attended,
-        as_of=group.as_of,
+        as_of=_find_earliest(own.as_of, group.as_of),
     )
     if (own.since, own.confidence) == (found.since, found.confidence):
         return found
     when = format_clock(to_micros(group.since)) if group.since is not None else "an unknown time"
     return replace(found, reasons=(f"its group {group.name} idles since {when}, {group.by} last", *own.reasons))
+
+
+def _find_earliest(*times: datetime | None) -> datetime | None:
+    """Return the first of `times` that are known; None: none is."""
+    return min((at for at in times if at is not None), default=None)
 
 
 @lru_cache(maxsize=20_000)

@@ -10,6 +10,7 @@ What spans accounts is not judged here: groups are put together by the one that 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext,
 from costguard.guard.judged_machine import ActivityQuery, JudgedMachine, mark_agents
 from costguard.guard.overrides import Override
 from costguard.guard.policy_evaluation import NO_COST_FACTS
-from costguard.guard.signals import ACTIVE, SampleColumns
+from costguard.guard.signals import ACTIVE, COUNTER, SIGNAL_KINDS, SampleColumns
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
 from costguard.values.instant import from_micros, to_micros
@@ -139,7 +140,7 @@ def has_worked_since(known: JudgedMachine, live: LiveResource, columns: SampleCo
     """Return whether a sample in `columns` that was taken after those of `known` may show work. One is enough.
 
     `columns`: of the time from `list_later_measured` on, or longer. Where that does not reach back to the samples before, which
-    tell whether a counter has moved, any later sample counts.
+    tell whether a counter has moved, any later sample counts: of all signals, or of a counter that comes seldom beside others.
     """
     last, start = (to_micros(known.bounds[1]) if known.bounds else 0), _find_later_start(known)
     if not any(ats and ats[-1] > last for ats, _ in columns.values()):
@@ -147,6 +148,8 @@ def has_worked_since(known: JudgedMachine, live: LiveResource, columns: SampleCo
     if start is None or known.bounds is None:
         return True
     first = to_micros(start)
+    if any(ats and first <= ats[-1] and last < ats[bisect_left(ats, first)] for ats in _list_counters(columns)):
+        return True
     samples = [
         Sample(key=live.observation.key, signal=signal, at=from_micros(at), value=value)
         for signal, (ats, values) in columns.items()
@@ -155,6 +158,11 @@ def has_worked_since(known: JudgedMachine, live: LiveResource, columns: SampleCo
     ]
     poll = max((now - known.bounds[1]) / 2, POLL_LEAST)
     return bool(probe_activity(samples, now, poll, live.observation))
+
+
+def _list_counters(columns: SampleColumns) -> list[Sequence[int]]:
+    """Return the times of each signal that shows work only by having moved."""
+    return [ats for signal, (ats, _) in columns.items() if signal in SIGNAL_KINDS and SIGNAL_KINDS[signal].reading == COUNTER]
 
 
 def _find_later_start(known: JudgedMachine) -> datetime | None:
