@@ -66,6 +66,9 @@ def command(
 ) -> None:
     """Perform the action and print its result."""
     require_one_of(action, (*ACTIONS, *AGENT_ACTIONS), "ACTION")
+    if action in AGENT_ACTIONS:
+        what = f"{action} is a command of the agent, which takes no option before it"
+        raise InputError(what, field="ACTION", hint=f"costguard agent {action}")
     given = list(words or ())
     if len(given) != ACTIONS[action]:
         raise InputError(f"{action} takes other arguments", field="agent", hint=USAGE[action])

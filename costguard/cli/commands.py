@@ -78,6 +78,14 @@ class CostguardCommand(click.Command):
 
     own_screen = False
 
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parse `args`; every error of them names this command's help, also those that click raises without a context."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - what the command returns
         """Run it; an unknown format is refused before any request or write."""
         from costguard.cli.options import check_format
