@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from sqlalchemy import event
@@ -144,8 +145,8 @@ def _watched(mark: Mark) -> Transaction:
     plain = WriteConnection.begin_transaction
 
     @contextmanager
-    def transaction(pen: WriteConnection, *lock: WriterLock) -> Iterator[SqlSession]:
-        with plain(pen, *lock) as (ask, tell):
+    def transaction(pen: WriteConnection, *lock: WriterLock, **bounds: Any) -> Iterator[SqlSession]:  # noqa: ANN401 - whatever it takes
+        with plain(pen, *lock, **bounds) as (ask, tell):
 
             def marked(sql: str, rows: list[SqlRow]) -> int:
                 mark("writing rows")
@@ -160,13 +161,13 @@ def _watched(mark: Mark) -> Transaction:
 
 
 @contextmanager
-def _torn(pen: WriteConnection, *_: WriterLock) -> Iterator[SqlSession]:
+def _torn(pen: WriteConnection, *_: WriterLock, **_bounds: float) -> Iterator[SqlSession]:
     """A transaction that is none: each row is written for good, as it comes."""
     yield _open_file_session(pen._open_file_connection())
 
 
 @contextmanager
-def _forgetful(pen: WriteConnection, *_: WriterLock) -> Iterator[SqlSession]:
+def _forgetful(pen: WriteConnection, *_: WriterLock, **_bounds: float) -> Iterator[SqlSession]:
     """A transaction that looks like one, and is thrown away."""
     file = pen._open_file_connection()
     file.execute("BEGIN IMMEDIATE")

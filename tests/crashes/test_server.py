@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit, urlunsplit
 
@@ -49,8 +50,8 @@ def cut_before(moment: str, url: str) -> Iterator[None]:
             assert ended.fetchall()
 
     @contextmanager
-    def transaction(pen: WriteConnection, *lock: WriterLock) -> Iterator[SqlSession]:
-        with plain(pen, *lock) as (ask, tell):
+    def transaction(pen: WriteConnection, *lock: WriterLock, **bounds: Any) -> Iterator[SqlSession]:  # noqa: ANN401 - whatever it takes
+        with plain(pen, *lock, **bounds) as (ask, tell):
 
             def told(sql: str, values: list[SqlRow]) -> int:
                 end(sql.strip())

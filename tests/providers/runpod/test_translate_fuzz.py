@@ -132,7 +132,7 @@ def numbers(value: Any) -> set[Decimal]:  # noqa: ANN401 - any JSON
 
 def nanos(found: set[Decimal]) -> set[int]:
     """Those that could be money, in nano-dollars."""
-    return {int(one.scaleb(9).to_integral_value()) for one in found if one.is_finite() and abs(one) < 10**12}
+    return {int(one.scaleb(9).to_integral_value()) for one in found if one.is_finite() and abs(one) <= 10**12}
 
 
 def listed(pods: list[Any], volumes: list[Any], catalogue: dict[str, CatalogueGpu]) -> ListingResult | None:
