@@ -31,7 +31,7 @@ OPEN_TO_PRICE_SOURCES = (
 
 PURE = frozenset(
     "__future__ abc bisect calendar collections dataclasses datetime decimal difflib enum fractions functools heapq "  # noqa: SIM905
-    "itertools math operator re statistics string types typing".split()
+    "itertools math operator re statistics string types typing unicodedata".split()
 )
 """Standard modules that know no clock, disk, network or chance. `datetime` is a value here: see CLOCKS."""
 

@@ -17,17 +17,8 @@ from typing import TextIO, cast
 
 from costguard.errors import shorten, to_one_line
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING
-from costguard.system.terminal import (
-    Column,
-    Styled,
-    cut_line,
-    cut_to_width,
-    format_row,
-    format_styled,
-    has_styles,
-    measure_width,
-    wrap_text,
-)
+from costguard.system.terminal import Column, Styled, cut_line, format_row, format_styled, has_styles
+from costguard.values.cell_width import cut_to_width, measure_width, wrap_text
 from costguard.values.text_format import format_interval, format_length, format_local_time, format_scope, get_currency_sign
 from costguard.views.watch import WatchedBudget, WatchedMachine, WatchView, format_next_action, format_rate
 

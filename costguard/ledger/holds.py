@@ -32,6 +32,7 @@ from costguard.budgets.budget_status import (
 from costguard.budgets.hold import (
     COMMITTED,
     EXPIRED,
+    HOLD_DURATION_MAX,
     RELEASED,
     Hold,
     counts_in_filter,
@@ -126,7 +127,8 @@ class HoldStore:
                     continue
                 admission = _admit_or_renew(hold, before, map(standings.get_standing, matching))
                 if admission.admitted and admission.reason != ALREADY_HELD:
-                    hold = replace(hold, expires_at=admission.until or hold.expires_at)
+                    until = admission.until or hold.expires_at
+                    hold = replace(hold, expires_at=min(until, hold.taken_at + HOLD_DURATION_MAX))
                     renewed |= {hold.id} if before is not None and hold.id not in new else set()
                     new[hold.id] = hold, matching
                     standings.add_hold(hold, before)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import to_one_line
 from costguard.system import terminal
+from costguard.values.cell_width import wrap_text
 from costguard.views.document import BAD, DIM, DOUBTFUL, GOOD, OVER, Document, TableView
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ OPTIONS = ("wide",)
 """`--wide` shows every column and every cell as it is, however long the lines become."""
 UNSTATED_WIDTH = 80
 """Columns of a terminal that states none: serial lines, and pseudo-terminals whose size nobody set."""
+WIDTH_DIGITS = 5
+"""Of a width in $COLUMNS: a longer number is no terminal's."""
 STYLES: Mapping[str, str] = {GOOD: "green", DOUBTFUL: "yellow", BAD: "bold red", OVER: "red", DIM: "dim"}
 """How a tone looks (`system/terminal.py`); NO_COLOR and pipes leave it out."""
 
@@ -84,7 +87,7 @@ def _render_for_terminal(document: Document, *, wide: bool) -> str:
 
 
 def _wrap_line(text: str, look: str, width: int) -> list[list[terminal.Styled]]:
-    return [[terminal.Styled(line, look)] for line in terminal.wrap_text(to_one_line(text), width, fold=True)]
+    return [[terminal.Styled(line, look)] for line in wrap_text(to_one_line(text), width, fold=True)]
 
 
 def _draw_table(table: TableView, laid: TableLayout, width: int) -> Iterator[list[terminal.Styled]]:
@@ -115,6 +118,6 @@ def _describe_hidden(layouts: Iterable[TableLayout]) -> Iterator[str]:
 def _get_width() -> int:
     """Return the number of columns: `$COLUMNS` if set, else the terminal's width, else 80 where it does not say."""
     stated = os.environ.get("COLUMNS", "")
-    if stated.isdigit() and int(stated) > 0:
+    if stated.isascii() and stated.isdigit() and 0 < len(stated) <= WIDTH_DIGITS and int(stated) > 0:
         return int(stated)
     return os.get_terminal_size(sys.stdout.fileno()).columns or UNSTATED_WIDTH

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costguard.errors import to_one_line
+from costguard.values.cell_width import measure_width
 from costguard.views.columns import ELLIPSIS, MIDDLE, WORDS, find_fit
 from costguard.views.document import TableView
 
@@ -90,7 +91,7 @@ def _build_column(table: TableView, number: int, rows: Sequence[Sequence[str]]) 
         name=heading,
         heading=heading,
         right=stated.endswith(">"),
-        width=max(map(len, (heading, *cells))),
+        width=max(map(measure_width, (heading, *cells))),
         wraps=how == WORDS,
         middle=how == MIDDLE,
         cells=cells,
@@ -101,7 +102,7 @@ def _shorten_cells(table: TableView, column: LaidColumn) -> LaidColumn:
     """Return the column with its shorter cells and heading, if the table has some."""
     cells = tuple(map(to_one_line, table.short.get(column.name, column.cells)))
     heading = find_fit(column.name, table.fits).heading or column.heading
-    return replace(column, heading=heading, width=max(map(len, (heading, *cells))), cells=cells)
+    return replace(column, heading=heading, width=max(map(measure_width, (heading, *cells))), cells=cells)
 
 
 def _measure(columns: Sequence[LaidColumn]) -> int:

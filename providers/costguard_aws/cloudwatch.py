@@ -127,11 +127,13 @@ class CloudWatchMetrics:
         self, region: str, here: Sequence[Observation], window: Period, memory: RegionMetrics
     ) -> UtilizationSamples:
         ids, now = frozenset(one.key.id for one in here), self._clock.now()
+        asks_gpu = any(signal in GPU_METRICS for signal in self._signals)
         counted = all(one.gpu_count or one.vcpus for one in here)  # else its series alone say how many GPUs it has
         known = (memory.find_series(ids, now) if counted else None) or self._discover(region, ids, now)
         queries, settled = list[_Query](), dict[ResourceKey, tuple[Sample, ...]]()
         for one in here:
-            asked = tuple(self._build_queries(one, known.series.get(one.key.id, ())))
+            unsure = known.why and not (one.gpu_count or one.vcpus)  # its GPUs cannot be counted by an incomplete list
+            asked = tuple(self._build_queries(one, () if unsure else known.series.get(one.key.id, ())))
             before = memory.find_settled(one.key, {query.signal for query in asked}, window)
             if before is None:
                 queries += asked
@@ -146,8 +148,8 @@ class CloudWatchMetrics:
                 *_build_fallback_samples(one.key, mine),
             )
             samples += found
-            seen_gpu = any(sample.signal == GPU_UTIL for sample in found)
-            if not found or (one.gpu_count and not seen_gpu and GPU_UTIL in self._signals):
+            seen_gpu = any(sample.signal in GPU_METRICS for sample in found)
+            if not found or (one.gpu_count and not seen_gpu and asks_gpu):
                 gpus = known.series.get(one.key.id, ())
                 lacks = lacks or bool(one.gpu_count or gpus)
                 blind.append((one.key, self._explain_blindness(one, gpus, lost.get(one.key) or known.why, found)))
@@ -192,7 +194,11 @@ class CloudWatchMetrics:
     def _fetch_values(
         self, region: str, queries: Sequence[_Query], window: Period
     ) -> tuple[Mapping[ResourceKey, list[tuple[_Query, dict[datetime, float]]]], Mapping[ResourceKey, str]]:
-        """Return the points of every query by machine, and why a machine's could not be fetched."""
+        """Return the points of every query by machine, and why a machine's could not be fetched.
+
+        A series without points is there, too: it counts as a GPU that says nothing. Of a machine of which a part could not be
+        fetched nothing is returned.
+        """
         values: dict[ResourceKey, list[tuple[_Query, dict[datetime, float]]]] = {}
         lost: dict[ResourceKey, str] = {}
         for first in range(0, len(queries), QUERIES):
@@ -203,9 +209,8 @@ class CloudWatchMetrics:
             except ProviderError as broken:
                 lost |= {query.key: f"CloudWatch could not be asked: {broken.what}" for query in batch}
             for query, at in zip(batch, points, strict=True):
-                if at and query.key not in lost:
-                    values.setdefault(query.key, []).append((query, at))
-        return values, lost
+                values.setdefault(query.key, []).append((query, at))
+        return {key: mine for key, mine in values.items() if key not in lost}, lost
 
     def _fetch_batch(self, region: str, batch: Sequence[_Query], window: Period, points: list[dict[datetime, float]]) -> None:
         """Fetch one batch into `points`; a series may be spread over several pages."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from costguard.errors import CostguardError
 from costguard.guard.action_intents import DONE, FAILED, Intent
 from costguard.guard.policy import START, STOP, Rails
 from costguard.ledger.guard.store import GuardStore
@@ -78,3 +79,20 @@ def test_a_withdrawal_that_vast_ignores_is_not_told_as_done(
     ran = costguard("stop", machine, "--yes")
     assert (ran.code, "the stop was sent, and is not proven" in ran.err) == (4, True), ran.err
     assert {one.act for one in load() if one.state not in (DONE, FAILED)} == {START, STOP}
+
+
+def test_a_machine_that_starts_while_the_person_reads_is_not_stopped(
+    waiting: tuple[VastRig, str, Intents], tmp_path: Path
+) -> None:
+    rig, machine, _ = waiting
+
+    def start_meanwhile(_: str) -> bool:
+        rig.fake.taken.clear()
+        rig.fake.extra.get(machine, {}).pop("intended_status", None)
+        rig.let(machine, "running")
+        return True
+
+    before = rig.fake.calls("^PUT")
+    with pytest.raises(CostguardError, match="took place"):
+        by_hand.act_on_resource(machine, "stop", config=str(tmp_path / "costguard.toml"), ask=start_meanwhile)
+    assert rig.fake.calls("^PUT") == before

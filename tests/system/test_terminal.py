@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from costguard.system.terminal import Column, Styled, cut_to_width, format_row, format_styled, measure_width, wrap_text
+from costguard.system.terminal import Column, Styled, format_row, format_styled
+from costguard.values.cell_width import cut_to_width, measure_width, wrap_text
 
 FAMILY, FLAG = "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea"
 THUMB, HEART = "\U0001f44d\U0001f3fd", "\u2764\ufe0f"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,3 +93,15 @@ def test_what_was_dropped_or_cut_is_named_in_the_last_line(monkeypatch: pytest.M
     drawn = render(Document(data={}, tables=(TABLE,)))
     assert " ".join(drawn.splitlines()[-2:]).strip() == "--wide adds region and shows id in full."
     assert "--wide" not in render(Document(data={}, tables=(TABLE,)), wide="yes")
+
+
+def test_a_wide_name_is_whole_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("costguard.renderers.table.is_terminal", lambda: True)
+    names = ("\u8a13\u7df4\u7528\u30b5\u30fc\u30d0\u30fc\u6771\u4eac", "\u8a13\u7df4\u7528\u30b5\u30fc\u30d0\u30fc\u5927\u962a")
+    table = TableView(title="", columns=("name",), rows=tuple((name,) for name in names), fits={"name": ColumnFit()})
+    for columns in ("100", "9" * 5000, "\u00b2"):
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((100, 24)))
+        drawn = render(Document(data={}, tables=(table,)))
+        assert all(name in drawn for name in names)

@@ -309,11 +309,17 @@ def _plan(target: _Target, act: str, why: str, desk: _Desk) -> Intent:
     return intent
 
 
+def _explain_started(intent: Intent, target: _Target, seen: Observation) -> str:
+    """Explain why a stop that was to withdraw a waiting start is not sent: the machine runs now; "" if it does not."""
+    withdraws = intent.act == STOP and target.seen.handling.start_waits
+    return "its start took place meanwhile" if withdraws and not seen.handling.start_waits else ""
+
+
 def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *, prove_within_s: float) -> CommandAnswer:
     """Send the request once, and look until the effect is proven."""
 
     def still(seen: Observation) -> str:
-        return desk.find_objection(seen, intent.act)[0]
+        return _explain_started(intent, target, seen) or desk.find_objection(seen, intent.act)[0]
 
     book, clock, called = desk.book, desk.clock, format_resource(target.seen)
     began = time.monotonic()

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from costguard_aws.session import AwsSession
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.errors import UnknownNameError
+from costguard.errors import InvalidAnswerError, UnknownNameError
 from costguard.metering.observation import Observation
 from costguard.values.calendar import Period
 from costguard.values.resource import ResourceKey
@@ -396,3 +398,67 @@ def test_where_a_type_is_unknown_each_poll_looks_for_more_gpus(polled: CloudWatc
     services.later(minutes=5)
     assert values(poll(polled, services, unknown), GPU_UTIL)[-1] == 90.0
     assert services.asked_for("ListMetrics") == 2
+
+
+def test_a_listed_gpu_without_a_value_counts_where_the_type_is_unknown(metrics: CloudWatchMetrics, services: Services) -> None:
+    one = machine(gpus=0)
+    services.cloudwatch.gpu(one.key.id, 0, always(0))
+    services.cloudwatch.gpu(one.key.id, 1, lambda at: 97.0 if at < START - HOUR else None)
+    assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_UTIL) == []
+
+
+def test_a_machine_of_which_a_part_could_not_be_fetched_has_no_value(
+    session: AwsSession, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("costguard_aws.cloudwatch.QUERIES", 4)
+    asked, one, answers = CloudWatchMetrics(session, services.clock, (GPU_UTIL,)), machine(gpus=0), count()
+    for gpu in range(8):
+        services.cloudwatch.gpu(one.key.id, gpu, always(0 if gpu < 4 else 99))
+    fetch = CloudWatchMetrics._fetch_batch
+
+    def fetch_first_half(self: CloudWatchMetrics, *stated: Any) -> None:  # noqa: ANN401 - its own
+        if next(answers) == 1:
+            raise InvalidAnswerError("throttled", provider="aws")
+        fetch(self, *stated)
+
+    monkeypatch.setattr(CloudWatchMetrics, "_fetch_batch", fetch_first_half)
+    measured = asked.poll_utilization([one], LAST_HOUR)
+    assert (values(measured, GPU_UTIL), [key for key, _ in measured.blind]) == ([], [one.key])
+
+
+def test_an_incomplete_list_counts_no_gpus_of_an_unknown_type(
+    session: AwsSession, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, one = CloudWatchMetrics(session, services.clock, (GPU_UTIL,)), machine(gpus=0)
+    services.cloudwatch.listed = 1
+    for gpu in range(2):
+        services.cloudwatch.gpu(one.key.id, gpu, always(0 if gpu < 1 else 99))
+    pages = CloudWatchMetrics._fetch_pages
+
+    def cut(self: CloudWatchMetrics, region: str, operation: str, stated: Any) -> Iterator[Any]:  # noqa: ANN401 - its own
+        for number, page in enumerate(pages(self, region, operation, stated)):
+            if operation == "list_metrics" and number == 1:
+                raise InvalidAnswerError("throttled", provider="aws")
+            yield page
+
+    monkeypatch.setattr(CloudWatchMetrics, "_fetch_pages", cut)
+    assert values(asked.poll_utilization([one], LAST_HOUR), GPU_UTIL) == []
+
+
+def test_an_agent_that_starts_later_is_found_by_any_gpu_signal(session: AwsSession, services: Services) -> None:
+    asked = CloudWatchMetrics(session, services.clock, signals=(GPU_POWER, CPU_UTIL))
+    one = replace(machine(gpus=1), vcpus=8)
+    services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(1), InstanceId=one.key.id)
+
+    def ask() -> set[str]:
+        now = services.clock.now()
+        return {sample.signal for sample in asked.poll_utilization([one], Period(start=now - 3 * FIVE, end=now)).samples}
+
+    ask()
+    services.cloudwatch.gpu(one.key.id, 0, always(97))
+    services.cloudwatch.gpu(one.key.id, 0, always(300), metric="power_draw")
+    found = set[str]()
+    for _ in range(3):
+        services.later(minutes=5)
+        found = ask()
+    assert GPU_POWER in found
