@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 from click import Context, Parameter
+from click.core import augment_usage_errors
 from click.shell_completion import CompletionItem
 
 from costguard.errors import InputError
@@ -80,11 +81,8 @@ class CostguardCommand(click.Command):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse `args`; every error of them names this command's help, also those that click raises without a context."""
-        try:
+        with augment_usage_errors(ctx):
             return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx
-            raise
 
     def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - what the command returns
         """Run it; an unknown format is refused before any request or write."""

@@ -18,13 +18,13 @@ from costguard.guard.signals import SampleColumns
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.connection import WriteConnection, WriterLock, open_engine
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.duty_records import SERVER_NOW_US, Lease, require_lease
+from costguard.ledger.duty_records import Lease, read_server_time, require_lease
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.spans import observations
 from costguard.ledger.spans.scope_state import load_books, load_running_in
 from costguard.metering.accrual import find_last_seen
 from costguard.metering.spending import LiveResource
-from costguard.values.instant import MICROSECOND, from_micros, to_micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import ResourceKey, ScopeKey
 
@@ -68,16 +68,14 @@ class JudgementStore:
         Those in `known` are not read again.
         """
         with self._pen.begin_read() as ask:
-            ((now_us,),) = ask(f"SELECT {SERVER_NOW_US}", ())
-            rows = ask(
-                "SELECT account, read_us, epoch FROM poll_judgement WHERE read_us > ?", (now_us - within // MICROSECOND,)
-            )
+            now = read_server_time(ask)
+            rows = ask("SELECT account, read_us, epoch FROM poll_judgement WHERE read_us > ?", (to_micros(now - within),))
             stamps = {account: (from_micros(read_us), epoch) for account, read_us, epoch in rows if account in accounts}
             found = {name: one for name, one in known.items() if stamps.get(name) == (one.read_at, one.epoch)}
             if changed := sorted(stamps.keys() - found.keys()):
                 rows = ask("SELECT account, read_us, epoch, body FROM poll_judgement WHERE account = ANY(?)", (changed,))
                 found |= {name: StoredJudgement(name, from_micros(read_us), epoch, body) for name, read_us, epoch, body in rows}
-        return found, from_micros(now_us)
+        return found, now
 
 
 class AccountReader:
@@ -95,8 +93,7 @@ class AccountReader:
     def read_server_time(self) -> datetime:
         """Return the time of the server's clock."""
         with self._ask() as ask:
-            ((now_us,),) = ask(f"SELECT {SERVER_NOW_US}", ())
-        return from_micros(now_us)
+            return read_server_time(ask)
 
     def load_running(self, scopes: Collection[ScopeKey]) -> list[LiveResource]:
         """Return the resources of `scopes` that run, without what they cost."""
