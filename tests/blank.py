@@ -38,6 +38,7 @@ def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> 
         "breaker": None,
         "deliveries": {},
         "start_histories": {},
+        "raised": frozenset(),
     }
     return GuardSnapshot(now=now, live=live, **{**empty, **known})
 

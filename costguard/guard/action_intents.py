@@ -33,7 +33,7 @@ DONE, CANCELLED, FAILED, UNCONFIRMED = "done", "cancelled", "failed", "unconfirm
 TRANSITIONS: dict[str, tuple[str, ...]] = {
     PLANNED: (GRACE, READY, CANCELLED),
     GRACE: (READY, CANCELLED),
-    READY: (EXECUTING, CANCELLED),
+    READY: (READY, EXECUTING, CANCELLED),
     EXECUTING: (VERIFYING, READY, DONE, CANCELLED, FAILED, UNCONFIRMED),
     VERIFYING: (EXECUTING, DONE, CANCELLED, FAILED, UNCONFIRMED),
     UNCONFIRMED: (VERIFYING, EXECUTING, DONE, FAILED, CANCELLED),
@@ -41,7 +41,10 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
     CANCELLED: (),
     FAILED: (),
 }
-"""From which state to which. EXECUTING goes back to READY only where looking shows that nothing was sent."""
+"""From which state to which. READY stays READY with a new outcome: why it was not sent although it was due.
+
+EXECUTING goes back to READY only where nothing was sent, or a look shows that it had no effect.
+"""
 OPEN_STATES = (PLANNED, GRACE, READY, EXECUTING, VERIFYING, UNCONFIRMED)
 DOUBTFUL_STATES = (EXECUTING, VERIFYING, UNCONFIRMED)
 """Something may have been sent."""
@@ -49,6 +52,8 @@ DOUBTFUL_STATES = (EXECUTING, VERIFYING, UNCONFIRMED)
 SEND_WITHIN = timedelta(seconds=30)
 """From the commit of EXECUTING to the last moment at which its request may be sent."""
 CONFIRM_WITHIN = timedelta(minutes=10)
+REFUSED_FOR = timedelta(hours=1)
+"""How long an act that its provider refused is not asked for again: a missing permission is not granted within a minute."""
 RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=4))
 """After a send that the listing contradicts: how long until the next one."""
 
@@ -58,8 +63,8 @@ class Intent:
     """An act that is planned or was done. `act`: stop, terminate or start. `lose`: what may be lost, as worded in its Handling.
 
     `evidence`: JSON of the facts that it is based on, with their age. `epoch`: of the acting watchdog that wrote it. `sends`:
-    how often a request may have been sent; `sent_at`: the last time. `expires_at`: of the present EXECUTING. `rule`: of its
-    policy.
+    how often a request may have been sent; `sent_at`: the last time. A move to EXECUTING counts as one, and is taken back if
+    nothing was sent after it. `expires_at`: of the present EXECUTING. `rule`: of its policy.
     """
 
     id: str

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from costguard.guard.action_intents import REFUSED_FOR, Intent
 from costguard.guard.escalation import NO_HOOKS, DueStep, HookProgress, continues_after_stop, list_due_steps
-from costguard.guard.limits import Breaker, Headroom, forecast_sends
+from costguard.guard.limits import Breaker, Headroom, SendSchedule, find_pool, select_counted
 from costguard.guard.overrides import UNPROTECTED, Override, Protection
 from costguard.guard.policy import (
     ASK,
@@ -47,6 +48,12 @@ RESTING_STATES = (STOPPED, "stopping", "suspended", ENDED)
 """A stop of such a one changes nothing."""
 LIMIT_DELAY_MIN = timedelta(minutes=10)
 """A wait for the limits that is shorter is not announced."""
+RUN_HOLDS = frozenset(("dry_run", "not_acting", "gap", "clock", "ledger", "older_ledger"))
+"""Reasons that hold every act of one run."""
+DELAYING_HOLDS = frozenset(("rate", "not_accepted", "stale", "refused"))
+"""Reasons that delay an announced act: it goes as soon as they end. People are told so once it is late (`alerts.held`)."""
+ANNOUNCED_HOLDS = frozenset(("grace", "untold", "hook", "workers_first", "in_doubt")) | RUN_HOLDS | DELAYING_HOLDS
+"""Reasons under which an announced act stays announced. Any other withdraws the announcement: it begins anew after it ends."""
 FORECAST_HOLDS = frozenset(("grace", "untold", "rate", "hook"))
 """An act that only these hold goes once it is due and the limits have room."""
 EVIDENCE_COVERAGE_MIN = 0.8
@@ -61,7 +68,8 @@ class CaseSubject:
     """What all cases of one resource share, so that a large fleet holds it once.
 
     `polls`: complete listings that contained it. `in_doubt`: an earlier act on it that is not confirmed yet, in words; "" for
-    none. `workers`: how many other machines of the group that it leads run; 0 if it leads none.
+    none. `refused`: acts on it that its provider refused within REFUSED_FOR. `workers`: how many other machines of the group
+    that it leads run; 0 if it leads none.
     """
 
     live: LiveResource
@@ -72,6 +80,7 @@ class CaseSubject:
     frozen: Override | None = None
     polls: int = 0
     in_doubt: str = ""
+    refused: tuple[Intent, ...] = ()
     workers: int = 0
 
 
@@ -146,9 +155,9 @@ class RunConstraints:
     """Constraints on all acts of a run.
 
     `held`: (reason, sentence) for whatever holds every act: clock, gap, ledger, dry_run, not_acting, ... `breaker`: see
-    Breaker; None: it never opened. `fleet`, `sent`: the number of machines, and when the acts of the last day were sent, for
-    the forecast of the limits; with a fleet of 0 there is no forecast. `quarantine`: scopes with a sentence. `interval`:
-    between listings.
+    Breaker; None: it never opened. `fleet`, `sent`: the number of machines, and the intents that were sent in the last day, for
+    the forecast of the limits. `accepted_caps`: policies of hard caps with limits of their own. `rooms`: by pool (`find_pool`),
+    where it is not `room`. `quarantine`: scopes with a sentence. `interval`: between listings.
     """
 
     now: datetime
@@ -158,7 +167,9 @@ class RunConstraints:
     held: tuple[HoldReason, ...] = ()
     breaker: Breaker | None = None
     fleet: int = 0
-    sent: tuple[datetime, ...] = ()
+    sent: tuple[Intent, ...] = ()
+    accepted_caps: frozenset[str] = frozenset()
+    rooms: Mapping[str, Headroom] = field(default_factory=dict)
     quarantine: Mapping[ScopeKey, str] = field(default_factory=dict)
 
 
@@ -169,30 +180,37 @@ def build_action_plan(cases: Iterable[PolicyCase], around: RunConstraints) -> tu
     """
     found = [(case, p) for case in cases if _may_have_steps(case) for p in _propose_steps(case, around)]
     found.sort(key=lambda one: _rank_urgency(one[1]))
-    return tuple(sorted(_forecast_limits(_apply_headroom(found, around), around), key=lambda p: (p.due_at, *_rank_urgency(p))))
+    proposals = _forecast_limits(list(_apply_headroom(found, around)), around)
+    return tuple(sorted(proposals, key=lambda p: (p.due_at, *_rank_urgency(p))))
 
 
-def _forecast_limits(proposals: Iterable[Proposal], around: RunConstraints) -> Iterator[Proposal]:
+def _forecast_limits(found: Sequence[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
     """Yield each proposal with the time at which the limits will let it run.
 
     Acts with a lasting hold use no capacity of the limits.
     """
-    found = list(proposals)
-    queue = [one for one in found if one.step.do in DESTRUCTIVE and all(reason in FORECAST_HOLDS for reason, _ in one.held_by)]
-    queue.sort(key=lambda one: (one.verdict.policy.rule != CAP_RULE, one.due_at, *_rank_urgency(one)))
-    first = {tuple(one.verdict.life.key): one for one in reversed(queue)}
-    ahead = [one for one in queue if first[tuple(one.verdict.life.key)] is one]
-    times = forecast_sends(
-        [one.due_at for one in ahead], around.sent, around.fleet, around.rails, now=around.now, interval=around.interval
-    )
-    late = {
-        id(one): (at, why)
-        for one, (at, why) in zip(ahead, times, strict=True)
-        if at - max(one.due_at, around.now) > LIMIT_DELAY_MIN
-    }
-    for one in found:
-        at, why = late.get(id(one), (None, ""))
-        yield replace(one, expected_at=at, limit=why) if at is not None else one
+    queue = [
+        (case, one)
+        for case, one in found
+        if one.step.do in DESTRUCTIVE and all(reason in FORECAST_HOLDS for reason, _ in one.held_by)
+    ]
+    queue.sort(key=lambda one: (one[1].verdict.policy.rule != CAP_RULE, one[1].due_at, *_rank_urgency(one[1])))
+    seen, late = set[tuple[str, ...]](), dict[int, tuple[datetime, str]]()
+    schedules = dict[str, SendSchedule]()
+    for case, one in queue:
+        key, pool = tuple(one.verdict.life.key), find_pool(one.verdict.policy, around.accepted_caps)
+        if key in seen:
+            continue
+        seen.add(key)
+        if pool not in schedules:
+            rails, sent = select_counted(pool, around.sent, around.rails)
+            schedules[pool] = SendSchedule(sent, around.fleet, rails, now=around.now, interval=around.interval)
+        at, why = schedules[pool].add(one.due_at, irreversible=is_irreversible(one, case))
+        if at - max(one.due_at, around.now) > LIMIT_DELAY_MIN:
+            late[id(one)] = (at, why)
+    for _, one in found:
+        expected_at, limit = late.get(id(one), (None, ""))
+        yield replace(one, expected_at=expected_at, limit=limit) if limit else one
 
 
 def resolve_step(step: PolicyStep, case: PolicyCase) -> PolicyStep:
@@ -216,6 +234,16 @@ def list_standing_holds(step: PolicyStep, case: PolicyCase, around: RunConstrain
     """
     due = DueStep(0, step, around.now)
     return tuple(_list_holds(due, case, around, asked=False))
+
+
+def get_first_act(proposals: Iterable[Proposal]) -> Proposal | None:
+    """Return the act that is due first; None: there is none."""
+    return min(proposals, key=lambda one: one.due_at, default=None)
+
+
+def explain_withdrawal(proposal: Proposal | None) -> str:
+    """Explain what withdraws the announcement of an act; "" if it stands: the act goes once nothing delays it any more."""
+    return next((says for reason, says in (proposal.held_by if proposal else ()) if reason not in ANNOUNCED_HOLDS), "")
 
 
 def explain_unstoppable(seen: Observation) -> str:
@@ -337,7 +365,7 @@ def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> I
         yield "in_doubt", case.in_doubt
     if case.phase is not None and rule != CAP_RULE:
         yield "phase", f"{case.phase.who} declared {case.phase.subject or 'work'} until {case.phase.until:%Y-%m-%d %H:%M} UTC"
-    yield from around.held
+    yield from ((reason, says) for reason, says in around.held if (reason, rule) != ("not_accepted", CAP_RULE))
 
 
 def _list_passing_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> Iterator[HoldReason]:
@@ -363,6 +391,10 @@ def _format_minutes(length: timedelta) -> str:
 def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReason]:
     step, found, seen = due.step, case.verdict, case.live.observation
     handling = seen.handling
+    for one in case.subject.refused:
+        if one.act == step.do and one.policy == found.policy.name:
+            again = f"it is asked again at {one.moved_at + REFUSED_FOR:%Y-%m-%d %H:%M} UTC"
+            yield "refused", f"its provider refused the {one.act} at {one.moved_at:%H:%M} UTC ({one.outcome}); {again}"
     if handling.protected:
         yield "provider_protection", f"its provider refuses to {' and to '.join(handling.protected)} it"
     if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
@@ -408,24 +440,42 @@ def _list_missing_act_holds(step: PolicyStep, case: PolicyCase) -> Iterator[Hold
         yield "no_act", f"its provider {said} {step.do} for it"
 
 
-def _apply_headroom(found: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
+def _apply_headroom(
+    found: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints
+) -> Iterator[tuple[PolicyCase, Proposal]]:
     """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time."""
-    acts, hard, taken = around.room.acts, around.room.irreversible, set[tuple[str, ...]]()
-    in_run = acts if around.room.in_run is None else around.room.in_run
+    rooms, taken = dict[str, _Room](), set[tuple[str, ...]]()
     for case, proposal in found:
-        key = tuple(proposal.verdict.life.key)
+        key, pool = tuple(proposal.verdict.life.key), find_pool(proposal.verdict.policy, around.accepted_caps)
+        headroom = around.rooms.get(pool, around.room)
+        room = rooms.setdefault(pool, _Room.of(headroom)) if pool in around.rooms else rooms.setdefault("", _Room.of(headroom))
+        irreversible = is_irreversible(proposal, case)
         if proposal.step.do not in DESTRUCTIVE or not proposal.is_ready(around.now):
-            yield proposal
+            yield case, proposal
         elif key in taken:
-            yield _add_hold(proposal, "in_doubt", "another act on it is done first")
-        elif in_run <= 0 or (acts <= 0 and proposal.step.do not in case.approved):
-            yield _add_hold(proposal, "rate", around.room.why)
-        elif is_irreversible(proposal, case) and hard <= 0:
-            yield _add_hold(proposal, "rate", f"at most {around.rails.irreversible_per_h} irreversible acts an hour")
+            yield case, _add_hold(proposal, "in_doubt", "another act on it is done first")
+        elif room.in_run <= 0 or (room.acts <= 0 and proposal.step.do not in case.approved):
+            yield case, _add_hold(proposal, "rate", headroom.why)
+        elif irreversible and room.irreversible <= 0:
+            yield case, _add_hold(proposal, "rate", f"at most {around.rails.irreversible_per_h} irreversible acts an hour")
         else:
-            acts, in_run, hard = acts - 1, in_run - 1, hard - is_irreversible(proposal, case)
+            room.acts, room.in_run, room.irreversible = room.acts - 1, room.in_run - 1, room.irreversible - irreversible
             taken.add(key)
-            yield proposal
+            yield case, proposal
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is left of a Headroom in this run."""
+
+    acts: int
+    in_run: int
+    irreversible: int
+
+    @classmethod
+    def of(cls, headroom: Headroom) -> _Room:
+        in_run = headroom.acts if headroom.in_run is None else headroom.in_run
+        return cls(headroom.acts, in_run, headroom.irreversible)
 
 
 def is_irreversible(proposal: Proposal, case: PolicyCase) -> bool:

@@ -11,17 +11,20 @@ Example: $495.00 of $500.00 is spent, $300.00 of it by a protected machine: the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from costguard.budgets.budget import ROLLING, Budget, matches_filter
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.limits import DAY, TEN_MINUTES, explain_short_headroom, get_limit_10m, get_limit_day
+from costguard.guard.action_intents import Intent
+from costguard.guard.cap_acceptance import name_cap_policy
+from costguard.guard.limits import ACCEPTED_CAPS, NEW_CAPS, SendSchedule, select_counted
 from costguard.guard.policy import (
     CAP_GRACE_MIN,
     CAP_RULE,
     HOLDS,
+    NEVER,
     NOTIFY,
     STOP,
     ConditionResult,
@@ -39,6 +42,7 @@ from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import RUNNING, ResourceKey
+from costguard.values.text_format import format_length, get_currency_sign
 
 USUAL_REACTION = {
     "judge": timedelta(seconds=60),
@@ -69,7 +73,8 @@ class CapCandidate:
     """A machine that a cap may stop. `priority`: higher ones are stopped later. `protected`: it is never stopped.
 
     `unclaimed`: nothing tells whose it is in an account that people share, so it is never stopped either. `cannot`: why it
-    cannot be stopped, so that people are asked; "" if it can. `loses`: what its stop would lose.
+    cannot be stopped, so that people are asked; "" if it can. `loses`: what its stop would lose; `allowed`: a person allowed
+    that stop.
     """
 
     live: LiveResource
@@ -79,6 +84,7 @@ class CapCandidate:
     unclaimed: bool = False
     cannot: str = ""
     loses: tuple[str, ...] = ()
+    allowed: bool = False
     priority: int = 0
 
     @property
@@ -96,8 +102,8 @@ class CapForecast:
     lose data. Both are empty if it acts and untouchable machines alone are the reason. `untouched`: untouchable machines that
     keep billing, so that people are asked whether they or the cap should change. `overshoot`: the most by which the cap could
     be exceeded if it acts now, including the machines that the limits delay, and with all that is not stopped running to the
-    end of the period. `enough`: whether stopping the victims keeps the cap. `rails`: why the limits prevent that, and what to
-    set; "" if they do not.
+    end of the period. `enough`: whether stopping the victims keeps the cap. `accepted`: it has limits of its own. `short`: how
+    the limits delay its stops, and by how much it can be exceeded for that; "" if they do not.
     """
 
     standing: BudgetStatus
@@ -109,7 +115,8 @@ class CapForecast:
     overshoot: Money
     enough: bool
     asked: tuple[CapCandidate, ...] = ()
-    rails: str = ""
+    accepted: bool = False
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +161,24 @@ def forecast_cap(
     fleet: int,
     poll: timedelta,
     rails: Rails | None = None,
+    sent: Iterable[Intent] = (),
+    accepted: bool = False,
     safety: Money | None = None,
-    going: frozenset[ResourceKey] = frozenset(),
+    going: Collection[ResourceKey] = (),
 ) -> CapForecast:
     """Return when the budget of `standing` acts, and on which machines.
 
-    `safety`: money to keep below the cap, None: none. `going`: machines that a tighter budget stops anyway; they are taken
-    first.
+    `sent`: acts of the last day; `accepted`: see CapForecast. `safety`: money to keep below the cap, None: none. `going`:
+    machines that a tighter budget stops anyway, or whose stop for this one was announced; they are taken first.
 
     It acts when the certain spend plus the certain cost until the last stop is proven reaches the cap: of an estimated price
     the low end counts, as in the spend. Machines are stopped for it when the same holds without what untouchable machines
-    have cost in the period and will cost. The limits allow only so many stops in ten minutes, and waiting machines keep
-    billing. A wait of days, by the daily limit, shows in the overshoot but does not make the cap act earlier.
+    have cost in the period and will cost. The limits allow only so many stops in ten minutes, and so many that lose data in an
+    hour, and waiting machines keep billing: the cap acts earlier by what they cost. A wait of days, by the daily limit, shows
+    in the overshoot but does not make the cap act earlier.
     """
-    budget, rails = standing.budget, rails or Rails()
+    budget = standing.budget
+    rails, counted = select_counted(ACCEPTED_CAPS if accepted else NEW_CAPS, sent, rails or Rails())
     goal = budget.cap - safety if safety is not None else budget.cap
     mine = [
         c for c in candidates if matches_filter(budget.match, c.live.observation.attribution) and _saves_money(c, now, budget)
@@ -181,12 +192,9 @@ def forecast_cap(
     own_burn = max(0, burn - sum(_get_hourly_nano(c, now) for c in untouched))
     own_spent = max(0, spent - sum(_bound_past_nano(c, standing, now) for c in untouched))
     chosen: list[CapCandidate] = []
+    queue = SendSchedule(counted, fleet, rails, now=now, interval=poll, days=False)
+    extra = saved = 0
     while True:
-        waits = [_estimate_wait(i, fleet, poll, rails, by_day=False) for i in range(len(chosen))]
-        extra = sum(
-            _compute_cost_nano(_get_hourly_nano(c, now), min(wait, left)) for c, wait in zip(chosen, waits, strict=True)
-        )
-        saved = sum(_get_hourly_nano(c, now) for c in chosen)
         ahead, own_ahead = (
             _compute_cost_nano(rate, min(reaction, left))
             + extra
@@ -195,7 +203,10 @@ def forecast_cap(
         )
         if own_spent + own_ahead <= goal.nano or len(chosen) == len(ordered):
             break
-        chosen.append(ordered[len(chosen)])
+        victim = ordered[len(chosen)]
+        extra += _compute_wait_nano(victim, queue, now, left)
+        saved += _get_hourly_nano(victim, now)
+        chosen.append(victim)
     enough = spent + ahead <= goal.nano
     needed, own_needed = (_compute_cost_nano(rate, min(reaction, left)) + extra for rate in (burn, own_burn))
     acts_at = goal - replace(nothing, nano=needed)
@@ -205,8 +216,9 @@ def forecast_cap(
         chosen, enough = [], False
     runs_on = (*untouched, *stuck, *(ordered[len(chosen) :] if untouched and not enough else ()))
     high = standing.spent.high.nano + _compute_cost_nano(standing.burn.high.nano, min(reaction, left))
-    slow = (_estimate_wait(i, fleet, poll, rails, by_day=True) for i in range(len(chosen)))
-    high += sum(_compute_cost_nano(_get_hourly_nano(c, now), min(wait, left)) for c, wait in zip(chosen, slow, strict=True))
+    by_day = SendSchedule(counted, fleet, rails, now=now, interval=poll)
+    slow = sum(_compute_wait_nano(victim, by_day, now, left) for victim in chosen)
+    high += slow
     high += _compute_cost_nano(sum(_get_hourly_nano(c, now) for c in runs_on), max(left - reaction, timedelta()))
     overshoot = replace(nothing, nano=max(0, high - budget.cap.nano))
     return CapForecast(
@@ -219,8 +231,35 @@ def forecast_cap(
         overshoot=overshoot,
         enough=enough,
         asked=() if enough or drawn else tuple(stuck),
-        rails=explain_short_headroom(len(ordered), fleet, rails, overshoot) if chosen else "",
+        accepted=accepted,
+        short=_explain_short_limits(
+            ordered if chosen else (),
+            SendSchedule(counted, fleet, rails, now=now, interval=poll),
+            max(overshoot, replace(nothing, nano=max(0, slow - extra))),
+            now=now,
+            poll=poll,
+        ),
     )
+
+
+def _explain_short_limits(
+    ordered: Sequence[CapCandidate], queue: SendSchedule, overshoot: Money, *, now: datetime, poll: timedelta
+) -> str:
+    """Explain how the limits delay the stops of all machines that a cap may stop; "" if they go in the next two runs."""
+    times = [queue.add(now, irreversible=bool(one.loses)) for one in ordered]
+    last, why = max(times, default=(now, ""), key=lambda one: one[0])
+    if last - now <= 2 * poll:
+        return ""
+    allowed = sum(at - now <= 2 * poll for at, _ in times)
+    wait = "some never go" if last == NEVER else f"the last one waits {format_length(last - now)}"
+    over = f": this cap can be exceeded by up to {get_currency_sign(overshoot.currency)}{overshoot.format()}"
+    return f"[rails] allows {allowed} of its {len(times)} stops at once, {wait} ({why})" + (over if overshoot.nano else "")
+
+
+def _compute_wait_nano(victim: CapCandidate, queue: SendSchedule, now: datetime, left: timedelta) -> int:
+    """Return what the machine costs while the limits delay its stop, behind those that were added before it."""
+    at, _ = queue.add(now, irreversible=bool(victim.loses))
+    return _compute_cost_nano(_get_hourly_nano(victim, now), min(at - now, left))
 
 
 def forecast_caps(
@@ -232,15 +271,29 @@ def forecast_caps(
     fleet: int,
     poll: timedelta,
     rails: Rails | None = None,
+    sent: Sequence[Intent] = (),
+    accepted: Collection[str] = (),
+    announced: Collection[tuple[str, ResourceKey]] = (),
 ) -> tuple[CapForecast, ...]:
-    """Forecast every hard budget, the tightest first. A stop for a tighter budget also saves the money of wider ones."""
+    """Forecast every hard budget, the tightest first. A stop for a tighter budget also saves the money of wider ones.
+
+    `sent`: acts of the last day. `accepted`: the policies of caps with limits of their own. `announced`: (policy, machine) of
+    stops that people were told of; they are kept, so that a cap does not turn to other machines from run to run.
+    """
+
+    def forecast(standing: BudgetStatus, going: frozenset[ResourceKey]) -> CapForecast:
+        name = name_cap_policy(standing.budget)
+        going |= {key for policy, key in announced if policy == name}
+        ours = name in accepted
+        return forecast_cap(
+            standing, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails, sent=sent, accepted=ours, going=going
+        )
+
     going: frozenset[ResourceKey] = frozenset()
     found = []
-    alone = (
-        forecast_cap(s, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails) for s in standings if s.budget.hard
-    )
+    alone = [forecast(one, going) for one in standings if one.budget.hard]
     for one in sorted(alone, key=_rank_tightness):
-        again = forecast_cap(one.standing, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails, going=going)
+        again = forecast(one.standing, going)
         going |= {c.live.observation.key for c in again.victims} if again.acts else frozenset()
         found.append(again)
     return tuple(found)
@@ -261,7 +314,7 @@ def build_cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
 def build_cap_policy(budget: Budget, arm: str = STOP) -> Policy:
     """Build the policy of a hard budget: a page, and a stop 60 s later. Its name is "budget:NAME"."""
     return Policy(
-        name=f"budget:{budget.name}",
+        name=name_cap_policy(budget),
         when=_SpentCondition(f"spent reaches {budget.cap.format()} {budget.cap.currency}"),
         then=(PolicyStep(do=NOTIFY, severity="page"), PolicyStep(do=STOP, after=CAP_GRACE_MIN)),
         arm=arm,
@@ -320,7 +373,7 @@ def _rank_candidate(candidate: CapCandidate, now: datetime) -> tuple[bool, bool,
 
 def _is_stuck(candidate: CapCandidate, budget: Budget) -> bool:
     """Return whether it cannot be stopped automatically: no stop exists, or it would lose data without permission."""
-    return bool(candidate.cannot) or (bool(candidate.loses) and not budget.allow_irreversible)
+    return bool(candidate.cannot) or (bool(candidate.loses) and not (candidate.allowed or budget.allow_irreversible))
 
 
 def _saves_money(candidate: CapCandidate, now: datetime, budget: Budget) -> bool:
@@ -344,13 +397,6 @@ def _bound_past_nano(candidate: CapCandidate, standing: BudgetStatus, now: datet
 def _get_hourly_nano(candidate: CapCandidate, now: datetime) -> int:
     rate = compute_savings_rate(candidate.live, now)
     return rate.nano_per_hour if rate else 0
-
-
-def _estimate_wait(position: int, fleet: int, poll: timedelta, rails: Rails, *, by_day: bool) -> timedelta:
-    """Return how long the act at `position` (from 0) waits for the limits, behind the acts before it."""
-    ten, day = get_limit_10m(fleet, rails), get_limit_day(fleet, rails)
-    days, within = divmod(position, day) if by_day else (0, position)
-    return days * DAY + within // ten * TEN_MINUTES + within % ten // rails.acts_per_run * poll
 
 
 def _get_time_left(standing: BudgetStatus, now: datetime) -> timedelta:

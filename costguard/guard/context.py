@@ -12,7 +12,15 @@ from functools import lru_cache
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.action_intents import CONFIRM_WITHIN, DONE, DOUBTFUL_STATES, Intent, is_without_effect
+from costguard.guard.action_intents import (
+    CONFIRM_WITHIN,
+    DONE,
+    DOUBTFUL_STATES,
+    FAILED,
+    REFUSED_FOR,
+    Intent,
+    is_without_effect,
+)
 from costguard.guard.action_plan import CaseSubject
 from costguard.guard.activity import classify_activity
 from costguard.guard.alerts.alert import NoticeDelivery
@@ -69,7 +77,7 @@ from costguard.metering.observation import Handling, Observation, identify_incar
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
-from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey
+from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, is_same_life
 from costguard.values.sample import Sample
 
 
@@ -115,7 +123,8 @@ class GuardSnapshot:
     `gap_began_at`: in the first run after a gap, when the last run before the gap was; None: this run follows no gap. `held`:
     what holds every act. `hooks`: runs of hooks that have not ended, and recent ones. `members`: machines that controllers
     start, as last listed, including ended ones. `asked`: the ledger facts that some condition uses. `agents`: the enrolled
-    ones. `deliveries`: confirmed notifications of the current escalations, by topic and subject.
+    ones. `deliveries`: confirmed notifications of the current escalations, by topic and subject. `raised`: machines whose price
+    the last listing raised more than threefold; the next one confirms it.
     """
 
     now: datetime
@@ -144,6 +153,7 @@ class GuardSnapshot:
     deliveries: Mapping[tuple[str, str], tuple[NoticeDelivery, ...]]
     start_histories: Mapping[ResourceKey, StartHistory]
     started: tuple[Intent, ...]
+    raised: frozenset[ResourceKey]
 
 
 ACTIVITY_WINDOW = timedelta(minutes=45)
@@ -158,7 +168,8 @@ class RunShared:
     """What the contexts of one run share.
 
     `overrides`: those that bear on a resource which some override names, in their order; `general_overrides`: those that name
-    none, which bear on all others. `doubtful`: the intents whose outcome is not known. `started`: the starts by schedules.
+    none, which bear on all others. `doubtful`: the intents whose outcome is not known. `refused`: those that a provider refused
+    within REFUSED_FOR. `started`: the starts by schedules.
     `times`: those of all samples.
     """
 
@@ -166,6 +177,7 @@ class RunShared:
     overrides: Mapping[ResourceKey, tuple[Override, ...]]
     general_overrides: tuple[Override, ...]
     doubtful: tuple[Intent, ...]
+    refused: tuple[Intent, ...]
     started: tuple[Intent, ...]
     times: TimesPool
 
@@ -181,6 +193,7 @@ class RunShared:
             },
             general_overrides=tuple(wish for wish, keys in named if not keys),
             doubtful=tuple(one for one in sight.intents if one.state in DOUBTFUL_STATES),
+            refused=tuple(one for one in sight.intents if one.state == FAILED and sight.now - one.moved_at < REFUSED_FOR),
             started=tuple(one for one in sight.started if one.rule != PERSON_RULE),
             times=TimesPool(),
         )
@@ -207,6 +220,7 @@ class ResourceContext:
     approved: frozenset[str]
     answers: frozenset[tuple[str, str]]
     in_doubt: str
+    refused: tuple[Intent, ...]
     evidence_from: datetime | None
     times: TimesPool
     judged: JudgedMachine | None = None
@@ -246,6 +260,7 @@ class ResourceContext:
             approved=list_approved_acts(life, stated, now),
             answers=list_answers(life, stated, now),
             in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",
+            refused=tuple(one for one in shared.refused if is_same_life(one.life, life)),
             evidence_from=max(ends, default=None),
             times=shared.times,
             judged=judged,
@@ -285,6 +300,7 @@ class ResourceContext:
             frozen=self.frozen,
             polls=known.polls if known else 0,
             in_doubt=self.in_doubt,
+            refused=self.refused,
             workers=len(self.group.running) - 1 if self.group is not None and leads else 0,
         )
 

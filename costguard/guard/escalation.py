@@ -29,6 +29,7 @@ from costguard.guard.policy import (
     GRACE_MIN,
     HOLDS,
     HOOK,
+    NEVER,
     NOT_YET,
     NOTIFY,
     SCHEDULE_RULE,
@@ -270,14 +271,14 @@ def list_due_steps(
     after_stop = continues_after_stop(climb, policy, stopped=stopped)
     if (found.finding not in {HOLDS, NOT_YET} or found.since is None) and not after_stop:
         return ()
-    done = climb.done if climb is not None else ()
+    done = (*climb.done, *climb.in_doubt) if climb is not None else ()
     base = climb.started_at if climb is not None and climb.done else max(_find_first_due(found), found.at)
     return tuple(_build_due_step(found, n, base, climb, hooks) for n in range(len(policy.then)) if n not in done)
 
 
 def continues_after_stop(climb: EscalationState | None, policy: Policy, *, stopped: bool) -> bool:
-    """Return whether this escalation stopped it and it is still stopped: later steps are then due whatever its activity."""
-    done = climb.done if climb is not None and stopped else ()
+    """Return whether this escalation stopped it, or may have, and it is stopped: later steps are due whatever its activity."""
+    done = (*climb.done, *climb.in_doubt) if climb is not None and stopped else ()
     return any(n < len(policy.then) and policy.then[n].do == STOP for n in done)
 
 
@@ -289,16 +290,28 @@ def compute_grace(policy: Policy, step: PolicyStep, *, attended: bool) -> timede
     return (2 if attended else 1) * max(step.after - told_after, GRACE_MIN)
 
 
-def mark_delivered(climb: EscalationState, deliveries: Iterable[NoticeDelivery]) -> EscalationState:
-    """Set when the first notification of this escalation was delivered.
+def mark_delivered(climb: EscalationState, deliveries: Iterable[NoticeDelivery], owner: str | None = None) -> EscalationState:
+    """Set when the first notification that announces the act was delivered to the present `owner`; None: to anybody.
 
-    `deliveries`: of its policy and resource, on channels that count. A notification from before the escalation began does not
-    count.
+    `deliveries`: of its policy and resource, on channels that count. A notification from before the escalation began, or from
+    before its announcement was withdrawn, does not count, nor does one to another owner.
     """
-    if not climb.done or climb.delivered_at is not None:
+    if not climb.done:
         return climb
-    at = min((one.delivered_at for one in deliveries if one.notice_at >= climb.started_at), default=None)
-    return climb if at is None else replace(climb, delivered_at=at)
+    since = max(climb.started_at, climb.announced_from or climb.started_at)
+    mine = (one.delivered_at for one in deliveries if one.notice_at >= since and (owner is None or one.owner in (None, owner)))
+    return replace(climb, delivered_at=min(mine, default=climb.delivered_at))  # a replay delivers at once, and has no records
+
+
+def update_announcement(climb: EscalationState, *, withdrawn: bool, now: datetime) -> EscalationState:
+    """Return the escalation with its announcement withdrawn, or announced anew once nothing holds the act for good any more.
+
+    Example: a stop was announced for Friday 19:15, and all acts were frozen until Monday 09:00: it is announced again on Monday
+    at 09:00, and the whole grace runs from the delivery of that.
+    """
+    if withdrawn:
+        return climb if climb.announced_from == NEVER else replace(climb, announced_from=NEVER, promised=())
+    return replace(climb, announced_from=now) if climb.announced_from == NEVER else climb
 
 
 def keep_promise(climb: EscalationState, act: str, due_at: datetime) -> EscalationState:

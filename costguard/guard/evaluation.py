@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from costguard.budgets.budget import Budget
-from costguard.guard.action_intents import CANCELLED, FAILED
+from costguard.guard.action_intents import DONE, DOUBTFUL_STATES
 from costguard.guard.action_plan import (
     RESTING_STATES,
     CaseSubject,
@@ -22,7 +22,10 @@ from costguard.guard.action_plan import (
     build_action_plan,
     explain_thin_evidence,
     explain_unstoppable,
+    explain_withdrawal,
+    get_first_act,
 )
+from costguard.guard.cap_acceptance import find_accepted_caps, find_undoubted_caps
 from costguard.guard.cap_forecast import (
     CapCandidate,
     CapForecast,
@@ -41,11 +44,24 @@ from costguard.guard.escalation import (
     mark_delivered,
     mark_step_done,
     summarize_hook_runs,
+    update_announcement,
 )
-from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
+from costguard.guard.limits import (
+    ACCEPTED_CAPS,
+    NEW_CAPS,
+    NO_HEADROOM,
+    OTHER_ACTS,
+    Breaker,
+    compute_headroom,
+    count_fleet,
+    find_quarantined_scopes,
+    select_counted,
+    update_breaker,
+)
 from costguard.guard.overrides import ArmedLevel, find_armed_level, find_asking_policy, find_breaker_close, name_question
 from costguard.guard.policy import (
     DESTRUCTIVE,
+    DOES_NOT,
     FINDINGS,
     HOLDS,
     IDLE_RULE,
@@ -85,6 +101,8 @@ NO_ADMIN_ROUTE = (
 )
 
 
+ABSENT_FOR = timedelta(seconds=60)
+"""How long complete listings lack a machine, at least, before its absence ends what a policy began (H01)."""
 CAP_POLICY = build_cap_policy(Budget(name="any", cap=Money(nano=1), hard=True, zone=UTC))
 """Stands for the policy of every hard budget: none names machines, so a machine of a shared account is claimed by none."""
 
@@ -95,7 +113,8 @@ class GuardEvaluation:
 
     `works`: activity of each resource, over the window of its policy with the longest wait. `cases`: one per verdict.
     `climbs`, `sighted`, `breaker` (None: closed): to be stored for the next run. `fleet`: machines that limits take shares of.
-    `starts`: of machines that a schedule stopped.
+    `starts`: of machines that a schedule stopped. `accepted_caps`: policies of hard caps with limits of their own.
+    `plan_hash`: what a person accepts the plan by; "" until it is known.
     """
 
     at: datetime
@@ -109,6 +128,8 @@ class GuardEvaluation:
     quarantine: Mapping[ScopeKey, str]
     fleet: int
     starts: tuple[ScheduledStart, ...] = ()
+    accepted_caps: frozenset[str] = frozenset()
+    plan_hash: str = ""
 
 
 def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
@@ -125,7 +146,9 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         works[seat.key] = seat.classify(seat.find_longest_policy(), rules, sight)
         seat.release_evidence()
     fleet = count_fleet(sight.live, sight.sent)
-    foresights = _forecast_caps(rules, sight, seats, works, fleet)
+    accepted_caps = find_accepted_caps(rules.budgets, sight.wishes, sight.now)
+    accepted_caps = find_undoubted_caps(rules.budgets, accepted_caps, sight.live, sight.raised)
+    foresights = _forecast_caps(rules, sight, seats, works, accepted_caps)
     cases += _build_cap_cases(foresights, seats, rules, sight, climbs)
     mass = update_breaker(
         sight.breaker,
@@ -140,13 +163,18 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
             cases[n] = replace(case, asks=question)
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
-        room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
+        rooms={
+            pool: compute_headroom(sent, fleet, rails, sight.now)
+            for pool in (OTHER_ACTS, NEW_CAPS, ACCEPTED_CAPS)
+            for rails, sent in (select_counted(pool, sight.sent, rules.rails),)
+        },
+        accepted_caps=accepted_caps,
         fleet=fleet,
-        sent=tuple(one.sent_at for one in sight.sent if one.sent_at is not None),
+        sent=sight.sent,
         held=sight.held,
     )
     proposals = build_action_plan(cases, around)
-    _keep_promises(cases, proposals)
+    _update_announcements(cases, proposals, sight.now)
     sighted = tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules))
     for seat in seats:
         seat.leave_group()
@@ -163,6 +191,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         quarantine=around.quarantine,
         fleet=fleet,
         starts=list_scheduled_starts(cases, sight, around, rules.policies),
+        accepted_caps=accepted_caps,
     )
 
 
@@ -299,8 +328,9 @@ def _evaluate_cases(
     *,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
 ) -> list[PolicyCase]:
-    """Evaluate `policies` for one resource; empty if a complete listing lacks it."""
-    if seat.live.absent_at is not None:
+    """Evaluate `policies` for one resource; empty if two complete listings lack it. One that lacks it ends no escalation."""
+    absent_at = seat.live.absent_at
+    if absent_at is not None and sight.now - absent_at >= max(rules.interval, ABSENT_FOR):
         return []
     subject, kept = seat.build_subject(sight), dict[str, object | None]()
     return [_evaluate_case(seat, subject, prepared, rules, sight, climbs=climbs, kept=kept) for prepared in policies]
@@ -325,7 +355,7 @@ def _evaluate_case(
     if prepared.asks_more:
         known = _add_asked_inputs(known, seat, prepared, rules, sight)
     facts = build_facts(live, work, known, now, policy.when.names, kept=kept)
-    climb = climbs.get((policy.name, seen.key))
+    climb = _apply_deliveries(climbs.get((policy.name, seen.key)), seat, rules, sight)
     found = evaluate_policy(
         policy,
         seat.life,
@@ -389,7 +419,8 @@ def forecast_snapshot_caps(rules: GuardConfig, sight: GuardSnapshot) -> tuple[Ca
     """Forecast when each hard budget would act and by how much it could be exceeded, without evaluating policies."""
     seats = build_contexts(rules, sight)
     works = {seat.key: seat.classify(seat.find_longest_policy(), rules, sight) for seat in seats}
-    return _forecast_caps(rules, sight, seats, works, count_fleet(sight.live, sight.sent))
+    accepted = find_accepted_caps(rules.budgets, sight.wishes, sight.now)
+    return _forecast_caps(rules, sight, seats, works, accepted)
 
 
 def _forecast_caps(
@@ -397,7 +428,7 @@ def _forecast_caps(
     sight: GuardSnapshot,
     seats: Sequence[ResourceContext],
     works: Mapping[ResourceKey, Activity],
-    fleet: int,
+    accepted: frozenset[str],
 ) -> tuple[CapForecast, ...]:
     if not any(standing.budget.hard for standing in sight.standings):
         return ()
@@ -410,7 +441,8 @@ def _forecast_caps(
             protected=seat.protection.protected,
             unclaimed=not seat.owner and not _may_stop(seat, caps) and not is_claimed(rules, seat.live, CAP_POLICY),
             cannot=explain_unstoppable(seat.live.observation),
-            loses=() if _may_stop(seat, caps) else seat.live.observation.handling.stop_loses,
+            loses=seat.live.observation.handling.stop_loses,
+            allowed=_may_stop(seat, caps),
             priority=max((policy.priority for policy in seat.policies), default=0),
         )
         for seat in seats
@@ -419,7 +451,16 @@ def _forecast_caps(
     took = [one.took for one in sight.reactions if one.act == "stop"]
     reaction = estimate_reaction(rules.interval, {"stop": took} if took else {})
     return forecast_caps(
-        sight.standings, candidates, reaction.total, sight.now, fleet=fleet, poll=rules.interval, rails=rules.rails
+        sight.standings,
+        candidates,
+        reaction.total,
+        sight.now,
+        fleet=count_fleet(sight.live, sight.sent),
+        poll=rules.interval,
+        rails=rules.rails,
+        sent=sight.sent,
+        accepted=accepted,
+        announced={(climb.policy, climb.life.key) for climb in sight.climbs if climb.done},
     )
 
 
@@ -447,49 +488,79 @@ def _build_cap_cases(
     sight: GuardSnapshot,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
 ) -> list[PolicyCase]:
-    cases, by_key = [], {seat.key: seat for seat in seats} if foresights else {}
-    for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
-        seat, old = by_key[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
-        climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
+    by_key = {seat.key: seat for seat in seats} if foresights else {}
+    verdicts = [found for _, found in list_cap_verdicts(foresights, sight.now, climbs)]
+    named = {(found.policy.name, found.life.key) for found in verdicts}
+    for budget in rules.budgets:
+        policy = build_cap_policy(budget)
+        going = (climb for name, climb in climbs.items() if name[0] == policy.name and name not in named and budget.hard)
+        verdicts += [_end_cap_verdict(policy, climb.life, sight.now) for climb in going if climb.life.key in by_key]
+    cases = []
+    for found in verdicts:
+        seat = by_key[found.life.key]
+        old = _apply_deliveries(climbs.get((found.policy.name, seat.key)), seat, rules, sight)
+        climb = advance_escalation(old, found, stopped=seat.live.observation.state in RESTING_STATES)
         prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
         subject = replace(seat.build_subject(sight), lease=None)  # a cap stops whatever a lease keeps
         cases.append(_build_case(seat, subject, found, climb, prepared, sight=sight))
     return cases
 
 
-def _keep_promises(cases: list[PolicyCase], proposals: Iterable[Proposal]) -> None:
-    """Record in each escalation the announced time of an act, so that no later run acts earlier."""
-    announced: dict[tuple[str, Incarnation], list[Proposal]] = {}
+def _end_cap_verdict(policy: Policy, life: Incarnation, now: datetime) -> Verdict:
+    """Return the verdict of a cap that does not need this machine in this run; twice in a row ends its escalation."""
+    no = ConditionResult(value=False)
+    return Verdict(policy=policy, life=life, at=now, finding=DOES_NOT, truth=no, work=Activity(reasons=()))
+
+
+def _update_announcements(cases: list[PolicyCase], proposals: Iterable[Proposal], now: datetime) -> None:
+    """Record in each escalation whether its act stays announced, and the announced time, before which no later run acts."""
+    acts: dict[tuple[str, Incarnation], list[Proposal]] = {}
     for one in proposals:
         if one.step.do in DESTRUCTIVE:
-            announced.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one)
+            acts.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one)
     for n, case in enumerate(cases):
-        climb = case.climb
-        for one in announced.get((case.verdict.policy.name, case.verdict.life), ()) if climb is not None else ():
-            climb = keep_promise(climb, one.step.do, one.due_at) if climb is not None else None
+        climb, coming = case.climb, acts.get((case.verdict.policy.name, case.verdict.life))
+        if climb is None or not climb.done or not coming:
+            continue
+        climb = update_announcement(climb, withdrawn=bool(explain_withdrawal(get_first_act(coming))), now=now)
+        for one in coming:
+            climb = keep_promise(climb, one.step.do, one.due_at)
         if climb is not case.climb:
             cases[n] = replace(case, climb=climb)
 
 
 def _mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:
-    """Mark the steps in `sight` that an intent sent or a hook ran as done, and set which notifications were delivered.
+    """Mark the steps in `sight` whose act was proven, or whose hook ran, as done, and those whose act is in doubt as that.
 
-    A crash between sending an action and storing its step then does not send it twice.
+    A step is done when a listing proves its act. An act that was sent and is not proven is neither done nor due, and one that
+    was not sent is due, whatever was tried.
     """
     by_name = {policy.name: policy for policy in (*rules.policies, *build_cap_policies(rules.budgets))}
     found = []
     for climb in sight.climbs:
-        policy, done = by_name.get(climb.policy), climb
+        policy, done, doubtful = by_name.get(climb.policy), climb, set[int]()
         if policy is None:
             continue
         for intent in sight.intents:
-            mine = intent.policy == climb.policy and is_same_life(intent.life, climb.life) and intent.sends
-            if mine and intent.state not in (CANCELLED, FAILED) and intent.created_at >= climb.started_at:
-                for number, step in enumerate(policy.then):
-                    if step.do == intent.act:
-                        done = mark_step_done(done, policy, number, intent.sent_at or intent.moved_at)
+            mine = intent.policy == climb.policy and is_same_life(intent.life, climb.life)
+            if not mine or intent.created_at < climb.started_at or intent.state not in (DONE, *DOUBTFUL_STATES):
+                continue
+            for number, step in enumerate(policy.then):
+                if step.do == intent.act and intent.state == DONE:
+                    done = mark_step_done(done, policy, number, intent.sent_at or intent.moved_at)
+                elif step.do == intent.act:
+                    doubtful.add(number)
         for number, began_at in find_ended_steps(climb, policy, sight.hooks).items():
             done = mark_step_done(done, policy, number, began_at)
-        told = sight.deliveries.get((f"policy:{climb.policy}", "/".join(climb.life.key)), ())
-        found.append(mark_delivered(done, [one for one in told if one.channel not in rules.journals]))
+        found.append(replace(done, in_doubt=tuple(sorted(doubtful - {*done.done}))))
     return found
+
+
+def _apply_deliveries(
+    climb: EscalationState | None, seat: ResourceContext, rules: GuardConfig, sight: GuardSnapshot
+) -> EscalationState | None:
+    """Set when the owner of the machine received the announcement."""
+    if climb is None:
+        return None
+    received = sight.deliveries.get((f"policy:{climb.policy}", "/".join(climb.life.key)), ())
+    return mark_delivered(climb, [one for one in received if one.channel not in rules.journals], seat.owner)

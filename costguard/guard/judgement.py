@@ -72,6 +72,7 @@ def build_account_snapshot(
         deliveries={},
         start_histories={},
         started=started,
+        raised=frozenset(),
     )
 
 

@@ -6,16 +6,16 @@ Of 12 machines all may be stopped in a day, since the share of a day allows at l
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.guard.action_intents import Intent
-from costguard.guard.policy import DESTRUCTIVE, Proposal, Rails
+from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, NEVER, TERMINATE, Policy, Proposal, Rails
 from costguard.metering.spending import LiveResource
-from costguard.values.money import Money
 from costguard.values.resource import RUNNING, ResourceKey, ScopeKey
 
 TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
@@ -88,22 +88,38 @@ def get_limit_day(fleet: int, rails: Rails) -> int:
     return max(rails.acts_least_day, _take_share(fleet, rails.fleet_share_day))
 
 
-def explain_short_headroom(count: int, fleet: int, rails: Rails, overshoot: Money) -> str:
-    """Explain that a cap needs `count` stops but the daily limit is lower, and what to set; "" if the limit suffices."""
-    day = get_limit_day(fleet, rails)
-    if count <= day:
-        return ""
-    percent = min(100, -(-100 * count // max(fleet, 1)))
-    over = f" by up to {overshoot.format()} {overshoot.currency}" if overshoot.nano else ""
-    return (
-        f"[rails] allows {day} of its {count} stops in a day, so it may be exceeded{over}: to allow them all, write "
-        f"[rails] acts = {{ fleet_percent = {percent}, fleet_percent_day = {percent} }}"
-    )
+OTHER_ACTS, NEW_CAPS, ACCEPTED_CAPS = "other acts", "new caps", "accepted caps"
+"""What the limits count apart: hard caps that a person accepted, those that nobody accepted yet, and everything else."""
+
+
+def find_pool(policy: Policy, accepted: Collection[str]) -> str:
+    """Return by which limits the acts of `policy` are counted. `accepted`: the policies of accepted hard caps."""
+    if policy.rule != CAP_RULE:
+        return OTHER_ACTS
+    return ACCEPTED_CAPS if policy.name in accepted else NEW_CAPS
+
+
+def select_counted(pool: str, sent: Iterable[Intent], rails: Rails) -> tuple[Rails, tuple[Intent, ...]]:
+    """Return the limits of `pool`, and those of the intents `sent` that they count.
+
+    Accepted caps have limits of their own. New ones share those of all other acts, which do not count what caps did.
+    """
+    if pool == ACCEPTED_CAPS:
+        return rails.limit_caps(), tuple(one for one in sent if one.rule == CAP_RULE)
+    return rails, tuple(one for one in sent if pool == NEW_CAPS or one.rule != CAP_RULE)
+
+
+def loses_data(intent: Intent) -> bool:
+    """Return whether the limit of acts that lose data counts it."""
+    return intent.irreversible or intent.act == TERMINATE
 
 
 def compute_headroom(sent: Iterable[Intent], fleet: int, rails: Rails, now: datetime) -> Headroom:
-    """Return the acts left at `now`. `sent`: intents of the last 24 h; one dated in the future (clock set back) counts too."""
-    times = [(i.sent_at, i.irreversible) for i in sent if i.sent_at is not None]
+    """Return the acts left at `now`.
+
+    `sent`: intents of the last 24 h that `rails` count; one dated in the future (clock set back) counts too.
+    """
+    times = [(one.sent_at, loses_data(one)) for one in sent if one.sent_at is not None]
     in_last_10m = sum(at > now - TEN_MINUTES for at, _ in times)
     in_last_day = sum(at > now - DAY for at, _ in times)
     irreversible_in_1h = sum(irreversible and at > now - HOUR for at, irreversible in times)
@@ -122,46 +138,45 @@ def compute_headroom(sent: Iterable[Intent], fleet: int, rails: Rails, now: date
     )
 
 
-def forecast_sends(
-    due: Sequence[datetime],
-    sent: Iterable[datetime],
-    fleet: int,
-    rails: Rails,
-    *,
-    now: datetime,
-    interval: timedelta,
-) -> list[tuple[datetime, str]]:
-    """Return when the limits let each act run, in the given order, and the limit that it waits for; "" for none.
+class SendSchedule:
+    """When the limits let each of a row of acts run.
 
-    `due`: when each is due. `sent`: when acts of the last 24 h were sent. `interval`: between two runs. Example: 20 acts are
-    allowed in a day and 20 were sent since 09:30; one that is due at 19:05 runs at 09:30 tomorrow.
+    Example: 20 acts are allowed in a day and 20 were sent since 09:30; one that is due at 19:05 runs at 09:30 tomorrow.
     """
-    taken = sorted(sent)
-    limits = (
-        (rails.acts_per_run, interval, f"{rails.acts_per_run} act(s) a run"),
-        (get_limit_10m(fleet, rails), TEN_MINUTES, f"{get_limit_10m(fleet, rails)} in 10 min"),
-        (get_limit_day(fleet, rails), DAY, f"{get_limit_day(fleet, rails)} in a day"),
-    )
-    found = list[tuple[datetime, str]]()
-    for at_due in due:
-        at, why = max(at_due, now), ""
-        for _ in range(len(limits) * (len(taken) + 1)):
-            full = next(
-                ((most, length, words) for most, length, words in limits if _count_within(taken, at, length) >= most), None
-            )
-            if full is None:
-                break
-            most, length, why = full
+
+    def __init__(
+        self, sent: Iterable[Intent], fleet: int, rails: Rails, *, now: datetime, interval: timedelta, days: bool = True
+    ) -> None:
+        """`sent`: intents of the last 24 h that `rails` count. `interval`: between two runs. `days`: a day's limit counts."""
+        acts = [(one.sent_at, loses_data(one)) for one in sent if one.sent_at is not None]
+        self._now = now
+        self._taken, self._lost = sorted(at for at, _ in acts), sorted(at for at, lost in acts if lost)
+        per_10m, per_day, per_h = get_limit_10m(fleet, rails), get_limit_day(fleet, rails), rails.irreversible_per_h
+        self._limits = [
+            (self._taken, rails.acts_per_run, interval, f"{rails.acts_per_run} act(s) a run"),
+            (self._taken, per_10m, TEN_MINUTES, f"{per_10m} in 10 min"),
+        ]
+        if days:
+            self._limits.append((self._taken, per_day, DAY, f"{per_day} in a day"))
+        self._loss_limit = (self._lost, per_h, HOUR, f"{per_h} in an hour that loses data")
+
+    def add(self, due_at: datetime, *, irreversible: bool = False) -> tuple[datetime, str]:
+        """Add the next act; return when it runs, and the limit that it waits for ("" for none). NEVER: that limit is 0."""
+        at, why = max(due_at, self._now), ""
+        limits = [*self._limits, self._loss_limit] if irreversible else self._limits
+        while full := next((one for one in limits if _count_within(one[0], at, one[2]) >= one[1]), None):
+            taken, most, length, why = full
             if not most:
-                return [*found, *((datetime.max.replace(tzinfo=now.tzinfo), why) for _ in due[len(found) :])]
-            at = [one for one in taken if one > at - length][-most] + length
-        taken = sorted((*taken, at))
-        found.append((at, why if at > max(at_due, now) else ""))
-    return found
+                return NEVER, why
+            at = taken[bisect_right(taken, at) - most] + length
+        insort(self._taken, at)
+        if irreversible:
+            insort(self._lost, at)
+        return at, why if at > max(due_at, self._now) else ""
 
 
 def _count_within(taken: Sequence[datetime], at: datetime, length: timedelta) -> int:
-    return sum(one > at - length for one in taken)
+    return bisect_right(taken, at) - bisect_right(taken, at - length)
 
 
 def update_breaker(
@@ -262,12 +277,16 @@ def is_config_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails,
     return len(_select_meant_acts(proposals, now, _PASSING_HOLDS | {"unknown"})) > get_limit_10m(fleet, rails)
 
 
-def compute_plan_fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str]) -> str:
-    """Hash the destructive acts of a plan, independent of order and time. `digest`: sha256 in hex."""
-    lines = {
+def compute_plan_fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str], caps: Iterable[str] = ()) -> str:
+    """Hash the destructive acts of policies, independent of order and time, and the hard `caps` (`describe_cap`).
+
+    Which machines a cap stops is not part of it: who accepts a cap accepts it for the fleet's later growth. `digest`: sha256 in
+    hex.
+    """
+    lines = {*caps} | {
         "\x1f".join((p.verdict.policy.name, p.step.do, *p.verdict.life.key, f"{p.verdict.life.started_at}"))
         for p in proposals
-        if p.step.do in DESTRUCTIVE
+        if p.step.do in DESTRUCTIVE and p.verdict.policy.rule != CAP_RULE
     }
     return digest("\n".join(sorted(lines)).encode())
 
@@ -305,11 +324,15 @@ _PASSING_HOLDS = frozenset(
 
 
 def _select_meant_acts(proposals: Iterable[Proposal], now: datetime, passing: frozenset[str]) -> set[tuple[ResourceKey, str]]:
-    """Select the destructive acts due within a day that only reasons in `passing` hold back."""
+    """Select the destructive acts of policies due within a day that only reasons in `passing` hold back.
+
+    Those of hard caps do not count: a cap that nobody accepted acts within the limits of all other acts.
+    """
     return {
         (one.verdict.life.key, one.step.do)
         for one in proposals
         if one.step.do in DESTRUCTIVE
+        and one.verdict.policy.rule != CAP_RULE
         and (one.verdict.since or "unknown" in passing)
         and one.due_at <= now + DAY
         and all(reason in passing for reason, _ in one.held_by)

@@ -16,8 +16,8 @@ occurrence.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta, tzinfo
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -154,8 +154,9 @@ class Rails:
     Shares are of the machines that run in all scopes; each share allows at least one act. `acts_least_day`: the acts that the
     daily share allows at least, so that a small fleet can be stopped as a whole. `breaker_asks`: how long after it opened the
     breaker asks about each machine that it holds; `breaker_lasts`: when it closes by itself. `starts_per_run`, `starts_per_h`:
-    machines that schedules may start; they use up none of the acts. Defaults: GUARD section 6, decision 0042 for the shares,
-    0080 for starts.
+    machines that schedules may start; they use up none of the acts. `caps`: limits whose counts hold for the acts of hard caps
+    that a person accepted, in place of those above; None: as many acts as a cap needs. Defaults: GUARD section 6, decision 0042
+    for the shares, 0080 for starts, 0023 for caps.
     """
 
     acts_per_run: int = 1
@@ -176,6 +177,12 @@ class Rails:
     first_polls: int = 3
     clock_limit: timedelta = timedelta(seconds=2)
     gap_polls: int = 3
+    caps: Rails | None = None
+
+    def limit_caps(self) -> Rails:
+        """Return the limits of a hard cap that a person accepted: the counts of `caps`, and everything else as here."""
+        counts = self.caps or Rails.unlimited()
+        return replace(self, caps=None, **{name: getattr(counts, name) for name in ACT_COUNTS})
 
     @classmethod
     def unlimited(cls) -> Rails:
@@ -198,6 +205,16 @@ class Rails:
             first_polls=0,
         )
 
+
+ACT_COUNTS = (
+    "acts_per_run",
+    "acts_per_10m",
+    "fleet_share_10m",
+    "fleet_share_day",
+    "acts_least_day",
+    "irreversible_per_h",
+)
+"""The fields of Rails that count acts."""
 
 TEXT, NUMBER, TRUTH, DURATION, MONEY, RATE, LABELS = "text", "number", "truth", "duration", "money", "rate", "labels"
 
@@ -320,6 +337,7 @@ HOLD_REASONS = {
     "ledger": "the ledger cannot be written",
     "older_ledger": "the ledger is not the one used last",
     "in_doubt": "an earlier act on it is not confirmed yet",
+    "refused": "its provider refused this act a short time ago",
     "stale": "it was not seen recently",
     "dry_run": "this is a dry run",
     "not_acting": "another watchdog acts on this ledger",
@@ -360,6 +378,10 @@ class Verdict:
     short: bool = False
 
 
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+"""Stands for a time that has not come yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EscalationState:
     """How far one incarnation of a resource has come in the steps of a policy.
@@ -367,9 +389,12 @@ class EscalationState:
     It is recorded, so that a restart of the guard does not shorten the grace period. `since`: since when the condition has
     held. `started_at`: when the first step was done; `after` counts from it. `done`: the numbers of the steps that were done,
     from 0. `left_polls`: guard runs in a row in which the condition did not hold (two of them end the escalation).
-    `delivered_at`: when a channel first confirmed a notification of this escalation; None: not yet. `meaning`: the digest of
-    the policy that the notification was about. `promised`: act -> the earliest time for it that a delivered notification
-    allows; a later change of settings never moves it forward.
+    `delivered_at`: when a channel first confirmed a notification of this escalation to its present owner; None: not yet.
+    `meaning`: the digest of the policy that the notification was about. `promised`: act -> the earliest time for it that a
+    delivered notification allows; a later change of settings never moves it forward. `announced_from`: notifications from
+    before it announce nothing, because something held the act for good; NEVER while it does, None: nothing did. `in_doubt`:
+    the steps whose act was sent and is not proven: neither done nor due. It and `delivered_at` are derived in each run, and
+    not stored.
     """
 
     policy: str
@@ -381,11 +406,17 @@ class EscalationState:
     delivered_at: datetime | None = None
     meaning: str = ""
     promised: tuple[tuple[str, datetime], ...] = ()
+    announced_from: datetime | None = None
+    in_doubt: tuple[int, ...] = ()
 
     @property
     def episode(self) -> str:
-        """Return what its alerts are known by, which changes when the escalation begins anew or its policy changes."""
-        return f"{self.meaning} {self.started_at.isoformat()}"
+        """Return what its alerts are known by.
+
+        It changes when the escalation or its announcement begins anew, or its policy changes.
+        """
+        again = "" if self.announced_from in {None, NEVER} else f" {self.announced_from}"
+        return f"{self.meaning} {self.started_at.isoformat()}{again}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

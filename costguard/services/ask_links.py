@@ -34,6 +34,8 @@ ASK_PATH = "/ask/"
 SECRET_BYTES = 32
 PATHS_SAFE = "/:@"
 POLICY_TOPIC = "policy:"
+SETTINGS_TOPICS = frozenset(("rail:accept", "held:rate"))
+"""What is answered by a change of settings: their page is linked."""
 MESSAGES_KEPT = 1_000
 """Messages whose links are remembered for a retry."""
 PAGE_LABEL, ANSWER_LABEL = "page", "to approve or deny"
@@ -55,7 +57,7 @@ class MessageLinker:
     def add_links(self, message: Notification) -> Notification:
         """Return `message` with its links. If the ledger cannot record one that answers, it goes without that one."""
         made = self._made.get(message.id)
-        if made is None:
+        if made is None or tuple(replace(one, links=()) for one in made.notices) != message.notices:
             made = self._made[message.id] = self._build(message)
             while len(self._made) > MESSAGES_KEPT:
                 self._made.popitem(last=False)
@@ -65,7 +67,8 @@ class MessageLinker:
         notices, links = list[Alert](), list[AskLink]()
         for place, notice in enumerate(message.notices):
             key = parse_subject(notice.subject)
-            found = [] if key is None else [(PAGE_LABEL, f"{self.base}{build_machine_path(notice.subject)}")]
+            path = "/policies" if notice.topic in SETTINGS_TOPICS else build_machine_path(notice.subject) if key else ""
+            found = [(PAGE_LABEL, f"{self.base}{path}")] if path else []
             if key is not None and notice.ask and self._may_answer(message, place):
                 secret = secrets.token_hex(SECRET_BYTES)
                 links.append(self._build_link(secret, message, notice, key))

@@ -23,6 +23,7 @@ from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.alert import Alert, AlertRoute
 from costguard.guard.alerts.dispatch import dispatch_alerts
 from costguard.guard.alerts.rules import list_alerts
+from costguard.guard.cap_acceptance import describe_cap, list_cap_acceptances
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import mark_step_done
@@ -192,19 +193,20 @@ class GuardRunner:
         )
         if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
             sight = reload_intents(sight, self.book, self.rules)
-        found = _evaluate(self.rules, sight)
-        told_hash = compute_plan_fingerprint(found.proposals, _hash_sha256)
+        sight, found = self._evaluate_accepted(sight, records=epoch is not None)
+        told_hash = found.plan_hash
         unaccepted = explain_unaccepted(found, self.rules, wishes, facts, digest=_hash_sha256, plan_hash=told_hash)
         if unaccepted:
             sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
             found = _evaluate(self.rules, sight)
-        found = _mark_alert_steps_done(found, now)
+        found = replace(_mark_alert_steps_done(found, now), plan_hash=told_hash)
         notices = [*list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents)), *self.more_alerts(now)]
         committed = self.dry_run
         if epoch is not None:
             facts[VIEW_FACT] = encode_run_view(latest, sight, found.foresights, unreached, asks=self.asks)
             committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
             if committed:
+                self.book.set_accepted_caps(found.accepted_caps)
                 deeds.execute_plan(found, sight)
                 if self.mark and not any(reason == "older_ledger" for reason, _ in sight.held):
                     self.mark.advance()
@@ -263,6 +265,20 @@ class GuardRunner:
                 made.append(wish)
         return made
 
+    def _evaluate_accepted(self, sight: GuardSnapshot, *, records: bool) -> tuple[GuardSnapshot, GuardEvaluation]:
+        """Evaluate `sight`, and again if its plan is accepted and a hard cap of it was not yet; `records`: record that."""
+        found = _evaluate(self.rules, sight)
+        caps = [describe_cap(budget) for budget in self.rules.budgets if budget.hard]
+        found = replace(found, plan_hash=compute_plan_fingerprint(found.proposals, _hash_sha256, caps))
+        mine = [one for one in sight.wishes if accepts_plan(one, found.plan_hash, sight.now)]
+        made = list_cap_acceptances(self.rules.budgets, sight.wishes, mine[-1], lambda: token_hex(8)) if mine else []
+        for one in made if records else ():
+            self.book.add_override(one)
+        if made:
+            sight = replace(sight, wishes=(*sight.wishes, *made))
+            found = replace(_evaluate(self.rules, sight), plan_hash=found.plan_hash)
+        return sight, found
+
     def _commit_run(
         self,
         epoch: int,
@@ -296,7 +312,9 @@ class GuardRunner:
             notes=tuple(f"{reason}: {says}" for reason, says in sight.held),
             facts=tuple(sorted(facts.items())),
         )
-        return self.book.record_run(run, climbs=found.climbs, told=told, messages=messages, protections=found.sighted)
+        return self.book.record_run(
+            run, climbs=found.climbs, told=told, messages=messages, protections=found.sighted, present=notices
+        )
 
 
 def _evaluate(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
@@ -352,9 +370,7 @@ def explain_unaccepted(
     known, _, since = facts.get(FIRST_SETTINGS_FACT, "").partition(" ")
     first_at = (decode_instant(since) if known == mark else None) or now
     facts[FIRST_SETTINGS_FACT] = f"{mark} {first_at.isoformat()}"
-    accepted = any(
-        w.what == ACCEPT and plan_hash.startswith(w.subject) and is_override_open(w, now) for w in wishes if w.subject
-    )
+    accepted = any(accepts_plan(wish, plan_hash, now) for wish in wishes)
     why = "" if accepted else explain_config_excess(found.proposals, found.fleet, rules.rails, now)
     lasts = max((policy.hold for policy in acting), default=timedelta()) + FIRST_RUN_EXTRA
     waits = not accepted and now - first_at < lasts and is_config_undecided(found.proposals, found.fleet, rules.rails, now)
@@ -362,6 +378,11 @@ def explain_unaccepted(
         facts[ACCEPTED_SETTINGS_FACT] = mark
         del facts[FIRST_SETTINGS_FACT]
     return why
+
+
+def accepts_plan(wish: Override, plan_hash: str, now: datetime) -> bool:
+    """Return whether `wish` accepts the plan of this hash at `now`."""
+    return wish.what == ACCEPT and bool(wish.subject) and plan_hash.startswith(wish.subject) and is_override_open(wish, now)
 
 
 def _describe_policy(policy: Policy) -> str:

@@ -149,6 +149,7 @@ def build_guard_snapshot(
         deliveries=records.load_deliveries(min((one.started_at for one in climbs), default=now)),
         start_histories=load_start_histories(records, rules, live, now),
         started=tuple(one for one in sent if one.act == START),
+        raised=books.list_raised_prices(live, now - rules.interval) if any(one.hard for one in rules.budgets) else frozenset(),
     )
     return (
         replace(sight, samples=lookback.read(records, now))

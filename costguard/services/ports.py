@@ -98,9 +98,12 @@ class Intents(Protocol):
         *,
         run: str = "",
         fleet: int | None = None,
+        unsent: Intent | None = None,
         **changes: Any,  # noqa: ANN401 - fields of an Intent
     ) -> Intent | None:
         """Move `intent` from its present state to `state`, with `changes` of its other fields, and commit.
+
+        `unsent`: the intent before it became EXECUTING, where nothing was sent since: that send is taken back.
 
         Returns None, and changes nothing, if it is no longer in that state (another process moved it), or if EXECUTING is
         requested and `epoch` no longer acts or the limits, read in the same transaction, are reached. Raises InputError for a

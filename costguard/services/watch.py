@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from costguard.errors import (
@@ -19,6 +20,7 @@ from costguard.errors import (
 )
 from costguard.guard.action_plan import PolicyCase
 from costguard.guard.alerts.rules import SILENT, find_silent_agents, get_agent_state, index_agents
+from costguard.guard.cap_acceptance import list_cap_acceptances
 from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import NO_ADMIN_ROUTE
 from costguard.guard.overrides import ACCEPT, Override, find_freeze, find_owner
@@ -99,7 +101,10 @@ def answer_plan(
             known = found.plan_hash.startswith(accept) and len(accept) >= PLAN_HASH_LENGTH_MIN
             hint = f"read the plan, then run: costguard plan --accept {found.plan_hash[:12]}"
             require(known, "--accept", "is not the hash of the current plan", hint)
-            made.guard.book.add_override(make_override(ACCEPT, "the plan was read", found.at, subject=accept))
+            acceptance = make_override(ACCEPT, "the plan was read", found.at, subject=accept)
+            wishes = sight.wishes if sight else ()
+            for one in (acceptance, *list_cap_acceptances(settings.budgets, wishes, acceptance, lambda: token_hex(8))):
+                made.guard.book.add_override(one)
             view = build_plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
     return CommandAnswer(document=build_plan_document(view), warnings=tuple(notes))
 
@@ -367,7 +372,12 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
 def _list_cap_shortfalls(guarded: GuardRunResult) -> tuple[str, ...]:
     """Return the hard caps that the limits prevent from being kept."""
     foreseen = guarded.survey.foresights if guarded.survey else ()
-    return tuple(f"budget {one.standing.budget.name}: {one.rails}" for one in foreseen if one.rails)
+    cure = f"costguard plan --accept {guarded.plan_hash[:12]} lets it stop all of them at once"
+    return tuple(
+        f"budget {one.standing.budget.name}: {one.short}: {'raise [rails] caps' if one.accepted else cure}"
+        for one in foreseen
+        if one.short
+    )
 
 
 def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
     [rails]
     acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
+    caps = { per_10m = 20 }      # hard caps that a person accepted: the keys of acts; default: as many as a cap needs
     starts = { per_run = 2, per_h = 20 }
     breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
     first_seen = "15m"
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 
@@ -89,7 +91,16 @@ RAIL_FIELDS: Mapping[str, Mapping[str, tuple[str, FieldReader]]] = {
     },
 }
 """Key -> inner key -> the field of Rails, and how it is read."""
-RAIL_EXAMPLES = {"acts": "{ per_10m = 3 }", "starts": "{ per_h = 20 }", "breaker": "{ percent = 25 }"}
+CAP_FIELDS: Mapping[str, tuple[str, FieldReader]] = {
+    name: (field, _read_machines if read is _read_count else read) for name, (field, read) in RAIL_FIELDS["acts"].items()
+}
+"""The keys of `caps`: those of `acts`, but none may be 0."""
+RAIL_EXAMPLES = {
+    "acts": "{ per_10m = 3 }",
+    "caps": "{ per_10m = 20 }",
+    "starts": "{ per_h = 20 }",
+    "breaker": "{ percent = 25 }",
+}
 
 
 def read_rails(stated: object, where: str) -> Rails:
@@ -97,18 +108,28 @@ def read_rails(stated: object, where: str) -> Rails:
     place = f"{where}: rails"
     if not isinstance(stated, Mapping):
         raise InputError(f"must be a table, not {describe_unlike(stated)}", field=place, hint="write a [rails] section")
-    require_known_keys(stated, (*RAIL_FIELDS, "first_seen"), place)
+    require_known_keys(stated, (*RAIL_FIELDS, "caps", "first_seen"), place)
     values = dict[str, object]()
-    for key, inner in RAIL_FIELDS.items():
-        if key in stated:
-            table = read_inner(stated[key], f"{place}.{key}", f"{key} = {RAIL_EXAMPLES[key]}")
-            require_known_keys(table, tuple(inner), f"{place}.{key}")
-            values |= {inner[name][0]: inner[name][1](value, f"{place}.{key}.{name}") for name, value in table.items()}
+    for key, fields in RAIL_FIELDS.items():
+        values |= _read_fields(stated, key, fields, place)
+    if caps := _read_fields(stated, "caps", CAP_FIELDS, place):
+        values["caps"] = replace(Rails.unlimited(), **caps)  # type: ignore[arg-type]  # each read as its field wants it
     if "fleet_share_day" in values and "acts_least_day" not in values:
         values["acts_least_day"] = 1  # who states a share of the day means it for small fleets too
     if "first_seen" in stated:
         values["first_seen"] = _read_time(stated["first_seen"], f"{place}.first_seen")
     return Rails(**values)  # type: ignore[arg-type]  # each read as its field wants it
+
+
+def _read_fields(
+    stated: Mapping[str, object], key: str, fields: Mapping[str, tuple[str, FieldReader]], place: str
+) -> dict[str, object]:
+    """Return the fields of Rails that the inner table `key` states; empty if there is none."""
+    if key not in stated:
+        return {}
+    table = read_inner(stated[key], f"{place}.{key}", f"{key} = {RAIL_EXAMPLES[key]}")
+    require_known_keys(table, tuple(fields), f"{place}.{key}")
+    return {fields[name][0]: fields[name][1](value, f"{place}.{key}.{name}") for name, value in table.items()}
 
 
 HOOK_KEYS = ("name", "command", "url", "env")

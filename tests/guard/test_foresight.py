@@ -298,7 +298,8 @@ def test_a_cap_on_a_small_fleet_counts_the_days_that_the_rails_take_and_says_wha
     found = seen("499.99", *three, fleet=3)
     # within the reaction of 600 s all three cost $0.50; the second runs a day more, the third two: 72 h
     assert found.overshoot.format() == "72.49"
-    assert "[rails] allows 1 of its 3 stops in a day, so it may be exceeded by up to 72.49 USD" in found.rails
-    assert "fleet_percent_day = 100" in found.rails
-    assert seen("499.99", *three, fleet=15).rails == ""
-    assert seen("0", one("a", 10**6), one("b", 10**6), fleet=2).rails == "", "nothing has to be stopped for it"
+    assert found.short == (
+        "[rails] allows 1 of its 3 stops at once, the last one waits 2 d (1 in a day): this cap can be exceeded by up to $72.49"
+    )
+    assert "1 in 10 min" in seen("499.99", *three, fleet=15).short
+    assert seen("0", one("a", 10**6), one("b", 10**6), fleet=2).short == "", "nothing has to be stopped for it"

@@ -11,9 +11,10 @@ import pytest
 from costguard.guard.action_plan import build_action_plan
 from costguard.guard.alerts.alert import WARNING, WITHDRAWN, Alert, AlertRoute
 from costguard.guard.alerts.dispatch import dispatch_alerts
-from costguard.guard.limits import Headroom, forecast_sends
+from costguard.guard.limits import Headroom, SendSchedule
 from costguard.guard.policy import STOP, Rails
 from tests.guard.cases import around, case, friday, idle, machine, mark_told, minutes, policy
+from tests.guard.test_railing import sent as request
 from tests.guard.test_told_first import climb
 
 NOW = friday(19, 5)
@@ -33,14 +34,23 @@ ONE_A_DAY = Rails(fleet_share_day=Fraction(1, 100), acts_least_day=1)
 def test_each_act_goes_as_soon_as_every_limit_has_room(
     due: list[datetime], sent: list[datetime], rails: Rails, times: list[datetime]
 ) -> None:
-    found = forecast_sends(due, sent, 30, rails, now=NOW, interval=minutes(1))
+    queue = SendSchedule([request(at) for at in sent], 30, rails, now=NOW, interval=minutes(1))
+    found = [queue.add(one) for one in due]
     assert [at for at, _ in found] == times
     assert [bool(why) for _, why in found] == [at > max(one, NOW) for one, (at, _) in zip(due, found, strict=True)]
 
 
 def test_limits_of_zero_let_nothing_go() -> None:
-    ((at, why),) = forecast_sends([NOW], [], 30, Rails(acts_per_10m=0), now=NOW, interval=minutes(1))
+    at, why = SendSchedule([], 30, Rails(acts_per_10m=0), now=NOW, interval=minutes(1)).add(NOW)
     assert (at.year, why) == (9999, "0 in 10 min")
+
+
+def test_an_act_that_loses_data_waits_for_its_hour_and_others_pass_it() -> None:
+    queue = SendSchedule([], 30, Rails(), now=NOW, interval=minutes(1))
+    lost = [queue.add(NOW, irreversible=True) for _ in range(3)]
+    assert [at for at, _ in lost] == [NOW, NOW + minutes(60), NOW + minutes(120)]
+    assert lost[1][1] == "1 in an hour that loses data"
+    assert queue.add(NOW) == (NOW + minutes(1), "1 act(s) a run")
 
 
 def test_what_waits_for_a_limit_says_so_and_an_approval_passes_it() -> None:
@@ -49,7 +59,11 @@ def test_what_waits_for_a_limit_says_so_and_an_approval_passes_it() -> None:
     told = mark_told(climb(rule, friday(18, 50)), rule, 0, friday(18, 50))
     told = replace(told, delivered_at=friday(18, 50))
     spent = around(
-        NOW, rails=ONE_A_DAY, fleet=30, sent=(friday(9, 30),), room=Headroom(acts=0, irreversible=1, why="1 of 1", in_run=1)
+        NOW,
+        rails=ONE_A_DAY,
+        fleet=30,
+        sent=(request(friday(9, 30)),),
+        room=Headroom(acts=0, irreversible=1, why="1 of 1", in_run=1),
     )
     (stop,) = [p for p in build_action_plan([case(one, rule, idle(friday(18, 5)), NOW, told)], spent) if p.step.do == STOP]
     assert stop.held_by == (("rate", "1 of 1"),)

@@ -19,7 +19,6 @@ from costguard.guard.limits import (
     explain_clock_doubt,
     explain_config_excess,
     explain_gap_doubt,
-    explain_short_headroom,
     find_churning_controllers,
     find_quarantined_scopes,
     is_config_undecided,
@@ -29,7 +28,6 @@ from costguard.guard.policy import Rails
 from costguard.guard.signals import ACTIVE, Activity
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.values.money import Money
 from tests.books import NOW
 from tests.guard.cases import POLL, around, case, idle, machine, minutes, policy, wish
 
@@ -266,15 +264,3 @@ def test_h25_what_people_hold_back_needs_no_yes() -> None:
     machines = fleet(9)
     kept = [case(m, policy(), idle(NOW - minutes(60)), NOW, lease=wish("lease", m, NOW, NOW + minutes(60))) for m in machines]
     assert explain_config_excess(build_action_plan(kept, around(NOW)), 9, RAILS, NOW) == ""
-
-
-def test_a_cap_on_more_machines_than_may_stop_in_a_day_says_what_to_set() -> None:
-    over = Money.parse("412.50")
-    assert explain_short_headroom(1, 3, RAILS, over) == ""
-    assert explain_short_headroom(3, 3, RAILS, over) == (
-        "[rails] allows 1 of its 3 stops in a day, so it may be exceeded by up to 412.50 USD: to allow them all, write "
-        "[rails] acts = { fleet_percent = 100, fleet_percent_day = 100 }"
-    )
-    assert "fleet_percent_day = 34 }" in explain_short_headroom(34, 100, RAILS, Money(nano=0))
-    enough = Rails(fleet_share_10m=Fraction(34, 100), fleet_share_day=Fraction(34, 100))
-    assert explain_short_headroom(34, 100, enough, over) == ""

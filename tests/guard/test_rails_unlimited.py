@@ -7,7 +7,16 @@ from dataclasses import fields
 from costguard.guard.policy import Rails
 
 KEPT = {
-    *("breaker_share", "breaker_window", "breaker_recovery", "breaker_asks", "breaker_lasts", "clock_limit", "gap_polls"),
+    *(
+        "breaker_share",
+        "breaker_window",
+        "breaker_recovery",
+        "breaker_asks",
+        "breaker_lasts",
+        "clock_limit",
+        "gap_polls",
+        "caps",
+    ),
 }
 """Fields that hold nothing back by themselves in a replay: the breaker never opens, and no gap or clock jump is recorded."""
 

@@ -61,7 +61,9 @@ class Memory:
         self.rows[intent.id] = intent
         return True
 
-    def move_intent(self, intent: Intent, state: str, now: datetime, **changes: Any) -> Intent | None:  # noqa: ANN401
+    def move_intent(
+        self, intent: Intent, state: str, now: datetime, unsent: Intent | None = None, **changes: Any
+    ) -> Intent | None:  # noqa: ANN401
         self.meet(f"before {state}")
         if len(self.moves) >= self.full:
             raise LedgerError("cannot be written: the disk is full", field="ledger.db")
@@ -71,6 +73,8 @@ class Memory:
         self.moves.append((intent.state, state))
         if state != EXECUTING:
             changes = {"expires_at": None, **changes}
+        if unsent is not None:
+            changes |= {"sends": intent.sends - 1, "sent_at": unsent.sent_at}
         self.rows[intent.id] = replace(intent, state=state, moved_at=now, **changes)
         self.meet(f"after {state}")
         return self.rows[intent.id]

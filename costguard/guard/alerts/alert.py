@@ -60,7 +60,8 @@ class Alert:
     messages do not hold it back. `episode`: the escalation that it belongs to; a new one is notified anew, since its grace
     period counts from that delivery. `due`: when the act is expected; None: no act is announced. `withdraws`: an act that may
     have been announced has a lasting hold. `ask`: the act that it asks about, stop or terminate; "" for no question.
-    `links`: (label, URL), added when it is sent.
+    `links`: (label, URL), added when it is sent. `owners`: whose routes carry it besides that of `owner`. `undelivered`: no
+    channel has confirmed the announcement of its act yet, so that `due` is the earliest time if that happens now.
     """
 
     topic: str
@@ -80,6 +81,8 @@ class Alert:
     withdraws: bool = False
     ask: str = ""
     links: tuple[tuple[str, str], ...] = ()
+    owners: tuple[str, ...] = ()
+    undelivered: bool = False
 
     def __post_init__(self) -> None:
         require_one_of(self.severity, SEVERITIES, "notice.severity")
@@ -122,11 +125,15 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeDelivery:
-    """An alert whose delivery `channel` confirmed at `delivered_at`. `notice_at`: when it was written."""
+    """An alert whose delivery `channel` confirmed at `delivered_at`. `notice_at`: when it was written.
+
+    `owner`: whose machine it was then; None: recorded by a version that did not say.
+    """
 
     channel: str
     notice_at: datetime
     delivered_at: datetime
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

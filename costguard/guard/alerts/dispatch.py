@@ -141,7 +141,7 @@ def _route_alerts(
 def _is_carried(route: AlertRoute, notice: Alert, was_told: bool) -> bool:  # noqa: FBT001 - a fact about the notice
     """Return whether the route carries the alert. Once notified, it is carried until resolved, even below `min_severity`."""
     severe = SEVERITIES.index(notice.severity) >= SEVERITIES.index(route.min_severity)
-    owned = route.owners is None or notice.owner in route.owners
+    owned = route.owners is None or not {notice.owner, *notice.owners}.isdisjoint(route.owners)
     meant = route.topics is None or any(_matches_topic(notice.topic, pattern) for pattern in route.topics)
     served = route.audience is None or not notice.to or bool(set(notice.to) & set(route.audience))
     return owned and meant and served and (severe or was_told)
@@ -200,6 +200,8 @@ def _find_change(notice: Alert, told: AlertState) -> str:
     """Return the reason to notify of an act that is newly announced, or will not come as announced; "" for none."""
     if told.due is None:
         return ESCALATED if notice.ahead and notice.due is not None else ""
+    if notice.undelivered:
+        return ""  # the message that waits says what holds when it is sent (`refresh_waiting`)
     later = notice.due is not None and notice.due - told.due > WITHDRAWN_AFTER
     return WITHDRAWN if notice.withdraws or later else ""
 
@@ -295,14 +297,13 @@ def _build_notifications(
     if reasons == {RESOLVED}:
         severity = INFO
     notices = tuple(one.notice for one in ordered)
-    title = notices[0].what if len(notices) == 1 else f"{notices[0].what} (and {len(notices) - 1} more)"
     return [
         Notification(
             id=_hash_parts(route.name, channel, *group, str(to_micros(now))),
             channel=channel,
             why_now=why,
             severity=severity,
-            title=title,
+            title=_build_title(notices),
             notices=notices,
             at=now,
         )
@@ -310,11 +311,30 @@ def _build_notifications(
     ]
 
 
+def _build_title(notices: Sequence[Alert]) -> str:
+    return notices[0].what if len(notices) == 1 else f"{notices[0].what} (and {len(notices) - 1} more)"
+
+
+def refresh_waiting(message: Notification, present: Mapping[tuple[str, str, str], Alert]) -> Notification:
+    """Return a message that waits for its channel with the announcements as they are now; the same if none changed.
+
+    Example: it was written at 09:15 and says "due at 09:30". At 09:50 the channel works again, and it says "due at 10:05".
+    `present`: the alerts of this run, by topic, subject and owner.
+    """
+    now = (present.get((one.topic, one.subject, one.owner)) for one in message.notices)
+    notices = tuple(
+        new if one.ahead and new is not None and new.ahead and new.due != one.due else one
+        for one, new in zip(message.notices, now, strict=True)
+    )
+    return message if notices == message.notices else replace(message, notices=notices, title=_build_title(notices))
+
+
 def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertState:
     """Return the state after this run. `told`: it was sent now."""
     recent = tuple(at for at in one.told.recent if now - HOUR < at <= now)
     if not told:
-        return replace(one.told, recent=recent, what=one.told.what or one.notice.what)
+        due = one.notice.due if one.notice.undelivered and one.told.due else one.told.due
+        return replace(one.told, recent=recent, what=one.told.what or one.notice.what, due=due)
     over = one.told.resolved_at is not None
     return replace(
         one.told,

@@ -77,6 +77,7 @@ def _list_denial_alerts(sight: GuardSnapshot) -> Iterator[Alert]:
 
 def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterator[Alert]:
     acting = {f.standing.budget.name for f in survey.foresights if f.acts}
+    shorts = {f.standing.budget.name: _explain_short(f, survey) for f in survey.foresights}
     for foresight in survey.foresights:
         standing = foresight.standing
         burn = standing.burn.expected
@@ -91,7 +92,7 @@ def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterat
                 stops=[_get_candidate_name(victim) for victim in foresight.victims],
                 asked=[_get_candidate_name(one) for one in foresight.asked],
                 untouched=[_get_candidate_name(one) for one in foresight.untouched],
-                short=foresight.rails,
+                short=_explain_short(foresight, survey),
                 at=survey.at,
             )
     for standing in sight.standings:
@@ -105,8 +106,17 @@ def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterat
                 spent=standing.spent.high,
                 cap=standing.budget.cap,
                 rate=Rate(nano_per_hour=burn.nano, currency=burn.currency) if burn.nano else None,
+                short=shorts.get(standing.budget.name, ""),
                 at=survey.at,
             )
+
+
+def _explain_short(foresight: CapForecast, survey: GuardEvaluation) -> str:
+    """Explain how the limits delay the stops of a cap, with what changes that; "" if they do not."""
+    if not foresight.short:
+        return ""
+    accept = f"costguard plan --accept {survey.plan_hash[:12]}".strip()
+    return f"{foresight.short}: {'raise [rails] caps' if foresight.accepted else f'{accept} lets it stop all of them at once'}"
 
 
 def _get_candidate_name(one: CapCandidate) -> str:
@@ -242,14 +252,18 @@ GAP_MINUTES_MAX = 60
 
 
 def build_budget_alert(
-    name: str, *, owner: str, says: Sequence[str], spent: Money, cap: Money, rate: Rate | None, at: datetime
+    name: str, *, owner: str, says: Sequence[str], spent: Money, cap: Money, rate: Rate | None, at: datetime, short: str = ""
 ) -> Alert:
-    """Build the alert of a budget that is spent faster than planned. `says`: the sentences of its warnings."""
+    """Build the alert of a budget that is spent faster than planned. `says`: the sentences of its warnings.
+
+    `short`: why the limits are too narrow for its hard cap; "" if they are not.
+    """
     facts = (
         ("why", "; ".join(says)),
         ("so far", f"{format_alert_sum(spent)} of {format_alert_sum(cap)}"),
         ("per hour", format_alert_rate(rate)),
         ("next", "this warning stops nothing"),
+        *((("the cap", short),) if short else ()),
     )
     what = f"budget {name}: {format_alert_sum(spent)} of {format_alert_sum(cap)} spent"
     return Alert(topic=f"budget:{name}", subject=f"budget {name}", owner=owner, severity=WARNING, what=what, at=at, facts=facts)
@@ -269,14 +283,14 @@ def build_hard_cap_alert(
     untouched: Sequence[str] = (),
     short: str = "",
 ) -> Alert:
-    """Build the page of a hard cap that is about to be reached. `stops`: the machines stopped for it.
+    """Build the page of a hard cap that is about to be reached. `stops`: the machines to be stopped.
 
     `asked`: machines that people are asked about, because a stop would lose data or does not exist. `untouched`: machines that
     are protected or not claimed; nothing is stopped for what they cost. `short`: why the limits are too narrow. Example:
     $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
     """
     nothing = "no machine can be stopped: all are protected or not armed"
-    goes = f"stopped for it: {join_names(stops)}" if stops else "" if asked or untouched else nothing
+    goes = f"to be stopped: {join_names(stops)}" if stops else "" if asked or untouched else nothing
     stays = (
         f"protected or not claimed, and running on: {join_names(untouched)}. Nothing else is stopped for what they cost: "
         "lift the protection, stop them, or raise the cap"

@@ -16,10 +16,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.guard.action_intents import DONE, UNCONFIRMED
-from costguard.guard.action_plan import RESTING_STATES, PolicyCase, resolve_step
+from costguard.guard.action_plan import (
+    DELAYING_HOLDS,
+    RESTING_STATES,
+    PolicyCase,
+    explain_withdrawal,
+    get_first_act,
+    resolve_step,
+)
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject, format_keep_command
 from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
+from costguard.guard.alerts.held import build_acceptance_alert, list_held_alerts
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
@@ -50,8 +58,6 @@ from costguard.values.text_format import format_local_time, quote_shell_word
 
 ARRIVING_STATES = ("pending", "starting")
 """After its stop a machine comes back: the alert of that stop is over."""
-PASSING_HOLDS = frozenset(("grace", "untold", "rate", "hook", "workers_first", "in_doubt"))
-"""Reasons that hold an act back and end without a person."""
 DONE_TOLD_FOR = timedelta(hours=1)
 """How long a confirmed act stays an alert."""
 BLIND_AFTER = timedelta(minutes=45)
@@ -94,7 +100,17 @@ def list_alerts(
         *_list_arming_alerts(rules, sight),
         *_list_trouble_alerts(rules, sight),
     ]
-    return [*found, *list_hook_alerts(survey, sight, rules), *list_fleet_alerts(survey, rules, sight, scopes)]
+    found += [*list_hook_alerts(survey, sight, rules), *list_fleet_alerts(survey, rules, sight, scopes)]
+    return [*found, *list_held_alerts(survey, rules, sight), *_list_acceptance_alerts(survey, sight)]
+
+
+def _list_acceptance_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterator[Alert]:
+    """Yield a page if new settings hold the acts of policies, for the owners of machines with an act ahead as well."""
+    why = next((says for reason, says in sight.held if reason == "not_accepted"), "")
+    if why:
+        ahead = {one.verdict.life for one in survey.proposals if one.step.do in DESTRUCTIVE}
+        owners = dict.fromkeys(case.owner for case in survey.cases if case.verdict.life in ahead)
+        yield build_acceptance_alert(survey, why=why, owners=tuple(owners))
 
 
 def _list_case_alerts(
@@ -114,7 +130,7 @@ def _list_case_alerts(
         told = _list_told_steps(case, climb.done if climb else ())
         if told:
             acts = ahead[policy.name, case.verdict.life]
-            act = min(acts, key=lambda p: p.due_at) if acts else None
+            act = get_first_act(acts)
             matter = replace(
                 build_alert_subject(case.live, case.owner, sight.now, rules.zone),
                 topic=f"policy:{policy.name}",
@@ -137,15 +153,11 @@ def _list_case_alerts(
 def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
     """List the done steps that still raise an alert; once the machine is stopped, only those after the stop."""
     steps, then = case.verdict.policy.then, [n for n in done if n < len(case.verdict.policy.then)]
-    stops = [n for n in then if steps[n].do == STOP and resolve_step(steps[n], case).do == STOP]
+    sent = (*then, *(case.climb.in_doubt if case.climb else ()))
+    stops = [n for n in sent if steps[n].do == STOP and resolve_step(steps[n], case).do == STOP]
     if stops and case.live.observation.state in (*RESTING_STATES, *ARRIVING_STATES):
         then = [n for n in then if n > stops[-1]]
     return [n for n in then if resolve_step(steps[n], case).do in (NOTIFY, ASK) or steps[n].do == ASK]
-
-
-def _find_lasting_hold(proposal: Proposal | None) -> str:
-    """Explain what holds an act back until a person acts; "" if it will run when due."""
-    return next((says for reason, says in (proposal.held_by if proposal else ()) if reason not in PASSING_HOLDS), "")
 
 
 def _is_blind(case: PolicyCase, now: datetime) -> bool:
@@ -181,9 +193,9 @@ def _build_escalation_alert(
         notice = alert.build_question_alert(
             matter, work, act=step.act, at=now, since=since, so_far=so_far, loses=loses, because=because, yes=yes, stage=number
         )
-        if act is not None and not _find_lasting_hold(act):
+        if act is not None and not explain_withdrawal(act):
             notice = _announce_act(notice, act, matter)
-    elif act is not None and not _find_lasting_hold(act):
+    elif act is not None and not explain_withdrawal(act):
         loses = handling.terminate_loses if act.step.do == TERMINATE else handling.stop_loses
         answered = policy.then[act.number].do != act.step.do  # a question that somebody said yes to is told as what it is now
         stage = number + 1 if answered else number
@@ -207,12 +219,26 @@ def _build_escalation_alert(
         notice = alert.build_idle_alert(matter, work, at=now, since=since, so_far=so_far)
     else:
         notice = _build_rule_alert(case, matter, since, so_far, now)
-    if act is not None and (held := _find_lasting_hold(act)) and step.do != ASK:
-        said = ("next", f"no {act.step.do} while it is blocked: {held}")
+    if act is not None and step.do != ASK and (held := _explain_wait(act, now)):
+        said = ("next", held)
         notice = replace(notice, facts=tuple(said if fact[0] == "next" else fact for fact in notice.facts))
     severity = step.severity if step.do == NOTIFY else notice.severity
-    withdraws = act is not None and bool(_find_lasting_hold(act))
-    return replace(notice, severity=severity, stage=max(notice.stage, number), episode=climb.episode, withdraws=withdraws)
+    return replace(
+        notice,
+        severity=severity,
+        stage=max(notice.stage, number),
+        episode=climb.episode,
+        withdraws=bool(explain_withdrawal(act)),
+        undelivered=any(reason == "untold" for reason, _ in (act.held_by if act is not None else ())),
+    )
+
+
+def _explain_wait(act: Proposal, now: datetime) -> str:
+    """Explain what an act waits for besides its time; "" for nothing."""
+    if held := explain_withdrawal(act):
+        return f"no {act.step.do} while it is blocked: {held}"
+    delay = next((says for reason, says in act.held_by if reason in DELAYING_HOLDS), "") if act.due_at <= now else ""
+    return f"{act.step.do} as soon as this ends: {delay}" if delay else ""
 
 
 def _announce_act(notice: Alert, act: Proposal, matter: alert.AlertSubject) -> Alert:

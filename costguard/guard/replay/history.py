@@ -341,6 +341,7 @@ class ReplayedResource:
             deliveries={},
             start_histories={},
             started=(),
+            raised=frozenset(),
         )
 
     def start_again(self, at: datetime) -> None:

@@ -49,9 +49,13 @@ def _declare(name: str, key: str, fixed: str = "", later: str = "", *, sealed: b
     return DecidingTable(name=name, key=named, fixed=written, later=changed, sealed=sealed)
 
 
-def _declare_state(name: str, key: str, later: str) -> DecidingTable:
-    """Return a table of the guard's present state, whose rows change or go with many guard runs: it is sealed only."""
-    return DecidingTable(name=name, key=tuple(key.split()), later=tuple(later.split()), chained=False, sealed=True)
+def _declare_state(name: str, key: str, later: str, added: str = "") -> DecidingTable:
+    """Return a table of the guard's present state, whose rows change or go with many guard runs: it is sealed only.
+
+    `added`: columns of a later migration, NULL in older rows.
+    """
+    new = dict.fromkeys(added.split(), None)
+    return DecidingTable(name=name, key=tuple(key.split()), later=tuple(later.split()), added=new, chained=False, sealed=True)
 
 
 DECIDING_TABLES = {
@@ -100,9 +104,11 @@ DECIDING_TABLES = {
         _declare("web_session", "hash", "name role invite made_us expires_us", "revoked_us revoked_by"),
         _declare("ask_link", "hash", f"addressee policy {_PLACE} act episode made_us expires_us", "settled_us answer"),
         _declare("intent_event", "id", "intent_id at_us moved_from moved_to why epoch run"),
-        _declare_state("climb", f"policy {_PLACE} life", "since_us started_us done left_polls meaning promised"),
+        _declare_state(
+            "climb", f"policy {_PLACE} life", "since_us started_us done left_polls meaning promised", "announced_us"
+        ),
         _declare_state("protection_seen", _PLACE, "at_us how"),
-        _declare_state("notice_delivery", "message_id channel topic subject", "notice_us delivered_us"),
+        _declare_state("notice_delivery", "message_id channel topic subject", "notice_us delivered_us", "owner"),
         _declare_state("guard_run", "id", "run_id at_us epoch interval_us skew_us outcome notes facts"),
         _declare_state("turn", "id", "epoch rounds holder until_us"),
     )

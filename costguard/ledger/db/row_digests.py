@@ -206,8 +206,17 @@ def _format_keys(table: DecidingTable, columns: str, rows: Sequence[SqlRow]) -> 
 
 
 def pick_later(table: DecidingTable, columns: str) -> Callable[[SqlRow], SqlRow]:
-    """Return a function that takes key and later columns out of a row."""
-    return pick_values(columns, (*table.key, *table.later))
+    """Return a function that takes key and later columns out of a row; of a table that is only sealed, the added ones too."""
+    pick, added = pick_values(columns, (*table.key, *table.later)), _list_present(columns, tuple(table.added))
+    if table.chained or not added:
+        return pick
+    take = pick_values(columns, added)
+
+    def pick_with_added(row: SqlRow) -> SqlRow:
+        pairs = ((name, value) for name, value in zip(added, take(row), strict=True) if value != table.added[name])
+        return (*pick(row), *chain.from_iterable(pairs))
+
+    return pick_with_added
 
 
 @lru_cache(maxsize=256)

@@ -211,7 +211,7 @@ def _format_holds_view(dialect: str) -> str:
     return f"SELECT\n    {columns}\nFROM hold AS h LEFT JOIN hold_budget AS b ON b.hold_id = h.id\nGROUP BY h.id"
 
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013", "0014")
+REVISIONS = tuple(f"{number:04d}" for number in range(1, 16))
 """Every revision, oldest first. The last one is what this version reads and writes."""
 
 HEAD_REVISION = REVISIONS[-1]

@@ -141,8 +141,9 @@ UPDATE_RULES = {
     ),
     "intent_counts_sends": (
         "UPDATE OF state, sends ON intent",
-        f"NEW.sends <> OLD.sends + CASE WHEN NEW.state = '{EXECUTING}' AND OLD.state <> '{EXECUTING}' THEN 1 ELSE 0 END",
-        "each send of an intent counts, once",
+        f"""NEW.sends <> OLD.sends + CASE WHEN NEW.state = '{EXECUTING}' AND OLD.state <> '{EXECUTING}' THEN 1 ELSE 0 END
+        AND NOT (NEW.sends = OLD.sends - 1 AND OLD.state = '{EXECUTING}' AND NEW.state <> '{EXECUTING}')""",
+        "each send of an intent counts, once; one that did not take place is taken back when EXECUTING ends",
     ),
     "intent_stays_settled": ("UPDATE ON intent", f"OLD.state IN ({_FINAL_STATES})", "a settled intent does not change"),
     "hook_run_is_written_before_it_begins": ("INSERT ON hook_run", f"NEW.state <> '{BEGUN}'", "a run of a hook begins unended"),

@@ -126,7 +126,7 @@ _PROTECTION_TABLE = TableShape("protection_seen", tuple(KEY_COLUMNS.split(", "))
 _ESCALATION_TABLE = TableShape(
     "climb",
     ("policy", *_PROTECTION_TABLE.keys, "life"),
-    ("since_us", "started_us", "done", "left_polls", "meaning", "promised"),
+    ("since_us", "started_us", "done", "left_polls", "meaning", "promised", "announced_us"),
 )
 _ESCALATION_COLUMNS = f"{', '.join((*_ESCALATION_TABLE.keys, *_ESCALATION_TABLE.columns))}"
 _RUN_COLUMNS = "run_id, at_us, epoch, interval_us, skew_us, outcome, notes, facts"
@@ -145,8 +145,9 @@ def load_escalations(ask: Query) -> list[EscalationState]:
             left_polls=left_polls,
             meaning=meaning,
             promised=tuple((act, from_micros(at_us)) for act, at_us in decode_list(promised)),
+            announced_from=decode_optional_instant(announced_us),
         )
-        for policy, *life, since_us, started_us, done, left_polls, meaning, promised in rows
+        for policy, *life, since_us, started_us, done, left_polls, meaning, promised, announced_us in rows
     ]
 
 
@@ -160,6 +161,7 @@ def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationSta
             one.left_polls,
             make_storable(one.meaning),
             encode_list([(act, to_micros(at)) for act, at in one.promised]),
+            encode_optional_instant(one.announced_from),
         )
         for one in found
     }

@@ -7,7 +7,7 @@ has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -40,11 +40,16 @@ EVENT_COLUMNS = "intent_id, at_us, moved_from, moved_to, why, epoch, run"
 INTENT_COLUMNS = f"{FIXED_COLUMNS}, {MOVING_COLUMNS}"
 
 
+IS_SEND = """e.moved_to = 'executing' AND coalesce((SELECT next.run FROM intent_event AS next
+    WHERE next.intent_id = e.intent_id AND next.id > e.id ORDER BY next.id LIMIT 1), '') = ''"""
+"""Whether the event `e` counts as a send: it moved to EXECUTING, and the one after it did not take that back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentMove:
     """One move of an intent.
 
-    `old` "": its creation. `run`: the guard run that a send counts in.
+    `old` "": its creation. `run`: the guard run that a send counts in, or is taken back from by a move out of EXECUTING.
     """
 
     intent_id: str
@@ -97,17 +102,27 @@ MovesById = dict[str, list[tuple[datetime, str, str]]]
 def load_stop_moves(ask: Query, found: Iterable[Intent]) -> MovesById:
     """Return the moves of the confirmed stops of `found`."""
     stops = [one.id for one in found if one.act == STOP and one.state == DONE]
-    return {name: [(move.at, move.new, move.why) for move in load_intent_history(ask, name)] for name in stops}
+    return {name: _list_effective_moves(load_intent_history(ask, name)) for name in stops}
+
+
+def _list_effective_moves(moves: Sequence[IntentMove]) -> list[tuple[datetime, str, str]]:
+    """List the moves without those to EXECUTING after which nothing was sent."""
+    following = (*moves[1:], None)
+    return [
+        (move.at, move.new, move.why)
+        for move, after in zip(moves, following, strict=True)
+        if move.new != EXECUTING or after is None or not after.run
+    ]
 
 
 def load_reactions(ask: Query, since: datetime) -> list[ConfirmedAct]:
     """Return the actions confirmed at or after `since`: each from its first request to the listing that confirmed it."""
-    sql = """
-SELECT i.id, i.provider, i.act, min(sent.at_us), max(done.at_us)
-FROM intent_event AS done JOIN intent AS i ON i.id = done.intent_id JOIN intent_event AS sent ON sent.intent_id = i.id
-WHERE i.moved_us >= ? AND done.at_us >= ? AND done.moved_to = 'done' AND sent.moved_to = 'executing'
+    sql = f"""
+SELECT i.id, i.provider, i.act, min(e.at_us), max(done.at_us)
+FROM intent_event AS done JOIN intent AS i ON i.id = done.intent_id JOIN intent_event AS e ON e.intent_id = i.id
+WHERE i.moved_us >= ? AND done.at_us >= ? AND done.moved_to = 'done' AND {IS_SEND}
 GROUP BY i.id, i.provider, i.act ORDER BY 5, 1
-"""
+"""  # noqa: S608 - our own words
     return [
         ConfirmedAct(
             intent_id=name, provider=provider, act=act, sent_at=from_micros(sent_us), confirmed_at=from_micros(done_us)
@@ -127,13 +142,22 @@ def record_intent(ask: Query, tell: Execute, intent: Intent) -> bool:
 
 
 def record_move(ask: Query, tell: Execute, old: Intent, new: Intent, run: str) -> bool:
-    """Write the move from `old` to `new`; return False if the ledger's intent is no longer `old`."""
+    """Write the move from `old` to `new`; return False if the ledger's intent is no longer `old`.
+
+    `run`: the guard run that counts the send of a move to EXECUTING, or that a move out of it takes the send back from.
+    """
     names = ", ".join(f"{name} = ?" for name in MOVING_COLUMNS.split(", "))
     sql = f"UPDATE intent SET {names} WHERE id = ? AND state = ? AND moved_us = ? AND sends = ?"  # noqa: S608 - our own column names
     if tell(sql, [(*_encode_moving(new), old.id, old.state, to_micros(old.moved_at), old.sends)]) != 1:
         return False
-    _log_move(ask, tell, new, old=old.state, run=run if new.state == EXECUTING else "")
+    _log_move(ask, tell, new, old=old.state, run=run if new.sends != old.sends else "")
     return True
+
+
+def load_run_of_send(ask: Query, intent: Intent) -> str:
+    """Return the guard run in which `intent` became EXECUTING last; "" if it never did."""
+    sql = f"SELECT run FROM intent_event WHERE intent_id = ? AND moved_to = '{EXECUTING}' ORDER BY id DESC LIMIT 1"  # noqa: S608 - our own word
+    return next((run for (run,) in ask(sql, (intent.id,))), "")
 
 
 def is_current(ask: Query, intent: Intent) -> bool:

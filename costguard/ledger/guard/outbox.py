@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, NoticeDelivery, Notification
+from costguard.guard.alerts.dispatch import refresh_waiting
 from costguard.ledger.db.codecs import Execute, Query, TableShape, decode_fields, encode_fields, replace_rows, upsert_rows
 from costguard.ledger.db.row_digests import remove_seals, seal_rows
 from costguard.ledger.guard import audit_log
@@ -36,7 +37,7 @@ POLICY_TOPIC = "policy:"
 NO_ROUTE = ""
 """A route has a name; this is kept of what goes past them all."""
 
-_DELIVERY_COLUMNS = "message_id, channel, topic, subject, notice_us, delivered_us"
+_DELIVERY_COLUMNS = "message_id, channel, topic, subject, notice_us, delivered_us, owner"
 _STATE_KEY = ("route", "topic", "subject", "owner")
 _STATE_TABLE = TableShape("notice_state", _STATE_KEY, ("told",))
 
@@ -59,6 +60,16 @@ def enqueue_messages(ask: Query, tell: Execute, messages: Iterable[Notification]
     sql = "INSERT INTO outbox (message_id, channel, payload, at_us, tries, next_us, why) VALUES (?, ?, ?, ?, ?, ?, ?)"
     if rows:
         tell(f"{sql} ON CONFLICT DO NOTHING", rows)
+
+
+def refresh_waiting_messages(ask: Query, tell: Execute, present: Iterable[Alert]) -> None:
+    """Let the messages that wait for their channel announce what is announced now."""
+    by_key = {(one.topic, one.subject, one.owner): one for one in present if one.ahead}
+    for number, payload in ask("SELECT id, payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND tries > 0", ()):
+        message = _decode_message(payload)
+        fresh = refresh_waiting(message, by_key)
+        if fresh is not message:
+            tell("UPDATE outbox SET payload = ? WHERE id = ? AND sent_us IS NULL", [(encode_fields(fresh), number)])
 
 
 def load_due_messages(ask: Query, now: datetime) -> list[Notification]:
@@ -111,10 +122,13 @@ def get_counted_channel(channel: str) -> str:
 
 def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:
     """Return the notices about policies delivered at or after `since`, by topic and subject, earliest first."""
-    sql = "SELECT topic, subject, channel, notice_us, delivered_us FROM notice_delivery WHERE delivered_us >= ? ORDER BY 5, 3"
+    sql = """
+SELECT topic, subject, channel, notice_us, delivered_us, owner FROM notice_delivery WHERE delivered_us >= ? ORDER BY 5, 3
+"""
     found: dict[tuple[str, str], list[NoticeDelivery]] = {}
-    for topic, subject, channel, notice_us, delivered_us in ask(sql, (to_micros(since),)):
-        one = NoticeDelivery(channel=channel, notice_at=from_micros(notice_us), delivered_at=from_micros(delivered_us))
+    for topic, subject, channel, notice_us, delivered_us, owner in ask(sql, (to_micros(since),)):
+        written_at, delivered_at = from_micros(notice_us), from_micros(delivered_us)
+        one = NoticeDelivery(channel=channel, notice_at=written_at, delivered_at=delivered_at, owner=owner)
         found.setdefault((topic, subject), []).append(one)
     return {key: tuple(rows) for key, rows in found.items()}
 
@@ -133,6 +147,7 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
             make_storable(one.subject),
             to_micros(message.at),
             to_micros(now),
+            make_storable(one.owner),
         )
         for one in about
     ]
@@ -141,7 +156,7 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
 
 def insert_deliveries(tell: Execute, rows: Sequence[SqlRow]) -> None:
     """Insert `rows` of notice_delivery that are new, with their seals."""
-    sql = f"INSERT INTO notice_delivery ({_DELIVERY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    sql = f"INSERT INTO notice_delivery ({_DELIVERY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     new = [row for row in dict.fromkeys(rows) if tell(sql, [row]) == 1]
     seal_rows(tell, "notice_delivery", _DELIVERY_COLUMNS, new)
 

@@ -11,6 +11,7 @@ from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override, list_app
 from costguard.guard.policy import CAP_RULE, HOLD_REASONS, PERSON_RULE, START, STOP, TERMINATE, Rails
 from costguard.ledger.db.codecs import KEY_COLUMNS, Query
 from costguard.ledger.guard.guard_state import LeaderLease, is_leader, load_leader_lease, load_open_overrides
+from costguard.ledger.guard.intents import IS_SEND
 from costguard.values.instant import to_micros
 
 TEN_MINUTES, AN_HOUR, A_DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
@@ -26,10 +27,20 @@ class SendRefusal(NamedTuple):
     told: str
 
 
-def find_refusal(ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None) -> SendRefusal | None:
+def find_refusal(
+    ask: Query,
+    rails: Rails,
+    intent: Intent,
+    now: datetime,
+    *,
+    run: str,
+    fleet: int | None,
+    accepted: frozenset[str] = frozenset(),
+) -> SendRefusal | None:
     """Return why `intent` may not be sent at `now`; None if it may. A person's act needs no leader and no room in the limits.
 
     `run`: the name of the guard run that the send counts in. `fleet`: how many machines run; None: as counted in the ledger.
+    `accepted`: the policies of hard caps that have limits of their own (`find_accepted_caps`).
     """
     if intent.rule == PERSON_RULE:
         return _find_override(intent, load_open_overrides(ask, now)) or _find_uncertain_intent(ask, intent)
@@ -41,7 +52,7 @@ def find_refusal(ask: Query, rails: Rails, intent: Intent, now: datetime, *, run
     return (
         _find_override(intent, wishes)
         or _find_uncertain_intent(ask, intent)
-        or _find_exceeded_limit(ask, rails, intent, now, run=run, fleet=fleet, approved=approved)
+        or _find_exceeded_limit(ask, rails, intent, now, run=run, fleet=fleet, approved=approved, accepted=accepted)
     )
 
 
@@ -115,22 +126,35 @@ def _find_uncertain_intent(ask: Query, intent: Intent) -> SendRefusal | None:
 
 
 def _find_exceeded_limit(
-    ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None, approved: bool
+    ask: Query,
+    rails: Rails,
+    intent: Intent,
+    now: datetime,
+    *,
+    run: str,
+    fleet: int | None,
+    approved: bool,
+    accepted: frozenset[str],
 ) -> SendRefusal | None:
     """Return the limit it would break; None for none. An approved act is held by those of a run and of loss alone.
 
-    Starts have limits of their own, and use up none of those of acts that stop.
+    Starts have limits of their own, and use up none of those of acts that stop. So have the hard caps in `accepted`.
     """
     if intent.act == START:
         return _find_exceeded_start_limit(ask, rails, intent, now, run=run)
-    in_run = ask(_SENDS_IN_RUN, (run,))[0][0]
+    kind = CAP if intent.rule == CAP_RULE else OTHER
+    if intent.rule == CAP_RULE and intent.policy in accepted:
+        rails = rails.limit_caps()
+    elif intent.rule == CAP_RULE:
+        kind = ANY
+    in_run = ask(_SENDS_IN_RUN.format(kind=kind), (run,))[0][0]
     if in_run >= rails.acts_per_run:
         return _make_rate_refusal(f"{in_run} sent in this run, of {rails.acts_per_run}")
-    acts_10m, machines_10m = _count_others(ask, intent, now - TEN_MINUTES)
+    acts_10m, machines_10m = _count_others(ask, intent, now - TEN_MINUTES, kind)
     if acts_10m >= rails.acts_per_10m and not approved:
         return _make_rate_refusal(f"{acts_10m} acts in 10 minutes, of {rails.acts_per_10m}")
     size = count_machines(ask, now) if fleet is None else fleet
-    _, machines_day = _count_others(ask, intent, now - A_DAY)
+    _, machines_day = _count_others(ask, intent, now - A_DAY, kind)
     for stopped, most, words in (
         (machines_10m, max(1, int(size * rails.fleet_share_10m)), "10 minutes"),
         (machines_day, max(rails.acts_least_day, 1, int(size * rails.fleet_share_day)), "a day"),
@@ -138,7 +162,7 @@ def _find_exceeded_limit(
         if stopped >= most and not approved:
             return _make_rate_refusal(f"{stopped} of {size} machines in {words}, of {most}")
     if intent.irreversible or intent.act == TERMINATE:
-        lost = ask(_IRREVERSIBLE, (to_micros(now - AN_HOUR), TERMINATE, intent.id))[0][0]
+        lost = ask(_IRREVERSIBLE.format(kind=kind), (to_micros(now - AN_HOUR), TERMINATE, intent.id))[0][0]
         if lost >= rails.irreversible_per_h:
             return _make_rate_refusal(f"{lost} acts in an hour that lose data, of {rails.irreversible_per_h}")
     return None
@@ -158,29 +182,31 @@ def _make_rate_refusal(told: str) -> SendRefusal:
     return SendRefusal("rate", f"{HOLD_REASONS['rate']}: {told}")
 
 
-def _count_others(ask: Query, intent: Intent, since: datetime) -> tuple[int, int]:
+def _count_others(ask: Query, intent: Intent, since: datetime, kind: str) -> tuple[int, int]:
     """Return how many other intents, and other machines, had a request sent after `since`."""
-    rows = ask(_SENT_SINCE, (to_micros(since),))
+    rows = ask(_SENT_SINCE.format(kind=kind), (to_micros(since),))
     return (
         len({name for name, *_ in rows if name != intent.id}),
         len({key for _, *key_ in rows if (key := tuple(key_)) != tuple(intent.life.key)}),
     )
 
 
-_MOVES_TO_EXECUTING = "FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id WHERE e.moved_to = 'executing'"
+CAP, OTHER, ANY = f"AND i.rule = '{CAP_RULE}'", f"AND i.rule <> '{CAP_RULE}'", ""
+"""Which acts a limit counts. An accepted hard cap has limits of its own; an unaccepted one shares those of all others."""
 
-_SENDS_IN_RUN = f"SELECT count(*) {_MOVES_TO_EXECUTING} AND e.run = ? AND i.act <> '{START}'"
+_SENDS = f"FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id WHERE {IS_SEND}"
 
-_STARTS_IN_RUN = f"SELECT count(*) {_MOVES_TO_EXECUTING} AND e.run = ? AND i.act = '{START}'"
+_SENDS_IN_RUN = f"SELECT count(*) {_SENDS} AND e.run = ? AND i.act <> '{START}' {{kind}}"
 
-_STARTS_SINCE = f"SELECT count(DISTINCT i.id) {_MOVES_TO_EXECUTING} AND e.at_us > ? AND i.act = '{START}' AND i.id <> ?"
+_STARTS_IN_RUN = f"SELECT count(*) {_SENDS} AND e.run = ? AND i.act = '{START}'"
+
+_STARTS_SINCE = f"SELECT count(*) FROM intent WHERE sent_us > ? AND act = '{START}' AND id <> ?"  # noqa: S608 - our own word
 
 _SENT_SINCE = f"""
-SELECT DISTINCT i.id, i.provider, i.account, i.region, i.external_id
-{_MOVES_TO_EXECUTING} AND e.at_us > ? AND i.act <> '{START}'
-"""
+SELECT i.id, i.provider, i.account, i.region, i.external_id FROM intent AS i
+WHERE i.sent_us > ? AND i.act <> '{START}' {{kind}}
+"""  # noqa: S608 - our own word
 
-_IRREVERSIBLE = """
-SELECT count(DISTINCT i.id) FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id
-WHERE e.moved_to = 'executing' AND e.at_us > ? AND (i.irreversible = 1 OR i.act = ?) AND i.id <> ?
-"""
+_IRREVERSIBLE = (
+    "SELECT count(*) FROM intent AS i WHERE i.sent_us > ? AND (i.irreversible = 1 OR i.act = ?) AND i.id <> ? {kind}"
+)

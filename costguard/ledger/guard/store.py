@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent, require_transition
-from costguard.guard.alerts.alert import AlertState, DeliveryResult, NoticeDelivery, Notification
+from costguard.guard.alerts.alert import Alert, AlertState, DeliveryResult, NoticeDelivery, Notification
 from costguard.guard.escalation import HookEnd, HookRun
 from costguard.guard.overrides import Override
 from costguard.guard.policy import PERSON_RULE, EscalationState, Rails
@@ -51,11 +51,15 @@ class GuardStore(LedgerStore):
 
     def __init__(self, url: str, *, rails: Rails, rules: Mapping[str, BillingRule] | None = None) -> None:
         super().__init__(url)
-        self._rails, self._rules = rails, rules or {}
+        self._rails, self._rules, self._accepted_caps = rails, rules or {}, frozenset[str]()
 
     def set_rails(self, rails: Rails) -> None:
         """Use `rails` for all sends from now on."""
         self._rails = rails
+
+    def set_accepted_caps(self, policies: frozenset[str]) -> None:
+        """Let the hard caps of `policies` act within the limits of caps, and all others within those of acts."""
+        self._accepted_caps = policies
 
     # Wishes
 
@@ -100,6 +104,7 @@ class GuardStore(LedgerStore):
         *,
         run: str = "",
         fleet: int | None = None,
+        unsent: Intent | None = None,
         **changes: Any,  # noqa: ANN401 - fields of an Intent
     ) -> Intent | None:
         """Move `intent` from its state to `state`, with `changes` of its other fields, commit, and return it.
@@ -107,12 +112,19 @@ class GuardStore(LedgerStore):
         Returns None and changes nothing if another process moved it meanwhile, or if a move to EXECUTING is refused
         (`explain_refusal` returns the reason). A move to EXECUTING counts a send at `now` and sets `expires_at`, which any
         other move clears. `run`: the guard run that the send counts in, "" for the present round of the lease. `fleet`: how
-        many machines run, None: as counted in the ledger. After a change of leader, `epoch` is one of the `changes`.
+        many machines run, None: as counted in the ledger. `unsent`: the intent before it became EXECUTING, if nothing was sent
+        since: its send is taken back, and counts for no limit. After a change of leader, `epoch` is one of the `changes`.
         """
         moved = _apply_move(intent, state, now, changes)
+        if unsent is not None:
+            require(intent.state == EXECUTING != state, "intent.state", "has no send to take back", "move it out of EXECUTING")
+            moved = replace(moved, sends=intent.sends - 1, sent_at=unsent.sent_at if intent.sends > 1 else None)
         with self._begin_write() as (ask, tell):
-            run = send_gate.build_run_name(ask, run)
-            if state == EXECUTING and send_gate.find_refusal(ask, self._rails, moved, now, run=run, fleet=fleet):
+            run = intents.load_run_of_send(ask, intent) if unsent is not None else send_gate.build_run_name(ask, run)
+            accepted = self._accepted_caps
+            if state == EXECUTING and send_gate.find_refusal(
+                ask, self._rails, moved, now, run=run, fleet=fleet, accepted=accepted
+            ):
                 return None
             return moved if intents.record_move(ask, tell, intent, moved, run) else None
 
@@ -125,7 +137,8 @@ class GuardStore(LedgerStore):
         """
         asked = intent if epoch is None else replace(intent, epoch=epoch)
         with self._begin_read() as ask:
-            return send_gate.find_refusal(ask, self._rails, asked, now, run=send_gate.build_run_name(ask, run), fleet=fleet)
+            run = send_gate.build_run_name(ask, run)
+            return send_gate.find_refusal(ask, self._rails, asked, now, run=run, fleet=fleet, accepted=self._accepted_caps)
 
     def load_open_intents(self) -> list[Intent]:
         """Return all open intents, oldest first."""
@@ -210,11 +223,12 @@ class GuardStore(LedgerStore):
         told: Iterable[AlertState] | None = None,
         messages: Iterable[Notification] = (),
         protections: Iterable[ProtectionSighting] = (),
+        present: Iterable[Alert] = (),
     ) -> bool:
         """Write a run and its results in one transaction; return False and write nothing if its epoch lost the lease.
 
         `climbs` and `told` replace all stored escalations and alert states (None: those stay as they are). `messages` go to the
-        outbox, `protections` replace older sightings.
+        outbox, where those that wait announce what `present` announces. `protections` replace older sightings.
         """
         with self._begin_write() as (ask, tell):
             turn = guard_state.load_leader_lease(ask)
@@ -227,6 +241,7 @@ class GuardStore(LedgerStore):
                 outbox.replace_alert_states(ask, tell, told)
             kept.record_protections(ask, tell, protections)
             kept.record_guard_run(ask, tell, run)
+            outbox.refresh_waiting_messages(ask, tell, present)
             outbox.enqueue_messages(ask, tell, messages)
             outbox.delete_settled(ask, tell, run.at)
         return True

@@ -112,11 +112,13 @@ CLIMB = Table(
     *make_number_columns("left_polls"),
     Column("meaning", Text, nullable=False, server_default=text("''")),
     Column("promised", Text, nullable=False, server_default=text("'[]'")),
+    *make_instant_columns("announced_us"),
     **WITHOUT_ROWID,
 )
 """How far a life has come in a policy's steps. `done`: JSON of the numbers of its steps.
 
 `meaning`: the digest of the policy; "" in rows of older versions. `promised`: JSON of [act, earliest time in microseconds].
+`announced_us`: notices from before it announce nothing; NULL: all since the first step do.
 """
 
 PROTECTION_SEEN = Table(
@@ -169,10 +171,14 @@ NOTICE_DELIVERY = Table(
     METADATA,
     *make_key_columns("message_id", "channel", "topic", "subject"),
     *make_number_columns("notice_us", "delivered_us"),
+    Column("owner", Text),
     Index("notice_delivery_by_time", "delivered_us"),
     **STRICT,
 )
-"""A notice about a policy and a resource that a channel confirmed. `notice_us`: when it was written."""
+"""A notice about a policy and a resource that a channel confirmed. `notice_us`: when it was written.
+
+`owner`: whose resource it was then; NULL in rows of older versions.
+"""
 
 TURN = Table(
     "turn",

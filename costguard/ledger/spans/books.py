@@ -65,6 +65,14 @@ DEFAULT_CURRENCY = "USD"
 """The currency of what a resource spent that never billed anything."""
 
 
+RISE_DOUBTED = 3
+"""A price that rises by more than this factor in one listing is doubted until the next one: an assumption, 2026-11."""
+_PRICE_BEFORE = """
+SELECT s.price_low FROM span AS s JOIN resource AS r ON r.id = s.resource_id
+WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ? AND s.charge = ? AND s.part = ? AND s.end_us = ?
+"""
+
+
 class SpendingReader:
     """The ledger at `url`, for reading only.
 
@@ -171,6 +179,19 @@ class SpendingReader:
         """Return since when each stopped resource has been seen stopped."""
         with self._reader.snapshot() as ask:
             return paid.load_stopped_since(ask)
+
+    def list_raised_prices(self, live: Iterable[LiveResource], since: datetime) -> frozenset[ResourceKey]:
+        """Return those of `live` with a line whose price rose by more than RISE_DOUBTED after `since`, while it billed."""
+        fresh = [(one, span) for one in live for span in one.open if span.start > max(since, one.first_seen_at)]
+        if not fresh:
+            return frozenset()
+        with self._reader.snapshot() as ask:
+            return frozenset(
+                one.observation.key
+                for one, span in fresh
+                for (low,) in ask(_PRICE_BEFORE, (*span.key, *span.meter.line, to_micros(span.start)))
+                if 0 < RISE_DOUBTED * low < span.meter.price.expected
+            )
 
     def list_scopes(self) -> list[ScopeCoverage]:
         """Return the coverage of each scope, sorted."""

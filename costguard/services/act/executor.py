@@ -85,6 +85,8 @@ RATE_REASONS = frozenset(("rate",))
 PERSON_SENDS_WITHIN = timedelta(minutes=2)
 """How long an intent of a person may wait for the command that wrote it; after that the command has died."""
 TRIES_MAX = 5
+ACTING_MAX_S = 40.0
+"""How long after its first act a run begins another one: the lease of the leader lasts for 60 s at least."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,27 +143,35 @@ class ActionExecutor:
         """Create intents for coming acts, cancel those whose reason is gone, and perform those that are due.
 
         An act that is refused at its last check uses no headroom, so the next one gets it; the refused one is then tried after
-        the others, so that none waits forever. TRIES_MAX of each kind (hard caps, others) are tried in a run.
+        the others, so that none waits forever. At most TRIES_MAX refused tries of each kind (hard caps, others) are made in a
+        run, and none begins later than ACTING_MAX after the first.
         """
         self.sight = replace(sight, breaker=found.breaker)
         cases = {(case.verdict.policy.name, case.verdict.life): case for case in found.cases}
         wanted = [p for p in found.proposals if p.step.do in (STOP, TERMINATE)]
         self._cancel_unwanted(sight.intents, wanted)
         due = list[tuple[Proposal, Intent]]()
-        for proposal in wanted:
+        for proposal in _select_leading([p for p in wanted if _may_have_intent(p, cases)], found.at):
             case = cases[proposal.verdict.policy.name, proposal.verdict.life]
-            held = {reason for reason, _ in proposal.held_by}
-            told = bool(case.climb and case.climb.done)
-            if self.broken or not told or not held <= WAITABLE_REASONS:
+            if self.broken:
                 continue
             intent = find_open_intent(self.book.load_open_intents(), proposal.verdict.life, proposal.step.do)
+            intent = self._hand_over(intent, proposal) if intent is not None else None
             intent = intent or self._plan_intent(proposal, case)
-            if intent is not None and proposal.due_at <= self.clock.now() and held <= RATE_REASONS:
+            if intent is not None and proposal.due_at <= self.clock.now() and _get_reasons(proposal) <= RATE_REASONS:
                 due.append((proposal, intent))
         room = sum(proposal.is_ready(found.at) for proposal, _ in due)
         self._execute_due(due, room, {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED})
         self._begin_hooks(found, cases)
         self._start_due(found.starts)
+
+    def _hand_over(self, intent: Intent, proposal: Proposal) -> Intent | None:
+        """Return the open `intent` if it is of the policy of `proposal`, or in doubt; else cancel it and return None."""
+        name = proposal.verdict.policy.name
+        if intent.policy == name or intent.state in DOUBTFUL_STATES or intent.rule == PERSON_RULE:
+            return intent
+        self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=f"{name} does it first")
+        return None
 
     def _start_due(self, starts: Iterable[ScheduledStart]) -> None:
         """Start the machines that are due and that nothing holds, each at a price that is asked right before."""
@@ -187,14 +197,15 @@ class ActionExecutor:
     def _execute_due(
         self, due: Sequence[tuple[Proposal, Intent]], room: int, refused: Mapping[tuple[Incarnation, str], datetime]
     ) -> None:
-        tries = Counter[bool]()
+        tries, began_s = Counter[bool](), self.seconds()
         by_turn = sorted(due, key=lambda one: _rank_by_urgency(one[0], refused.get((one[1].life, one[1].act))))
         for _, intent in by_turn:
             cap = intent.rule == CAP_RULE
-            if room <= 0 or self.broken or tries[cap] >= TRIES_MAX:
+            if room <= 0 or self.broken or tries[cap] >= TRIES_MAX or self.seconds() - began_s > ACTING_MAX_S:
                 continue
-            tries[cap] += 1
-            room -= self._execute_intent(intent)
+            used = self._execute_intent(intent)
+            tries[cap] += not used
+            room -= used
 
     def _execute_intent(self, intent: Intent) -> bool:
         """Perform one intent; return whether it used headroom."""
@@ -296,13 +307,17 @@ class ActionExecutor:
         return intent if self.book.plan_intent(intent) else None
 
     def _cancel_unwanted(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
-        """Cancel waiting intents that no policy wants any more, or that have a lasting hold."""
+        """Cancel waiting intents that their policy does not want any more, or holds; another policy's reasons do not count."""
         for intent in intents:
             if intent.state not in OPEN_STATES or intent.state in DOUBTFUL_STATES:
                 continue
             if intent.rule == PERSON_RULE and self.clock.now() - intent.moved_at < PERSON_SENDS_WITHIN:
                 continue
-            mine = [p for p in wanted if p.verdict.life == intent.life and p.step.do == intent.act]
+            mine = [
+                p
+                for p in wanted
+                if p.verdict.life == intent.life and p.step.do == intent.act and p.verdict.policy.name == intent.policy
+            ]
             held = [says for p in mine for reason, says in p.held_by if reason not in WAITABLE_REASONS]
             if not mine or held:
                 why = held[0] if held else "its condition no longer holds"
@@ -390,6 +405,24 @@ class ActionExecutor:
             now=now,
             also=self.measures,
         )
+
+
+def _may_have_intent(proposal: Proposal, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> bool:
+    """Return whether the act was announced, and waits only for what ends by itself."""
+    climb = cases[proposal.verdict.policy.name, proposal.verdict.life].climb
+    return climb is not None and bool(climb.done) and _get_reasons(proposal) <= WAITABLE_REASONS
+
+
+def _get_reasons(proposal: Proposal) -> frozenset[str]:
+    return frozenset(reason for reason, _ in proposal.held_by)
+
+
+def _select_leading(proposals: Iterable[Proposal], now: datetime) -> list[Proposal]:
+    """Return one proposal for each act on a machine: one that may be done now, hard caps first, else the earliest."""
+    leading = dict[tuple[Incarnation, str], Proposal]()
+    for one in sorted(proposals, key=lambda p: (not p.is_ready(now), p.verdict.policy.rule != CAP_RULE, p.due_at)):
+        leading.setdefault((one.verdict.life, one.step.do), one)
+    return list(leading.values())
 
 
 def _rank_by_urgency(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from costguard.errors import CostguardError, LedgerError, to_one_line
@@ -137,7 +137,7 @@ def send_action(
         )
         first = deed.look()
         if first.seen is None:
-            return ActionResult(intent=intent, held=first.why)
+            return _note_unsent(deed, first.why)
         against = explain_refusal(intent, first.seen) or still(first.seen)
         if against:
             return _drop_intent(intent, intents, clock, against)
@@ -173,10 +173,8 @@ def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
             intent, EXECUTING, now, sends=intent.sends + 1, sent_at=now, expires_at=until, epoch=deed.epoch
         )
         if executing is None:
-            return ActionResult(
-                intent=intent,
-                held="another process changed it, this watchdog no longer leads, or a limit in [rails] is reached",
-            )
+            why = "another process changed it, this watchdog no longer leads, or a limit in [rails] is reached"
+            return _note_unsent(deed, why)
         look = deed.look()
         if look.seen is None:
             return _move_back(deed, executing, look.why)
@@ -185,7 +183,7 @@ def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
             return _move_back(deed, executing, against, drop=True)
         at_s = seconds()
         if at_s >= until_s or at_s - look.at_s > LOOK_AGE_MAX_S or deed.clock.now() >= until:
-            return _move_back(deed, executing, "it was late, so nothing was sent: it is evaluated again")
+            return _move_back(deed, executing, "its provider answered too late, so nothing was sent")
         sent = True
         with limit_sending(min(until_s, at_s + SEND_LIMIT_S), seconds):
             reception = _send_request(deed.send)
@@ -315,11 +313,19 @@ def _drop_intent(intent: Intent, intents: Intents, clock: Clock, why: str) -> Ac
     return _move_intent(intent, intents, CANCELLED, clock.now(), why)
 
 
+def _note_unsent(deed: _PendingAction, why: str) -> ActionResult:
+    """Record why a due intent was not sent, so that people can be told; it stays as it is, and is tried in the next run."""
+    intent = deed.intent
+    if intent.state != READY or intent.outcome == why:
+        return ActionResult(intent=intent, held=why)
+    return replace(_move_intent(intent, deed.intents, READY, deed.clock.now(), why), held=why)
+
+
 def _move_back(deed: _PendingAction, executing: Intent, why: str, *, drop: bool = False) -> ActionResult:
-    """Return to the state before, since nothing was sent; a dropped READY intent is cancelled. It counts as a send."""
+    """Return to the state before, since nothing was sent; a dropped READY intent is cancelled. The send is taken back."""
     intent = deed.intent
     state = CANCELLED if drop and intent.state == READY else intent.state
-    moved = deed.intents.move_intent(executing, state, deed.clock.now(), outcome=why)
+    moved = deed.intents.move_intent(executing, state, deed.clock.now(), unsent=intent, outcome=why)
     return ActionResult(intent=moved or executing, held=why)
 
 
