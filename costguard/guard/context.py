@@ -56,12 +56,7 @@ from costguard.guard.overrides import (
 from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, evaluate_schedule
 from costguard.guard.policy_evaluation import CostFacts, FactInputs, PolicySelector
 from costguard.guard.prepared_policy import is_started_after_hours
-from costguard.guard.run_facts import (
-    ConfirmedAct,
-    FirstSighting,
-    ProtectionSighting,
-    StartHistory,
-)
+from costguard.guard.run_facts import ConfirmedAct, FirstSighting, ProtectionSighting, StartHistory
 from costguard.guard.sample_times import TimesPool
 from costguard.guard.signals import (
     IDLE,

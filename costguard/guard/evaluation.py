@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from costguard.budgets.budget import Budget
-from costguard.guard.action_intents import DONE, DOUBTFUL_STATES
 from costguard.guard.action_plan import (
     RESTING_STATES,
     CaseSubject,
@@ -22,9 +21,8 @@ from costguard.guard.action_plan import (
     build_action_plan,
     explain_thin_evidence,
     explain_unstoppable,
-    explain_withdrawal,
-    get_first_act,
 )
+from costguard.guard.announcements import apply_deliveries, mark_executed_steps, update_announcements
 from costguard.guard.cap_acceptance import find_accepted_caps, find_undoubted_caps
 from costguard.guard.cap_forecast import (
     CapCandidate,
@@ -39,28 +37,11 @@ from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext,
 from costguard.guard.escalation import (
     NO_HOOKS,
     advance_escalation,
-    find_ended_steps,
-    keep_promise,
-    mark_delivered,
-    mark_step_done,
     summarize_hook_runs,
-    update_announcement,
 )
-from costguard.guard.limits import (
-    ACCEPTED_CAPS,
-    NEW_CAPS,
-    NO_HEADROOM,
-    OTHER_ACTS,
-    Breaker,
-    compute_headroom,
-    count_fleet,
-    find_quarantined_scopes,
-    select_counted,
-    update_breaker,
-)
+from costguard.guard.limits import NO_HEADROOM, Breaker, compute_rooms, count_fleet, find_quarantined_scopes, update_breaker
 from costguard.guard.overrides import ArmedLevel, find_armed_level, find_asking_policy, find_breaker_close, name_question
 from costguard.guard.policy import (
-    DESTRUCTIVE,
     DOES_NOT,
     FINDINGS,
     HOLDS,
@@ -93,7 +74,7 @@ from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_star
 from costguard.guard.signals import IDLE, UNKNOWN, Activity
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
-from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey, is_same_life
+from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey
 
 NO_ADMIN_ROUTE = (
     "no route of [notify] takes every warning on a channel that reaches a person, so nothing beyond notify is armed: "
@@ -135,7 +116,7 @@ class GuardEvaluation:
 def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
     """Evaluate all policies and hard budgets of `rules` for every resource in `sight`, and plan the actions. Sends nothing."""
     seats = build_contexts(rules, sight)
-    climbs = {(c.policy, c.life.key): c for c in _mark_executed_steps(rules, sight)}
+    climbs = {(c.policy, c.life.key): c for c in mark_executed_steps(rules, sight)}
     prepared = {
         policy.name: _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
         for policy in rules.policies
@@ -163,18 +144,14 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
             cases[n] = replace(case, asks=question)
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
-        rooms={
-            pool: compute_headroom(sent, fleet, rails, sight.now)
-            for pool in (OTHER_ACTS, NEW_CAPS, ACCEPTED_CAPS)
-            for rails, sent in (select_counted(pool, sight.sent, rules.rails),)
-        },
+        rooms=compute_rooms(sight.sent, fleet, rules.rails, sight.now),
         accepted_caps=accepted_caps,
         fleet=fleet,
         sent=sight.sent,
         held=sight.held,
     )
     proposals = build_action_plan(cases, around)
-    _update_announcements(cases, proposals, sight.now)
+    update_announcements(cases, proposals, sight.now)
     sighted = tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules))
     for seat in seats:
         seat.leave_group()
@@ -355,7 +332,7 @@ def _evaluate_case(
     if prepared.asks_more:
         known = _add_asked_inputs(known, seat, prepared, rules, sight)
     facts = build_facts(live, work, known, now, policy.when.names, kept=kept)
-    climb = _apply_deliveries(climbs.get((policy.name, seen.key)), seat, rules, sight)
+    climb = apply_deliveries(climbs.get((policy.name, seen.key)), seat.owner, rules, sight)
     found = evaluate_policy(
         policy,
         seat.life,
@@ -498,7 +475,7 @@ def _build_cap_cases(
     cases = []
     for found in verdicts:
         seat = by_key[found.life.key]
-        old = _apply_deliveries(climbs.get((found.policy.name, seat.key)), seat, rules, sight)
+        old = apply_deliveries(climbs.get((found.policy.name, seat.key)), seat.owner, rules, sight)
         climb = advance_escalation(old, found, stopped=seat.live.observation.state in RESTING_STATES)
         prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
         subject = replace(seat.build_subject(sight), lease=None)  # a cap stops whatever a lease keeps
@@ -510,57 +487,3 @@ def _end_cap_verdict(policy: Policy, life: Incarnation, now: datetime) -> Verdic
     """Return the verdict of a cap that does not need this machine in this run; twice in a row ends its escalation."""
     no = ConditionResult(value=False)
     return Verdict(policy=policy, life=life, at=now, finding=DOES_NOT, truth=no, work=Activity(reasons=()))
-
-
-def _update_announcements(cases: list[PolicyCase], proposals: Iterable[Proposal], now: datetime) -> None:
-    """Record in each escalation whether its act stays announced, and the announced time, before which no later run acts."""
-    acts: dict[tuple[str, Incarnation], list[Proposal]] = {}
-    for one in proposals:
-        if one.step.do in DESTRUCTIVE:
-            acts.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one)
-    for n, case in enumerate(cases):
-        climb, coming = case.climb, acts.get((case.verdict.policy.name, case.verdict.life))
-        if climb is None or not climb.done or not coming:
-            continue
-        climb = update_announcement(climb, withdrawn=bool(explain_withdrawal(get_first_act(coming))), now=now)
-        for one in coming:
-            climb = keep_promise(climb, one.step.do, one.due_at)
-        if climb is not case.climb:
-            cases[n] = replace(case, climb=climb)
-
-
-def _mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:
-    """Mark the steps in `sight` whose act was proven, or whose hook ran, as done, and those whose act is in doubt as that.
-
-    A step is done when a listing proves its act. An act that was sent and is not proven is neither done nor due, and one that
-    was not sent is due, whatever was tried.
-    """
-    by_name = {policy.name: policy for policy in (*rules.policies, *build_cap_policies(rules.budgets))}
-    found = []
-    for climb in sight.climbs:
-        policy, done, doubtful = by_name.get(climb.policy), climb, set[int]()
-        if policy is None:
-            continue
-        for intent in sight.intents:
-            mine = intent.policy == climb.policy and is_same_life(intent.life, climb.life)
-            if not mine or intent.created_at < climb.started_at or intent.state not in (DONE, *DOUBTFUL_STATES):
-                continue
-            for number, step in enumerate(policy.then):
-                if step.do == intent.act and intent.state == DONE:
-                    done = mark_step_done(done, policy, number, intent.sent_at or intent.moved_at)
-                elif step.do == intent.act:
-                    doubtful.add(number)
-        for number, began_at in find_ended_steps(climb, policy, sight.hooks).items():
-            done = mark_step_done(done, policy, number, began_at)
-        found.append(replace(done, in_doubt=tuple(sorted(doubtful - {*done.done}))))
-    return found
-
-
-def _apply_deliveries(
-    climb: EscalationState | None, seat: ResourceContext, rules: GuardConfig, sight: GuardSnapshot
-) -> EscalationState | None:
-    """Set when the owner of the machine received the announcement."""
-    if climb is None:
-        return None
-    received = sight.deliveries.get((f"policy:{climb.policy}", "/".join(climb.life.key)), ())
-    return mark_delivered(climb, [one for one in received if one.channel not in rules.journals], seat.owner)

@@ -109,7 +109,7 @@ def select_counted(pool: str, sent: Iterable[Intent], rails: Rails) -> tuple[Rai
     return rails, tuple(one for one in sent if pool == NEW_CAPS or one.rule != CAP_RULE)
 
 
-def loses_data(intent: Intent) -> bool:
+def is_losing_data(intent: Intent) -> bool:
     """Return whether the limit of acts that lose data counts it."""
     return intent.irreversible or intent.act == TERMINATE
 
@@ -119,7 +119,7 @@ def compute_headroom(sent: Iterable[Intent], fleet: int, rails: Rails, now: date
 
     `sent`: intents of the last 24 h that `rails` count; one dated in the future (clock set back) counts too.
     """
-    times = [(one.sent_at, loses_data(one)) for one in sent if one.sent_at is not None]
+    times = [(one.sent_at, is_losing_data(one)) for one in sent if one.sent_at is not None]
     in_last_10m = sum(at > now - TEN_MINUTES for at, _ in times)
     in_last_day = sum(at > now - DAY for at, _ in times)
     irreversible_in_1h = sum(irreversible and at > now - HOUR for at, irreversible in times)
@@ -138,6 +138,12 @@ def compute_headroom(sent: Iterable[Intent], fleet: int, rails: Rails, now: date
     )
 
 
+def compute_rooms(sent: Iterable[Intent], fleet: int, rails: Rails, now: datetime) -> dict[str, Headroom]:
+    """Return the acts left at `now` by pool. `sent`: all intents of the last 24 h."""
+    counted = {pool: select_counted(pool, sent, rails) for pool in (OTHER_ACTS, NEW_CAPS, ACCEPTED_CAPS)}
+    return {pool: compute_headroom(acts, fleet, limits, now) for pool, (limits, acts) in counted.items()}
+
+
 class SendSchedule:
     """When the limits let each of a row of acts run.
 
@@ -148,7 +154,7 @@ class SendSchedule:
         self, sent: Iterable[Intent], fleet: int, rails: Rails, *, now: datetime, interval: timedelta, days: bool = True
     ) -> None:
         """`sent`: intents of the last 24 h that `rails` count. `interval`: between two runs. `days`: a day's limit counts."""
-        acts = [(one.sent_at, loses_data(one)) for one in sent if one.sent_at is not None]
+        acts = [(one.sent_at, is_losing_data(one)) for one in sent if one.sent_at is not None]
         self._now = now
         self._taken, self._lost = sorted(at for at, _ in acts), sorted(at for at, lost in acts if lost)
         per_10m, per_day, per_h = get_limit_10m(fleet, rails), get_limit_day(fleet, rails), rails.irreversible_per_h

@@ -270,7 +270,7 @@ class GuardRunner:
         found = _evaluate(self.rules, sight)
         caps = [describe_cap(budget) for budget in self.rules.budgets if budget.hard]
         found = replace(found, plan_hash=compute_plan_fingerprint(found.proposals, _hash_sha256, caps))
-        mine = [one for one in sight.wishes if accepts_plan(one, found.plan_hash, sight.now)]
+        mine = [one for one in sight.wishes if is_plan_accepted(one, found.plan_hash, sight.now)]
         made = list_cap_acceptances(self.rules.budgets, sight.wishes, mine[-1], lambda: token_hex(8)) if mine else []
         for one in made if records else ():
             self.book.add_override(one)
@@ -370,7 +370,7 @@ def explain_unaccepted(
     known, _, since = facts.get(FIRST_SETTINGS_FACT, "").partition(" ")
     first_at = (decode_instant(since) if known == mark else None) or now
     facts[FIRST_SETTINGS_FACT] = f"{mark} {first_at.isoformat()}"
-    accepted = any(accepts_plan(wish, plan_hash, now) for wish in wishes)
+    accepted = any(is_plan_accepted(wish, plan_hash, now) for wish in wishes)
     why = "" if accepted else explain_config_excess(found.proposals, found.fleet, rules.rails, now)
     lasts = max((policy.hold for policy in acting), default=timedelta()) + FIRST_RUN_EXTRA
     waits = not accepted and now - first_at < lasts and is_config_undecided(found.proposals, found.fleet, rules.rails, now)
@@ -380,7 +380,7 @@ def explain_unaccepted(
     return why
 
 
-def accepts_plan(wish: Override, plan_hash: str, now: datetime) -> bool:
+def is_plan_accepted(wish: Override, plan_hash: str, now: datetime) -> bool:
     """Return whether `wish` accepts the plan of this hash at `now`."""
     return wish.what == ACCEPT and bool(wish.subject) and plan_hash.startswith(wish.subject) and is_override_open(wish, now)
 

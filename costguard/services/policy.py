@@ -9,6 +9,7 @@ from datetime import datetime
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoLedgerError, UnknownNameError, shorten
 from costguard.guard.evaluation import is_claimed
+from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
 from costguard.guard.overrides import (
     ARM,
     ARMED_FOR,
@@ -19,7 +20,7 @@ from costguard.guard.overrides import (
     is_override_open,
     join_arming,
 )
-from costguard.guard.policy import DURATION, FACTS, LABELS, LEVELS, MONEY, NUMBER, RATE, TRUTH, Policy, Rails
+from costguard.guard.policy import LEVELS, Policy, Rails
 from costguard.guard.policy_evaluation import matches_target
 from costguard.guard.reach import compute_reach, describe_reach
 from costguard.ledger.agents.records import load_agents

@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import NoReturn
 
 from costguard.errors import InputError, UnknownNameError, shorten
-from costguard.guard.policy import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
+from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
 from costguard.guard.signals import ACTIVITY_STATES
 from costguard.settings.condition_program import (
     COMPARISONS,

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
 
-from costguard.guard.policy import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, ConditionResult
+from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
+from costguard.guard.policy import ConditionResult
 from costguard.settings.condition_program import Program
 from costguard.settings.condition_syntax import check_condition, clamp_integer, quote_text
 from costguard.values.money import Money, Rate

@@ -9,13 +9,13 @@ from fractions import Fraction
 from costguard.budgets.budget import ResourceFilter
 from costguard.guard.context import ACTIVITY_WINDOW_MIN
 from costguard.guard.evaluation import NO_ADMIN_ROUTE
+from costguard.guard.facts import FACTS
 from costguard.guard.overrides import ARM, ARMED_FOR, ArmedLevel, Override, split_arming
 from costguard.guard.policy import (
     ASK,
     CAP_GRACE_MIN,
     CAP_RULE,
     DESTRUCTIVE,
-    FACTS,
     GRACE_MIN,
     HOOK,
     IDLE_RULE,

@@ -58,13 +58,8 @@ def test_what_waits_for_a_limit_says_so_and_an_approval_passes_it() -> None:
     one = replace(machine(), seen_at=NOW, first_seen_at=NOW - timedelta(days=1))
     told = mark_told(climb(rule, friday(18, 50)), rule, 0, friday(18, 50))
     told = replace(told, delivered_at=friday(18, 50))
-    spent = around(
-        NOW,
-        rails=ONE_A_DAY,
-        fleet=30,
-        sent=(request(friday(9, 30)),),
-        room=Headroom(acts=0, irreversible=1, why="1 of 1", in_run=1),
-    )
+    full = Headroom(acts=0, irreversible=1, why="1 of 1", in_run=1)
+    spent = around(NOW, rails=ONE_A_DAY, fleet=30, sent=(request(friday(9, 30)),), room=full)
     (stop,) = [p for p in build_action_plan([case(one, rule, idle(friday(18, 5)), NOW, told)], spent) if p.step.do == STOP]
     assert stop.held_by == (("rate", "1 of 1"),)
     assert (stop.expected_at, stop.limit) == (friday(9, 30) + timedelta(days=1), "1 in a day")

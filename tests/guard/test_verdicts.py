@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from costguard.budgets.budget import ResourceFilter
+from costguard.guard.facts import FACTS
 from costguard.guard.overrides import LEASE
-from costguard.guard.policy import CANNOT_SAY, DOES_NOT, FACTS, HOLDS, NOT_YET, EscalationState, PolicyTarget
+from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, EscalationState, PolicyTarget
 from costguard.guard.policy_evaluation import (
     FactInputs,
     build_facts,

@@ -62,8 +62,13 @@ class Memory:
         return True
 
     def move_intent(
-        self, intent: Intent, state: str, now: datetime, unsent: Intent | None = None, **changes: Any
-    ) -> Intent | None:  # noqa: ANN401
+        self,
+        intent: Intent,
+        state: str,
+        now: datetime,
+        unsent: Intent | None = None,
+        **changes: Any,  # noqa: ANN401
+    ) -> Intent | None:
         self.meet(f"before {state}")
         if len(self.moves) >= self.full:
             raise LedgerError("cannot be written: the disk is full", field="ledger.db")

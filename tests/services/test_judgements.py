@@ -301,7 +301,7 @@ def test_machines_that_come_go_or_restart_are_judged_by_the_one_that_plans(town:
     assert alone is not None
     assert {key: found.survey.works[key] for key in changed} == {key: alone.works[key] for key in changed}
     assert found.survey.works[key_of("a", 0)].state != IDLE
-    assert key_of("a", 1) not in {case.live.observation.key for case in found.survey.cases}
+    assert key_of("a", 1) not in {one.verdict.life.key for one in found.survey.proposals}, "one listing lacks it"
 
 
 def test_a_beat_that_comes_after_the_judgement_makes_the_machine_active(town: Town) -> None:

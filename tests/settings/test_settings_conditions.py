@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.guard.policy import FACTS, Condition, ConditionResult
+from costguard.guard.facts import FACTS
+from costguard.guard.policy import Condition, ConditionResult
 from costguard.settings.conditions import read_condition
 from costguard.values.money import Money, Rate
 

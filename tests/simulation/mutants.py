@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from costguard.guard import action_plan, activity, context, evaluation
+from costguard.guard import action_plan, activity, context, evaluation, limits
 from costguard.guard.action_intents import Intent, explain_refusal
 from costguard.guard.limits import Headroom
 from costguard.guard.overrides import UNPROTECTED, ArmedLevel
@@ -57,7 +57,7 @@ def leases_ignored(patch: Patch) -> None:
 
 def rails_off(patch: Patch) -> None:
     """There is always room, in the plan and in the gate."""
-    patch.setattr(evaluation, "compute_headroom", _says(Headroom(acts=100, irreversible=100, why="")))
+    patch.setattr(limits, "compute_headroom", _says(Headroom(acts=100, irreversible=100, why="")))
     patch.setattr(send_gate, "_find_exceeded_limit", _says(None))
 
 

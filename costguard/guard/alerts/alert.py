@@ -44,8 +44,7 @@ NOTIFY_REASONS = {
     LATE: "it is overdue",
     ASKED: "it was requested",
 }
-REPEAT_INTERVALS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=7))
-"""After the first; the last one again and again."""
+REPEAT_INTERVALS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=7))  # the last one again and again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +59,8 @@ class Alert:
     messages do not hold it back. `episode`: the escalation that it belongs to; a new one is notified anew, since its grace
     period counts from that delivery. `due`: when the act is expected; None: no act is announced. `withdraws`: an act that may
     have been announced has a lasting hold. `ask`: the act that it asks about, stop or terminate; "" for no question.
-    `links`: (label, URL), added when it is sent. `owners`: whose routes carry it besides that of `owner`. `undelivered`: no
-    channel has confirmed the announcement of its act yet, so that `due` is the earliest time if that happens now.
+    `links`: (label, URL), added when it is sent. `owners`: whose routes carry it as well. `undelivered`: no channel confirmed
+    the announcement yet, so `due` is the earliest time.
     """
 
     topic: str
@@ -125,10 +124,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeDelivery:
-    """An alert whose delivery `channel` confirmed at `delivered_at`. `notice_at`: when it was written.
-
-    `owner`: whose machine it was then; None: recorded by a version that did not say.
-    """
+    """An alert of `notice_at` whose delivery `channel` confirmed. `owner`: whose machine it was; None: not recorded."""
 
     channel: str
     notice_at: datetime
@@ -220,8 +216,7 @@ class AlertState:
         return (self.route, self.topic, self.subject, self.owner)
 
 
-WAITING_UNIT = timedelta(minutes=30)
-"""What waiting costs is told by the half hour: $23.92 an hour is $11.96."""
+WAITING_UNIT = timedelta(minutes=30)  # what waiting costs is told by the half hour: $23.92 an hour is $11.96
 KEEP_FOR = "4h"
 PRICE_NOT_KNOWN = "unknown: its price is not known"
 

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from costguard.errors import shorten, to_one_line
 from costguard.guard.action_intents import (
     CANCELLED,
     DOUBTFUL_STATES,
@@ -26,9 +25,8 @@ from costguard.guard.action_intents import (
     find_open_intent,
 )
 from costguard.guard.action_plan import RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
-from costguard.guard.activity import find_probe_start, probe_activity
 from costguard.guard.cap_forecast import build_cap_policies
-from costguard.guard.context import GuardConfig, GuardSnapshot, estimate_interval_of_samples
+from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import END_MARGIN, Hook, HookRun
 from costguard.guard.evaluation import (
     GuardEvaluation,
@@ -36,7 +34,6 @@ from costguard.guard.evaluation import (
     build_current_case,
     explain_unproven,
 )
-from costguard.guard.grouping import GroupKey, counts_for_group, find_group
 from costguard.guard.overrides import find_owner
 from costguard.guard.policy import (
     CAP_RULE,
@@ -57,6 +54,7 @@ from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.services.act.hooks import HookCall, HookRunner
+from costguard.services.act.recheck import find_group_members, recheck_activity
 from costguard.services.act.scheduled_start import StartDesk, list_promises, start_machine
 from costguard.services.act.send_action import (
     ActionPorts,
@@ -71,9 +69,7 @@ from costguard.services.act.send_action import (
 from costguard.services.guard_snapshot import encode_evidence
 from costguard.system.clock import Clock
 from costguard.system.tracing import trace_span
-from costguard.values.calendar import Period
 from costguard.values.resource import Incarnation, ResourceKey
-from costguard.values.sample import Sample
 
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.guard.store import GuardStore
@@ -430,82 +426,3 @@ def _rank_by_urgency(proposal: Proposal, refused_at: datetime | None) -> tuple[b
     policy = proposal.verdict.policy
     urgent = (not proposal.is_ready(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
     return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent
-
-
-FindSource = Callable[[ResourceKey], InstanceSource | None]
-
-
-def find_group_members(
-    seen: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
-) -> tuple[GroupKey | None, list[Observation]]:
-    """Return the group of `seen` and its other running machines, as last listed."""
-    key = find_group(seen, group_from)
-    if key is None:
-        return None, []
-    others = (one.observation for one in live if counts_for_group(one) and one.observation.key != seen.key)
-    return key, [one for one in others if find_group(one, group_from) == key]
-
-
-def recheck_activity(
-    seen: Observation,
-    group: GroupKey | None,
-    others: Sequence[Observation],
-    *,
-    book: GuardStore,
-    source_of: FindSource,
-    interval: timedelta,
-    lags: Mapping[str, timedelta],
-    now: datetime,
-    also: Sequence[UtilizationSource] = (),
-) -> str:
-    """Explain why `seen` or one of the `others` of its `group` may be active; "" if all are certainly inactive.
-
-    `lags`: as in GuardSnapshot. `also`: sources that measure machines of any provider; each of their samples counts.
-    """
-    late = {one.key: lags.get(one.key.provider, timedelta()) for one in (seen, *others)}
-    samples, broken = _measure_now([seen, *others], book, source_of, find_probe_start(now, max(late.values())), now, also=also)
-    for one in (seen, *others):
-        of = sorted(samples[one.key], key=lambda sample: (sample.signal, sample.at))
-        told = broken.get(one.key, "") or _recheck_machine(one, of, interval, late[one.key], now)
-        if told and one is seen:
-            return f"it {told}"
-        if told:
-            return f"{shorten(one.name or one.key.id)} of its group {shorten(group.name) if group else ''} {told}"
-    return ""
-
-
-def _recheck_machine(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime) -> str:
-    if not samples:
-        return "is not measured at this moment"
-    working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), seen, lag=lag)
-    return f"works: {working}" if working else ""
-
-
-def _measure_now(
-    seen: Sequence[Observation],
-    book: GuardStore,
-    source_of: FindSource,
-    since: datetime,
-    now: datetime,
-    *,
-    also: Sequence[UtilizationSource] = (),
-) -> tuple[Mapping[ResourceKey, set[Sample]], Mapping[ResourceKey, str]]:
-    """Return the samples of each of `seen` since `since`; and the machines that could not be measured, with reasons."""
-    known = book.load_samples_since(since, [one.key for one in seen])
-    samples = {one.key: set(known.get(one.key, ())) for one in seen}
-    asked: dict[int, tuple[UtilizationSource, list[Observation]]] = {}
-    for one in seen:
-        for source in (source_of(one.key), *also):
-            if isinstance(source, UtilizationSource):
-                asked.setdefault(id(source), (source, []))[1].append(one)
-    broken = dict[ResourceKey, str]()
-    for measures, of in asked.values():
-        try:
-            fresh = measures.fetch_utilization(of, Period(start=since, end=now)).samples
-        except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
-            broken |= {one.key: f"cannot be measured at this moment: {to_one_line(str(error) or repr(error))}" for one in of}
-            continue
-        for sample in fresh:
-            if sample.key in samples:
-                samples[sample.key].add(sample)
-    return samples, broken

@@ -173,8 +173,10 @@ def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
             intent, EXECUTING, now, sends=intent.sends + 1, sent_at=now, expires_at=until, epoch=deed.epoch
         )
         if executing is None:
-            why = "another process changed it, this watchdog no longer leads, or a limit in [rails] is reached"
-            return _note_unsent(deed, why)
+            return ActionResult(
+                intent=intent,
+                held="another process changed it, this watchdog no longer leads, or a limit in [rails] is reached",
+            )
         look = deed.look()
         if look.seen is None:
             return _move_back(deed, executing, look.why)

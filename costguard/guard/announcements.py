@@ -1,0 +1,76 @@
+"""How far each escalation came, from the records of acts and deliveries: which steps are done, and what is announced to whom.
+
+An act is announced to the present owner of the machine, for one episode and one time. A freeze, a lease or a protection
+withdraws the announcement, and after it ends the act is announced anew, with its whole grace.
+
+Example: a stop was sent at 19:05 and is not proven: its step is neither done nor due. A listing proves it at 19:07: it is done.
+If its second look failed instead, nothing was sent, and it is due as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from costguard.guard.action_intents import DONE, DOUBTFUL_STATES
+from costguard.guard.action_plan import PolicyCase, explain_withdrawal, get_first_act
+from costguard.guard.cap_forecast import build_cap_policies
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.escalation import find_ended_steps, keep_promise, mark_delivered, mark_step_done, update_announcement
+from costguard.guard.policy import DESTRUCTIVE, EscalationState, Proposal
+from costguard.values.resource import Incarnation, is_same_life
+
+
+def update_announcements(cases: list[PolicyCase], proposals: Iterable[Proposal], now: datetime) -> None:
+    """Record in each escalation whether its act stays announced, and the announced time, before which no later run acts."""
+    acts: dict[tuple[str, Incarnation], list[Proposal]] = {}
+    for one in proposals:
+        if one.step.do in DESTRUCTIVE:
+            acts.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one)
+    for n, case in enumerate(cases):
+        climb, coming = case.climb, acts.get((case.verdict.policy.name, case.verdict.life))
+        if climb is None or not climb.done or not coming:
+            continue
+        climb = update_announcement(climb, withdrawn=bool(explain_withdrawal(get_first_act(coming))), now=now)
+        for one in coming:
+            climb = keep_promise(climb, one.step.do, one.due_at)
+        if climb is not case.climb:
+            cases[n] = replace(case, climb=climb)
+
+
+def mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:
+    """Mark the steps in `sight` whose act was proven, or whose hook ran, as done, and those whose act is in doubt as that.
+
+    A step is done when a listing proves its act. An act that was sent and is not proven is neither done nor due, and one that
+    was not sent is due, whatever was tried.
+    """
+    by_name = {policy.name: policy for policy in (*rules.policies, *build_cap_policies(rules.budgets))}
+    found = []
+    for climb in sight.climbs:
+        policy, done, doubtful = by_name.get(climb.policy), climb, set[int]()
+        if policy is None:
+            continue
+        for intent in sight.intents:
+            mine = intent.policy == climb.policy and is_same_life(intent.life, climb.life)
+            if not mine or intent.created_at < climb.started_at or intent.state not in (DONE, *DOUBTFUL_STATES):
+                continue
+            for number, step in enumerate(policy.then):
+                if step.do == intent.act and intent.state == DONE:
+                    done = mark_step_done(done, policy, number, intent.sent_at or intent.moved_at)
+                elif step.do == intent.act:
+                    doubtful.add(number)
+        for number, began_at in find_ended_steps(climb, policy, sight.hooks).items():
+            done = mark_step_done(done, policy, number, began_at)
+        found.append(replace(done, in_doubt=tuple(sorted(doubtful - {*done.done}))))
+    return found
+
+
+def apply_deliveries(
+    climb: EscalationState | None, owner: str, rules: GuardConfig, sight: GuardSnapshot
+) -> EscalationState | None:
+    """Set when `owner`, whose machine it is, received the announcement."""
+    if climb is None:
+        return None
+    received = sight.deliveries.get((f"policy:{climb.policy}", "/".join(climb.life.key)), ())
+    return mark_delivered(climb, [one for one in received if one.channel not in rules.journals], owner)
