@@ -145,7 +145,7 @@ class PolicyCase:
 class RunConstraints:
     """Constraints on all acts of a run.
 
-    `held`: (reason, sentence) for whatever holds every act: clock, gap, ledger, dry_run, not_acting, ... `breaker`: see
+    `held`: (reason, sentence) for whatever holds every act: clock, gap, ledger, not_acting, ... `breaker`: see
     Breaker; None: it never opened. `fleet`, `sent`: the number of machines, and when the acts of the last day were sent, for
     the forecast of the limits; with a fleet of 0 there is no forecast. `quarantine`: scopes with a sentence. `interval`:
     between listings.
@@ -409,12 +409,17 @@ def _list_missing_act_holds(step: PolicyStep, case: PolicyCase) -> Iterator[Hold
 
 
 def _apply_headroom(found: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
-    """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time."""
+    """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time.
+
+    What holds every act of the run hides no limit: a plan that is made before the first run shows both.
+    """
     acts, hard, taken = around.room.acts, around.room.irreversible, set[tuple[str, ...]]()
+    of_run = {reason for reason, _ in around.held}
     in_run = acts if around.room.in_run is None else around.room.in_run
     for case, proposal in found:
         key = tuple(proposal.verdict.life.key)
-        if proposal.step.do not in DESTRUCTIVE or not proposal.is_ready(around.now):
+        goes = proposal.due_at <= around.now and all(reason in of_run for reason, _ in proposal.held_by)
+        if proposal.step.do not in DESTRUCTIVE or not goes:
             yield proposal
         elif key in taken:
             yield _add_hold(proposal, "in_doubt", "another act on it is done first")

@@ -298,7 +298,7 @@ _PASSING_HOLDS = frozenset(
             "breaker",
             "quarantine",
         ),
-        *("dry_run", "not_acting", "not_accepted", "gap", "clock", "ledger", "older_ledger"),
+        *("not_acting", "not_accepted", "gap", "clock", "ledger", "older_ledger"),
     )
 )
 """Reasons that hold an act back and end without a person."""

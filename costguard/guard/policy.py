@@ -321,7 +321,6 @@ HOLD_REASONS = {
     "older_ledger": "the ledger is not the one used last",
     "in_doubt": "an earlier act on it is not confirmed yet",
     "stale": "it was not seen recently",
-    "dry_run": "this is a dry run",
     "not_acting": "another watchdog acts on this ledger",
     "not_accepted": "the first run of these settings would exceed the limits in [rails]",
     "asked": "approval was requested and not given yet",

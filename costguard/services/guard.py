@@ -232,9 +232,7 @@ class GuardRunner:
 
     def _list_blockers(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
         """Yield what holds every act of this run, as (reason, sentence)."""
-        if self.dry_run:
-            yield "dry_run", "this is a dry run"
-        elif epoch is None:
+        if epoch is None and not self.dry_run:  # a dry run never acts; as a hold it would hide what else holds an act
             yield "not_acting", "another watchdog acts on this ledger"
         if self.mark and (doubt := self.mark.describe_doubt()):
             yield "older_ledger", f"{doubt}; if this is intended: costguard audit adopt"

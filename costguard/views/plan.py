@@ -112,7 +112,8 @@ def _format_summary(plan: PlanView, rows: Sequence[PlanRow]) -> str:
     held = sum(bool(proposal.held_by) for row in known for proposal in row.proposals)
     later = sum(len(row.proposals) for row in known) - going - held
     told = f"{len(lives)} machines, {going} steps would be done now, {later} are due later, {held} are held back"
-    return f"{format_local_time(plan.at)}: {told}{f', not measured yet: {len(unknown)}' if unknown else ''}."
+    unmeasured = f", not measured yet: {len(unknown)}" if unknown else ""
+    return f"{format_local_time(plan.at)}: {told}{unmeasured}. This is a plan: nothing was done."
 
 
 def _build_row_data(row: PlanRow, at: datetime) -> dict[str, object]:
@@ -160,6 +161,7 @@ def _build_step_data(proposal: Proposal, at: datetime) -> dict[str, object]:
         "do": proposal.step.do,
         "told": format_step(proposal.step),
         "due_at": format_instant(proposal.due_at),
+        "expected_at": format_instant(proposal.expected_at or proposal.due_at),
         "goes": proposal.is_ready(at),
         "held_by": [{"reason": reason, "says": says} for reason, says in proposal.held_by],
     }
@@ -256,10 +258,12 @@ def _format_owner(row: PlanRow) -> str:
 
 
 def _format_steps(row: PlanRow, at: datetime) -> str:
-    """Return the steps and when each is due: `notify now; stop in 15 min`."""
+    """Return the steps and when each is due, and until when the limits delay it: `notify now; stop in 15 min`."""
     told = []
     for proposal in row.proposals:
         when = "now" if proposal.due_at <= at else f"in {format_length(proposal.due_at - at)}"
+        if proposal.expected_at is not None:
+            when += f" (the limit of {proposal.limit} delays it until {format_local_time(proposal.expected_at)})"
         told.append(f"{format_step(proposal.step)} {when}")
     return "; ".join(told)
 
