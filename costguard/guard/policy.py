@@ -314,7 +314,7 @@ HOLD_REASONS = {
     "not_ours": "it has no owner, and [watch] claims does not name its account",
     "rate": "the limits in [rails] allow no more acts now",
     "breaker": "too many became idle or unknown at once",
-    "quarantine": "too many machines of its account disappeared at once",
+    "quarantine": "too many resources of its account disappeared at once",
     "clock": "the clocks disagree",
     "gap": "the first run after a start or a gap only observes",
     "ledger": "the ledger cannot be written",

@@ -15,6 +15,7 @@ from costguard.errors import shorten
 from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, NOTIFY, OBSERVE, STEP_LEVELS, Proposal, Verdict
 from costguard.guard.signals import Activity
 from costguard.values.money import Money
+from costguard.values.resource import INSTANCE
 from costguard.values.text_format import (
     RATE_PLACES,
     format_exact,
@@ -42,13 +43,14 @@ RESULT_TEXTS = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DO
 class PlanRow:
     """A verdict and its consequences.
 
-    - `rate`: cost per hour; None: unknown. `waste`: cost since the condition has held, if known.
+    - `kind`: of the resource: "instance", "volume" or "address". `rate`: cost per hour; None: unknown. `waste`: cost since the condition has held, if known.
     - `level`: how far its policy is armed today. `agent`: state of the machine's agent; "" if it has none.
     """
 
     verdict: Verdict
     proposals: tuple[Proposal, ...] = ()
     level: str = OBSERVE
+    kind: str = INSTANCE
     name: str = ""
     owner: str = ""
     rate: Money | None = None
@@ -106,12 +108,14 @@ def _get_sort_key(row: PlanRow) -> tuple[int, int, str, tuple[str, ...]]:
 
 def _format_summary(plan: PlanView, rows: Sequence[PlanRow]) -> str:
     lives = {row.verdict.life for row in rows}
+    machines = {row.verdict.life for row in rows if row.kind == INSTANCE}
+    others = f" and {len(lives - machines)} other resources" if lives - machines else ""
     known = [row for row in rows if row.verdict.finding != CANNOT_SAY]
-    unknown = {row.verdict.life for row in rows} - {row.verdict.life for row in known}
+    unknown = machines - {row.verdict.life for row in known}
     going = sum(proposal.is_ready(plan.at) for row in known for proposal in row.proposals)
     held = sum(bool(proposal.held_by) for row in known for proposal in row.proposals)
     later = sum(len(row.proposals) for row in known) - going - held
-    told = f"{len(lives)} machines, {going} steps would be done now, {later} are due later, {held} are held back"
+    told = f"{len(machines)} machines{others}, {going} steps would be done now, {later} are due later, {held} are held back"
     unmeasured = f", not measured yet: {len(unknown)}" if unknown else ""
     return f"{format_local_time(plan.at)}: {told}{unmeasured}. This is a plan: nothing was done."
 

@@ -101,6 +101,11 @@ def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
     assert "lambda tells nothing of work" in out
 
 
+def test_disks_are_counted_apart_from_machines() -> None:
+    disk = replace(row("vol-1", CANNOT_SAY, Activity()), kind="volume")
+    assert ": 3 machines and 1 other resources, 1 steps" in render(build_plan_document(replace(PLAN, rows=(*ROWS, disk))))
+
+
 def test_a_step_that_waits_for_a_limit_says_for_which_and_until_when() -> None:
     notify, stop = ROWS[2].proposals
     later = replace(stop, held_by=(), expected_at=NOON + timedelta(minutes=70), limit="3 in 10 min")

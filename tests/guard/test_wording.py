@@ -188,7 +188,7 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
         (
             fleet.build_inventory_drop_alert(ScopeKey("aws", "1", "us"), gone=8, of=10, at=NOTICED),
             PAGE,
-            "8 of 10 machines of aws/1/us",
+            "8 of 10 resources of aws/1/us",
         ),
         (fleet.build_ledger_unwritable_alert(why="disk full", at=NOTICED, since=NOTICED), PAGE, "disk full"),
         (

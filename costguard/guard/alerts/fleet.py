@@ -394,7 +394,7 @@ def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datet
         ("next", "each is looked up individually before it counts as gone; until then it counts as running"),
     )
     subject = format_scope(scope)
-    what = f"{gone} of {of} machines of {subject} vanished at once"
+    what = f"{gone} of {of} resources of {subject} vanished at once"
     return Alert(topic="rail:inventory", subject=subject, owner="", severity=PAGE, what=what, at=at, facts=facts)
 
 
