@@ -151,8 +151,8 @@ class GuardRunner:
             return GuardRunResult(at=now, committed=True, acting=False)
         latest = self.latest()
         wishes = (*load_recent_overrides(self.book, now), *self.supposed)
+        wishes = (*wishes, *self._arm_budgets(wishes, now, record=epoch is not None))
         if epoch is not None:
-            wishes = (*wishes, *self._record_armings(wishes, now))
             record_hook_ends(self.book, self.hooks, now)
         last = self.book.load_last_run()
         before = read_previous_runs(last, self.rules, now, guarded_until=self._guarded_until(last))
@@ -246,18 +246,21 @@ class GuardRunner:
             if doubt:
                 yield "clock", doubt
 
-    def _record_armings(self, wishes: Iterable[Override], now: datetime) -> list[Override]:
-        """Arm the hard budgets of the settings that the ledger does not have yet. People arm policies (decision 0041)."""
-        known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS_USER}
-        stated = {f"budget:{b.name}": "stop" for b in self.rules.budgets if b.hard}
+    def _arm_budgets(self, wishes: Iterable[Override], now: datetime, *, record: bool) -> list[Override]:
+        """Arm the hard budgets of which no arming is in force: a person who lowered one is obeyed as long as that lasts.
+
+        People arm policies (decision 0041). `record`: False for a plan, which assumes what the next run records.
+        """
+        armed = {w.subject for w in wishes if w.what == ARM and is_override_open(w, now)}
         made = []
-        for name, level in stated.items():
-            if (name, level) not in known:
+        for policy in build_cap_policies(self.rules.budgets):
+            if policy.name not in armed:
                 why, until = "armed by the settings", now + ARMED_FOR
                 wish = Override(
-                    id=token_hex(8), what=ARM, who=SETTINGS_USER, why=why, at=now, until=until, subject=name, value=level
+                    id=token_hex(8), what=ARM, who=SETTINGS_USER, why=why, at=now, until=until, subject=policy.name, value=policy.arm
                 )
-                self.book.add_override(wish)
+                if record:
+                    self.book.add_override(wish)
                 made.append(wish)
         return made
 
