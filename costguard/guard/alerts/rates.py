@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from costguard.guard.alerts.alert import format_alert_rate
+from costguard.guard.alerts.alert import PRICE_NOT_KNOWN, format_alert_rate
 from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.metering.burn import HourlyBurn, compute_hourly_burn
 from costguard.metering.spending import LiveResource
-from costguard.values.text_format import get_currency_sign
+from costguard.values.text_format import RATE_PLACES, get_currency_sign
 
 PLACES = 2
 """Decimals of an amount in an alert."""
@@ -32,9 +32,18 @@ def describe_hourly_cost(live: LiveResource, now: datetime) -> str:
     return " and ".join(_describe_burn(one) for one in doubtful) if doubtful else format_alert_rate(rate)
 
 
+def describe_remaining_cost(live: LiveResource, now: datetime) -> str:
+    """Return what a stopped machine goes on costing an hour: the figure of `costguard status`, in each currency that bills."""
+    burns = compute_hourly_burn(live, now) if live.absent_at is None else ()
+    said = " and ".join(_describe_burn(one) for one in burns if one.bounds.high.nano)
+    return said or (PRICE_NOT_KNOWN if live.not_counted else "nothing")
+
+
 def _describe_burn(burn: HourlyBurn) -> str:
     """Return the burn of one currency in words."""
     sign, most = get_currency_sign(burn.currency), burn.bounds.high.format(PLACES)
+    if not burn.guessed and not burn.unknown:
+        return f"{sign}{burn.stated.format(RATE_PLACES)}"
     if not burn.guessed:
         return f"unpriced, at most {sign}{most}"
     bounds = f"{sign}{burn.bounds.low.format(PLACES)} to {sign}{most}"

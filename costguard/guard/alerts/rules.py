@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from costguard.guard.action_intents import DONE, UNCONFIRMED
+from costguard.guard.action_intents import DONE, UNCONFIRMED, is_proof
 from costguard.guard.action_plan import RESTING_STATES, PolicyCase, resolve_step
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject, format_keep_command
 from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
+from costguard.guard.alerts.rates import describe_remaining_cost
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
@@ -54,6 +55,8 @@ PASSING_HOLDS = frozenset(("grace", "untold", "rate", "hook", "workers_first", "
 """Reasons that hold an act back and end without a person."""
 DONE_TOLD_FOR = timedelta(hours=1)
 """How long a confirmed act stays an alert."""
+LISTED_AFTER = timedelta(minutes=15)
+"""How long an alert of a confirmed act waits for the next listing of its machine, which shows what goes on billing."""
 BLIND_AFTER = timedelta(minutes=45)
 """How long after it is first seen a machine of unknown activity raises an alert."""
 WASTE_SHARE_MIN, WASTE_AFTER = 0.5, timedelta(hours=1)
@@ -313,6 +316,11 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
                 matter, act=intent.act, at=sight.now, asked_at=intent.sent_at, sends=intent.sends, so_far=spent
             )
         elif intent.state == DONE and sight.now - intent.moved_at < DONE_TOLD_FOR:
+            listed = live is None or live.absent_at is not None or is_proof(intent.act, live.observation)
+            listed = listed or (live is not None and live.seen_at > intent.moved_at)  # it runs again
+            if not listed and sight.now - intent.moved_at < LISTED_AFTER:
+                continue  # it was looked up by itself: what it bills at rest is known with its next listing
+            rest = describe_remaining_cost(live, sight.now) if live else "nothing"
             yield alert.build_done_alert(
                 matter,
                 act=intent.act,
@@ -320,7 +328,7 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
                 asked_at=intent.sent_at,
                 idle_cost=cost.idled,
                 saves=cost.saves,
-                afterwards=compute_burn_rate(live, sight.now) if live else None,
+                afterwards=rest if listed else "not listed since: costguard status",
             )
 
 
