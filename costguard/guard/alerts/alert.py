@@ -337,7 +337,7 @@ def build_done_alert(
     facts = (
         ("asked for", matter.format_moment(asked_at)),
         ("confirmed", f"{matter.format_moment(at)}, by its provider's listing"),
-        ("cost while idle", format_alert_sum(idle_cost)),
+        ("cost while idle", "not known to be idle" if idle_cost is None and saves else format_alert_sum(idle_cost)),
         ("saved per hour", format_alert_rate(saves)),
         ("still per hour", afterwards),
     )
@@ -420,7 +420,7 @@ def build_blind_alert(
     facts = (
         ("since", "it was first seen" if since is None else matter.format_moment(since)),
         ("why", "; ".join(why) or "its activity is not measured"),
-        ("so far", format_alert_sum(so_far)),
+        ("so far", format_alert_sum(so_far) + (" since then" if so_far and since is None else "")),
         ("per hour", format_alert_rate(matter.rate)),
         ("next", "no acts while this lasts: costguard doctor shows what is missing"),
     )

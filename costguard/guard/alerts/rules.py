@@ -130,11 +130,13 @@ def _list_case_alerts(
             matter = replace(build_alert_subject(case.live, case.owner, sight.now, rules.zone), topic="blind")
             says = silent.pop(case.verdict.life.key, "")
             why = (*([says] if says else []), *case.verdict.reasons)
-            yield alert.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=None)
+            spent = case.live.spent.expected if matter.rate else None
+            yield alert.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=spent)
     for live in (one for one in sight.live if one.observation.key in silent and one.scope not in dark):
         matter = build_alert_subject(live, find_owner(live.observation, rules.owner_from), sight.now, rules.zone)
         why = (silent[live.observation.key],)
-        yield alert.build_blind_alert(replace(matter, topic="blind"), at=sight.now, since=None, why=why, so_far=None)
+        spent = live.spent.expected if matter.rate else None
+        yield alert.build_blind_alert(replace(matter, topic="blind"), at=sight.now, since=None, why=why, so_far=spent)
 
 
 def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
@@ -172,7 +174,8 @@ def _build_escalation_alert(
     assert climb is not None  # noqa: S101 - for the type checker; asked by the caller
     step = resolve_step(policy.then[number], case)
     since, handling = min(climb.since, now), case.live.observation.handling
-    so_far = compute_waste(case.live, work, now) if work.state in {IDLE, HUNG} else compute_cost_since(case.live, since, now)
+    so_far = compute_waste(case.live, work, now) if work.state in {IDLE, HUNG} else None
+    so_far = compute_cost_since(case.live, since, now) if so_far is None else so_far
     if step.do == ASK:
         loses = handling.terminate_loses if step.act == TERMINATE else handling.stop_loses
         because = f"{policy.name} asks"
@@ -357,8 +360,9 @@ def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzi
 
 
 def compute_cost_since(live: LiveResource, since: datetime, now: datetime) -> Money | None:
-    """Return its compute cost from `since` to `now` at the current rate; None if the rate is unknown."""
-    return alert.compute_rate_cost(compute_savings_rate(live, now), max(now - since, timedelta()))
+    """Return its compute cost from `since` to `now`, or that of its disks where no computing bills; None: unknown rate."""
+    rate = compute_savings_rate(live, now) or compute_burn_rate(live, now)
+    return alert.compute_rate_cost(rate, max(now - since, timedelta()))
 
 
 HOOK_TOLD_FOR = timedelta(hours=1)
