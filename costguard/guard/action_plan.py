@@ -409,12 +409,9 @@ def _list_missing_act_holds(step: PolicyStep, case: PolicyCase) -> Iterator[Hold
 
 
 def _apply_headroom(found: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
-    """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time.
-
-    What holds every act of the run hides no limit: a plan that is made before the first run shows both.
-    """
+    """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time."""
     acts, hard, taken = around.room.acts, around.room.irreversible, set[tuple[str, ...]]()
-    of_run = {reason for reason, _ in around.held}
+    of_run = {reason for reason, _ in around.held}  # hides no limit: a plan before the first run shows both
     in_run = acts if around.room.in_run is None else around.room.in_run
     for case, proposal in found:
         key = tuple(proposal.verdict.life.key)

@@ -43,8 +43,8 @@ RESULT_TEXTS = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DO
 class PlanRow:
     """A verdict and its consequences.
 
-    - `kind`: of the resource: "instance", "volume" or "address". `rate`: cost per hour; None: unknown. `waste`: cost since the condition has held, if known.
-    - `level`: how far its policy is armed today. `agent`: state of the machine's agent; "" if it has none.
+    - `rate`: cost per hour; None: unknown. `waste`: cost since the condition has held, if known.
+    - `level`: how far its policy is armed today. `kind`: of the resource. `agent`: state of its agent; "" if it has none.
     """
 
     verdict: Verdict
@@ -107,17 +107,17 @@ def _get_sort_key(row: PlanRow) -> tuple[int, int, str, tuple[str, ...]]:
 
 
 def _format_summary(plan: PlanView, rows: Sequence[PlanRow]) -> str:
-    lives = {row.verdict.life for row in rows}
     machines = {row.verdict.life for row in rows if row.kind == INSTANCE}
-    others = f" and {len(lives - machines)} other resources" if lives - machines else ""
+    others = len({row.verdict.life for row in rows} - machines)
     known = [row for row in rows if row.verdict.finding != CANNOT_SAY]
     unknown = machines - {row.verdict.life for row in known}
     going = sum(proposal.is_ready(plan.at) for row in known for proposal in row.proposals)
     held = sum(bool(proposal.held_by) for row in known for proposal in row.proposals)
     later = sum(len(row.proposals) for row in known) - going - held
-    told = f"{len(machines)} machines{others}, {going} steps would be done now, {later} are due later, {held} are held back"
-    unmeasured = f", not measured yet: {len(unknown)}" if unknown else ""
-    return f"{format_local_time(plan.at)}: {told}{unmeasured}. This is a plan: nothing was done."
+    fleet = f"{len(machines)} machines{f' and {others} other resources' if others else ''}"
+    told = f"{fleet}, {going} steps would be done now, {later} are due later, {held} are held back"
+    told += f", not measured yet: {len(unknown)}" if unknown else ""
+    return f"{format_local_time(plan.at)}: {told}. This is a plan: nothing was done."
 
 
 def _build_row_data(row: PlanRow, at: datetime) -> dict[str, object]:

@@ -226,7 +226,9 @@ def test_lowering_a_policy_counts_at_once_and_needs_no_plan(fleet: Command, tmp_
 
 def test_a_hard_budget_is_lowered_and_armed_again_by_its_name(fleet: Command, tmp_path: Path) -> None:
     (tmp_path / "costguard.toml").write_text(f'{SETTINGS}[[budget]]\nname = "all"\ncap = "500 USD"\nhard = true\n')
-    assert "budget:all is armed for observe" in fleet("policy", "arm", "budget:all", "observe", "--why", "its rate is wrong").out
+    assert (
+        "budget:all is armed for observe" in fleet("policy", "arm", "budget:all", "observe", "--why", "its rate is wrong").out
+    )
     ran = fleet("policy", "arm", "budget:all", "stop", "--why", "corrected", "--json")
     assert (ran.data["before"], ran.data["level"], ran.data["plan"]["schema"]) == ("observe", "stop", "costguard.plan/1")
     assert [(w.subject, w.value) for w in recorded(tmp_path)] == [("budget:all", "observe"), ("budget:all", "stop")]

@@ -151,7 +151,9 @@ def test_what_still_bills_after_a_stop_is_what_the_status_says(meters: tuple[Met
 def test_a_stop_that_was_looked_up_is_told_with_the_next_listing_or_after_a_quarter_of_an_hour() -> None:
     before = replace(machine(), seen_at=NOW - 6 * MINUTE)  # it still ran then, at $32.77
     assert told(before, "act:stop", intents=(stopped_lately(),)) == []
-    (late,) = told(replace(before, seen_at=NOW - 20 * MINUTE), "act:stop", intents=(stopped_lately(moved_at=NOW - 16 * MINUTE),))
+    (late,) = told(
+        replace(before, seen_at=NOW - 20 * MINUTE), "act:stop", intents=(stopped_lately(moved_at=NOW - 16 * MINUTE),)
+    )
     assert dict(late.facts)["still per hour"] == "not listed since: costguard status"
     (gone,) = told(books.live("i-9"), "act:stop", intents=(stopped_lately(),))
     assert dict(gone.facts)["still per hour"] == "nothing"

@@ -199,7 +199,9 @@ def test_a_hard_budget_stays_armed_and_obeys_who_lowers_it_as_long_as_that_lasts
     watch.clock.advance(91 * DAY)  # the arming by the settings has run out
     assert find_level(watch, guard).level == STOP
     now = watch.clock.now()
-    lowered = Override(id="w", what=ARM, who="ada", why="", at=now + S, until=now + 90 * DAY, subject="budget:all", value=NOTIFY)
+    lowered = Override(
+        id="w", what=ARM, who="ada", why="", at=now + S, until=now + 90 * DAY, subject="budget:all", value=NOTIFY
+    )
     watch.book.add_override(lowered)
     for days, level in ((1, NOTIFY), (88, NOTIFY), (1, STOP)):
         watch.clock.advance(days * DAY)

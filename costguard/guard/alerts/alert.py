@@ -420,7 +420,7 @@ def build_blind_alert(
     facts = (
         ("since", "it was first seen" if since is None else matter.format_moment(since)),
         ("why", "; ".join(why) or "its activity is not measured"),
-        ("so far", format_alert_sum(so_far) + (" since then" if so_far and since is None else "")),
+        ("so far", f"{format_alert_sum(so_far)} since then" if so_far and matter.rate else PRICE_NOT_KNOWN),
         ("per hour", format_alert_rate(matter.rate)),
         ("next", "no acts while this lasts: costguard doctor shows what is missing"),
     )

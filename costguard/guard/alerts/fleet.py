@@ -237,6 +237,7 @@ def _get_birth(live: LiveResource) -> datetime:
 NAMES_SHOWN = 10
 """Machines, scopes or budgets that one line names; the rest is counted."""
 SECOND = timedelta(seconds=1)
+RESTARTS_WITHIN = timedelta(hours=2)
 GAP_MINUTES_MAX = 60
 """Minutes between two runs, the most that the settings take."""
 
@@ -365,6 +366,18 @@ def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: 
     remedy = f'set interval = "{minutes}m"' if minutes <= GAP_MINUTES_MAX else f"run it every {format_length(interval)}"
     what = f"observing only: runs are {format_length(apart)} apart; {remedy}"
     return Alert(topic="rail:gap", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
+
+
+def list_restart_alerts(breaks: Sequence[datetime], least: int, at: datetime) -> Iterator[Alert]:
+    """Yield the alert of a watchdog that starts, or is suspended, `least` times in a while, so that it hardly acts."""
+    if len(breaks) >= least and at - breaks[-least] <= RESTARTS_WITHIN:
+        facts = (
+            ("since", format_local_time(breaks[-least])),
+            ("why", "its process ends, or is suspended, before its run is finished or soon after: its log says why it ends"),
+            ("next", "the first run after a start or a gap only observes: acts, those of hard caps too, come late or never"),
+        )
+        what = f"the watchdog keeps restarting: {least} starts or gaps in {format_length(at - breaks[-least])}"
+        yield Alert(topic="rail:restarts", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
 
 
 def build_unwatched_alert(live: Sequence[LiveResource], *, since: datetime, at: datetime, zone: tzinfo = UTC) -> Alert:

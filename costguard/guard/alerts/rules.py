@@ -20,7 +20,7 @@ from costguard.guard.action_plan import RESTING_STATES, PolicyCase, resolve_step
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject, format_keep_command
 from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
-from costguard.guard.alerts.rates import describe_remaining_cost
+from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
@@ -53,10 +53,8 @@ ARRIVING_STATES = ("pending", "starting")
 """After its stop a machine comes back: the alert of that stop is over."""
 PASSING_HOLDS = frozenset(("grace", "untold", "rate", "hook", "workers_first", "in_doubt"))
 """Reasons that hold an act back and end without a person."""
-DONE_TOLD_FOR = timedelta(hours=1)
-"""How long a confirmed act stays an alert."""
-LISTED_AFTER = timedelta(minutes=15)
-"""How long an alert of a confirmed act waits for the next listing of its machine, which shows what goes on billing."""
+DONE_TOLD_FOR, LISTED_AFTER = timedelta(hours=1), timedelta(minutes=15)
+"""How long a confirmed act stays an alert, and how long that waits for a listing, which shows what goes on billing."""
 BLIND_AFTER = timedelta(minutes=45)
 """How long after it is first seen a machine of unknown activity raises an alert."""
 WASTE_SHARE_MIN, WASTE_AFTER = 0.5, timedelta(hours=1)
@@ -130,13 +128,11 @@ def _list_case_alerts(
             matter = replace(build_alert_subject(case.live, case.owner, sight.now, rules.zone), topic="blind")
             says = silent.pop(case.verdict.life.key, "")
             why = (*([says] if says else []), *case.verdict.reasons)
-            spent = case.live.spent.expected if matter.rate else None
-            yield alert.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=spent)
+            yield alert.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=case.live.spent.expected)
     for live in (one for one in sight.live if one.observation.key in silent and one.scope not in dark):
         matter = build_alert_subject(live, find_owner(live.observation, rules.owner_from), sight.now, rules.zone)
-        why = (silent[live.observation.key],)
-        spent = live.spent.expected if matter.rate else None
-        yield alert.build_blind_alert(replace(matter, topic="blind"), at=sight.now, since=None, why=why, so_far=spent)
+        matter, spent = replace(matter, topic="blind"), live.spent.expected
+        yield alert.build_blind_alert(matter, at=sight.now, since=None, why=(silent[live.observation.key],), so_far=spent)
 
 
 def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
@@ -323,7 +319,7 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
             listed = listed or (live is not None and live.seen_at > intent.moved_at)  # it runs again
             if not listed and sight.now - intent.moved_at < LISTED_AFTER:
                 continue  # it was looked up by itself: what it bills at rest is known with its next listing
-            rest = describe_remaining_cost(live, sight.now) if live else "nothing"
+            rest = describe_hourly_cost(live, sight.now) if live else "nothing"
             yield alert.build_done_alert(
                 matter,
                 act=intent.act,
