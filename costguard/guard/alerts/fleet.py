@@ -373,10 +373,11 @@ def list_restart_alerts(breaks: Sequence[datetime], least: int, at: datetime) ->
     if len(breaks) >= least and at - breaks[-least] <= RESTARTS_WITHIN:
         facts = (
             ("since", format_local_time(breaks[-least])),
-            ("why", "its process ends, or is suspended, before its run is finished or soon after: its log says why it ends"),
+            ("why", "its process ends, or is suspended, again and again: its log says why (journalctl -u costguard)"),
             ("next", "the first run after a start or a gap only observes: acts, those of hard caps too, come late or never"),
         )
-        what = f"the watchdog keeps restarting: {least} starts or gaps in {format_length(at - breaks[-least])}"
+        within = format_length(RESTARTS_WITHIN)
+        what = f"the watchdog restarts before it finishes a run, or soon after: {least} times within {within}"
         yield Alert(topic="rail:restarts", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
 
 
