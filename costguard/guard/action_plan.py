@@ -48,7 +48,7 @@ RESTING_STATES = (STOPPED, "stopping", "suspended", ENDED)
 """A stop of such a one changes nothing."""
 LIMIT_DELAY_MIN = timedelta(minutes=10)
 """A wait for the limits that is shorter is not announced."""
-RUN_HOLDS = frozenset(("dry_run", "not_acting", "gap", "clock", "ledger", "older_ledger"))
+RUN_HOLDS = frozenset(("not_acting", "gap", "clock", "ledger", "older_ledger"))
 """Reasons that hold every act of one run."""
 DELAYING_HOLDS = frozenset(("rate", "not_accepted", "stale", "refused"))
 """Reasons that delay an announced act: it goes as soon as they end. People are told so once it is late (`alerts.held`)."""
@@ -154,7 +154,7 @@ class PolicyCase:
 class RunConstraints:
     """Constraints on all acts of a run.
 
-    `held`: (reason, sentence) for whatever holds every act: clock, gap, ledger, dry_run, not_acting, ... `breaker`: see
+    `held`: (reason, sentence) for whatever holds every act: clock, gap, ledger, not_acting, ... `breaker`: see
     Breaker; None: it never opened. `fleet`, `sent`: the number of machines, and the intents that were sent in the last day, for
     the forecast of the limits. `accepted_caps`: policies of hard caps with limits of their own. `rooms`: by pool (`find_pool`),
     where it is not `room`. `quarantine`: scopes with a sentence. `interval`: between listings.
@@ -445,12 +445,14 @@ def _apply_headroom(
 ) -> Iterator[tuple[PolicyCase, Proposal]]:
     """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time."""
     rooms, taken = dict[str, _Room](), set[tuple[str, ...]]()
+    of_run = {reason for reason, _ in around.held}  # hides no limit: a plan before the first run shows both
     for case, proposal in found:
         key, pool = tuple(proposal.verdict.life.key), find_pool(proposal.verdict.policy, around.accepted_caps)
         headroom = around.rooms.get(pool, around.room)
-        room = rooms.setdefault(pool, _Room.of(headroom)) if pool in around.rooms else rooms.setdefault("", _Room.of(headroom))
+        room = rooms.setdefault(pool if pool in around.rooms else "", _Room.of(headroom))
         irreversible = is_irreversible(proposal, case)
-        if proposal.step.do not in DESTRUCTIVE or not proposal.is_ready(around.now):
+        goes = proposal.due_at <= around.now and all(reason in of_run for reason, _ in proposal.held_by)
+        if proposal.step.do not in DESTRUCTIVE or not goes:
             yield case, proposal
         elif key in taken:
             yield case, _add_hold(proposal, "in_doubt", "another act on it is done first")

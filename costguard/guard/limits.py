@@ -16,7 +16,7 @@ from fractions import Fraction
 from costguard.guard.action_intents import Intent
 from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, NEVER, TERMINATE, Policy, Proposal, Rails
 from costguard.metering.spending import LiveResource
-from costguard.values.resource import RUNNING, ResourceKey, ScopeKey
+from costguard.values.resource import INSTANCE, RUNNING, ResourceKey, ScopeKey
 
 TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
 DROP_MIN = 2
@@ -72,9 +72,11 @@ class Breaker:
 def count_fleet(live: Iterable[LiveResource], sent: Iterable[Intent] = ()) -> int:
     """Count the machines that percentages are taken of: all that run, plus those with an intent in `sent` (the last day).
 
+    Disks and addresses, which are listed as running as well, are none (`send_gate.count_machines` counts the same).
     Stopped machines stay counted for a day; otherwise each stop would lower the limit for the rest of a hard cap.
     """
-    running = {one.observation.key for one in live if one.observation.state == RUNNING and one.absent_at is None}
+    machines = (one for one in live if one.observation.kind == INSTANCE and one.absent_at is None)
+    running = {one.observation.key for one in machines if one.observation.state == RUNNING}
     return len(running | {intent.life.key for intent in sent if intent.sends})
 
 
@@ -237,13 +239,13 @@ def describe_common_traits(keys: Sequence[ResourceKey], live: Iterable[LiveResou
 
 
 def find_quarantined_scopes(live: Iterable[LiveResource]) -> dict[ScopeKey, str]:
-    """Return the scopes whose listing is doubted, with the reason: more than half and more than 2 machines are gone at once."""
+    """Return the scopes whose listing is doubted, with the reason: more than half and more than 2 are gone at once."""
     count, gone = Counter[ScopeKey](), Counter[ScopeKey]()
     for one in live:
         count[one.scope] += 1
         gone[one.scope] += one.absent_at is not None
     doubted = (scope for scope, n in gone.items() if n > DROP_MIN and 2 * n > count[scope])
-    return {scope: f"{gone[scope]} of {count[scope]} in {'/'.join(scope)} disappeared at once" for scope in doubted}
+    return {scope: f"{gone[scope]} of {count[scope]} resources in {'/'.join(scope)} disappeared at once" for scope in doubted}
 
 
 def explain_clock_doubt(wall: timedelta, boot: timedelta, rails: Rails) -> str:
@@ -271,8 +273,11 @@ def explain_config_excess(proposals: Iterable[Proposal], fleet: int, rails: Rail
 
     Example: `age > duration("30d")` over 40 busy machines plans 40 acts, though each waits until its machine is idle.
     """
-    meant, most = len(_select_meant_acts(proposals, now, _PASSING_HOLDS)), get_limit_10m(fleet, rails)
-    return f"it would act on {meant} of {fleet} machines, and [rails] allows {most} in 10 min" if meant > most else ""
+    meant, most = _select_meant_acts(proposals, now, _PASSING_HOLDS), get_limit_10m(fleet, rails)
+    machines = len({key for key, _ in meant})
+    of = f"of {fleet} machines" if machines <= fleet else f"machines ({fleet} run)"  # stopped ones may be terminated
+    acts = f" in {len(meant)} acts" if len(meant) > machines else ""
+    return f"it would act on {machines} {of}{acts}, and [rails] allows {most} in 10 min" if len(meant) > most else ""
 
 
 def is_config_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails, now: datetime) -> bool:
@@ -323,7 +328,7 @@ _PASSING_HOLDS = frozenset(
             "breaker",
             "quarantine",
         ),
-        *("dry_run", "not_acting", "not_accepted", "gap", "clock", "ledger", "older_ledger"),
+        *("not_acting", "not_accepted", "gap", "clock", "ledger", "older_ledger"),
     )
 )
 """Reasons that hold an act back and end without a person."""

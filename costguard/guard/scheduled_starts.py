@@ -60,7 +60,7 @@ WINDOW_UNKNOWN = timedelta(days=1)
 """The time that a budget must last where the schedule says no next off period."""
 START_STEP = PolicyStep(do=START)
 PASSING_START_HOLDS = frozenset(
-    ("grace", "rate", "gap", "clock", "dry_run", "not_acting", "stale", "in_doubt", "first_seen", "retry", "ledger")
+    ("grace", "rate", "gap", "clock", "not_acting", "stale", "in_doubt", "first_seen", "retry", "ledger")
 )
 """Reasons that hold a start and end without a person; other ones are told when it is due."""
 

@@ -50,7 +50,6 @@ HOLD_REMEDIES = {
     "older_ledger": "use the ledger that was used last: [ledger] url",
     "in_doubt": "wait: an act was sent, and is looked for until it is proven",
     "stale": "costguard doctor says why its account cannot be asked",
-    "dry_run": "run costguard watch without --dry-run",
     "not_acting": "nothing: one watchdog acts on a ledger, the others stand by",
     "not_accepted": "read costguard plan, then costguard plan --accept HASH",
     "asked": "costguard approve ID ACT, if you agree",

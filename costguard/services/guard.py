@@ -22,6 +22,7 @@ from costguard.errors import LedgerError
 from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.alert import Alert, AlertRoute
 from costguard.guard.alerts.dispatch import dispatch_alerts
+from costguard.guard.alerts.fleet import list_restart_alerts
 from costguard.guard.alerts.rules import list_alerts
 from costguard.guard.cap_acceptance import describe_cap, list_cap_acceptances
 from costguard.guard.cap_forecast import build_cap_policies
@@ -39,6 +40,9 @@ from costguard.services.act.hooks import HookRunner, record_hook_ends
 from costguard.services.act.send_action import read_boot_time_s
 from costguard.services.guard_inputs import PollResults
 from costguard.services.guard_snapshot import (
+    BREAKS_MAX,
+    BREAKS_TOLD,
+    PreviousRuns,
     SampleWindow,
     build_guard_snapshot,
     decode_costs,
@@ -152,15 +156,10 @@ class GuardRunner:
             return GuardRunResult(at=now, committed=True, acting=False)
         latest = self.latest()
         wishes = (*load_recent_overrides(self.book, now), *self.supposed)
+        wishes = (*wishes, *self._arm_budgets(wishes, now, record=epoch is not None))
         if epoch is not None:
-            wishes = (*wishes, *self._record_armings(wishes, now))
             record_hook_ends(self.book, self.hooks, now)
-        last = self.book.load_last_run()
-        before = read_previous_runs(last, self.rules, now, guarded_until=self._guarded_until(last))
-        if (
-            self.resident and self._clocks is None
-        ):  # how often a process runs is seen from its own runs, of which this is the first
-            before = replace(before, apart=None)
+        before = self._read_previous_runs(epoch, now)
         with self.books() as books:
             sight = build_guard_snapshot(
                 now=now,
@@ -201,6 +200,7 @@ class GuardRunner:
             found = _evaluate(self.rules, sight)
         found = replace(_mark_alert_steps_done(found, now), plan_hash=told_hash)
         notices = [*list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents)), *self.more_alerts(now)]
+        notices += list_restart_alerts(before.breaks if before.apart is None else (), BREAKS_MAX, now)
         committed = self.dry_run
         if epoch is not None:
             facts[VIEW_FACT] = encode_run_view(latest, sight, found.foresights, unreached, asks=self.asks)
@@ -226,6 +226,13 @@ class GuardRunner:
             notes=tuple(deeds.notes),
         )
 
+    def _read_previous_runs(self, epoch: int | None, now: datetime) -> PreviousRuns:
+        last, first = self.book.load_last_run(), self.resident and self._clocks is None
+        unfinished = max(0, epoch - last.epoch - 1) if epoch and last else 0  # each process that takes the lead has an epoch
+        starts = unfinished + first if self.resident else None
+        before = read_previous_runs(last, self.rules, now, guarded_until=self._guarded_until(last), starts=starts)
+        return replace(before, apart=None) if first else before  # how often a process runs is seen from its own runs
+
     def _guarded_until(self, last: GuardRun | None) -> datetime | None:
         """Return until when the fleet was guarded; None: never. Time spent on our own acts is no gap."""
         if last is None or self._ended is None:
@@ -234,9 +241,7 @@ class GuardRunner:
 
     def _list_blockers(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
         """Yield what holds every act of this run, as (reason, sentence)."""
-        if self.dry_run:
-            yield "dry_run", "this is a dry run"
-        elif epoch is None:
+        if epoch is None and not self.dry_run:  # a dry run never acts; as a hold it would hide what else holds an act
             yield "not_acting", "another watchdog acts on this ledger"
         if self.mark and (doubt := self.mark.describe_doubt()):
             yield "older_ledger", f"{doubt}; if this is intended: costguard audit adopt"
@@ -250,18 +255,21 @@ class GuardRunner:
             if doubt:
                 yield "clock", doubt
 
-    def _record_armings(self, wishes: Iterable[Override], now: datetime) -> list[Override]:
-        """Arm the hard budgets of the settings that the ledger does not have yet. People arm policies (decision 0041)."""
-        known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS_USER}
-        stated = {f"budget:{b.name}": "stop" for b in self.rules.budgets if b.hard}
+    def _arm_budgets(self, wishes: Iterable[Override], now: datetime, *, record: bool) -> list[Override]:
+        """Arm the hard budgets of which no arming is in force: a person who lowered one is obeyed as long as that lasts.
+
+        People arm policies (decision 0041). `record`: False for a plan, which assumes what the next run records.
+        """
+        armed = {w.subject for w in wishes if w.what == ARM and is_override_open(w, now)}
         made = []
-        for name, level in stated.items():
-            if (name, level) not in known:
+        for name, level in ((policy.name, policy.arm) for policy in build_cap_policies(self.rules.budgets)):
+            if name not in armed:
                 why, until = "armed by the settings", now + ARMED_FOR
                 wish = Override(
                     id=token_hex(8), what=ARM, who=SETTINGS_USER, why=why, at=now, until=until, subject=name, value=level
                 )
-                self.book.add_override(wish)
+                if record:
+                    self.book.add_override(wish)
                 made.append(wish)
         return made
 
@@ -293,14 +301,14 @@ class GuardRunner:
         """Write the results of the run and its notifications in one transaction."""
         facts = facts | {"breaker": encode_breaker(found.breaker)}
         snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_override_open(w, now)]
-        after_gap = any(reason == "gap" for reason, _ in sight.held)
+        after_gap = sight.apart is None and any(reason == "gap" for reason, _ in sight.held)  # else the run before was one too
         messages, told = dispatch_alerts(
             notices,
             self.book.load_alert_states(),
             now=now,
             routes=self.routes,
             snoozes=snoozes,
-            after_gap=after_gap,
+            after_gap=after_gap and len(facts["breaks"].split()) <= BREAKS_TOLD,
             zone=self.rules.zone,
         )
         run = GuardRun(

@@ -59,6 +59,9 @@ DAY = timedelta(days=1)
 HOOK_RUNS_BACK, REACTIONS_BACK = 2 * DAY, 30 * DAY
 """How long a hook that ended is looked at, and for how long a measured time of a stop says how long the next one takes."""
 
+BREAKS_BACK, BREAKS_MAX, BREAKS_TOLD = timedelta(hours=4), 4, 2
+"""How long starts and gaps are remembered, how many of them, and after how many people are told of no other one by itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousRuns:
@@ -66,6 +69,7 @@ class PreviousRuns:
 
     `facts`: to be recorded with this run. `gap`: why a run now may only observe; "" if it may act. `gap_ended_at`: samples
     before it no longer count; None: all count. `apart`: see GuardSnapshot. `breaker`: as the last run left it; None: closed.
+    `breaks`: when a process started or a gap ended, the last BREAKS_MAX within BREAKS_BACK, this run's included.
     """
 
     facts: Mapping[str, str]
@@ -74,17 +78,25 @@ class PreviousRuns:
     apart: timedelta | None
     gap_began_at: datetime | None
     breaker: Breaker | None
+    breaks: tuple[datetime, ...]
 
 
 def read_previous_runs(
-    last: GuardRun | None, rules: GuardConfig, now: datetime, *, guarded_until: datetime | None
+    last: GuardRun | None, rules: GuardConfig, now: datetime, *, guarded_until: datetime | None, starts: int | None = None
 ) -> PreviousRuns:
-    """Derive this from the newest run. `guarded_until`: until when the fleet was guarded; None: never."""
+    """Derive this from the newest run. `guarded_until`: until when the fleet was guarded; None: never.
+
+    `starts`: processes that began since then; 0: the last one goes on; None: each run is started by itself, as by a timer.
+    """
     facts = dict(last.facts) if last else {}
     gap = explain_gap_doubt(guarded_until, rules.interval, rules.rails, now)
     gap_ended_at = now if gap and last else decode_instant(facts.get("gap_ended_at"))
     if gap_ended_at:
         facts["gap_ended_at"] = gap_ended_at.isoformat()
+    known = (datetime.fromisoformat(at) for at in facts.get("breaks", "").split())
+    fresh = [now] * max(starts, bool(gap)) if starts is not None else []
+    breaks = [*(at for at in known if now - BREAKS_BACK < at <= now), *fresh][-BREAKS_MAX:]
+    facts["breaks"] = " ".join(at.isoformat() for at in breaks)
     again = last if gap and last and last.at < now and any(note.startswith("gap: ") for note in last.notes) else None
     return PreviousRuns(
         facts=facts,
@@ -92,9 +104,10 @@ def read_previous_runs(
         gap_ended_at=gap_ended_at,
         apart=now - again.at if again else None,
         gap_began_at=guarded_until
-        if gap and last and guarded_until is not None and guarded_until < now and not again
+        if gap and last and guarded_until is not None and guarded_until < now and not again and len(breaks) <= BREAKS_TOLD
         else None,
         breaker=decode_breaker(facts.get("breaker")),
+        breaks=tuple(breaks),
     )
 
 

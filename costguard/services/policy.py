@@ -8,6 +8,7 @@ from datetime import datetime
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoLedgerError, UnknownNameError, shorten
+from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.evaluation import is_claimed
 from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
 from costguard.guard.overrides import (
@@ -20,7 +21,7 @@ from costguard.guard.overrides import (
     is_override_open,
     join_arming,
 )
-from costguard.guard.policy import LEVELS, Policy, Rails
+from costguard.guard.policy import LEVELS, STOP, Policy, Rails
 from costguard.guard.policy_evaluation import matches_target
 from costguard.guard.reach import compute_reach, describe_reach
 from costguard.ledger.agents.records import load_agents
@@ -91,11 +92,13 @@ def arm_policy(
 ) -> CommandAnswer:
     """Answer `costguard policy arm`: set how far it may go for 90 days.
 
-    Raising the level shows the plan first; lowering it applies at once. `offline`: the plan is made without asking providers.
+    Raising the level shows the plan first; lowering it applies at once. `name`: of a policy, or "budget:NAME" of a hard
+    budget, which the settings arm until a person lowers it. `offline`: the plan is made without asking providers.
     """
     settings, at = read_settings(config), overrides.get_now()
-    policy = _find_policy(settings, name)
-    require_one_of(level, LEVELS, "LEVEL")
+    caps = build_cap_policies(settings.budgets)
+    policy = _find_policy(settings, name, caps)
+    require_one_of(level, LEVELS[: LEVELS.index(STOP) + 1] if policy in caps else LEVELS, "LEVEL")
     before = find_armed_level(policy, _load_overrides(settings), at).level
     raised = LEVELS.index(level) > LEVELS.index(before)
     reason = (why or "").strip()
@@ -105,7 +108,7 @@ def arm_policy(
         book.add_override(wish)
     goes = min(policy.arm, level, key=LEVELS.index)
     lead = [f"{name} is armed for {goes} until {format_local_time(wish.until or at)}; it was {before}."]
-    if raised:
+    if raised and policy not in caps:  # whom a budget concerns is its own match, which the plan shows
         lead += [*list_reach(settings, [policy]), *list_unowned(settings, policy)]
     if goes != level:
         lead.append(f'The settings say arm = "{policy.arm}", which is the maximum: change it there too.')
@@ -174,10 +177,10 @@ def _plan_with_override(config: str | None, wish: Override, *, offline: bool) ->
     return watch.answer_plan(config=config, accept=None, offline=offline, supposed=(wish,))
 
 
-def _find_policy(settings: Settings, name: str) -> Policy:
-    found = next((policy for policy in settings.policies if policy.name == name), None)
+def _find_policy(settings: Settings, name: str, caps: Sequence[Policy] = ()) -> Policy:
+    found = next((policy for policy in (*settings.policies, *caps) if policy.name == name), None)
     if found is None:
-        known = tuple(policy.name for policy in settings.policies)
+        known = tuple(policy.name for policy in (*settings.policies, *caps))
         hint = f"known: {', '.join(known)}" if known else "the settings have no [[policy]]"
         raise UnknownNameError("policy", name, field="NAME", nearest=find_nearest_names(name, known), hint=hint)
     return found

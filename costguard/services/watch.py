@@ -434,6 +434,7 @@ def _build_plan_row(
         verdict=verdict,
         proposals=tuple(proposals[verdict.policy.name, seen.key]),
         level=case.level,
+        kind=seen.kind,
         name=seen.name,
         owner=case.owner,
         rate=_to_hourly_money(compute_burn_rate(case.live, guarded.at)),

@@ -15,6 +15,7 @@ from costguard.errors import shorten
 from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, NOTIFY, OBSERVE, STEP_LEVELS, Proposal, Verdict
 from costguard.guard.signals import Activity
 from costguard.values.money import Money
+from costguard.values.resource import INSTANCE
 from costguard.values.text_format import (
     RATE_PLACES,
     format_exact,
@@ -43,12 +44,13 @@ class PlanRow:
     """A verdict and its consequences.
 
     - `rate`: cost per hour; None: unknown. `waste`: cost since the condition has held, if known.
-    - `level`: how far its policy is armed today. `agent`: state of the machine's agent; "" if it has none.
+    - `level`: how far its policy is armed today. `kind`: of the resource. `agent`: state of its agent; "" if it has none.
     """
 
     verdict: Verdict
     proposals: tuple[Proposal, ...] = ()
     level: str = OBSERVE
+    kind: str = INSTANCE
     name: str = ""
     owner: str = ""
     rate: Money | None = None
@@ -105,14 +107,17 @@ def _get_sort_key(row: PlanRow) -> tuple[int, int, str, tuple[str, ...]]:
 
 
 def _format_summary(plan: PlanView, rows: Sequence[PlanRow]) -> str:
-    lives = {row.verdict.life for row in rows}
+    machines = {row.verdict.life for row in rows if row.kind == INSTANCE}
+    others = len({row.verdict.life for row in rows} - machines)
     known = [row for row in rows if row.verdict.finding != CANNOT_SAY]
-    unknown = {row.verdict.life for row in rows} - {row.verdict.life for row in known}
+    unknown = machines - {row.verdict.life for row in known}
     going = sum(proposal.is_ready(plan.at) for row in known for proposal in row.proposals)
     held = sum(bool(proposal.held_by) for row in known for proposal in row.proposals)
     later = sum(len(row.proposals) for row in known) - going - held
-    told = f"{len(lives)} machines, {going} steps would be done now, {later} are due later, {held} are held back"
-    return f"{format_local_time(plan.at)}: {told}{f', not measured yet: {len(unknown)}' if unknown else ''}."
+    fleet = f"{len(machines)} machines{f' and {others} other resources' if others else ''}"
+    told = f"{fleet}, {going} steps would be done now, {later} are due later, {held} are held back"
+    told += f", not measured yet: {len(unknown)}" if unknown else ""
+    return f"{format_local_time(plan.at)}: {told}. This is a plan: nothing was done."
 
 
 def _build_row_data(row: PlanRow, at: datetime) -> dict[str, object]:
@@ -160,6 +165,7 @@ def _build_step_data(proposal: Proposal, at: datetime) -> dict[str, object]:
         "do": proposal.step.do,
         "told": format_step(proposal.step),
         "due_at": format_instant(proposal.due_at),
+        "expected_at": format_instant(proposal.expected_at or proposal.due_at),
         "goes": proposal.is_ready(at),
         "held_by": [{"reason": reason, "says": says} for reason, says in proposal.held_by],
     }
@@ -256,10 +262,12 @@ def _format_owner(row: PlanRow) -> str:
 
 
 def _format_steps(row: PlanRow, at: datetime) -> str:
-    """Return the steps and when each is due: `notify now; stop in 15 min`."""
+    """Return the steps and when each is due, and until when the limits delay it: `notify now; stop in 15 min`."""
     told = []
     for proposal in row.proposals:
         when = "now" if proposal.due_at <= at else f"in {format_length(proposal.due_at - at)}"
+        if proposal.expected_at is not None:
+            when += f" (the limit of {proposal.limit} delays it until {format_local_time(proposal.expected_at)})"
         told.append(f"{format_step(proposal.step)} {when}")
     return "; ".join(told)
 

@@ -224,6 +224,18 @@ def test_lowering_a_policy_counts_at_once_and_needs_no_plan(fleet: Command, tmp_
     assert "armed for: observe" in fleet("policy", "explain").out
 
 
+def test_a_hard_budget_is_lowered_and_armed_again_by_its_name(fleet: Command, tmp_path: Path) -> None:
+    (tmp_path / "costguard.toml").write_text(f'{SETTINGS}[[budget]]\nname = "all"\ncap = "500 USD"\nhard = true\n')
+    assert (
+        "budget:all is armed for observe" in fleet("policy", "arm", "budget:all", "observe", "--why", "its rate is wrong").out
+    )
+    ran = fleet("policy", "arm", "budget:all", "stop", "--why", "corrected", "--json")
+    assert (ran.data["before"], ran.data["level"], ran.data["plan"]["schema"]) == ("observe", "stop", "costguard.plan/1")
+    assert [(w.subject, w.value) for w in recorded(tmp_path)] == [("budget:all", "observe"), ("budget:all", "stop")]
+    fleet("policy", "arm", "budget:all", "terminate").says("LEVEL", "stop")
+    fleet("policy", "arm", "budget:al", "stop").says("did you mean budget:all")
+
+
 def test_an_arming_runs_out_back_to_notify(fleet: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "costguard.toml").write_text(SETTINGS.replace('arm = "notify"', 'arm = "stop"'))
     assert fleet("policy", "arm", "idle-gpu", "observe").code == 0

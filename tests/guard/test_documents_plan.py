@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -83,10 +84,8 @@ def test_the_json_is_the_sample_to_the_letter(request: pytest.FixtureRequest) ->
 def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
     out = render(build_plan_document(PLAN))
     lines = out.splitlines()
-    assert (
-        lines[0]
-        == "2026-11-02 12:00 UTC: 3 machines, 1 steps would be done now, 0 are due later, 1 are held back, not measured yet: 1."
-    )
+    counts = "3 machines, 1 steps would be done now, 0 are due later, 1 are held back, not measured yet: 1"
+    assert lines[0] == f"2026-11-02 12:00 UTC: {counts}. This is a plan: nothing was done."
     assert lines[2] == "Would be done, but is held"
     for words in (
         "aws train-1 (i-1)",
@@ -100,6 +99,18 @@ def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
     assert "stop" not in lines[8]
     assert "busy" not in out
     assert "lambda tells nothing of work" in out
+
+
+def test_disks_are_counted_apart_from_machines() -> None:
+    disk = replace(row("vol-1", CANNOT_SAY, Activity()), kind="volume")
+    assert ": 3 machines and 1 other resources, 1 steps" in render(build_plan_document(replace(PLAN, rows=(*ROWS, disk))))
+
+
+def test_a_step_that_waits_for_a_limit_says_for_which_and_until_when() -> None:
+    notify, stop = ROWS[2].proposals
+    later = replace(stop, held_by=(), expected_at=NOON + timedelta(minutes=70), limit="3 in 10 min")
+    out = render(build_plan_document(replace(PLAN, rows=(replace(ROWS[2], proposals=(notify, later)),))))
+    assert "stop in 10 min (the limit of 3 in 10 min delays it until 2026-11-02 13:10 UTC)" in out
 
 
 def test_a_plan_that_must_be_accepted_says_how_before_anything_else() -> None:

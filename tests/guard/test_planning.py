@@ -104,7 +104,6 @@ def test_each_reason_holds_a_stop_by_itself(stated: dict[str, Any], reason: str)
     ("more", "reason"),
     [
         ({"held": (("clock", "they disagree"),)}, "clock"),
-        ({"held": (("dry_run", "it is one"),)}, "dry_run"),
         ({"breaker": OPEN}, "breaker"),
         ({"quarantine": {AWS: "3 of 4 are gone"}}, "quarantine"),
         ({"room": Headroom(acts=0, irreversible=1, why="1 of 1 in 10 min are done")}, "rate"),
@@ -113,6 +112,11 @@ def test_each_reason_holds_a_stop_by_itself(stated: dict[str, Any], reason: str)
 )
 def test_each_rail_holds_a_stop_by_itself(more: dict[str, Any], reason: str) -> None:
     assert reasons(last(due(), **more)) == [reason]
+
+
+def test_what_holds_the_whole_run_hides_no_limit() -> None:
+    full = Headroom(acts=0, irreversible=1, why="1 of 1 in 10 min are done")
+    assert reasons(last(due(), held=(("gap", "this is the first run"),), room=full)) == ["gap", "rate"]
 
 
 @pytest.mark.parametrize(

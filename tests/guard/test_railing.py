@@ -24,10 +24,11 @@ from costguard.guard.limits import (
     is_config_undecided,
     update_breaker,
 )
-from costguard.guard.policy import Rails
+from costguard.guard.policy import STOP, TERMINATE, PolicyStep, Rails
 from costguard.guard.signals import ACTIVE, Activity
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
+from costguard.values.resource import ADDRESS, VOLUME
 from tests.books import NOW
 from tests.guard.cases import POLL, around, case, idle, machine, minutes, policy, wish
 
@@ -199,6 +200,20 @@ def test_h25_a_config_whose_first_run_would_stop_more_than_the_rails_allow_needs
         [*cases[:3], case(machines[3], rule, idle(NOW - minutes(60)), NOW, claimed=False, owner="")], around(NOW)
     )
     assert explain_config_excess(protected, 40, RAILS, NOW) == ""
+
+
+def test_disks_and_addresses_are_no_machines_of_the_fleet() -> None:
+    listed = [*fleet(3), *(machine(f"vol-{n}", kind=VOLUME) for n in range(5)), machine("ip-1", kind=ADDRESS)]
+    assert count_fleet(listed) == 3
+
+
+def test_h25_two_acts_on_a_machine_are_one_machine_and_stopped_ones_are_not_of_those_that_run() -> None:
+    steps = PolicyStep(do=STOP), PolicyStep(do=TERMINATE, after=minutes(5))
+    both = policy(*steps, allow_irreversible=True, arm=TERMINATE)
+    cases = [case(m, both, idle(NOW - minutes(60)), NOW, level=TERMINATE) for m in fleet(3)]
+    plan = build_action_plan(cases, around(NOW))
+    assert explain_config_excess(plan, 40, RAILS, NOW).startswith("it would act on 3 of 40 machines in 6 acts, and")
+    assert explain_config_excess(plan, 2, RAILS, NOW).startswith("it would act on 3 machines (2 run) in 6 acts, and")
 
 
 def test_a_plan_has_one_hash_whatever_its_order_and_another_where_it_acts_on_another_life() -> None:

@@ -86,7 +86,7 @@ def test_story_1_the_stop_says_that_62_idle_minutes_cost_33_86() -> None:
     confirmed = IDLE_SINCE + timedelta(minutes=62)
     cost = alert.compute_rate_cost(rate("32.77"), confirmed - IDLE_SINCE)
     notice = alert.build_done_alert(
-        matter("0.0548"), act="stop", at=confirmed, asked_at=DUE, idle_cost=cost, saves=rate("32.77"), afterwards=rate("0.0548")
+        matter("0.0548"), act="stop", at=confirmed, asked_at=DUE, idle_cost=cost, saves=rate("32.77"), afterwards="$0.0548"
     )
     assert notice.severity == INFO
     assert "cost while idle: $33.86" in text_of(notice)
@@ -188,7 +188,7 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
         (
             fleet.build_inventory_drop_alert(ScopeKey("aws", "1", "us"), gone=8, of=10, at=NOTICED),
             PAGE,
-            "8 of 10 machines of aws/1/us",
+            "8 of 10 resources of aws/1/us",
         ),
         (fleet.build_ledger_unwritable_alert(why="disk full", at=NOTICED, since=NOTICED), PAGE, "disk full"),
         (

@@ -7,22 +7,28 @@ from datetime import timedelta
 
 import pytest
 
+from costguard.guard.action_intents import DONE, Intent
 from costguard.guard.alerts.alert import Alert
-from costguard.guard.alerts.rules import list_alerts
+from costguard.guard.alerts.rules import ActCost, compute_cost_since, list_alerts
 from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import evaluate_snapshot
+from costguard.guard.policy import STOP
 from costguard.guard.run_facts import FirstSighting
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN
+from costguard.metering.burn import compute_hourly_burn
+from costguard.metering.meter import STORAGE, Meter, PriceRange
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.agent import Agent
+from costguard.values.money import Money, Rate
 from costguard.values.sample import CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_BUSIEST, GPU_POWER_LIMIT, GPU_UTIL
+from tests import books
 from tests.blank import blank_sight
 from tests.guard.cases import friday, machine
 from tests.guard.test_judging import judged, signal
 from tests.guard.traces import machine as traced
 
-NOW = friday(19, 5)
+NOW, MINUTE = friday(19, 5), timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
@@ -109,3 +115,65 @@ def test_a_gpu_that_fell_off_is_told_of_as_still_paid_for() -> None:
     assert "GPU 0 is lost" in found.what
     assert "paid for as before" in dict(found.facts)["per hour"]
     assert told(live, "agent", agents=(replace(agent, troubles=()),)) == []
+
+
+def stopped_lately(**changes: object) -> Intent:
+    """A stop of the machine that was confirmed a minute ago."""
+    usual: dict[str, object] = {"id": "one", "life": identify_incarnation(machine().observation), "act": STOP, "state": DONE}
+    usual |= {"policy": "p", "rule": "idle", "why": "", "evidence": "{}", "sends": 1}
+    times = dict.fromkeys(("created_at", "sent_at"), NOW - 5 * MINUTE) | {"moved_at": NOW - MINUTE}
+    return Intent(**{**usual, **times, **changes})  # type: ignore[arg-type]  # a test's own fields
+
+
+DISK = books.meter(50_000_000, charge=STORAGE)
+OTHER = replace(DISK, price=replace(DISK.price, currency="EUR"))
+NO_PRICE = replace(DISK, price=PriceRange(0, 0, 70_000_000, known=False))
+
+
+@pytest.mark.parametrize(
+    ("meters", "says"),
+    [
+        ((DISK,), "$0.0500"),
+        ((DISK, DISK), "$0.1000"),
+        ((DISK, OTHER), "EUR 0.0500 and $0.0500"),
+        ((NO_PRICE,), "unpriced, at most $0.07"),
+        ((), "nothing"),
+    ],
+)
+def test_what_still_bills_after_a_stop_is_what_the_status_says(meters: tuple[Meter, ...], says: str) -> None:
+    live = books.live("i-1", *meters, state="stopped")
+    (found,) = told(live, "act:stop", intents=(stopped_lately(),))
+    assert dict(found.facts)["still per hour"] == says
+    burns = {burn.currency: burn.stated.format(4) for burn in compute_hourly_burn(live, NOW)}
+    assert all(burn in says for burn in burns.values()) or "unpriced" in says
+
+
+def test_a_stop_that_was_looked_up_is_told_with_the_next_listing_or_after_a_quarter_of_an_hour() -> None:
+    before = replace(machine(), seen_at=NOW - 6 * MINUTE)  # it still ran then, at $32.77
+    assert told(before, "act:stop", intents=(stopped_lately(),)) == []
+    (late,) = told(
+        replace(before, seen_at=NOW - 20 * MINUTE), "act:stop", intents=(stopped_lately(moved_at=NOW - 16 * MINUTE),)
+    )
+    assert dict(late.facts)["still per hour"] == "not listed since: costguard status"
+    (gone,) = told(books.live("i-9"), "act:stop", intents=(stopped_lately(),))
+    assert dict(gone.facts)["still per hour"] == "nothing"
+
+
+def test_where_the_rate_is_known_so_is_the_sum() -> None:
+    at_rest = books.live("i-1", DISK, state="stopped")
+    assert compute_cost_since(at_rest, NOW - 10 * timedelta(hours=1), NOW) == Money.parse("0.50")
+    life = identify_incarnation(machine().observation)
+    agent = Agent(id="a-1", key=life.key, life=life, public_key="k", joined_at=NOW - 60 * MINUTE, beat_at=NOW - 50 * MINUTE)
+    (found,) = told(machine(), "blind", agents=(agent,))
+    facts = dict(found.facts)
+    assert (facts["since"], facts["so far"], facts["per hour"]) == ("it was first seen", "$24.00 since then", "$32.7700")
+    (done,) = told(machine(state="stopped"), "act:stop", intents=(stopped_lately(),))
+    assert dict(done.facts)["cost while idle"] == "unknown: its price is not known"
+
+
+def test_a_cap_that_stops_a_busy_machine_does_not_call_its_price_unknown() -> None:
+    busy = machine(state="stopped")
+    rules, sight = GuardConfig(admin_route=True), blank_sight(NOW, (busy,), intents=(stopped_lately(),))
+    costs = {"one": ActCost(saves=Rate.parse("32.77"))}
+    (done,) = list_alerts(evaluate_snapshot(rules, sight), rules, sight, (), costs)
+    assert (dict(done.facts)["cost while idle"], dict(done.facts)["saved per hour"]) == ("not known to be idle", "$32.7700")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from costguard.budgets.budget import Budget
+from costguard.guard.cap_forecast import build_cap_policy
 from costguard.guard.context import GuardConfig
-from costguard.guard.policy import Rails
+from costguard.guard.overrides import ARM, ArmedLevel, Override, find_armed_level
+from costguard.guard.policy import NOTIFY, STOP, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
@@ -21,10 +24,12 @@ from costguard.services.guard import GuardRunner, GuardRunResult
 from costguard.services.guard_inputs import PollResults
 from costguard.services.watchdog_context import keep_failing_since
 from costguard.testing import FakeClock
+from costguard.values.money import Money
 from costguard.values.resource import ScopeKey
 from tests.blank import blank_latest
 
-S, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+S, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
+CAP = Budget(name="all", cap=Money.parse("20"), hard=True)
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
@@ -178,6 +183,38 @@ def test_a_watchdog_whose_own_runs_all_come_after_a_gap_is_told_so(watch: Watch)
     resident = watch.process(S, resident=True)
     said = runs(watch, lambda: resident, 4 * MINUTE, 3)
     assert "observing only: runs are 4 min apart" in "; ".join(alarms(said[2]))
+
+
+def find_level(watch: Watch, guard: GuardRunner) -> ArmedLevel:
+    """How far the hard budget may go after one more run."""
+    assert guard.run().committed
+    wishes = watch.book.load_overrides_since(NOON - DAY)
+    return find_armed_level(build_cap_policy(CAP), wishes, watch.clock.now())
+
+
+def test_a_hard_budget_stays_armed_and_obeys_who_lowers_it_as_long_as_that_lasts(watch: Watch) -> None:
+    guard = watch.process(MINUTE)
+    guard.rules = replace(guard.rules, budgets=(CAP,))
+    assert find_level(watch, guard).level == STOP
+    watch.clock.advance(91 * DAY)  # the arming by the settings has run out
+    assert find_level(watch, guard).level == STOP
+    now = watch.clock.now()
+    lowered = Override(
+        id="w", what=ARM, who="ada", why="", at=now + S, until=now + 90 * DAY, subject="budget:all", value=NOTIFY
+    )
+    watch.book.add_override(lowered)
+    for days, level in ((1, NOTIFY), (88, NOTIFY), (1, STOP)):
+        watch.clock.advance(days * DAY)
+        assert find_level(watch, guard).level == level, days
+
+
+def test_a_plan_before_the_first_run_takes_a_hard_budget_for_armed_and_records_nothing(watch: Watch) -> None:
+    guard = watch.process(MINUTE)
+    guard.rules, guard.dry_run = replace(guard.rules, budgets=(CAP,)), True
+    found = guard.run()
+    assert found.sight is not None
+    assert find_armed_level(build_cap_policy(CAP), found.sight.wishes, NOON).level == STOP
+    assert watch.book.load_overrides_since(NOON - DAY) == []
 
 
 def test_an_account_that_could_never_be_asked_is_an_alarm_after_a_quarter_of_an_hour_until_it_answers(watch: Watch) -> None:

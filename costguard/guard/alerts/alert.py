@@ -329,19 +329,19 @@ def build_done_alert(
     asked_at: datetime,
     idle_cost: Money | None,
     saves: Rate | None,
-    afterwards: Rate | None,
+    afterwards: str,
     stage: int = 2,
 ) -> Alert:
     """Build the alert of an act that the provider's listing confirmed. `idle_cost`: the cost while idle.
 
-    `saves`: its hourly compute cost until then; `afterwards`: the hourly cost that remains.
+    `saves`: its hourly compute cost until then; `afterwards`: the hourly cost that remains, in words.
     """
     facts = (
         ("asked for", matter.format_moment(asked_at)),
         ("confirmed", f"{matter.format_moment(at)}, by its provider's listing"),
-        ("cost while idle", format_alert_sum(idle_cost)),
+        ("cost while idle", "not known to be idle" if idle_cost is None and saves else format_alert_sum(idle_cost)),
         ("saved per hour", format_alert_rate(saves)),
-        ("still per hour", "nothing known" if afterwards is None else format_alert_rate(afterwards)),
+        ("still per hour", afterwards),
     )
     return build_alert(matter, INFO, f"{matter.called} is {_ACT_RESULTS[act]}", at, facts, keep=False, stage=stage)
 
@@ -422,7 +422,7 @@ def build_blind_alert(
     facts = (
         ("since", "it was first seen" if since is None else matter.format_moment(since)),
         ("why", "; ".join(why) or "its activity is not measured"),
-        ("so far", format_alert_sum(so_far)),
+        ("so far", f"{format_alert_sum(so_far)} since then" if so_far and matter.rate else PRICE_NOT_KNOWN),
         ("per hour", format_alert_rate(matter.rate)),
         ("next", "no acts while this lasts: costguard doctor shows what is missing"),
     )

@@ -247,6 +247,7 @@ def _get_birth(live: LiveResource) -> datetime:
 NAMES_SHOWN = 10
 """Machines, scopes or budgets that one line names; the rest is counted."""
 SECOND = timedelta(seconds=1)
+RESTARTS_WITHIN = timedelta(hours=2)
 GAP_MINUTES_MAX = 60
 """Minutes between two runs, the most that the settings take."""
 
@@ -381,6 +382,19 @@ def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: 
     return Alert(topic="rail:gap", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
 
 
+def list_restart_alerts(breaks: Sequence[datetime], least: int, at: datetime) -> Iterator[Alert]:
+    """Yield the alert of a watchdog that starts, or is suspended, `least` times in a while, so that it hardly acts."""
+    if len(breaks) >= least and at - breaks[-least] <= RESTARTS_WITHIN:
+        facts = (
+            ("since", format_local_time(breaks[-least])),
+            ("why", "its process ends, or is suspended, again and again: its log says why (journalctl -u costguard)"),
+            ("next", "the first run after a start or a gap only observes: acts, those of hard caps too, come late or never"),
+        )
+        within = format_length(RESTARTS_WITHIN)
+        what = f"the watchdog restarts before it finishes a run, or soon after: {least} times within {within}"
+        yield Alert(topic="rail:restarts", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
+
+
 def build_unwatched_alert(live: Sequence[LiveResource], *, since: datetime, at: datetime, zone: tzinfo = UTC) -> Alert:
     """Build the alert that no guard run took place since `since`: how many machines run, and their known cost meanwhile."""
     running = [one for one in live if one.observation.kind == INSTANCE and one.observation.state == RUNNING]
@@ -408,7 +422,7 @@ def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datet
         ("next", "each is looked up individually before it counts as gone; until then it counts as running"),
     )
     subject = format_scope(scope)
-    what = f"{gone} of {of} machines of {subject} vanished at once"
+    what = f"{gone} of {of} resources of {subject} vanished at once"
     return Alert(topic="rail:inventory", subject=subject, owner="", severity=PAGE, what=what, at=at, facts=facts)
 
 

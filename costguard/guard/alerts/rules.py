@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from costguard.guard.action_intents import DONE, UNCONFIRMED
+from costguard.guard.action_intents import DONE, UNCONFIRMED, is_proof
 from costguard.guard.action_plan import (
     DELAYING_HOLDS,
     RESTING_STATES,
@@ -28,6 +28,7 @@ from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject, format_keep_command
 from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
 from costguard.guard.alerts.held import build_acceptance_alert, list_held_alerts
+from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
@@ -58,8 +59,8 @@ from costguard.values.text_format import format_local_time, quote_shell_word
 
 ARRIVING_STATES = ("pending", "starting")
 """After its stop a machine comes back: the alert of that stop is over."""
-DONE_TOLD_FOR = timedelta(hours=1)
-"""How long a confirmed act stays an alert."""
+DONE_TOLD_FOR, LISTED_AFTER = timedelta(hours=1), timedelta(minutes=15)
+"""How long a confirmed act stays an alert, and how long that waits for a listing, which shows what goes on billing."""
 BLIND_AFTER = timedelta(minutes=45)
 """How long after it is first seen a machine of unknown activity raises an alert."""
 WASTE_SHARE_MIN, WASTE_AFTER = 0.5, timedelta(hours=1)
@@ -143,11 +144,11 @@ def _list_case_alerts(
             matter = replace(build_alert_subject(case.live, case.owner, sight.now, rules.zone), topic="blind")
             says = silent.pop(case.verdict.life.key, "")
             why = (*([says] if says else []), *case.verdict.reasons)
-            yield alert.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=None)
+            yield alert.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=case.live.spent.expected)
     for live in (one for one in sight.live if one.observation.key in silent and one.scope not in dark):
         matter = build_alert_subject(live, find_owner(live.observation, rules.owner_from), sight.now, rules.zone)
-        why = (silent[live.observation.key],)
-        yield alert.build_blind_alert(replace(matter, topic="blind"), at=sight.now, since=None, why=why, so_far=None)
+        matter, spent = replace(matter, topic="blind"), live.spent.expected
+        yield alert.build_blind_alert(matter, at=sight.now, since=None, why=(silent[live.observation.key],), so_far=spent)
 
 
 def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
@@ -181,7 +182,8 @@ def _build_escalation_alert(
     assert climb is not None  # noqa: S101 - for the type checker; asked by the caller
     step = resolve_step(policy.then[number], case)
     since, handling = min(climb.since, now), case.live.observation.handling
-    so_far = compute_waste(case.live, work, now) if work.state in {IDLE, HUNG} else compute_cost_since(case.live, since, now)
+    so_far = compute_waste(case.live, work, now) if work.state in {IDLE, HUNG} else None
+    so_far = compute_cost_since(case.live, since, now) if so_far is None else so_far
     if step.do == ASK:
         loses = handling.terminate_loses if step.act == TERMINATE else handling.stop_loses
         because = f"{policy.name} asks"
@@ -339,6 +341,11 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
                 matter, act=intent.act, at=sight.now, asked_at=intent.sent_at, sends=intent.sends, so_far=spent
             )
         elif intent.state == DONE and sight.now - intent.moved_at < DONE_TOLD_FOR:
+            listed = live is None or live.absent_at is not None or is_proof(intent.act, live.observation)
+            listed = listed or (live is not None and live.seen_at > intent.moved_at)  # it runs again
+            if not listed and sight.now - intent.moved_at < LISTED_AFTER:
+                continue  # it was looked up by itself: what it bills at rest is known with its next listing
+            rest = describe_hourly_cost(live, sight.now) if live else "nothing"
             yield alert.build_done_alert(
                 matter,
                 act=intent.act,
@@ -346,7 +353,7 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
                 asked_at=intent.sent_at,
                 idle_cost=cost.idled,
                 saves=cost.saves,
-                afterwards=compute_burn_rate(live, sight.now) if live else None,
+                afterwards=rest if listed else "not listed since: costguard status",
             )
 
 
@@ -375,8 +382,9 @@ def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzi
 
 
 def compute_cost_since(live: LiveResource, since: datetime, now: datetime) -> Money | None:
-    """Return its compute cost from `since` to `now` at the current rate; None if the rate is unknown."""
-    return alert.compute_rate_cost(compute_savings_rate(live, now), max(now - since, timedelta()))
+    """Return its compute cost from `since` to `now`, or that of its disks where no computing bills; None: unknown rate."""
+    rate = compute_savings_rate(live, now) or compute_burn_rate(live, now)
+    return alert.compute_rate_cost(rate, max(now - since, timedelta()))
 
 
 HOOK_TOLD_FOR = timedelta(hours=1)
