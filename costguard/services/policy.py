@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoLedgerError, UnknownNameError, shorten
+from costguard.guard.cap_acceptance import find_accepted_caps, name_cap_policy
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.evaluation import is_claimed
 from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
@@ -26,12 +27,13 @@ from costguard.guard.policy_evaluation import matches_target
 from costguard.guard.reach import compute_reach, describe_reach
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard.guard_state import load_overrides_since
+from costguard.ledger.guard.guard_state import load_last_run, load_overrides_since
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.spending import LiveResource
 from costguard.providers import plugins
 from costguard.services import CommandAnswer, overrides
 from costguard.services.guard_inputs import build_guard_config
+from costguard.services.run_view import decode_run_view
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
@@ -56,12 +58,15 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
     """Answer `costguard policy lint`: raise an error for invalid settings; else list what is probably unintended."""
     settings = read_settings(config)
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
+    accepted = find_accepted_caps(settings.budgets, _load_overrides(settings), overrides.get_now())
     configured = [one.manifest for name, one in sorted(plugins.load_providers().found.items()) if name in settings.providers]
     return CommandAnswer(
         document=build_policy_lint_document(
             config or "the settings",
             settings.policies,
             hard=hard,
+            accepted=[budget.name for budget in settings.budgets if name_cap_policy(budget) in accepted],
+            shorts=_load_shorts(settings),
             rails=settings.rails or Rails(),
             configured=configured,
             admin_route=build_guard_config(settings).admin_route,
@@ -200,6 +205,17 @@ def _load_overrides(settings: Settings) -> list[Override]:
             return load_overrides_since(ask, EARLIEST)
     except NoLedgerError:
         return []
+
+
+def _load_shorts(settings: Settings) -> Mapping[str, str]:
+    """Return how the limits delayed the stops of hard budgets at the last guard run, by name; nothing if there was none."""
+    try:
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            view = decode_run_view(load_last_run(ask))
+    except NoLedgerError:
+        return {}
+    names = {budget.name for budget in settings.budgets if budget.hard}
+    return {name: short for name, short in view.shorts.items() if name in names} if view else {}
 
 
 def _parse_fact(stated: str) -> tuple[str, str]:

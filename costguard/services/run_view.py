@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -51,8 +51,8 @@ class RunView:
     `asks`: see `digest_providers`. `asked`: the scopes that its watchdog polls. `unreached`: failed scopes that the ledger does
     not know.
 
-    `overshoots`: by how much each hard budget could be exceeded at worst, by name; a missing one is unknown. `handling`: of the
-    resources where it changes what is shown.
+    `overshoots`: by how much each hard budget could be exceeded at worst, by name; a missing one is unknown. `shorts`: how the
+    limits delay the stops of a hard budget, by name. `handling`: of the resources where it changes what is shown.
     """
 
     asks: str
@@ -61,6 +61,7 @@ class RunView:
     balances: tuple[PrepaidBalance, ...]
     overshoots: Mapping[str, Money]
     handling: Mapping[ResourceKey, Handling]
+    shorts: Mapping[str, str] = field(default_factory=dict)
     members: tuple[Observation, ...] = ()
     """Not stored: only a guard run needs them."""
 
@@ -68,7 +69,7 @@ class RunView:
 def encode_run_view(
     latest: PollResults,
     sight: GuardSnapshot,
-    foresights: Iterable[CapForecast],
+    foresights: Sequence[CapForecast],
     unreached: Iterable[ScopeCoverage],
     *,
     asks: str,
@@ -90,6 +91,7 @@ def encode_run_view(
         "unreached": [encode_unreached(one) for one in unreached],
         "balances": [encode_balance(one) for one in latest.balances],
         "overshoots": [[one.standing.budget.name, one.overshoot.nano, one.overshoot.currency] for one in foresights if certain],
+        "shorts": {one.standing.budget.name: one.short for one in foresights if one.short},
         "handling": [
             [*seen.key, seen.handling.protected, seen.handling.stop_loses, seen.handling.terminate_loses] for seen in shown
         ],
@@ -120,6 +122,7 @@ def decode_run_view(run: GuardRun | None) -> RunView | None:
             unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
             balances=tuple(decode_balance(*row) for row in said["balances"]),
             overshoots={name: Money(nano=nano, currency=currency) for name, nano, currency in said["overshoots"]},
+            shorts=dict(said.get("shorts", {})),
             handling={
                 ResourceKey(*key): Handling(protected=tuple(kept), stop_loses=tuple(stop), terminate_loses=tuple(end))
                 for *key, kept, stop, end in said["handling"]

@@ -69,12 +69,14 @@ GUARD_EXAMPLE = """
 #url = "https://example.com/drain"
 
 # Rails limit all policies. acts: maximum number of stops in a run and in 10 minutes, maximum share of the fleet
-# in 10 minutes and in a day (at least one), how many that lose data in an hour. starts: maximum number of machines that
-# schedules start in a run and in an hour.
+# in 10 minutes and in a day (at least one), how many that lose data in an hour. caps: the same keys, none of them 0, for hard
+# caps that somebody accepted (costguard plan --accept); default: as many stops as a cap needs. A hard cap that nobody accepted
+# acts within acts. starts: maximum number of machines that schedules start in a run and in an hour.
 # breaker: once this share of the fleet (and so many) turns idle or unknown within the window, idle acts are suspended until
 # that long after it ends. first_seen: no act on machines observed for less.
 #[rails]
 #acts = { per_run = 1, per_10m = 3, fleet_percent = 100, fleet_percent_day = 50, least_per_day = 20, irreversible_per_h = 1 }
+#caps = {per_run = 99, per_10m = 99, fleet_percent = 100, fleet_percent_day = 100, least_per_day = 99, irreversible_per_h = 99}
 #starts = { per_run = 2, per_h = 20 }
 #breaker = { percent = 25, least = 5, window = "10m", recovery = "30m", asks = "1h", lasts = "24h" }
 #first_seen = "15m"

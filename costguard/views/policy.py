@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
-from fractions import Fraction
+from types import MappingProxyType
 
 from costguard.budgets.budget import ResourceFilter
 from costguard.guard.context import ACTIVITY_WINDOW_MIN
@@ -41,8 +41,6 @@ from costguard.values.text_format import format_instant, format_length, format_l
 from costguard.views.document import Document
 
 SCHEMA = "costguard.policy/1"
-FLEET_SHARE_UNREMARKED = Fraction(1, 2)
-"""Rails that stop more of the fleet in a day than this need no remark."""
 RULE_TEXTS = {
     IDLE_RULE: "if unsure, it keeps running",
     CAP_RULE: "if unsure, the cost counts, and the limit stops it",
@@ -60,6 +58,8 @@ def build_policy_lint_document(
     policies: Sequence[Policy],
     *,
     hard: Sequence[str] = (),
+    accepted: Collection[str] = (),
+    shorts: Mapping[str, str] = MappingProxyType({}),
     rails: Rails | None = None,
     configured: Sequence[ProviderManifest] = (),
     admin_route: bool,
@@ -67,7 +67,8 @@ def build_policy_lint_document(
 ) -> Document:
     """Return remarks about settings that are valid but may not be intended.
 
-    - `hard`: the names of hard budgets. `configured`: the providers that are watched. `admin_route`: see GuardConfig.
+    - `hard`: the names of hard budgets; `accepted`: those that a person accepted; `shorts`: how the limits delay the stops of
+      one, by name. `configured`: the providers that are watched. `admin_route`: see GuardConfig.
     - `machines`: sentences about what the policies can do on the machines in the ledger.
     """
     acting = bool(hard) or any(reaches_level(policy.arm, STOP) for policy in policies)
@@ -84,11 +85,8 @@ def build_policy_lint_document(
         told for policy in policies for one in configured if (told := describe_provider_reach(policy, one.name, one.measures))
     ]
     remarks += [*reach, *machines]
-    remarks += [
-        _format_limit_remark(name, rails or Rails())
-        for name in hard
-        if (rails or Rails()).fleet_share_day <= FLEET_SHARE_UNREMARKED
-    ]
+    remarks += [f"budget {name}: {short} (at the last guard run)" for name, short in shorts.items()]
+    remarks += [_format_acceptance_remark(name, limits) for name in hard if name not in accepted]
     lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, no problems found."
     rows = tuple(
         {"policy": policy.name, "arm": policy.arm, "rule": policy.rule, "digest": policy.digest} for policy in policies
@@ -97,15 +95,11 @@ def build_policy_lint_document(
     return Document(data=data, records=rows, lead=(lead,), notes=tuple(remarks))
 
 
-def _format_limit_remark(name: str, rails: Rails) -> str:
-    """Return what the rails mean for a hard cap on a small fleet.
-
-    Example: at 20 % per day, a fleet of fewer than ten machines stops one machine per day.
-    """
-    fewer, percent = -(-2 // rails.fleet_share_day), float(100 * rails.fleet_share_day)
+def _format_acceptance_remark(name: str, rails: Rails) -> str:
+    """Return what it means that nobody accepted a hard cap yet."""
     return (
-        f"budget {name}: the rails stop {percent:g} % of the fleet in a day, which is one of fewer than {fewer} machines; "
-        "costguard plan says where that is too few to keep the cap, and what to write under [rails]"
+        f"budget {name}: nobody has accepted this cap, so it acts within [rails] acts: {rails.acts_per_10m} stops in 10 min, "
+        f"{rails.irreversible_per_h} an hour that loses data; costguard plan says what it needs and how to accept it"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def test_every_setting_of_the_guard_stands_in_it() -> None:
     assert {key for step in policy["then"] for key in step} == set(steps.STEP_KEYS)
     assert {key for hook in table["hook"] for key in hook} == set(guard.HOOK_KEYS)
     assert {key: set(inner) for key, inner in table["rails"].items() if key != "first_seen"} == {
-        key: set(inner) for key, inner in guard.RAIL_FIELDS.items()
+        key: set(inner) for key, inner in (guard.RAIL_FIELDS | {"caps": guard.CAP_FIELDS}).items()
     }
     assert set(route) == set(notify.ROUTE_KEYS)
     assert set(table["notify"]) == {"route", "console_is_delivery", *notify.SECRET_FIELDS}
@@ -80,7 +81,11 @@ def test_every_setting_of_the_guard_stands_in_it() -> None:
 
 def test_what_it_says_the_rails_are_they_are() -> None:
     text = re.sub(r"^#(?! )", "", generated(), flags=re.MULTILINE)
-    assert check_settings(text, "example").rails == Rails()
+    rails = check_settings(text, "example").rails
+    assert rails is not None
+    assert rails.caps is not None, "the example states a limit"
+    assert (rails.caps.acts_per_run, rails.caps.acts_per_10m, rails.caps.irreversible_per_h) == (99,) * 3
+    assert replace(rails, caps=None) == Rails()
 
 
 @pytest.mark.parametrize("name", ["solo", "lab", "company"])

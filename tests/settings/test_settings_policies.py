@@ -339,6 +339,8 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ("[rails]\nacts = { fleet_percent = 0 }", "rails.acts.fleet_percent: must be between 1 and 100"),
         ("[rails]\nacts = { fleet_percent = 101 }", "must be between 1 and 100"),
         ('[rails]\nacts = { fleet_percent = "10%" }', "hint: write 10 for 10 %"),
+        ("[rails]\ncaps = { per_10m = 0 }", "rails.caps.per_10m: must be at least 1"),
+        ("[rails]\ncaps = { per_h = 3 }", "rails.caps.per_h: unknown key"),
         ("[rails]\nfirst_seen = 15", "rails.first_seen: must have a unit"),
         ("[rails]\nbreaker = { recovery = '0s' }", "rails.breaker.recovery: must be at least 1m"),
         ("[rails]\nbrake = {}", "did you mean breaker"),
