@@ -71,7 +71,7 @@ def test_every_setting_of_the_guard_stands_in_it() -> None:
     assert {key for step in policy["then"] for key in step} == set(steps.STEP_KEYS)
     assert {key for hook in table["hook"] for key in hook} == set(guard.HOOK_KEYS)
     assert {key: set(inner) for key, inner in table["rails"].items() if key != "first_seen"} == {
-        key: set(inner) for key, inner in (guard.RAIL_FIELDS | {"caps": guard.CAP_FIELDS}).items()
+        key: set(inner) for key, inner in {**guard.RAIL_FIELDS, "caps": guard.CAP_FIELDS}.items()
     }
     assert set(route) == set(notify.ROUTE_KEYS)
     assert set(table["notify"]) == {"route", "console_is_delivery", *notify.SECRET_FIELDS}
