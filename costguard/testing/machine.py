@@ -79,7 +79,7 @@ class SimulatedMachine:
     `turns`: its states, in order, future ones that an act has set going too. `rules`: what it measures from when on; `more`:
     signals beside them from when on (None: no more). `families`: what is measured of it at all. `answers`: how it takes acts,
     from when on and for how many (None: for ever). `rates`: other prices, from when on. `can_start`: whether its provider has a
-    start. `waits`: it was started, and waits for its GPU. `looks`: since when which look at it (from 1) fails, or takes so long.
+    start. `waits`: it was started, and waits for its GPU. `looks`: since when which look at it fails (None), or takes so long.
     """
 
     key: ResourceKey

@@ -9,7 +9,7 @@ from costguard.metering.observation import Handling
 from costguard.testing.machine import SimulatedDisk
 from costguard.values.money import Money
 
-MEASURES, TURNS, LABEL, ANSWER, LISTING, PERSON, SURROUNDINGS, REPLACED, PRICE, LOOK = (
+MEASURES, TURNS, LABEL, ANSWER, LISTING, PERSON, SURROUNDINGS, REPLACED, PRICE = (
     "measures",
     "turns",
     "label",
@@ -19,11 +19,11 @@ MEASURES, TURNS, LABEL, ANSWER, LISTING, PERSON, SURROUNDINGS, REPLACED, PRICE, 
     "surroundings",
     "replaced",
     "price",
-    "look",
 )
 """Kinds of events: what a machine measures, that it is started or stopped by hand, its labels, how it takes acts, what is wrong
-with a listing, what a person says, what is wrong around costguard, that a controller brings up another one, what it costs, a look at it
-that fails or takes long."""
+with a listing, what a person says, what is wrong around costguard, that a controller brings up another one, what it costs."""
+LOOK = "look"
+"""A look at a machine that fails or takes long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

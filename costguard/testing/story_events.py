@@ -94,8 +94,7 @@ def parse_event(
     if words[0] in machines:
         kind, what, amount, name = _parse_machine_event(words, line)
         read = StoryEvent(at=at, kind=kind, what=what, line=line, name=words[0], amount=amount, text=name)
-        if kind == LOOK and what == "takes":
-            read = replace(read, length=parse_duration(name, line))
+        read = replace(read, length=parse_duration(name, line) if kind == LOOK and name else None)
     elif words[0] in ("watchdog", "channel", "ledger", "clock"):
         read = _parse_surroundings(StoryEvent(at=at, kind=SURROUNDINGS, what="", line=line), words)
     elif words[0] in providers:

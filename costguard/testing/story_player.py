@@ -348,7 +348,9 @@ def _place_machine(
     return machine
 
 
-def _apply_event(event: StoryEvent, story: Story, clouds: Mapping[str, TerminateOnlyCloud]) -> None:
+def _apply_event(  # noqa: C901 - a table of kinds
+    event: StoryEvent, story: Story, clouds: Mapping[str, TerminateOnlyCloud]
+) -> None:
     """Let `event` happen to its machine or its cloud."""
     if event.kind == LISTING:
         if event.until is None:
