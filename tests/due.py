@@ -3,9 +3,9 @@
     player = DuePlayer(stage); ...; player.find_unsent(), player.find_doubles()
 
 An act is wanted in a run if it is due and nothing lasting holds it; or if its condition holds, its step counts as done, no
-intent is open, and the machine truly runs on (a lost stop). Example: a stop due at 09:30, whose second look failed: by 09:33 its cloud
-has a request, or a message of 09:30 or later names the machine and says that it is held, late or not done. An announcement that
-states 09:50 ("held by the limit of 3 in 10 min until 09:50") moves that to 09:50.
+intent is open, and the machine truly runs on (a lost stop). Example: a stop due at 09:30, whose second look failed: by 09:33
+its cloud has a request, or a message of 09:30 or later names the machine and says that it is held, late or not done. An
+announcement that states 09:50 ("held by the limit of 3 in 10 min until 09:50") moves that to 09:50.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from costguard.values.resource import RUNNING, ResourceKey
 RUNS_MAX = 3
 PASSING = frozenset(("rate", "not_accepted", "breaker", "gap", "clock"))
 """Holds that nobody wished: whatever has them for longer than a run is told. All others last, or belong to the grace."""
+GRACE = frozenset(("grace", "untold"))
 NOT_DONE = re.compile(
     r"\b(held|holds|late|overdue|not done|not stopped|waits|refused|failed|suspended|accept)\b|not confirmed", re.IGNORECASE
 )
@@ -115,12 +116,16 @@ class DuePlayer(GuardPlayer):
 
     def _list_due(self, done: GuardRunResult) -> Iterator[DueAct]:
         assert done.survey is not None
+        climbs = {(c.verdict.policy.name, c.verdict.life.key): c.climb.started_at for c in done.survey.cases if c.climb}
         now, planned = done.at, dict[str, set[tuple[ResourceKey, str]]]()
         for one in done.survey.proposals:
             verdict = one.verdict
             planned.setdefault(verdict.policy.name, set()).add((verdict.life.key, one.step.do))
-            held = [reason for reason, _ in one.held_by]
-            if one.step.do in DESTRUCTIVE and one.due_at <= now and PASSING.issuperset(held):
+            held = {reason for reason, _ in one.held_by}
+            ripe = one.due_at <= now and held <= PASSING
+            began = climbs.get((verdict.policy.name, verdict.life.key))  # its grace never begins while its settings wait
+            ripe = ripe or bool(began and held & PASSING and held <= PASSING | GRACE and began + one.step.after <= now)
+            if one.step.do in DESTRUCTIVE and ripe:
                 why = "; ".join(says for _, says in one.held_by) or "nothing holds it"
                 yield DueAct(verdict.life.key, verdict.life.started_at, one.step.do, verdict.policy.name, now, why)
         busy = {(one.life.key, one.act) for one in done.intents if one.state in OPEN_STATES}
@@ -165,13 +170,16 @@ def read_notice(notice: Alert) -> str:
 
 
 def says_not_done(message: Notification, one: DueAct) -> bool:
-    """Whether a warning or page says of the machine, or of the budget that wants its stop, that it is not done."""
+    """Whether a warning or page says of the machine, of the budget that wants its stop, or of what holds it, that it is not done.
+
+    A page of one cause may name only the first of many machines: then it names its policy, or says what holds it.
+    """
     if message.severity == INFO or message.why_now == RESOLVED:
         return False
-    return any(
-        NOT_DONE.search(f"{notice.topic.partition(':')[0]} {read_notice(notice)}")
-        for notice in message.notices
-        if names(notice, one.key)
-        or (one.budget and f"budget {one.budget}" in f"{notice.subject} {read_notice(notice)}")
-        or (one.budget and notice.subject in ("the fleet", "settings"))
-    )
+    for notice in message.notices:
+        text = f"{notice.topic} {notice.subject} {read_notice(notice)}"
+        about = names(notice, one.key) or (one.budget and re.search(rf"\bbudget[ :]{re.escape(one.budget)}\b", text))
+        cause = notice.topic.startswith("held:") and (one.policy in text or any(why in text for why in one.why.split("; ")))
+        if (about and NOT_DONE.search(f"{notice.topic.partition(':')[0]} {read_notice(notice)}")) or cause:
+            return True
+    return False

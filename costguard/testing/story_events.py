@@ -81,7 +81,7 @@ _UNITS: Mapping[str, Collection[str]] = {
 }
 
 
-def parse_event(
+def parse_event(  # noqa: PLR0912 - a table of kinds
     text: str, line: int, moments: MomentReader, machines: Collection[str], providers: Collection[str]
 ) -> StoryEvent:
     """One event. InputError that names the line."""
