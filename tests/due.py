@@ -116,18 +116,10 @@ class DuePlayer(GuardPlayer):
 
     def _list_due(self, done: GuardRunResult) -> Iterator[DueAct]:
         assert done.survey is not None
-        climbs = {(c.verdict.policy.name, c.verdict.life.key): c.climb.started_at for c in done.survey.cases if c.climb}
+        yield from list_due(done)
         now, planned = done.at, dict[str, set[tuple[ResourceKey, str]]]()
         for one in done.survey.proposals:
-            verdict = one.verdict
-            planned.setdefault(verdict.policy.name, set()).add((verdict.life.key, one.step.do))
-            held = {reason for reason, _ in one.held_by}
-            ripe = one.due_at <= now and held <= PASSING
-            began = climbs.get((verdict.policy.name, verdict.life.key))  # its grace never begins while its settings wait
-            ripe = ripe or bool(began and held & PASSING and held <= PASSING | GRACE and began + one.step.after <= now)
-            if one.step.do in DESTRUCTIVE and ripe:
-                why = "; ".join(says for _, says in one.held_by) or "nothing holds it"
-                yield DueAct(verdict.life.key, verdict.life.started_at, one.step.do, verdict.policy.name, now, why)
+            planned.setdefault(one.verdict.policy.name, set()).add((one.verdict.life.key, one.step.do))
         busy = {(one.life.key, one.act) for one in done.intents if one.state in OPEN_STATES}
         for case in done.survey.cases:
             climb, policy, key = case.climb, case.verdict.policy, case.verdict.life.key
@@ -152,6 +144,20 @@ class DuePlayer(GuardPlayer):
         return here is not None and here.state == RUNNING
 
 
+def list_due(done: GuardRunResult) -> Iterator[DueAct]:
+    """Yield the planned acts of a run that are due and that nothing lasting holds."""
+    assert done.survey is not None
+    climbs = {(c.verdict.policy.name, c.verdict.life.key): c.climb.started_at for c in done.survey.cases if c.climb}
+    for one in done.survey.proposals:
+        verdict, now, held = one.verdict, done.at, {reason for reason, _ in one.held_by}
+        ripe = one.due_at <= now and held <= PASSING
+        began = climbs.get((verdict.policy.name, verdict.life.key))  # its grace never begins while its settings wait
+        ripe = ripe or bool(began and held & PASSING and held <= PASSING | GRACE and began + one.step.after <= now)
+        if one.step.do in DESTRUCTIVE and ripe:
+            why = "; ".join(says for _, says in one.held_by) or "nothing holds it"
+            yield DueAct(verdict.life.key, verdict.life.started_at, one.step.do, verdict.policy.name, now, why)
+
+
 def find_machine(player: GuardPlayer, key: ResourceKey) -> SimulatedMachine | None:
     """The machine of `key` on its cloud."""
     return next((m for cloud in player.stage.clouds.values() for m in cloud.machines.values() if m.key == key), None)
@@ -170,7 +176,7 @@ def read_notice(notice: Alert) -> str:
 
 
 def says_not_done(message: Notification, one: DueAct) -> bool:
-    """Whether a warning or page says of the machine, of the budget that wants its stop, or of what holds it, that it is not done.
+    """Whether a warning or page says that it is not done: of the machine, of the budget that wants it, or of what holds it.
 
     A page of one cause may name only the first of many machines: then it names its policy, or says what holds it.
     """
@@ -179,7 +185,8 @@ def says_not_done(message: Notification, one: DueAct) -> bool:
     for notice in message.notices:
         text = f"{notice.topic} {notice.subject} {read_notice(notice)}"
         about = names(notice, one.key) or (one.budget and re.search(rf"\bbudget[ :]{re.escape(one.budget)}\b", text))
-        cause = notice.topic.startswith("held:") and (one.policy in text or any(why in text for why in one.why.split("; ")))
+        held = (one.policy, *one.why.split("; "))
+        cause = notice.topic.startswith("held:") and any(words in text for words in held)
         if (about and NOT_DONE.search(f"{notice.topic.partition(':')[0]} {read_notice(notice)}")) or cause:
             return True
     return False

@@ -138,7 +138,15 @@ def draw_fleets() -> list[Fleet]:  # noqa: C901 - a table of fleets
         add("typo of ten times, not accepted", "plain" if count != 20 else "local", count, 20, hours=4, accepts=None)
         fleets[-1] = replace(fleets[-1], change=(150, fleets[-1].cap / 10))
     for count in (4, 12, 30):
-        add("price jumps for one poll", "plain" if count != 12 else "pod", count, 3, hours=3.5, jump=(135, False))
+        add(
+            "price jumps for one poll",
+            "plain" if count != 12 else "pod",
+            count,
+            3,
+            hours=3.5,
+            poll=2 if count > 12 else 1,
+            jump=(135, False),
+        )
     for count in (4, 12, 30):
         add("price jumps and stays", "plain" if count != 12 else "local", count, 12, hours=4, jump=(60, True))
     for count in (6, 18):
@@ -335,7 +343,7 @@ class _Judge:
         if self.fleet.jump is None:
             return
         at, stays = START + self.fleet.jump[0] * MINUTE, self.fleet.jump[1]
-        until = at + (self.poll if stays else timedelta(minutes=30))
+        until = at + (self.poll if stays else TEN_MINUTES)
         hasty = [act.name for act in self.outcome.acts if act.done and at <= act.at < until]
         if hasty:
             yield f"{len(hasty)} stops by a price that one poll showed"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from costguard.guard.policy import EscalationState
+from costguard.guard.action_intents import GRACE, VERIFYING
 from costguard.services.act import executor
 from costguard.testing import StoryStage, play_story, read_story
 from tests.due import DuePlayer
@@ -36,10 +37,18 @@ def test_a_guard_that_sends_no_due_stop_is_seen(monkeypatch: pytest.MonkeyPatch,
     assert any("exceeded" in one for one in play_fleet(draw_fleets()[10]).wrong)
 
 
-def test_an_announcement_of_an_act_in_doubt_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    runs = iter(range(10**6))
-    monkeypatch.setattr(EscalationState, "episode", property(lambda _: str(next(runs))))
-    assert any("is due again" in one for one in _play("22-stop-not-confirmed", tmp_path).find_doubles())
+def test_a_second_announcement_or_intent_of_an_act_in_doubt_is_seen(tmp_path: Path) -> None:
+    player = _play("22-stop-not-confirmed", tmp_path)
+    assert not list(player.find_doubles())
+    told = player.stage.notifier.tries
+    number = next(n for n, run in enumerate(player.runs) if any(one.state == VERIFYING for one in run.intents)) + 1
+    run = player.runs[number]
+    due = next(one for one in told if any("is due" in notice.what for notice in one.notices))
+    second = replace(run.intents[0], id="second", state=GRACE, sends=0, created_at=run.at)
+    told.append(replace(due, at=run.at))
+    player.runs[number] = run._replace(intents=(*run.intents, second))
+    found = list(player.find_doubles())
+    assert len(found) == 2, found
 
 
 def _play(name: str, folder: Path) -> DuePlayer:
