@@ -72,6 +72,8 @@ class ReceivedAction(NamedTuple):
 class TerminateOnlyCloud:
     """One account of a simulated provider that can only end machines. `delay`: how long acts take, where a cloud says so.
 
+    `pass_time` is called with how long a slow look takes: whoever plays lets that much pass.
+
     Keeps InstanceSource, Inspector, Terminator and UtilizationSource.
     """
 
@@ -82,6 +84,7 @@ class TerminateOnlyCloud:
         self.scope = ScopeKey(provider, account, "all")
         self.machines: dict[str, SimulatedMachine] = {}
         self.faults: list[ListingFault] = []
+        self.pass_time: Callable[[timedelta], object] = lambda _: None
         self._acts: list[ReceivedAction] = []
         self._past: list[tuple[Observation, ...]] = []
         self._told: dict[ResourceKey, datetime] = {}
@@ -160,6 +163,11 @@ class TerminateOnlyCloud:
         if any(one.what == DOWN for one in self._at_work(at)):
             raise UnreachableError("the provider answered 503", provider=self._provider)
         machine = self._machine(key)
+        takes = machine.count_look(at) if machine else timedelta()
+        if takes is None:
+            raise UnreachableError("the provider answered 503", provider=self._provider)
+        if takes:
+            self.pass_time(takes)
         seen = machine.observation(at) if machine else None
         return None if seen is None or _is_gone(seen, at) else seen
 

@@ -79,7 +79,7 @@ class SimulatedMachine:
     `turns`: its states, in order, future ones that an act has set going too. `rules`: what it measures from when on; `more`:
     signals beside them from when on (None: no more). `families`: what is measured of it at all. `answers`: how it takes acts,
     from when on and for how many (None: for ever). `rates`: other prices, from when on. `can_start`: whether its provider has a
-    start. `waits`: it was started, and waits for its GPU.
+    start. `waits`: it was started, and waits for its GPU. `looks`: since when which look at it fails (None), or takes so long.
     """
 
     key: ResourceKey
@@ -98,6 +98,7 @@ class SimulatedMachine:
     rules: list[tuple[datetime, SampleRule]] = field(default_factory=list)
     more: list[tuple[datetime, str, SignalValue | None]] = field(default_factory=list)
     answers: list[tuple[datetime, str, int | None]] = field(default_factory=list)
+    looks: list[tuple[datetime, int, timedelta | None]] = field(default_factory=list)
     labels: list[tuple[datetime, dict[str, str]]] = field(default_factory=list)
     rates: list[tuple[datetime, Rate]] = field(default_factory=list)
     can_start: bool = True
@@ -153,6 +154,12 @@ class SimulatedMachine:
                     self.answers[number] = (since, how, left - 1)
                 return how
         return OBEYS
+
+    def count_look(self, at: datetime) -> timedelta | None:
+        """How long the look at it at `at` takes; None: it fails. The next look of each entry of `looks` is one nearer."""
+        due = [takes for since, nth, takes in self.looks if since <= at and nth == 1]
+        self.looks = [(since, nth - (since <= at), takes) for since, nth, takes in self.looks if since > at or nth > 1]
+        return due[0] if due else timedelta()
 
     def observation(self, at: datetime) -> Observation | None:
         """What an honest listing says at `at`; None where it did not exist yet."""

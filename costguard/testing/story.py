@@ -22,6 +22,8 @@ MEASURES, TURNS, LABEL, ANSWER, LISTING, PERSON, SURROUNDINGS, REPLACED, PRICE =
 )
 """Kinds of events: what a machine measures, that it is started or stopped by hand, its labels, how it takes acts, what is wrong
 with a listing, what a person says, what is wrong around costguard, that a controller brings up another one, what it costs."""
+LOOK = "look"
+"""A look at a machine that fails or takes long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

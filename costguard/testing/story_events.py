@@ -7,6 +7,7 @@ Machines, clouds, what surrounds costguard, and people:
     18:40        box restarts | starts | stops | ends                   (by hand, not by costguard)
     18:41        box label costguard=never | unlabel costguard | replaced by box2 | costs $3.60
     19:00        box deaf [once | 2 times] | lost | unclear | refuses | waits | obeys    (how it takes acts from now on)
+    19:00        box look 2 fails | look 2 takes 20s     (the second look at it from now on: as a stop looks twice)
     19:55-20:40  aws down | aws empty | aws partial | aws stale 3 polls | aws hides box
     19:55-20:40  watchdog down | channel down | ledger full
     20:00        clock jumps 1h | clock jumps -1h | watchdog crashes
@@ -45,6 +46,7 @@ from costguard.testing.story import (
     ANSWER,
     LABEL,
     LISTING,
+    LOOK,
     MEASURES,
     PERSON,
     PRICE,
@@ -79,7 +81,7 @@ _UNITS: Mapping[str, Collection[str]] = {
 }
 
 
-def parse_event(
+def parse_event(  # noqa: PLR0912 - a table of kinds
     text: str, line: int, moments: MomentReader, machines: Collection[str], providers: Collection[str]
 ) -> StoryEvent:
     """One event. InputError that names the line."""
@@ -92,6 +94,7 @@ def parse_event(
     if words[0] in machines:
         kind, what, amount, name = _parse_machine_event(words, line)
         read = StoryEvent(at=at, kind=kind, what=what, line=line, name=words[0], amount=amount, text=name)
+        read = replace(read, length=parse_duration(name, line) if kind == LOOK and name else None)
     elif words[0] in ("watchdog", "channel", "ledger", "clock"):
         read = _parse_surroundings(StoryEvent(at=at, kind=SURROUNDINGS, what="", line=line), words)
     elif words[0] in providers:
@@ -126,6 +129,10 @@ def _parse_machine_event(words: list[str], line: int) -> tuple[str, str, float, 
             return REPLACED, "replaced", 0, name
         case ["costs", amount]:
             return PRICE, "costs", 0, format_amount_plainly(parse_amount(amount, line))
+        case ["look", number, "fails"] if number.isdigit():
+            return LOOK, "fails", float(number), ""
+        case ["look", number, "takes", length] if number.isdigit():
+            return LOOK, "takes", float(number), length
         case [how] if how in ANSWERS:
             return ANSWER, how, 0, ""
         case [how, "once"] if how in ANSWERS:

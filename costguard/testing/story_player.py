@@ -42,6 +42,7 @@ from costguard.testing.story import (
     ANSWER,
     LABEL,
     LISTING,
+    LOOK,
     MEASURES,
     PERSON,
     PRICE,
@@ -224,6 +225,8 @@ def play_story(
         notifier=notifier,
         ledger_url=ledger_url or f"sqlite:///{folder}/story.db",
     )
+    for cloud in stage.clouds.values():
+        cloud.pass_time = lambda by: [one.advance(by) for one in (truth, clock)]
     outcome, run, left = StoryOutcome(stage=stage), opened(stage), list(story.events)
     try:
         at, full = story.start, False
@@ -345,7 +348,9 @@ def _place_machine(
     return machine
 
 
-def _apply_event(event: StoryEvent, story: Story, clouds: Mapping[str, TerminateOnlyCloud]) -> None:
+def _apply_event(  # noqa: C901 - a table of kinds
+    event: StoryEvent, story: Story, clouds: Mapping[str, TerminateOnlyCloud]
+) -> None:
     """Let `event` happen to its machine or its cloud."""
     if event.kind == LISTING:
         if event.until is None:
@@ -364,6 +369,8 @@ def _apply_event(event: StoryEvent, story: Story, clouds: Mapping[str, Terminate
         _apply_power_change(machine, event)
     elif event.kind == ANSWER:
         machine.answers.append((event.at, event.what, int(event.amount) or None))
+    elif event.kind == LOOK:
+        machine.looks.append((event.at, int(event.amount), event.length))
     elif event.kind == LABEL:
         _apply_labels(machine, event)
     elif event.kind == PRICE:

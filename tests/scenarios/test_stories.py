@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from costguard.testing import play_story, read_story
-from costguard.testing.guard_player import GuardPlayer
+from costguard.testing import StoryStage, play_story, read_story
+from tests.due import DuePlayer
 
 STORIES = sorted(Path(__file__).parent.glob("*.story"))
 QUICK = frozenset(
@@ -20,6 +19,7 @@ QUICK = frozenset(
         *("h08-no-signals", "h10-checkpoint", "h10f-minute-after-a-cell", "h11-tag-vanishes", "h16-clock-jumps"),
         *("h17-gap", "h19-odd-provider", "h22-keep-in-time", "h31-disk-full"),
         *("h37-channel-down", "h41-agent-busy-for-ever", "26-starts-again", "26f-gpu-is-gone"),
+        *("28-lost-stop", "28c-lost-cap", "28d-thaw"),
         *("26p-stopped-while-it-starts", "26u-deaf-to-the-stop"),
     )
 )
@@ -41,5 +41,12 @@ def test_every_quick_story_is_there() -> None:
 
 @pytest.mark.parametrize("path", [_story(path) for path in STORIES])
 def test_the_story_comes_out_as_it_is_told(path: Path, tmp_path: Path) -> None:
-    outcome = play_story(read_story(path), partial(GuardPlayer, folder=path.parent), tmp_path)
+    players = list[DuePlayer]()
+
+    def open_player(stage: StoryStage) -> DuePlayer:
+        players.append(DuePlayer(stage, folder=path.parent))
+        return players[-1]
+
+    outcome = play_story(read_story(path), open_player, tmp_path)
+    outcome.faults += [*players[0].find_unsent(), *players[0].find_doubles()]
     assert not outcome.faults, outcome.report()

@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 from tests.simulation.campaign import CHUNK, campaign, summed
+from tests.simulation.caps import play_caps
 from tests.simulation.drawing import crashing, plan_of
 from tests.simulation.guide_world import list_guide_lines
+from tests.simulation.messages import count_messages
 from tests.simulation.outages import outages
 from tests.simulation.papers import kept_plan, text_of
 from tests.simulation.plans import Plan
@@ -21,7 +23,7 @@ from tests.simulation.shrinking import shrunk, size
 KEPT = Path(__file__).parent / "kept"
 
 
-def main(words: list[str] | None = None) -> int:
+def main(words: list[str] | None = None) -> int:  # noqa: PLR0911 - a table of commands
     """0 where nothing was that must not be, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -51,10 +53,17 @@ def main(words: list[str] | None = None) -> int:
     out.add_argument("--only", default="", metavar="WORDS", help="days whose names hold this: 'aws down'")
     out.add_argument("--tick", type=int, default=4, metavar="MINUTES", help="between two polls")
     out.add_argument("--jobs", type=int, default=2)
+    cap = commands.add_parser(
+        "caps", help="forty fleets under hard caps: exceeded by more than was said, late, or unnamed stops"
+    )
+    cap.add_argument("--only", type=int, metavar="N", help="the fleet of this number")
+    commands.add_parser("messages", help="how many messages four days of 42 machines and nine people send, by topic")
     commands.add_parser(
         "guide", help="the policy of docs/START.md on the five fakes: minutes until somebody is told, asked, served"
     )
     asked = parser.parse_args(words)
+    if asked.command in {"caps", "messages"}:
+        return play_caps(_say, asked.only) if asked.command == "caps" else count_messages(_say)
     if asked.command in {"guide", "outages"}:
         return _tabulate_guide() if asked.command == "guide" else outages(asked.jobs, asked.tick, asked.only, _say)
     if asked.command == "run":

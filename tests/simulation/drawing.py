@@ -104,7 +104,14 @@ def plan_of(seed: int, kind: str = "") -> Plan:
         cap_hours=dice.uniform(0.4, 1.2) if kind == CAP else 0.0,
         start=dice.choice((AFTERNOON, AFTERNOON, MONTHS_END)) if kind == STORM else AFTERNOON,
     )
-    return staged(plan, dice) if kind == STORM else plan
+    return _fail_looks(staged(plan, dice)) if kind == STORM else plan
+
+
+def _fail_looks(plan: Plan) -> Plan:
+    """In half of the worlds one look of the first eight fails, or comes late; drawn apart, so that the rest stays as it was."""
+    dice = random.Random(f"{plan.seed}/looks")  # noqa: S311 - worlds are drawn, not secret
+    look, what = dice.randint(1, 8), dice.choice(("fails", "fails", "slower"))
+    return plan if dice.random() < 0.5 else replace(plan, meddles={look: what, **plan.meddles})
 
 
 def _box(dice: random.Random, number: int, does: tuple[Does, ...], **stated: Any) -> Box:  # noqa: ANN401 - any field

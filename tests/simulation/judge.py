@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from tests.simulation import judge_ledger, judge_money
+from tests.simulation import judge_due, judge_ledger, judge_money
 from tests.simulation.reading import Asked, Record, micros
 
 MINUTE, TEN_MINUTES, DAY = timedelta(minutes=1), timedelta(minutes=10), timedelta(days=1)
@@ -21,7 +21,7 @@ def violations(record: Record) -> list[str]:
     """Everything that must not be, a sentence each."""
     found = [f"{one.at:%H:%M:%S} {one.act} {one.name}: {why}" for one in record.asked for why in _wrong(one, record)]
     acts = [*found, *_rails(record), *_sends(record), *_twice(record), *_late(record)]
-    return [*acts, *judge_money.violations(record), *judge_ledger.violations(record)]
+    return [*acts, *judge_money.violations(record), *judge_ledger.violations(record), *judge_due.violations(record)]
 
 
 def _wrong(one: Asked, record: Record) -> Iterator[str]:

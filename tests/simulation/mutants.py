@@ -122,6 +122,11 @@ def empty_believed(patch: Patch) -> None:
     patch.setattr(accrual, "_find_missing", few)
 
 
+def nothing_sent(patch: Patch) -> None:
+    """What is due is planned, and never requested."""
+    patch.setattr(executor.ActionExecutor, "_execute_due", _says(None))
+
+
 SEEN_BY = {
     "a-stopped-machine-runs-again-in-an-outage": deaf_to_silence,
     "a-small-account-lists-nothing-for-a-while": empty_believed,
@@ -140,5 +145,6 @@ MUTANTS: dict[str, Callable[[Patch], None]] = {
         labels_ignored,
         protection_forgotten,
         recorded_too_late,
+        nothing_sent,
     )
 }

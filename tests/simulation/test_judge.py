@@ -25,7 +25,7 @@ from tests.simulation.reading import LEDGER, LOG, read
 from tests.simulation.world import World
 
 HERE = Path(__file__).parent
-PROGRAM = ("judge_main", "judge", "judge_money", "judge_ledger", "judge_outages", "reading", "sometimes")
+PROGRAM = ("judge_main", "judge", "judge_money", "judge_due", "judge_ledger", "judge_outages", "reading", "sometimes")
 RAILS = {"acts_per_10m": 2, "fleet_share_10m": 1.0, "fleet_share_day": 1.0, "breaker_least": 50}
 BOXES = tuple(Box(f"b{n}", cloud, "2.99", (Does(0, "quiet"),)) for n, cloud in enumerate(("aws", "runpod", "runpod")))
 EVENTS = (Happens(3, "down", "aws", 2), Happens(7, "dies", how="told"), Happens(9, "bounce", "b1"))

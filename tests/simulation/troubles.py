@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from costguard.errors import UnreachableError
 from costguard.guard.overrides import ARM, FREEZE, LEASE, PROTECT, SNOOZE
 from costguard.guard.policy import NOTIFY
 from costguard.testing.cloud import ListingFault
@@ -65,6 +66,8 @@ class Troubles:
             machine.run(world.truth.now())
         elif what == "paused":
             self._pause()
+        elif what == "fails":
+            raise UnreachableError("the provider answered 503", provider=machine.key.provider)
         else:
             world.pass_time(timedelta(seconds=6 if what == "slow" else 40))
 

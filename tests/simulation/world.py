@@ -28,7 +28,9 @@ from costguard.services.watchdog_context import SerializedLedger, WatchdogContex
 from costguard.testing import FakeClock
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import Incarnation
+from tests.due import list_due
 from tests.simulation.clouds import EndedAbruptly, Log, LoggedEndingCloud
+from tests.simulation.judge_due import COUNTED
 from tests.simulation.plans import Plan
 from tests.simulation.reading import LEDGER, LOG, Record, Witness, micros, read
 from tests.simulation.ruling import policies, rails_of
@@ -298,6 +300,9 @@ class World(Ways):
                 self.log.write("gap", at=micros(gap))
         held = sorted({why for one in guarded.survey.proposals for why, _ in one.held_by}) if guarded.survey else []
         self.log.write("guarded", who=who, acting=guarded.acting, held=held)
+        if guarded.survey is not None and guarded.acting:
+            due = sorted({(one.key.id, one.act) for one in list_due(guarded)})
+            self.log.write("wanted", due=due, counted=self.log.witness.ask(COUNTED), clock_at=micros(self.clock.now()))
         if guarded.survey is not None and not self.log.capped:
             for one in guarded.survey.foresights:
                 self.log.write("shown", over=one.overshoot.nano / 1e9)
