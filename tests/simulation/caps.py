@@ -208,7 +208,7 @@ class CapPlayer(DuePlayer):
             event = StoryEvent(at=now, kind="person", what="accept", line=0)
             self._add(event, ACCEPT, subject=self.guarded.plan_hash)
         if self.guarded and self.guarded.survey and timedelta() <= since - PLANNED_AFTER * MINUTE < self.fleet.poll * MINUTE:
-            self.plans += [(now, f"budget {f.standing.budget.name}: {f.rails}") for f in self.guarded.survey.foresights]
+            self.plans += [(now, f"budget {f.standing.budget.name}: {f.short}") for f in self.guarded.survey.foresights]
 
 
 class Verdict(NamedTuple):
