@@ -1,4 +1,4 @@
-"""`costguard stop`: stop one machine by hand, and prove it."""
+"""`costguard stop`: stop one machine by hand, and prove it; or plan its stop for later."""
 
 from __future__ import annotations
 
@@ -9,29 +9,42 @@ from click import Context
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
 from costguard.cli.commands import Argument, Option, Text
+from costguard.values.checks import require
 
 EXAMPLES = """Examples:
 
 \b
   costguard stop train-1
   costguard stop runpod/default/global/k3v9x2m0000000 --yes --why "the run is over"
+  costguard stop train-1 --at 22:00
 
 It looks at the machine, says what is lost and what goes on billing, and asks. Nothing is sent to a machine that is protected,
-kept by somebody, or frozen, and nothing is sent twice.
+kept by somebody, or frozen, and nothing is sent twice. With --after or --at its owner is notified, and the watchdog stops it
+then, unless somebody keeps or restarts it.
 """
 
 
 def command(
     ctx: Context,
     id: Annotated[str, Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
+    after: Annotated[Text, Option("--after", metavar="TIME", help="Stop it after this time: 45m, 6h, 2d.")] = None,
+    at: Annotated[Text, Option("--at", metavar="TIME", help="Stop it then: 22:00, or 2026-12-01T08:00.")] = None,
+    cancel: Annotated[bool, Option("--cancel", help="Cancel its planned stop.")] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Stop one machine."""
+    """Stop one machine, now or later."""
     from costguard.cli.confirm import find_asker
+    from costguard.services import overrides
     from costguard.services.act.by_hand import act_on_resource
 
-    write_answer(act_on_resource(id, "stop", yes=yes, why=why or "", ask=find_asker(), config=ctx.obj.config), ctx)
+    config, later = ctx.obj.config, after is not None or at is not None
+    if cancel:
+        require(not later, "--cancel", "cannot be given with --after or --at", "leave one of them out")
+        write_answer(overrides.cancel_timed_stop(id, config=config), ctx)
+        return
+    due_at = overrides.parse_stop_time(after, at, config=config) if later else None
+    write_answer(act_on_resource(id, "stop", yes=yes, why=why or "", ask=find_asker(), config=config, due_at=due_at), ctx)

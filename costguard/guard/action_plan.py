@@ -31,6 +31,7 @@ from costguard.guard.policy import (
     STEP_LEVELS,
     STOP,
     TERMINATE,
+    TIMED_RULE,
     EscalationState,
     PolicyStep,
     Proposal,
@@ -399,7 +400,7 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
         yield "provider_protection", f"its provider refuses to {' and to '.join(handling.protected)} it"
     if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
         yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
-    if case.workers > 0 and found.policy.rule != CAP_RULE:
+    if case.workers > 0 and found.policy.rule not in (CAP_RULE, TIMED_RULE):
         yield "workers_first", f"it leads a group of which {case.workers} more run: they are stopped first"
     if few := explain_thin_evidence(found):
         yield "not_confident", few

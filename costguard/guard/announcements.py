@@ -19,6 +19,7 @@ from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import find_ended_steps, keep_promise, mark_delivered, mark_step_done, update_announcement
 from costguard.guard.policy import DESTRUCTIVE, EscalationState, Proposal
+from costguard.guard.timed_stops import TIMED_STOP
 from costguard.values.resource import Incarnation, is_same_life
 
 
@@ -45,7 +46,7 @@ def mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[Escala
     A step is done when a listing proves its act. An act that was sent and is not proven is neither done nor due, and one that
     was not sent is due, whatever was tried.
     """
-    by_name = {policy.name: policy for policy in (*rules.policies, *build_cap_policies(rules.budgets))}
+    by_name = {policy.name: policy for policy in (*rules.policies, *build_cap_policies(rules.budgets), TIMED_STOP)}
     found = []
     for climb in sight.climbs:
         policy, done, doubtful = by_name.get(climb.policy), climb, set[int]()

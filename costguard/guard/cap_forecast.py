@@ -120,8 +120,8 @@ class CapForecast:
 
 
 @dataclass(frozen=True, slots=True)
-class _SpentCondition:
-    """The condition of a hard budget: always true, because the forecast already decided it."""
+class DecidedCondition:
+    """The condition of a policy of the guard itself: always true, because what made its verdict already decided it."""
 
     text: str
     names: frozenset[str] = frozenset()
@@ -315,7 +315,7 @@ def build_cap_policy(budget: Budget, arm: str = STOP) -> Policy:
     """Build the policy of a hard budget: a page, and a stop 60 s later. Its name is "budget:NAME"."""
     return Policy(
         name=name_cap_policy(budget),
-        when=_SpentCondition(f"spent reaches {budget.cap.format()} {budget.cap.currency}"),
+        when=DecidedCondition(f"spent reaches {budget.cap.format()} {budget.cap.currency}"),
         then=(PolicyStep(do=NOTIFY, severity="page"), PolicyStep(do=STOP, after=CAP_GRACE_MIN)),
         arm=arm,
         allow_irreversible=budget.allow_irreversible,

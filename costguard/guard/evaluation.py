@@ -72,6 +72,7 @@ from costguard.guard.reach import is_explicit
 from costguard.guard.run_facts import ProtectionSighting as Sighted
 from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_starts
 from costguard.guard.signals import IDLE, UNKNOWN, Activity
+from costguard.guard.timed_stops import TIMED_STOP, advance_timed_stop, list_timed_verdicts
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey
@@ -131,6 +132,11 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     accepted_caps = find_undoubted_caps(rules.budgets, accepted_caps, sight.live, sight.raised)
     foresights = _forecast_caps(rules, sight, seats, works, accepted_caps)
     cases += _build_cap_cases(foresights, seats, rules, sight, climbs)
+    for seat, wish, verdict in list_timed_verdicts(seats, works, rules, sight):
+        old = apply_deliveries(climbs.get((TIMED_STOP.name, seat.key)), seat.owner, rules, sight)
+        climb = advance_timed_stop(old, wish, verdict, routed=rules.admin_route)
+        timed = _prepare_policy(verdict.policy, limit_armed_level(verdict.policy, rules, sight), rules, sight.now)
+        cases.append(_build_case(seat, seat.build_subject(sight), verdict, climb, timed, sight=sight))
     mass = update_breaker(
         sight.breaker,
         _find_turns(seats, works, rules, sight),
@@ -175,10 +181,10 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
 def limit_armed_level(policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> ArmedLevel:
     """Return how far `policy` may go: as it is armed, but only notify if no admin route exists.
 
-    Without an admin route some owner's notification would reach nobody.
+    Without an admin route some owner's notification would reach nobody; who planned a stop by hand was told there and then.
     """
     armed = find_armed_level(policy, sight.wishes, sight.now)
-    if rules.admin_route or not reaches_level(armed.level, STOP):
+    if rules.admin_route or policy.rule == TIMED_STOP.rule or not reaches_level(armed.level, STOP):
         return armed
     return ArmedLevel(NOTIFY, NO_ADMIN_ROUTE)
 
@@ -378,7 +384,7 @@ def _build_case(
         climb=climb,
         level=prepared.level,
         limited=prepared.limited,
-        claimed=prepared.claimed_in(seat.live.scope),
+        claimed=prepared.claimed_in(seat.live.scope) or prepared.policy.rule == TIMED_STOP.rule,
         approved=seat.approved | _list_answered_acts(seat, found, climb) if seat.answers else seat.approved,
         hooks=summarize_hook_runs(climb, sight.hooks) if climb is not None else NO_HOOKS,
     )

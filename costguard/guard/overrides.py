@@ -16,13 +16,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from costguard.errors import InputError, shorten
-from costguard.guard.policy import LEVELS, NOTIFY, OBSERVE, Policy
+from costguard.guard.policy import LEVELS, NOTIFY, OBSERVE, TIMED_RULE, Policy
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money, Rate
 from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_life
 
-LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAKER = (
+LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAKER, STOP_AT = (
     "lease",
     "snooze",
     "protect",
@@ -33,6 +33,7 @@ LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAK
     "phase",
     "denied",
     "close_breaker",
+    "stop_at",
 )
 OVERRIDES = {
     LEASE: "keep it running until then",
@@ -45,6 +46,7 @@ OVERRIDES = {
     PHASE: "a declared phase of work until then (download, compile, evaluate)",
     DENIED: "a run that exceeded every budget",
     CLOSE_BREAKER: "the breaker closed by hand: what turned idle before holds back nothing",
+    STOP_AT: "a stop that a person planned for a time",
 }
 
 ARMED_FOR = timedelta(days=90)
@@ -58,8 +60,8 @@ class Override:
     """One override as recorded. `key`, `life`: its resource and incarnation; None: it is bound to none.
 
     `subject`: the policy of an arming or a snooze, the hash or anchor of an acceptance, the act of an approval, the name of a
-    phase, the budget of a denial. `value`: the level of an arming, the money of a denial, the question that an approval answers
-    ("" any). `until` None: until it is lifted.
+    phase, the budget of a denial, the time of a planned stop. `value`: the level of an arming, the money of a denial, the
+    question that an approval answers ("" any), what a planned stop may lose. `until` None: until it is lifted.
     `lifted_at`: when somebody lifted it.
     """
 
@@ -286,8 +288,10 @@ def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) 
     """Return how far `policy` may go now: as its file states, but no further than the newest arming in force.
 
     An arming above notify is bound to the digest that it was recorded with (decision 0041). A policy edited since then only
-    observes. A policy that was never armed, or whose arming has expired, only notifies.
+    observes. A policy that was never armed, or whose arming has expired, only notifies; a planned stop is armed by its plan.
     """
+    if policy.rule == TIMED_RULE:
+        return ArmedLevel(policy.arm)
     armed = [w for w in wishes if w.what == ARM and w.subject == policy.name]
     newest = max((w for w in armed if is_override_open(w, now)), key=lambda w: w.at, default=None)
     cure = f"costguard policy accept {policy.digest}" if policy.digest else f"costguard policy arm {policy.name} {policy.arm}"

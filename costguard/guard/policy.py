@@ -54,11 +54,11 @@ GRACE_MIN, CAP_GRACE_MIN = timedelta(minutes=5), timedelta(seconds=60)
 
 PERSON_RULE = "person"
 """Of an act that a person asked for by hand: no policy, no leader and no limit stands behind it."""
-IDLE_RULE, CAP_RULE, SCHEDULE_RULE, LIMIT_RULE = "idle", "cap", "schedule", "limit"
+IDLE_RULE, CAP_RULE, SCHEDULE_RULE, LIMIT_RULE, TIMED_RULE = "idle", "cap", "schedule", "limit", "timed"
 """How a rule treats doubt.
 
 An idle rule lets it run; a cap rule counts the money and stops; a schedule is a desired state; a limit (past its lease, too
-old) needs no evidence of idleness and stops.
+old) needs no evidence of idleness and stops; so does a stop that a person planned for a time.
 """
 
 

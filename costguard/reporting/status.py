@@ -27,6 +27,7 @@ from costguard.guard.evaluation import forecast_snapshot_caps, forecast_starts
 from costguard.guard.overrides import Override
 from costguard.guard.scheduled_starts import ScheduledStart
 from costguard.guard.signals import Activity
+from costguard.guard.timed_stops import get_due_time, index_timed_stops, select_timed_stop
 from costguard.metering.burn import HourlyBurn, compute_hourly_burn, forecast_total, make_zero_burn, sum_burns
 from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX
 from costguard.metering.observation import Handling
@@ -49,6 +50,7 @@ class ResourceAnnotations:
     """The guard's facts about a resource. `lease`: the one in force now. `agent`: the enrolled one.
 
     `starts_at`: when a schedule starts it again, as far as nothing lasting holds that; None: none does.
+    `stops_at`: for when a person planned its stop; None: nobody did.
     """
 
     work: Activity = field(default_factory=Activity)
@@ -57,6 +59,7 @@ class ResourceAnnotations:
     protected: bool = False
     agent: Agent | None = None
     starts_at: datetime | None = None
+    stops_at: datetime | None = None
 
 
 NO_ANNOTATIONS = ResourceAnnotations()
@@ -298,6 +301,7 @@ def annotate_resources(
     """
     agents = index_agents(sight.agents)
     starts = {one.own_stop.life.key: one.proposal.due_at for one in forecast_starts(rules, sight) if _will_start(one)}
+    planned = index_timed_stops(sight.wishes, sight.now)
     return {
         seat.key: ResourceAnnotations(
             work=(works or {}).get(seat.key) or seat.classify(seat.find_longest_policy(), rules, sight),
@@ -306,6 +310,7 @@ def annotate_resources(
             protected=seat.protection.protected,
             agent=agents.get(seat.key),
             starts_at=starts.get(seat.key),
+            stops_at=get_due_time(wish) if (wish := select_timed_stop(seat.live.observation, planned)) else None,
         )
         for seat in build_contexts(rules, sight)
     }

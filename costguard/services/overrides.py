@@ -5,11 +5,11 @@ from __future__ import annotations
 import getpass
 import secrets
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
@@ -23,6 +23,7 @@ from costguard.guard.overrides import (
     PHASE,
     PROTECT,
     SNOOZE,
+    STOP_AT,
     Override,
     decide_lease,
     find_breaker_close,
@@ -31,18 +32,22 @@ from costguard.guard.overrides import (
     format_resource,
     resolve_resource,
 )
-from costguard.guard.policy import STOP, TERMINATE, Rails
+from costguard.guard.policy import GRACE_MIN, STOP, TERMINATE, Rails
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
+from costguard.guard.timed_stops import find_timed_stop, get_due_time
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_last_run, load_overrides_since
 from costguard.ledger.spans.books import SpendingReader
-from costguard.metering.observation import identify_incarnation
+from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
+from costguard.reporting.statement.period import parse_report_instant
 from costguard.services import CommandAnswer
+from costguard.services.guard_inputs import build_guard_config
 from costguard.services.guard_snapshot import OVERRIDES_BACK, decode_breaker
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
-from costguard.values.checks import require_one_of
+from costguard.values.calendar import DAY, resolve_wall_time
+from costguard.values.checks import require, require_one_of
 from costguard.values.text_format import format_instant, format_length, format_local_time, get_currency_sign
 from costguard.views.document import Document
 from costguard.views.policy import build_override_document
@@ -83,7 +88,8 @@ def keep_resource(
     owner = find_owner(seen, settings.defaults.owner_from)
     meant = [policy for policy in settings.policies if matches_target(policy.target, seen, owner)]
     with open_guard_store(settings) as book:
-        allowed = decide_lease(life, book.load_overrides_since(live.first_seen_at), meant, lasts, now, rate=rate)
+        before = book.load_overrides_since(live.first_seen_at)
+        allowed = decide_lease(life, before, meant, lasts, now, rate=rate)
         if not allowed.allowed:
             hint = (
                 f'costguard protect {seen.key.id} --why "..." keeps it without limit; raise lease in the policy to allow more'
@@ -91,6 +97,7 @@ def keep_resource(
             raise NoAnswerError(allowed.why, field=format_resource(seen), hint=hint)
         wish = _make_resource_override(LEASE, reason, now, until=_compute_end(now, lasts), live=live)
         (record or book.add_override)(wish)
+        planned = _end_timed_stop(seen, before, book, settings)
     costs = "its price is unknown, so the cost is unknown"
     if allowed.costs is not None:
         costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
@@ -98,7 +105,7 @@ def keep_resource(
     renewals = "" if left is None else f" Renewals left: {max(0, left - allowed.renewals)}."
     lead = (
         f"{format_resource(seen)} is kept until {format_local_time(_compute_end(now, lasts))} "
-        f"({format_length(lasts)}): {costs}.{renewals}"
+        f"({format_length(lasts)}): {costs}.{renewals}{planned}"
     )
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = (
@@ -174,13 +181,71 @@ def _lift_overrides(stated: str, what: str, config: str | None) -> CommandAnswer
     of_policy = what == SNOOZE and name in {policy.name for policy in settings.policies}
     live = None if of_policy else _find_resource(stated, settings, now)
     key, called = (live.observation.key, format_resource(live.observation)) if live else (None, f"Policy {name}")
-    word = "kept" if what == LEASE else "snoozed"
+    word = {LEASE: "kept", SNOOZE: "snoozed"}.get(what, "to be stopped")
     with open_guard_store(settings) as book:
         there = [w for w in book.load_open_overrides(now) if w.what == what and w.key == key and (key or w.subject == name)]
         done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
+    if what == STOP_AT and not done:
+        hint = f"costguard stop {stated} --at 22:00 plans one"
+        raise InputError(f"no stop of {called} is planned", field="--cancel", hint=hint)
     lead = f"{called} is no longer {word}." if done else f"{called} is not {word}: nothing to lift."
     notes = ("Policies may act on it from the next run on.",) if done and what == LEASE else ()
     return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
+
+
+def parse_stop_time(after: str | None, at: str | None, *, config: str | None) -> datetime:
+    """Return when `costguard stop` is to stop it: `after` a time, or `at` a date or the next 22:00 in the settings' zone."""
+    require(after is None or at is None, "--after and --at", "cannot be given together", "write one of them")
+    zone, now, wall = read_settings(config).defaults.zone, get_now().replace(microsecond=0), None
+    if at is None:
+        return now + parse_duration(after, "--after", least=GRACE_MIN, most=LONGEST_LEASE)
+    hint = "write a time such as 22:00 or 2026-12-01T08:00; without --at it is stopped now"
+    with suppress(ValueError):
+        wall = time.fromisoformat(at.strip())
+    if wall is None or wall.tzinfo is not None:
+        due_at = parse_report_instant(at, "--at", zone, hint=hint)
+    else:
+        days = (now.astimezone(zone).date() + number * DAY for number in range(3))
+        due_at = next(one for day in days if (one := resolve_wall_time(day, wall, zone)) > now)
+    wrong = "in the past" if due_at <= now else "not between 5 min and 30 d from now"
+    require(GRACE_MIN <= due_at - now <= LONGEST_LEASE, "--at", f"{format_local_time(due_at, zone)} is {wrong}", hint)
+    return due_at
+
+
+def record_timed_stop(
+    seen: Observation, due_at: datetime, consequences: Sequence[str], *, why: str, book: GuardStore, settings: Settings
+) -> CommandAnswer:
+    """Plan a stop of the run that `seen` shows, in the place of an earlier one. `consequences`: what the person agreed to."""
+    now, key, turn = get_now(), seen.key, book.load_leader_lease()
+    replaced = _end_timed_stop(seen, book.load_open_overrides(now), book, settings)
+    wish = make_override(STOP_AT, why, now, subject=format_instant(due_at), value="\n".join(seen.handling.stop_loses))
+    wish = replace(wish, key=key, life=identify_incarnation(seen))
+    book.add_override(wish)
+    watched, routed = turn is not None and turn.is_held(now), build_guard_config(settings).admin_route
+    doubts = [] if watched else ["no watchdog runs: nothing is stopped until one does (costguard watch)"]
+    doubts += [] if routed else ["perhaps nobody is notified before it: no route of [notify] takes every warning"]
+    when = f"{format_local_time(due_at, settings.defaults.zone)} (in {format_length(due_at - now)})"
+    lead = (*(f"WARNING: {one}" for one in doubts), f"{format_resource(seen)} is to be stopped at {when}.{replaced}")
+    notes = (*consequences, f"next: costguard stop {key.id} --cancel, or costguard keep {key.id} --for 4h, if it must stay")
+    more = {"due_at": format_instant(due_at), "consequences": list(consequences)}
+    document = build_override_document("recorded", (wish,), lead=lead, notes=notes, more=more)
+    return CommandAnswer(document=document, warnings=tuple(doubts), value=wish)
+
+
+def cancel_timed_stop(stated: str, *, config: str | None) -> CommandAnswer:
+    """Answer `costguard stop --cancel`; raise InputError if no stop is planned."""
+    return _lift_overrides(stated, STOP_AT, config)
+
+
+def _end_timed_stop(seen: Observation, wishes: Iterable[Override], book: GuardStore, settings: Settings) -> str:
+    """Lift the stop that is planned for this run of the machine, and say so; "" if there is none."""
+    now = get_now()
+    planned = find_timed_stop(seen, wishes, now)
+    if planned is None:
+        return ""
+    book.lift_override(planned.id, who=describe_user(), now=now)
+    due = format_local_time(get_due_time(planned), settings.defaults.zone)
+    return f" The stop that {planned.who} planned for {due} is cancelled."
 
 
 def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:

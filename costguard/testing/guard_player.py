@@ -32,6 +32,7 @@ from costguard.guard.overrides import (
     PHASE,
     PROTECT,
     SNOOZE,
+    STOP_AT,
     Override,
     decide_lease,
     find_owner,
@@ -154,6 +155,7 @@ class GuardPlayer(PollPlayer):
             "run": self._run,
             "thaw": partial(self._lift_override, what=FREEZE),
             "unprotect": partial(self._lift_override, what=PROTECT),
+            "cancel-stop": partial(self._lift_override, what=STOP_AT),
         }
         try:
             return verbs.get(event.what, self._wished)(event)
@@ -283,6 +285,10 @@ class GuardPlayer(PollPlayer):
         match event.what:
             case "protect":
                 self._add(event, PROTECT, live=self._live(event.name))
+            case "plan-stop":
+                live, due = self._live(event.name), (now + lasts).isoformat()
+                losses = "\n".join(self._latest().handling[live.observation.key].stop_loses)
+                self._add(event, STOP_AT, live=live, whole_life=True, subject=due, value=losses)
             case "approve":
                 live = self._live(event.name)
                 self._add(event, APPROVE, until=now + APPROVED_FOR, live=live, whole_life=True, subject=event.text)

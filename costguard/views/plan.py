@@ -286,8 +286,9 @@ def _format_missing(row: PlanRow) -> str:
 
 
 def _format_reasons(row: PlanRow) -> str:
-    """Return the reasons of the activity state."""
-    return "; ".join(row.verdict.work.reasons[:REASONS_SHOWN])
+    """Return the reasons of the activity state, or of a verdict that rests on no facts."""
+    reasons = row.verdict.work.reasons if row.verdict.policy.when.names else row.verdict.reasons
+    return "; ".join(reasons[:REASONS_SHOWN])
 
 
 def _format_machine_name(row: PlanRow) -> str:

@@ -178,7 +178,8 @@ def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
 def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     """Return the data of a resource.
 
-    `starts_at`: when a schedule starts it again, as far as nothing lasting holds that; None: none does.
+    `starts_at`: when a schedule starts it again, as far as nothing lasting holds that; None: none does. `stops_at`: for when a
+    person planned its stop; None: nobody did.
     `usd_per_hour`: what is expected; None if nothing is. `usd_per_hour_bounds`: between what it lies; `usd_per_hour_interval`:
     all three, None if nothing is expected. `price`: how the price of computing is known: "stated" or a step of the price
     ladder; None if it bills none. `spent`: None if it is in another currency; see `other_currency`.
@@ -200,6 +201,7 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
         "state": one.state,
         "started_at": format_instant(seen.started_at) if seen.started_at else None,
         "starts_at": format_instant(one.beside.starts_at) if one.beside.starts_at else None,
+        "stops_at": format_instant(one.beside.stops_at) if one.beside.stops_at else None,
         "usd_per_hour": format_stated_rate(one),
         "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": format_rate_bound(one)},
         "usd_per_hour_interval": build_rate_interval(one),
@@ -341,10 +343,12 @@ def _build_row(one: ResourceBurn, status: FleetStatus) -> tuple[str, ...]:
 
 
 def _format_state(one: ResourceBurn) -> str:
-    """Return its state; of a stopped machine also when a schedule starts it."""
+    """Return its state, and when a schedule starts it or a person planned its stop."""
     if one.live.absent_at:
         return f"absent since {format_local_time(one.live.absent_at)}"
-    starts_at = one.beside.starts_at
+    starts_at, stops_at = one.beside.starts_at, one.beside.stops_at
+    if stops_at:
+        return f"{one.state}, stops at {format_local_time(stops_at)}"
     return f"{one.state}, starts at {format_local_time(starts_at)}" if starts_at else one.live.observation.state
 
 

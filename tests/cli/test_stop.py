@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from costguard.data import ShippedFacts
 from costguard.guard.action_intents import DONE, EXECUTING, READY, VERIFYING, Intent
+from costguard.guard.overrides import STOP_AT, Override
 from costguard.guard.policy import PERSON_RULE, STOP, TERMINATE, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.reports.reader import ReportReader
@@ -272,3 +274,126 @@ def test_terminate_of_a_pod_is_an_act_of_its_own(lab: Lab) -> None:
     with lab.book() as book:
         (intent,) = book.load_intents_since(datetime.now(UTC) - timedelta(minutes=5))
     assert (intent.act, intent.irreversible) == (TERMINATE, True)
+
+
+def plans(lab: Lab) -> list[Override]:
+    """The planned stops of the ledger that are not lifted."""
+    with lab.book() as book:
+        return [wish for wish in book.load_open_overrides(datetime.now(UTC)) if wish.what == STOP_AT]
+
+
+def test_a_stop_is_planned_with_what_it_loses_and_shown_and_nothing_is_sent(lab: Lab) -> None:
+    pod = str(lab.pod()["id"])
+    ran = lab.run("stop", pod, "--after", "6h", "--yes", "--why", "the run is over")
+    assert ran.code == 0, ran.err
+    assert "is to be stopped at" in ran.out
+    assert "(in 5 h 59 min)" in ran.out or "(in 6 h)" in ran.out
+    assert "Lost for good: 50 GB of container disk." in ran.out
+    assert f"costguard stop {pod} --cancel" in ran.out
+    (made,) = plans(lab)
+    assert (made.why, made.value) == ("the run is over", "50 GB of container disk")
+    assert lab.pod()["stops_at"] == made.subject
+    assert "running, stops at" in lab.run("--offline", "--wide", "status").out
+    assert lab.stops == 0
+
+
+def test_who_plans_a_stop_is_warned_that_no_watchdog_runs_and_nobody_is_notified(lab: Lab) -> None:
+    ran = lab.run("stop", str(lab.pod()["id"]), "--after", "6h", "--yes", "--json")
+    assert ran.code == 0, ran.err
+    assert "no watchdog runs: nothing is stopped until one does (costguard watch)" in ran.err
+    assert "perhaps nobody is notified before it" in ran.err
+    said = json.loads(ran.out)
+    assert (said["schema"], said["action"], said["due_at"]) == ("costguard.wish/1", "recorded", said["wishes"][0]["subject"])
+    assert "Lost for good: 50 GB of container disk." in said["consequences"]
+
+
+def test_a_planned_stop_stands_in_the_plan_with_who_planned_it(lab: Lab) -> None:
+    assert lab.run("stop", str(lab.pod()["id"]), "--after", "6h", "--yes", "--why", "the run is over").code == 0
+    said = json.loads(lab.run("plan", "--offline", "--json").out)
+    (row,) = [one for one in said["rows"] if one["policy"] == "stop-at"]
+    assert (row["rule"], row["level"], [step["do"] for step in row["steps"]]) == ("timed", "stop", ["notify", "stop"])
+    assert "planned it at" in row["reasons"][0]
+    assert row["reasons"][0].endswith(": the run is over")
+
+
+def test_another_plan_replaces_the_first_and_cancel_ends_it(lab: Lab) -> None:
+    pod = str(lab.pod()["id"])
+    assert lab.run("stop", pod, "--after", "6h", "--yes").code == 0
+    again = lab.run("stop", pod, "--after", "2h", "--yes")
+    assert "The stop that" in again.out
+    assert len(plans(lab)) == 1
+    ended = lab.run("stop", pod, "--cancel")
+    assert ended.code == 0
+    assert "is no longer to be stopped" in ended.out
+    assert (plans(lab), lab.pod()["stops_at"]) == ([], None)
+
+
+def test_keep_ends_a_planned_stop_and_says_so(lab: Lab) -> None:
+    pod = str(lab.pod()["id"])
+    assert lab.run("stop", pod, "--after", "6h", "--yes").code == 0
+    kept = lab.run("keep", pod, "--for", "1h", "--why", "one more run")
+    assert "planned for" in kept.out
+    assert "is cancelled." in kept.out
+    assert plans(lab) == []
+    assert "is planned" in lab.run("stop", pod, "--cancel").err
+
+
+def test_a_lease_that_ends_before_the_stop_is_no_objection_and_one_that_lasts_longer_is(lab: Lab) -> None:
+    pod = str(lab.pod()["id"])
+    assert lab.run("keep", pod, "--for", "4h", "--why", "one more run").code == 0
+    held = lab.run("stop", pod, "--after", "2h", "--yes")
+    assert (held.code, plans(lab)) == (3, [])
+    assert "keeps it until" in held.err
+    assert lab.run("stop", pod, "--after", "5h", "--yes").code == 0
+
+
+def test_a_wall_time_is_the_next_one_in_the_zone_of_the_settings(lab: Lab, tmp_path: Path) -> None:
+    with (tmp_path / "costguard.toml").open("a") as file:
+        file.write('\n[defaults]\ntimezone = "Asia/Tokyo"\n')
+    then = datetime.now(ZoneInfo("Asia/Tokyo")) - timedelta(minutes=30)
+    ran = lab.run("stop", str(lab.pod()["id"]), "--at", f"{then:%H:%M}", "--yes")
+    assert ran.code == 0, ran.err
+    assert f"{then + timedelta(days=1):%Y-%m-%d %H:%M} JST" in ran.out
+
+
+BAD_TIMES = [
+    (("--after", "-1h"), "--after: must be a duration, not '-1h'"),
+    (("--after", "0"), "--after: must have a unit"),
+    (("--after", "1m"), "--after: must be at least 5m"),
+    (("--after", "31d"), "--after: must be at most 30d"),
+    (("--after", ""), "--after: is empty"),
+    (("--at", "25:00"), "--at: is not a day or a time: '25:00'"),
+    (("--at", "tomorrow"), "--at: is not a day or a time"),
+    (("--at", "22:00Z"), "--at: is not a day or a time"),
+    (("--at", "2026-01-01T22:00"), "is in the past"),
+    (("--at", "2099-01-01"), "is not between 5 min and 30 d from now"),
+    (("--after", "6h", "--at", "22:00"), "--after and --at: cannot be given together"),
+    (("--cancel",), "is planned"),
+    (("--cancel", "--after", "6h"), "--cancel: cannot be given with --after or --at"),
+]
+
+
+def test_a_time_that_cannot_be_meant_is_named_with_what_to_write(lab: Lab) -> None:
+    pod = str(lab.pod()["id"])
+    for stated, told in BAD_TIMES:
+        ran = lab.run("stop", pod, *stated, "--yes")
+        assert (ran.code, ran.out) == (2, ""), stated
+        assert told in " ".join(ran.err.split())
+        assert "hint: " in ran.err
+        assert stated[0] != "--at" or "22:00" in ran.err
+    assert (plans(lab), lab.stops) == ([], 0)
+
+
+def test_no_stop_is_planned_where_there_is_none_or_it_is_stopped_or_protected(lab: Lab) -> None:
+    rows = json.loads(lab.run("--offline", "status", "--json").out)["resources"]
+    rented = next(one for one in rows if one["provider"] == "lambda" and one["kind"] == "instance")["id"]
+    refused = lab.run("stop", rented, "--after", "6h", "--yes")
+    assert refused.code == 3
+    assert f"costguard terminate {rented} ends it for good" in refused.err
+    pod = str(lab.pod()["id"])
+    assert lab.run("protect", pod).code == 0
+    assert "protects it" in lab.run("stop", pod, "--after", "6h", "--yes").err
+    assert lab.run("protect", pod, "--lift").code == 0
+    assert lab.run("stop", pod, "--yes").code == 0
+    assert "is stopped already" in lab.run("stop", pod, "--after", "6h", "--yes").err
+    assert plans(lab) == []

@@ -20,7 +20,7 @@ QUICK = frozenset(
         *("h17-gap", "h19-odd-provider", "h22-keep-in-time", "h31-disk-full"),
         *("h37-channel-down", "h41-agent-busy-for-ever", "26-starts-again", "26f-gpu-is-gone"),
         *("28-lost-stop", "28c-lost-cap", "28d-thaw"),
-        *("26p-stopped-while-it-starts", "26u-deaf-to-the-stop"),
+        *("26p-stopped-while-it-starts", "26u-deaf-to-the-stop", "p1-planned-stop", "p2-planned-stop-ends"),
     )
 )
 """One short story of each hazard and of each section of the guard: `make test` plays these, `make campaigns` the others."""

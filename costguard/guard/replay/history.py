@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.guard.context import GuardConfig, GuardSnapshot
-from costguard.guard.overrides import ARM, Override, join_arming
+from costguard.guard.overrides import ARM, STOP_AT, Override, join_arming
 from costguard.guard.policy import TERMINATE, EscalationState, Policy, Rails
 from costguard.guard.policy_evaluation import (
     LOOKED_UP_FACTS,
@@ -259,7 +259,7 @@ class ReplaySetup:
 
     def select_overrides(self, past: ResourceHistory) -> tuple[Override, ...]:
         """Return the overrides that concern one resource, with every policy armed."""
-        mine = (w for w in self.wishes if w.what != ARM and w.key in {None, past.key})
+        mine = (w for w in self.wishes if w.what not in (ARM, STOP_AT) and w.key in {None, past.key})
         arming = (
             Override(id=p.name, what=ARM, who="simulate", why="", at=datetime.min.replace(tzinfo=self.origin.tzinfo),
                  subject=p.name, value=join_arming(TERMINATE, p.digest))

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, Self, cast
 
 from costguard.budgets.hold import Hold
-from costguard.guard.policy import PERSON_RULE, START
+from costguard.guard.policy import PERSON_RULE, START, TIMED_RULE
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
     KEY_COLUMNS,
@@ -456,7 +456,8 @@ max(done.at_us)
 FROM intent AS i
 JOIN intent_event AS done ON done.intent_id = i.id AND done.moved_to = 'done'
 JOIN intent_event AS sent ON sent.intent_id = i.id AND sent.moved_to = 'executing'
-WHERE i.state = 'done' AND i.rule <> '{PERSON_RULE}' AND i.act <> '{START}' AND i.moved_us >= ? AND i.moved_us < ?
+WHERE i.state = 'done' AND i.rule NOT IN ('{PERSON_RULE}', '{TIMED_RULE}') AND i.act <> '{START}'
+AND i.moved_us >= ? AND i.moved_us < ?
 GROUP BY i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy
 """  # noqa: S608 - our own column names
 

@@ -102,9 +102,9 @@ def parse_week(text: str) -> date:
         ) from None
 
 
-def parse_report_instant(text: str, field: str, zone: tzinfo) -> datetime:
-    """Parse a day, which begins in `zone`, or a time, which is in `zone` unless it states a zone."""
-    hint = f"write {field} 2026-10-01, or {field} 2026-10-01T18:00"
+def parse_report_instant(text: str, field: str, zone: tzinfo, hint: str = "") -> datetime:
+    """Parse a day, which begins in `zone`, or a time, which is in `zone` unless it states a zone. `hint`: of its errors."""
+    hint = hint or f"write {field} 2026-10-01, or {field} 2026-10-01T18:00"
     bare, at = text.strip(), None
     if len(bare) <= LONGEST_INSTANT_TEXT and bare.isascii():
         if DAY_TEXT.fullmatch(bare):

@@ -52,12 +52,12 @@ from costguard.services.act.send_action import (
 )
 from costguard.services.configured_providers import SystemClock, list_sources, open_providers
 from costguard.services.guard_snapshot import encode_evidence, encode_price
-from costguard.services.overrides import describe_user, open_guard_store
+from costguard.services.overrides import describe_user, open_guard_store, record_timed_stop
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.system.progress import report_progress
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, ResourceKey
-from costguard.values.text_format import RATE_PLACES, format_instant, format_length, get_currency_sign
+from costguard.values.text_format import RATE_PLACES, format_instant, format_length, format_local_time, get_currency_sign
 from costguard.views.document import Document
 
 SCHEMA = "costguard.act/1"
@@ -76,6 +76,8 @@ class _Desk:
     settings: Settings
     book: GuardStore
     clock: SystemClock
+    due_at: datetime | None = None
+    """For when the act is planned; None: now."""
 
     def find_objection(self, seen: Observation, act: str) -> tuple[str, str]:
         """Return what forbids `act` on `seen` at this moment, and what lifts it; ("", "") for nothing.
@@ -93,7 +95,7 @@ class _Desk:
         if act == START:
             return "", ""
         held = find_lease(life, wishes, now) or find_phase(life, wishes, now)
-        if held is None:
+        if held is None or (self.due_at and held.until and held.until <= self.due_at):
             return "", ""
         until = f" until {format_instant(held.until)}" if held.until else ""
         return (
@@ -123,10 +125,11 @@ def act_on_resource(
     config: str | None = None,
     ask: Ask | None = None,
     prove_within_s: float | None = None,
+    due_at: datetime | None = None,
 ) -> CommandAnswer:
     """Stop, terminate or start the machine that `stated` names; `ask` None and not `yes` is refused before anything is sent.
 
-    `prove_within_s`: how long the effect is waited for; None: PROVE_WITHIN_S.
+    `prove_within_s`: how long the effect is waited for; None: PROVE_WITHIN_S. `due_at`: plans the stop for then; None: now.
 
     Raises InputError for a name that fits none or several, NoAnswerError with the way on for a machine that must stay or an
     act that its provider lacks, IncompleteError where the request was taken and its effect not seen in time.
@@ -134,7 +137,7 @@ def act_on_resource(
     settings, clock = read_settings(config), SystemClock()
     live = _find_machine(stated, settings, clock.now())
     with _open_target(live, settings) as found, open_guard_store(settings) as book:
-        desk = _Desk(settings, book, clock)
+        desk = _Desk(settings, book, clock, due_at)
         _check_ability(found, act)
         _check_allowed(found, act, desk)
         target = replace(found, price=fetch_start_price(found.hands, found.seen.key)) if act == START else found
@@ -142,8 +145,11 @@ def act_on_resource(
         if not yes:
             if ask is None:
                 raise InputError("there is no terminal to ask on", field=f"costguard {act}", hint="--yes answers in advance")
-            if not ask("\n".join((*told, f"{act.capitalize()} {format_resource(target.seen)}?"))):
+            when = f" at {format_local_time(due_at, settings.defaults.zone)}" if due_at else ""
+            if not ask("\n".join((*told, f"{act.capitalize()} {format_resource(target.seen)}{when}?"))):
                 return _answer(target, act, "not done", "nothing was sent", told)
+        if due_at is not None:
+            return record_timed_stop(target.seen, due_at, told, why=why, book=book, settings=settings)
         intent = _plan(target, act, why, desk)
         within_s = PROVE_WITHIN_S if prove_within_s is None else prove_within_s
         return _send(intent, target, told, desk, prove_within_s=within_s)

@@ -50,6 +50,7 @@ from costguard.guard.policy import (
 )
 from costguard.guard.policy_evaluation import compute_savings_rate, compute_waste, matches_target
 from costguard.guard.scheduled_starts import START_STEP, ScheduledStart
+from costguard.guard.timed_stops import TIMED_STOP, list_due_policies, list_ended_stops
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
@@ -113,6 +114,8 @@ class ActionExecutor:
 
     def confirm_all(self, intents: Iterable[Intent], live: Sequence[LiveResource]) -> bool:
         """Update intents that may have been sent, by the present listing; repeat requests that the listing contradicts."""
+        for ended in list_ended_stops(self.sight.wishes, live, self.sight.now):  # so that none is done again
+            self.book.lift_override(ended.id, who="watchdog", now=self.sight.now)
         by_key, moved = {one.observation.key: one for one in live}, False
         for intent in intents:
             if intent.state in DOUBTFUL_STATES and not self.broken:
@@ -357,17 +360,19 @@ class ActionExecutor:
         (`observes`); the limits, which the ledger checks when it lets an act run; its activity, which `_find_activity` measures
         now.
         """
-        policies = {p.name: p for p in (*self.rules.policies, *build_cap_policies(self.rules.budgets))}
+        wishes = tuple(self.book.load_open_overrides(now))
+        planned = list_due_policies(seen, wishes, now)
+        policies = {p.name: p for p in (*self.rules.policies, *build_cap_policies(self.rules.budgets), *planned)}
         policy, listed = policies.get(deed.policy), self._listed.get(seen.key)
         if policy is None:
-            return "its policy no longer exists"
+            return "its planned stop was cancelled" if deed.policy == TIMED_STOP.name else "its policy no longer exists"
         if listed is None:
             return "it is no longer listed"
         live = replace(listed, observation=seen, seen_at=now)
         sight = replace(
             self.sight,
             now=now,
-            wishes=tuple(self.book.load_open_overrides(now)),
+            wishes=wishes,
             protections=self.book.load_protections(),
             intents=tuple(intent for intent in self.book.load_open_intents() if intent.id != deed.id),
         )
