@@ -46,7 +46,7 @@ from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.agent import Agent, is_silent
 from costguard.values.money import Money, Rate
 from costguard.values.resource import RUNNING, ResourceKey, is_same_life
-from costguard.values.text_format import format_local_time, quote_shell_word
+from costguard.values.text_format import format_command, format_local_time
 
 ARRIVING_STATES = ("pending", "starting")
 """After its stop a machine comes back: the alert of that stop is over."""
@@ -135,12 +135,16 @@ def _list_case_alerts(
 
 
 def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
-    """List the done steps that still raise an alert; once the machine is stopped, only those after the stop."""
+    """List the done steps that still raise an alert; once the machine is stopped, only those after the stop.
+
+    Nobody is asked for an act that the provider refuses.
+    """
     steps, then = case.verdict.policy.then, [n for n in done if n < len(case.verdict.policy.then)]
     stops = [n for n in then if steps[n].do == STOP and resolve_step(steps[n], case).do == STOP]
     if stops and case.live.observation.state in (*RESTING_STATES, *ARRIVING_STATES):
         then = [n for n in then if n > stops[-1]]
-    return [n for n in then if resolve_step(steps[n], case).do in (NOTIFY, ASK) or steps[n].do == ASK]
+    asks = () if case.live.observation.handling.protected else (ASK,)
+    return [n for n in then if resolve_step(steps[n], case).do in (NOTIFY, *asks) or steps[n].do in asks]
 
 
 def _find_lasting_hold(proposal: Proposal | None) -> str:
@@ -177,7 +181,7 @@ def _build_escalation_alert(
             because = "its provider has no stop for it"
             if step.act == STOP:
                 because = case.asks or "the data loss was not allowed"
-        yes = f"costguard approve {quote_shell_word(case.live.observation.key.id)} {step.act}"
+        yes = format_command("approve", matter.key, step.act)
         notice = alert.build_question_alert(
             matter, work, act=step.act, at=now, since=since, so_far=so_far, loses=loses, because=because, yes=yes, stage=number
         )
@@ -242,7 +246,7 @@ def _build_rule_alert(
         what=f"{policy.name}: {matter.called}",
         at=now,
         facts=facts,
-        keep=alert.format_keep_command(matter.key.id),
+        keep=alert.format_keep_command(matter.key),
         to=matter.to,
     )
 
@@ -380,7 +384,7 @@ def list_hook_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: Guard
             at=sight.now,
             once=True,
             facts=(("since", format_local_time(run.began_at)), *said, ("next", _format_next_act(run, survey))),
-            keep=format_keep_command(matter.key.id),
+            keep=format_keep_command(matter.key),
         )
 
 
