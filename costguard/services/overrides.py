@@ -234,15 +234,19 @@ def approve_action(
     record: RecordOverride | None = None,
     question: str = "",
     most: datetime | None = None,
+    ask: Callable[[str], bool] | None = None,
 ) -> CommandAnswer:
     """Answer `costguard approve`: allow one act on the present run of a machine, for a day. `record`: as in `keep_resource`.
 
-    `question`: allow it as the answer to this alone (`name_question`). `most`: and no longer than until then.
+    `question`: allow it as the answer to this alone (`name_question`). `most`: and no longer than until then. `ask`: asks a
+    person whether a machine is the one that is meant; None, or a full key: it is not asked.
     """
     settings, now = read_settings(config), get_now()
     require_one_of(act, ACTS, "ACT")
     live = find_machine(stated, settings, now)
     seen = live.observation
+    if ask is not None and get_stated_key(stated) is None and not ask(f"Approve {act} of {format_resource(seen)}?"):
+        return CommandAnswer(document=build_override_document("none", (), lead=("Not approved: nothing was recorded.",)))
     loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
     end = min(_compute_end(now, APPROVAL_LENGTH), most or datetime.max.replace(tzinfo=UTC))
     wish = replace(_make_resource_override(APPROVE, why or "", now, until=end, live=live, subject=act), value=question)

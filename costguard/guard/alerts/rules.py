@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from costguard.guard.action_intents import DONE, UNCONFIRMED
 from costguard.guard.action_plan import RESTING_STATES, PolicyCase, resolve_step
 from costguard.guard.alerts import alert
-from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject, format_keep_command
+from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject
 from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
 from costguard.guard.cap_forecast import CapForecast
@@ -238,17 +238,7 @@ def _build_rule_alert(
         ("per hour", alert.format_alert_rate(matter.rate)),
         ("next", "only this notification"),
     )
-    return Alert(
-        topic=matter.topic,
-        subject=matter.subject,
-        owner=matter.owner,
-        severity="warning",
-        what=f"{policy.name}: {matter.called}",
-        at=now,
-        facts=facts,
-        keep=alert.format_keep_command(matter.key),
-        to=matter.to,
-    )
+    return alert.build_alert(matter, WARNING, f"{policy.name}: {matter.called}", now, facts)
 
 
 def _list_trouble_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
@@ -265,15 +255,7 @@ def _list_trouble_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[A
             ("per hour", f"{alert.format_alert_rate(matter.rate)}, paid for as before"),
             ("next", "nothing automatic: check the machine, or replace it"),
         )
-        yield Alert(
-            topic="agent",
-            subject=matter.subject,
-            owner=owner,
-            severity=WARNING,
-            what=f"{matter.called}: {agent.troubles[0]}",
-            at=sight.now,
-            facts=facts,
-        )
+        yield alert.build_alert(matter, WARNING, f"{matter.called}: {agent.troubles[0]}", sight.now, facts, keep=False)
 
 
 def _list_arming_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
@@ -375,17 +357,9 @@ def list_hook_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: Guard
             topic=f"hook:{run.hook}", key=run.life.key, owner=find_owner(seen, rules.owner_from), name=seen.name
         )
         said = (("it said", run.output[-HOOK_OUTPUT_SHOWN:]),) if run.output.strip() else ()
-        yield Alert(
-            topic=matter.topic,
-            subject=matter.subject,
-            owner=matter.owner,
-            severity=WARNING,
-            what=f"hook {run.hook} of {matter.called} {describe_hook_run(run)}",
-            at=sight.now,
-            once=True,
-            facts=(("since", format_local_time(run.began_at)), *said, ("next", _format_next_act(run, survey))),
-            keep=format_keep_command(matter.key),
-        )
+        facts = (("since", format_local_time(run.began_at)), *said, ("next", _format_next_act(run, survey)))
+        what = f"hook {run.hook} of {matter.called} {describe_hook_run(run)}"
+        yield replace(alert.build_alert(matter, WARNING, what, sight.now, facts), once=True)
 
 
 def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
