@@ -115,7 +115,9 @@ def test_a_provider_without_a_stop_says_so_and_names_terminate(lab: Lab) -> None
     refused = lab.run("stop", machine["id"], "--yes")
     assert refused.code == 3
     assert "lambda has no stop" in refused.err
-    assert f"costguard terminate lambda/{machine['account']}/{machine['region']}/{machine['id']} ends it for good" in refused.err
+    assert (
+        f"costguard terminate lambda/{machine['account']}/{machine['region']}/{machine['id']} ends it for good" in refused.err
+    )
     ended = lab.run("terminate", machine["id"], "--yes", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["result"] == "done"

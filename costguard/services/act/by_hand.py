@@ -251,7 +251,7 @@ def _list_consequences(target: _Target, act: str, now: datetime) -> Iterator[str
         yield (
             f"Goes on billing: {_format_rate(Rate(nano_per_hour=rest, currency=burn.currency))} an hour for its disks."
             if rest > 0
-            else "Nothing of it goes on billing, as far as its listing shows."
+            else "Nothing of it goes on billing, except disks and addresses that costguard status lists on lines of their own."
         )
     if act == STOP and handling.restart_doubtful:
         yield "There may be no capacity to start it again."
