@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from costguard.errors import InputError, shorten
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_life, parse_life, parse_resource_key
+from costguard.values.instant import from_micros
+from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_life, parse_resource_key
 
 CHOICES_SHOWN = 3
 """Lines of matches in an error, which has five in all."""
@@ -69,12 +70,13 @@ def require_resource_key(stated: str | ResourceKey, field: str = "machine") -> R
 
 
 def require_machine(path: str, life: str) -> ResourceKey | Incarnation:
-    """Return the machine of a form: its key `path`, and the run that its page showed; `life` "": any run."""
+    """Return the machine of a form: its key `path`, and the run that its page showed (`format_life`); `life` "": any run."""
     key = require_resource_key(path)
-    run = parse_life(key, life) if life else key
-    if run is None:
-        raise InputError("is not a run of a machine", field="life", hint="open the machine's page again")
-    return run
+    try:
+        started, created = (from_micros(int(at)) if at else None for at in life.split("_")) if life else (None, None)
+    except (ValueError, OverflowError):
+        raise InputError("is not a run of a machine", field="life", hint="open the machine's page again") from None
+    return Incarnation(key, started, created) if life else key
 
 
 def _find_key(

@@ -84,10 +84,12 @@ class MessageLinker:
         return self.answers and message.channel != CONSOLE_CHANNEL and place < ALERTS_SHOWN
 
     def _build_link(self, secret: str, message: Notification, notice: Alert, key: ResourceKey) -> AskLink:
+        from costguard.services.dispatch import format_channel_name
+
         now = self.clock()
         return AskLink(
             hash=hash_secret(secret),
-            addressee=describe_addressee(message.channel),
+            addressee=format_channel_name(message.channel),
             policy=notice.topic.removeprefix(POLICY_TOPIC),
             key=key,
             act=notice.ask,
@@ -138,13 +140,6 @@ def choose_keep_length(settings: Settings, policy: str) -> timedelta:
 def hash_secret(secret: str) -> str:
     """Return what is stored of a link's secret."""
     return sha256(secret.encode()).hexdigest()
-
-
-def describe_addressee(channel: str) -> str:
-    """Return whom a channel reaches, without a secret: the person of a mail, where its address is stored, or its host."""
-    from costguard.services.dispatch import format_channel_name
-
-    return format_channel_name(channel)
 
 
 def build_machine_path(path: str) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from costguard.values.checks import require
-from costguard.values.instant import from_micros, to_micros
+from costguard.values.instant import to_micros
 
 INSTANCE, VOLUME, ADDRESS = "instance", "volume", "address"
 KINDS = (INSTANCE, VOLUME, ADDRESS)
@@ -107,17 +107,8 @@ class Incarnation(NamedTuple):
 
 
 def format_life(life: Incarnation) -> str:
-    """Return the starts of `life` as one word, which `parse_life` reads; an unknown start is empty."""
+    """Return the starts of `life` as one word for a form; an unknown start is empty."""
     return "_".join(str(to_micros(at)) if at else "" for at in life[1:])
-
-
-def parse_life(key: ResourceKey, text: str) -> Incarnation | None:
-    """Return the incarnation of `key` that `format_life` wrote; None if `text` has another form."""
-    try:
-        started, created = (from_micros(int(at)) if at else None for at in text.split("_"))
-    except (ValueError, OverflowError):
-        return None
-    return Incarnation(key, started, created)
 
 
 def is_same_life(one: Incarnation, other: Incarnation) -> bool:

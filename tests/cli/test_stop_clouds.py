@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,16 @@ WITHOUT_STOP, DISKS_APART = ("lambda",), ("aws", "gcp")
 """Clouds that cannot stop, and clouds whose disks are resources of their own."""
 
 
+def refuse_all(asked: list[str]) -> Callable[[str], bool]:
+    """Say no to every question, and note it in `asked`."""
+
+    def ask(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    return ask
+
+
 def list_questions(rig: Rig, act: str, costguard: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a person is asked about the rig's only machine, and answers no to."""
     rig.clock.at = datetime.now(UTC)
@@ -40,7 +51,7 @@ def list_questions(rig: Rig, act: str, costguard: Command, folder: Path, monkeyp
         assert ran.code == 0, ran.err
         (one,) = [one for one in json.loads(ran.out)["resources"] if one["kind"] == "instance"]
         path = "/".join(one[part] for part in ("provider", "account", "region", "id"))
-        answer = act_on_resource(path, act, ask=lambda question: bool(asked.append(question)))
+        answer = act_on_resource(path, act, ask=refuse_all(asked))
         assert answer.document.data["result"] == "not done"
     return asked
 

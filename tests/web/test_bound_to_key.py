@@ -25,6 +25,7 @@ from costguard.services.web_pages import PageServices
 from costguard.values.ask_link import AskLink
 from costguard.values.resource import ENDED, Incarnation, ResourceKey, format_life
 from tests.cli.test_stop import Lab, lab
+from tests.cli.test_stop_clouds import refuse_all
 from tests.web.test_page_stops import Desk, whole
 
 __all__ = ["lab"]
@@ -167,7 +168,7 @@ def test_names_ids_and_prefixes_are_for_people_at_a_terminal(lab: Lab, monkeypat
 
 def test_with_somebody_to_ask_python_takes_a_name_and_shows_the_key(lab: Lab) -> None:
     asked = list[str]()
-    costguard.stop("train-k3v9x2m0000000", ask=lambda question: bool(asked.append(question)))
+    costguard.stop("train-k3v9x2m0000000", ask=refuse_all(asked))
     assert "Stop train-k3v9x2m0000000 (runpod/default/global/k3v9x2m0000000)?" in asked[0]
     assert lab.stops == 0
 
@@ -199,11 +200,11 @@ def test_a_name_at_a_terminal_is_shown_with_its_key_before_it_is_approved(lab: L
 
     asked = list[str]()
     key, name = "runpod/default/global/k3v9x2m0000000", "train-k3v9x2m0000000"
-    refused = approve_action(name, "terminate", config="costguard.toml", ask=lambda said: bool(asked.append(said)))
+    refused = approve_action(name, "terminate", config="costguard.toml", ask=refuse_all(asked))
     assert asked == [f"Approve terminate of {name} ({key})?"]
     assert refused.document.lead == ("Not approved: nothing was recorded.",)
     assert list_machine_overrides(lab) == []
-    approve_action(key, "terminate", config="costguard.toml", ask=lambda said: bool(asked.append(said)))
+    approve_action(key, "terminate", config="costguard.toml", ask=refuse_all(asked))
     assert (len(asked), list_machine_overrides(lab)) == (1, ["approve"])
     ran = lab.run("approve", name, "stop")
     assert f"Approved: stop of {name} ({key})" in ran.out
