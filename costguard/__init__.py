@@ -21,8 +21,11 @@ def __dir__() -> list[str]:
 
 
 def run(job: object = None, **options: object) -> object:
-    """Track a training: `with costguard.run("job.toml") as run: ... run.step()`. Options: the fields of `TrackedRun`."""
-    return _import("costguard.services.run.tracked_run").TrackedRun(job=job, **options)
+    """Track a training: `with costguard.run("job.toml") as run: ... run.step()`.
+
+    Options: the fields of `TrackedRun`, and `then`, `then_always` and `yes_then` of `build_tracked_run`.
+    """
+    return _import("costguard.services.run.tracked_run").build_tracked_run(job, **options)
 
 
 def progress(step: float) -> None:

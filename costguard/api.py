@@ -25,6 +25,7 @@ from costguard.errors import CostguardError, UnknownNameError
 from costguard.services import CommandAnswer
 from costguard.sizing.job_flags import FLAG_PLACES, build_job_table
 from costguard.values.checks import find_nearest_names
+from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
 
 if TYPE_CHECKING:  # types and no more: each function imports what it needs
@@ -39,6 +40,8 @@ NOTEBOOK_ROWS = 10
 """Rows of a table in a notebook; `data` has all."""
 File = str | PathLike[str]
 Names = str | Sequence[str]
+Machine = str | ResourceKey
+"""A machine by its full key, "provider/account/region/id"."""
 Number = float | str
 """A number, or text as a flag takes it: `50e6`, `"50M"`."""
 
@@ -362,21 +365,22 @@ def report(
 
 
 def keep(
-    machine: str, *, length: str | None = None, why: str | None = None, lift: bool = False, config: File | None = None
+    machine: Machine, *, length: str | None = None, why: str | None = None, lift: bool = False, config: File | None = None
 ) -> KeepAnswer:
     """Keep a machine running for a time (a lease) as `costguard keep` does, or `lift` the lease.
 
-    `machine`: an id, a name, the beginning of either, or provider/account/region/id. `length`: "4h", "90m". `why`: the reason,
-    which others see. Raises InputError for a name that fits none or several, NoAnswerError if a policy does not allow it.
+    `machine`: its full key. `length`: "4h", "90m". `why`: the reason, which others see. Raises InputError for another word or
+    an unknown key, NoAnswerError if a policy does not allow it.
     """
+    from costguard.guard.machine_reference import require_resource_key
     from costguard.services.overrides import keep_resource
 
-    answer = keep_resource(machine, length=length, why=why, lift=lift, config=_name_file(config))
+    answer = keep_resource(require_resource_key(machine), length=length, why=why, lift=lift, config=_name_file(config))
     return KeepAnswer(**_share(answer), lease=cast("Override | None", answer.value))
 
 
 def stop(
-    machine: str,
+    machine: Machine,
     *,
     yes: bool = False,
     why: str = "",
@@ -385,16 +389,15 @@ def stop(
 ) -> Answer:
     """Stop one machine as `costguard stop` does: look, ask, send once, prove.
 
-    `yes`: the question is answered in advance. `ask`: asks a person; without it and without `yes`, InputError is raised and
-    nothing is sent. Raises NoAnswerError for a machine that must stay, IncompleteError if the effect was not seen in time.
+    `machine`: its full key, or with `ask` any word that `costguard stop` takes. `yes`: the question is answered in advance.
+    `ask`: asks a person; without it and without `yes`, InputError is raised and nothing is sent. Raises NoAnswerError for a
+    machine that must stay, IncompleteError if the effect was not seen in time.
     """
-    from costguard.services.act.by_hand import act_on_resource
-
-    return Answer(**_share(act_on_resource(machine, "stop", yes=yes, why=why, ask=ask, config=_name_file(config))))
+    return _act(machine, "stop", yes=yes, why=why, ask=ask, config=config)
 
 
 def start(
-    machine: str,
+    machine: Machine,
     *,
     yes: bool = False,
     why: str = "",
@@ -403,13 +406,19 @@ def start(
 ) -> Answer:
     """Start one stopped machine as `costguard start` does: look, say its price an hour of now, ask, send once, prove.
 
-    `yes`: the question is answered in advance. `ask`: asks a person, with the price in the question; without it and without
-    `yes`, InputError is raised and nothing is sent. Raises NoAnswerError for a machine that cannot be started, or that its
-    provider did not start; IncompleteError if the effect was not seen in time.
+    `machine`, `yes` and `ask` as in `stop`; the question has the price. Raises NoAnswerError for a machine that cannot be
+    started, or that its provider did not start; IncompleteError if the effect was not seen in time.
     """
+    return _act(machine, "start", yes=yes, why=why, ask=ask, config=config)
+
+
+def _act(machine: Machine, act: str, *, yes: bool, why: str, ask: Callable[[str], bool] | None, config: File | None) -> Answer:
+    from costguard.guard.machine_reference import require_resource_key
     from costguard.services.act.by_hand import act_on_resource
 
-    return Answer(**_share(act_on_resource(machine, "start", yes=yes, why=why, ask=ask, config=_name_file(config))))
+    if yes or ask is None:  # nobody sees what a name was resolved to
+        machine = require_resource_key(machine)
+    return Answer(**_share(act_on_resource(machine, act, yes=yes, why=why, ask=ask, config=_name_file(config))))
 
 
 class _Shared(TypedDict):

@@ -24,12 +24,15 @@ def command(
     ctx: Context,
     id: Annotated[str, Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
     act: Annotated[str, Argument(metavar="ACT", help="stop | terminate")],
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask whether a name or an id is the machine you mean.")] = False,
     why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
     """Record an approval."""
+    from costguard.cli.confirm import find_asker
     from costguard.services import overrides
 
-    write_answer(overrides.approve_action(id, act, why=why, config=ctx.obj.config), ctx)
+    ask = None if yes else find_asker()
+    write_answer(overrides.approve_action(id, act, why=why, ask=ask, config=ctx.obj.config), ctx)

@@ -300,10 +300,10 @@ def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
     """Return the act that a question asks for in place of a stop; "" for none.
 
     It is terminate if the provider has no stop. It is stop if the stop would lose data, if `asks` demands an approval, or if
-    the evidence of the verdict is too thin (`short`).
+    the evidence of the verdict is too thin (`short`). It is nothing if the provider protects the machine.
     """
     seen, policy = case.live.observation, case.verdict.policy
-    if step.do != STOP or seen.state in RESTING_STATES:
+    if step.do != STOP or seen.state in RESTING_STATES or seen.handling.protected:
         return ""
     if seen.handling.stops is False:
         return TERMINATE
@@ -336,18 +336,21 @@ def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked
     if case.lease is not None and rule != CAP_RULE:
         until = f" until {case.lease.until:%Y-%m-%d %H:%M} UTC" if case.lease.until else ""
         yield "leased", f"{case.lease.who} keeps it{until}"
-    refused = bool(case.live.observation.handling.protected) and step.do not in (
-        HOOK,
-        START,
-    )  # then `provider_protection` says so
-    if step.do in (*DESTRUCTIVE, HOOK, ASK, START) and case.protection.protected and not refused:
-        yield "protected", case.protection.why
+    yield from _list_protection_holds(step, case)
     if step.do in (*DESTRUCTIVE, HOOK, START):
         yield from _list_act_holds(due, case, around)
     if step.do in DESTRUCTIVE:
         yield from _list_destruction_holds(due, case)
     if step.do == START:
         yield from _list_start_holds(case)
+
+
+def _list_protection_holds(step: PolicyStep, case: PolicyCase) -> Iterator[HoldReason]:
+    locked = case.live.observation.handling.protected
+    if locked and step.do in (*DESTRUCTIVE, ASK):
+        yield "provider_protection", f"its provider refuses to {' and to '.join(locked)} it"
+    elif step.do in (*DESTRUCTIVE, HOOK, ASK, START) and case.protection.protected:
+        yield "protected", case.protection.why
 
 
 def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> Iterator[HoldReason]:
@@ -396,8 +399,6 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
         if one.act == step.do and one.policy == found.policy.name:
             again = f"it is asked again at {one.moved_at + REFUSED_FOR:%Y-%m-%d %H:%M} UTC"
             yield "refused", f"its provider refused the {one.act} at {one.moved_at:%H:%M} UTC ({one.outcome}); {again}"
-    if handling.protected:
-        yield "provider_protection", f"its provider refuses to {' and to '.join(handling.protected)} it"
     if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
         yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
     if case.workers > 0 and found.policy.rule not in (CAP_RULE, TIMED_RULE):

@@ -1,7 +1,7 @@
 """Overrides by people: leases, snoozes, protection, arming, freezes, phases and approvals.
 
 Each has who, why and when. They are stored apart from listings, so no state of a machine changes them. The module also finds
-the owner of a resource, and the resource that an id, a name or a prefix refers to.
+the owner of a resource.
 
 Example: the label `costguard=never` protects; `costguard=nevr` protects too, with a warning. A resource whose label disappeared
 23 h ago is still protected. A lease until 14:00 holds at 13:59 and not at 14:00.
@@ -15,12 +15,10 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from costguard.errors import InputError, shorten
 from costguard.guard.policy import LEVELS, NOTIFY, OBSERVE, TIMED_RULE, Policy
 from costguard.metering.observation import Observation
-from costguard.metering.spending import LiveResource
 from costguard.values.money import Money, Rate
-from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_life
+from costguard.values.resource import Incarnation, ResourceKey, is_same_life
 
 LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAKER, STOP_AT = (
     "lease",
@@ -432,58 +430,3 @@ def compute_edit_distance(one: str, other: str) -> int:
 
 def _format_hours(length: timedelta) -> str:
     return f"{length.total_seconds() / 3600:g} h"
-
-
-CHOICES_SHOWN = 3
-"""Lines of matches in an error, which has five in all."""
-NAME_CHARS_MAX = 60
-
-
-def resolve_resource(stated: str, lives: Iterable[LiveResource], field: str = "ID") -> LiveResource:
-    """Return the one resource that `stated` names: by its full key, its id, its name, or a prefix of id or name.
-
-    The most exact kind of match decides, so an id is not taken for the prefix of a longer one. Raises InputError if nothing
-    matches, and one that lists the matches if there are several.
-    """
-    wanted = stated.strip()
-    there = [one for one in lives if one.observation.state != ENDED]
-    if not wanted:
-        raise InputError("is empty", field=field, hint="costguard status lists running machines")
-    for fits in (_is_key, _is_id, _is_name, _has_prefix):
-        fitting = [one for one in there if fits(wanted, one.observation)]
-        if len(fitting) == 1:
-            return fitting[0]
-        if fitting:
-            what = f"'{shorten(wanted, NAME_CHARS_MAX)}' matches {len(fitting)} resources"
-            raise InputError(what, field=field, hint=_format_choices(fitting))
-    what = f"no machine is called '{shorten(wanted, NAME_CHARS_MAX)}'"
-    raise InputError(what, field=field, hint="costguard status lists the machines")
-
-
-def format_resource(seen: Observation) -> str:
-    """Return the name and key: `train-1 (aws/123/us-east-1/i-0a1)`."""
-    key = "/".join(seen.key)
-    return f"{shorten(seen.name, NAME_CHARS_MAX)} ({key})" if seen.name and seen.name != seen.key.id else key
-
-
-def _format_choices(fitting: Sequence[LiveResource]) -> str:
-    """List the matching keys, one a line, ready to be typed."""
-    keys = sorted("/".join(one.observation.key) for one in fitting)
-    shown = keys if len(keys) <= CHOICES_SHOWN else [*keys[: CHOICES_SHOWN - 1], f"and {len(keys) - CHOICES_SHOWN + 1} more"]
-    return "\n".join(("write one of them in full:", *shown))
-
-
-def _is_key(wanted: str, seen: Observation) -> bool:
-    return wanted == "/".join(seen.key)
-
-
-def _is_id(wanted: str, seen: Observation) -> bool:
-    return wanted == seen.key.id
-
-
-def _is_name(wanted: str, seen: Observation) -> bool:
-    return wanted == seen.name
-
-
-def _has_prefix(wanted: str, seen: Observation) -> bool:
-    return seen.key.id.startswith(wanted) or seen.name.startswith(wanted)

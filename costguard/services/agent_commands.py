@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.guard.overrides import format_resource, resolve_resource
+from costguard.guard.machine_reference import format_resource
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -26,7 +26,7 @@ from costguard.services.agent_enrolment import (
     make_code,
 )
 from costguard.services.agent_gateway import hash_token, make_token
-from costguard.services.overrides import describe_user, get_now
+from costguard.services.overrides import describe_user, find_machine, get_now
 from costguard.services.ports import Seal
 from costguard.services.web_backend import find_key_file
 from costguard.settings import Settings, read_settings, resolve_ledger_url
@@ -58,7 +58,7 @@ def enrol_agent(
     address = resolve_web_address(settings.web)
     hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
     require(bool(address), "web.listen", "is missing: agents would get no answer", hint)
-    live = resolve_resource(stated, _load_live(settings, now))
+    live = find_machine(stated, settings, now)
     seen = live.observation
     able = seen.kind == INSTANCE and seen.state == RUNNING
     require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: it is not running", "enrol it once it runs")
@@ -117,7 +117,7 @@ def revoke_agent_access(stated: str, *, config: str | None = None) -> CommandAns
     with open_agent_store(settings) as book:
         agents = {one.id: one for one in book.load_agents()}
         if stated not in agents:
-            key = resolve_resource(stated, lives, "AGENT").observation.key
+            key = find_machine(stated, settings, now, "AGENT").observation.key
             of = [one.id for one in agents.values() if one.key == key]
             if not of:
                 raise InputError("has no agent", field=f"AGENT {key.id}", hint="costguard agent list shows them")

@@ -28,7 +28,7 @@ from costguard.settings.fields import format_duration, parse_duration
 from costguard.settings.notify import CONSOLE_CHANNEL
 from costguard.settings.web import ANSWER_LINKS, NO_LINKS
 from costguard.values.ask_link import APPROVED, ASK_LINK_VALID_FOR, DENIED, AskLink
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import ResourceKey, parse_resource_key
 
 ASK_PATH = "/ask/"
 SECRET_BYTES = 32
@@ -66,7 +66,7 @@ class MessageLinker:
     def _build(self, message: Notification) -> Notification:
         notices, links = list[Alert](), list[AskLink]()
         for place, notice in enumerate(message.notices):
-            key = parse_subject(notice.subject)
+            key = parse_resource_key(notice.subject)
             path = "/policies" if notice.topic in SETTINGS_TOPICS else build_machine_path(notice.subject) if key else ""
             found = [(PAGE_LABEL, f"{self.base}{path}")] if path else []
             if key is not None and notice.ask and self._may_answer(message, place):
@@ -87,10 +87,12 @@ class MessageLinker:
         return self.answers and message.channel != CONSOLE_CHANNEL and place < ALERTS_SHOWN
 
     def _build_link(self, secret: str, message: Notification, notice: Alert, key: ResourceKey) -> AskLink:
+        from costguard.services.dispatch import format_channel_name
+
         now = self.clock()
         return AskLink(
             hash=hash_secret(secret),
-            addressee=describe_addressee(message.channel),
+            addressee=format_channel_name(message.channel),
             policy=notice.topic.removeprefix(POLICY_TOPIC),
             key=key,
             act=notice.ask,
@@ -116,16 +118,16 @@ def answer_ask(secret: str, *, approve: bool, url: str, config: str | None, now:
     """
     with AskLinkStore(url) as book:
         link, _ = book.find(hash_secret(secret), now)
-        path, why = "/".join(link.key), f"answer to {link.policy}"
+        why = f"answer to {link.policy}"
         record = partial(_settle, book, link, APPROVED if approve else DENIED, now)
         with overrides.act_for(f"{link.addressee} (link)"):
             if approve:
                 question = name_question(link.policy, link.episode)
                 return overrides.approve_action(
-                    path, link.act, why=why, config=config, record=record, question=question, most=link.expires_at
+                    link.key, link.act, why=why, config=config, record=record, question=question, most=link.expires_at
                 )
             lasts = choose_keep_length(read_settings(config), link.policy)
-            return overrides.keep_resource(path, length=format_duration(lasts), why=why, config=config, record=record)
+            return overrides.keep_resource(link.key, length=format_duration(lasts), why=why, config=config, record=record)
 
 
 def _settle(book: AskLinkStore, link: AskLink, answer: str, now: datetime, wish: Override) -> None:
@@ -141,19 +143,6 @@ def choose_keep_length(settings: Settings, policy: str) -> timedelta:
 def hash_secret(secret: str) -> str:
     """Return what is stored of a link's secret."""
     return sha256(secret.encode()).hexdigest()
-
-
-def describe_addressee(channel: str) -> str:
-    """Return whom a channel reaches, without a secret: the person of a mail, where its address is stored, or its host."""
-    from costguard.services.dispatch import format_channel_name
-
-    return format_channel_name(channel)
-
-
-def parse_subject(subject: str) -> ResourceKey | None:
-    """Return the key of the machine that an alert is about; None if it is about something else."""
-    parts = subject.split("/", 3)
-    return ResourceKey(*parts) if len(parts) == len(ResourceKey._fields) and all((parts[0], parts[3])) else None
 
 
 def build_machine_path(path: str) -> str:

@@ -114,12 +114,16 @@ class JoinOffer(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class StopOffer(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """A stop that a person confirmed on a page. `session_hash`: as stored; `path`: the machine's whole key."""
+    """A stop that a person confirmed on a page. `session_hash`: as stored; `path`: the machine's whole key.
+
+    `life`: the run of it that the page showed (`format_life`).
+    """
 
     number: Number
     session_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
     path: Annotated[str, msgspec.Meta(max_length=PATH_MOST)]
     why: Text
+    life: Text = ""
 
 
 class AdmitOffer(msgspec.Struct, array_like=True, frozen=True, tag=7):

@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from threading import Lock
 
-from costguard.errors import InputError, NoAnswerError, NoLedgerError
+from costguard.errors import NoAnswerError, NoLedgerError
 from costguard.guard.action_intents import Intent
+from costguard.guard.machine_reference import require_resource_key
 from costguard.guard.overrides import ARM, ARMED_FOR, Override, is_override_open
 from costguard.guard.policy import STOP, Rails
 from costguard.ledger.db.reader import LedgerReader
@@ -32,7 +33,6 @@ MARK = " (mcp)"
 RATE_WINDOW = timedelta(minutes=10)
 PROVE_WITHIN_S = 20.0
 """How long a stop waits for its proof: clients of MCP give up after 30 to 60 s. The watchdog goes on proving it."""
-KEY_PARTS = 4
 _one_stop = Lock()
 """One stop at a time, so that the limit is counted between them: within a server, and by a file among all of this user's."""
 STOP_LOCK = "mcp-stop.lock"
@@ -74,7 +74,7 @@ def is_mcp_armed(settings: Settings) -> bool:
 def keep_for_agent(key: str, *, length: str | None, why: str | None, config: str | None = None) -> CommandAnswer:
     """Make the lease that `costguard keep` makes, recorded as an agent's. Raises InputError for a `key` that is no full key."""
     with overrides.act_for(f"{overrides.describe_user()}{MARK}"):
-        return overrides.keep_resource(_require_full_key(key), length=length, why=why, config=config)
+        return overrides.keep_resource(require_resource_key(key), length=length, why=why, config=config)
 
 
 def stop_for_agent(key: str, *, why: str | None, config: str | None = None) -> CommandAnswer:
@@ -86,7 +86,7 @@ def stop_for_agent(key: str, *, why: str | None, config: str | None = None) -> C
     from costguard.services.act.by_hand import act_on_resource
 
     settings = read_settings(config)
-    reason, wanted = overrides.require_reason(why, "why"), _require_full_key(key)
+    reason, wanted = overrides.require_reason(why, "why"), require_resource_key(key)
     with _one_stop, _hold_stop_lock():
         if not is_mcp_armed(settings):
             hint = 'a person arms it: costguard mcp arm --why "..."'
@@ -116,13 +116,6 @@ def _check_rate(settings: Settings) -> None:
 def count_agent_sends(sends: Iterable[Intent]) -> int:
     """Return how many of `sends` were an agent's: the reason of an act by hand begins with who did it."""
     return sum(f"{MARK}: " in one.why for one in sends)
-
-
-def _require_full_key(key: str) -> str:
-    if len(key.split("/", KEY_PARTS - 1)) != KEY_PARTS:
-        hint = "write provider/account/region/id, each as status lists it"
-        raise InputError("is not the full key of a machine", field="machine", hint=hint)
-    return key
 
 
 def _is_arming(wish: Override, now: datetime) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError, NoLedgerError
 from costguard.guard.limits import Breaker
+from costguard.guard.machine_reference import MachineReference, format_resource, get_stated_key, resolve_resource
 from costguard.guard.overrides import (
     APPROVE,
     CLOSE_BREAKER,
@@ -29,8 +30,6 @@ from costguard.guard.overrides import (
     find_breaker_close,
     find_owner,
     find_protection,
-    format_resource,
-    resolve_resource,
 )
 from costguard.guard.policy import GRACE_MIN, STOP, TERMINATE, Rails
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
@@ -48,7 +47,7 @@ from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.calendar import DAY, resolve_wall_time
 from costguard.values.checks import require, require_one_of
-from costguard.values.text_format import format_instant, format_length, format_local_time, get_currency_sign
+from costguard.values.text_format import format_command, format_instant, format_length, format_local_time, get_currency_sign
 from costguard.views.document import Document
 from costguard.views.policy import build_override_document
 
@@ -66,7 +65,7 @@ LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan as
 
 
 def keep_resource(
-    stated: str,
+    stated: MachineReference,
     *,
     length: str | None,
     why: str | None,
@@ -83,7 +82,7 @@ def keep_resource(
     settings, reason = read_settings(config), require_reason(why, "costguard keep ID --for 4h")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
     now = get_now()
-    live = _find_resource(stated, settings, now)
+    live = find_machine(stated, settings, now)
     seen, life, rate = live.observation, identify_incarnation(live.observation), compute_burn_rate(live, now)
     owner = find_owner(seen, settings.defaults.owner_from)
     meant = [policy for policy in settings.policies if matches_target(policy.target, seen, owner)]
@@ -91,9 +90,8 @@ def keep_resource(
         before = book.load_overrides_since(live.first_seen_at)
         allowed = decide_lease(life, before, meant, lasts, now, rate=rate)
         if not allowed.allowed:
-            hint = (
-                f'costguard protect {seen.key.id} --why "..." keeps it without limit; raise lease in the policy to allow more'
-            )
+            protect = format_command("protect", seen.key, '--why "..."')
+            hint = f"{protect} keeps it without limit; raise lease in the policy to allow more"
             raise NoAnswerError(allowed.why, field=format_resource(seen), hint=hint)
         wish = _make_resource_override(LEASE, reason, now, until=_compute_end(now, lasts), live=live)
         (record or book.add_override)(wish)
@@ -110,17 +108,19 @@ def keep_resource(
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = (
         "A lease does not stop a hard cap. It ends when the machine restarts.",
-        f"next: costguard keep {seen.key.id} --lift ends it before its time",
+        f"next: {format_command('keep', seen.key, '--lift')} ends it before its time",
     )
     document = build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more)
     return CommandAnswer(document=document, value=wish)
 
 
-def protect_resource(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
+def protect_resource(
+    stated: MachineReference, *, why: str | None, lift: bool = False, config: str | None = None
+) -> CommandAnswer:
     """Answer `costguard protect`: no act until it is lifted. Lifting does not remove protection by a provider or a label."""
     settings, now = read_settings(config), get_now()
     reason = (why or "").strip()
-    live = _find_resource(stated, settings, now)
+    live = find_machine(stated, settings, now)
     key, called = live.observation.key, format_resource(live.observation)
     with open_guard_store(settings) as book:
         there = [w for w in book.load_open_overrides(now) if w.what == PROTECT and w.key == key]
@@ -142,26 +142,26 @@ def protect_resource(stated: str, *, why: str | None, lift: bool = False, config
             )
         wish = _make_resource_override(PROTECT, reason, now, live=live, whole_life=False)
         book.add_override(wish)
-    lead = f"{called} is protected: no policy and no cap acts on it until costguard protect {key.id} --lift."
+    lead = f"{called} is protected: no policy and no cap acts on it until {format_command('protect', key, '--lift')}."
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
 
 
 def snooze_alerts(
-    stated: str, *, length: str | None, why: str | None = None, lift: bool = False, config: str | None = None
+    stated: MachineReference, *, length: str | None, why: str | None = None, lift: bool = False, config: str | None = None
 ) -> CommandAnswer:
     """Answer `costguard snooze`: no notifications about a machine or a policy for a time; acts are not affected."""
     if lift:
         return _lift_overrides(stated, SNOOZE, config)
     settings, now = read_settings(config), get_now()
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
-    name = stated.removeprefix("policy:")
-    if name in {policy.name for policy in settings.policies}:
+    name = _find_policy(stated, settings)
+    if name:
         wish, called = (
             _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), subject=name),
             f"Policy {name}",
         )
     else:
-        live = _find_resource(stated, settings, now, field="TARGET")
+        live = find_machine(stated, settings, now, field="TARGET")
         called = format_resource(live.observation)
         wish = _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), live=live, whole_life=False)
     with open_guard_store(settings) as book:
@@ -174,12 +174,11 @@ def snooze_alerts(
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
 
 
-def _lift_overrides(stated: str, what: str, config: str | None) -> CommandAnswer:
+def _lift_overrides(stated: MachineReference, what: str, config: str | None) -> CommandAnswer:
     """Lift the leases or snoozes of the machine that `stated` names, or the snoozes of a policy."""
     settings, now = read_settings(config), get_now()
-    name = stated.removeprefix("policy:")
-    of_policy = what == SNOOZE and name in {policy.name for policy in settings.policies}
-    live = None if of_policy else _find_resource(stated, settings, now)
+    name = _find_policy(stated, settings) if what == SNOOZE else ""
+    live = None if name else find_machine(stated, settings, now)
     key, called = (live.observation.key, format_resource(live.observation)) if live else (None, f"Policy {name}")
     word = {LEASE: "kept", SNOOZE: "snoozed"}.get(what, "to be stopped")
     with open_guard_store(settings) as book:
@@ -226,7 +225,8 @@ def record_timed_stop(
     doubts += [] if routed else ["perhaps nobody is notified before it: no route of [notify] takes every warning"]
     when = f"{format_local_time(due_at, settings.defaults.zone)} (in {format_length(due_at - now)})"
     lead = (*(f"WARNING: {one}" for one in doubts), f"{format_resource(seen)} is to be stopped at {when}.{replaced}")
-    notes = (*consequences, f"next: costguard stop {key.id} --cancel, or costguard keep {key.id} --for 4h, if it must stay")
+    cancel, keep = format_command("stop", key, "--cancel"), format_command("keep", key, "--for 4h")
+    notes = (*consequences, f"next: {cancel}, or {keep}, if it must stay")
     more = {"due_at": format_instant(due_at), "consequences": list(consequences)}
     document = build_override_document("recorded", (wish,), lead=lead, notes=notes, more=more)
     return CommandAnswer(document=document, warnings=tuple(doubts), value=wish)
@@ -246,6 +246,12 @@ def _end_timed_stop(seen: Observation, wishes: Iterable[Override], book: GuardSt
     book.lift_override(planned.id, who=describe_user(), now=now)
     due = format_local_time(get_due_time(planned), settings.defaults.zone)
     return f" The stop that {planned.who} planned for {due} is cancelled."
+
+
+def _find_policy(stated: MachineReference, settings: Settings) -> str:
+    """Return the policy that `stated` names; "" if it is a machine's key or no policy has the name."""
+    name = stated.removeprefix("policy:") if isinstance(stated, str) else ""
+    return name if name in {policy.name for policy in settings.policies} else ""
 
 
 def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
@@ -276,7 +282,7 @@ def declare_phase(name: str, *, stated: str | None, length: str | None, config: 
     if not stated:
         raise InputError("is missing", field="--id", hint="costguard status lists running machines")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_PHASE)
-    live = _find_resource(stated, settings, now, field="--id")
+    live = find_machine(stated, settings, now, field="--id")
     wish = _make_resource_override(PHASE, "", now, until=_compute_end(now, lasts), live=live, subject=called)
     with open_guard_store(settings) as book:
         book.add_override(wish)
@@ -286,7 +292,7 @@ def declare_phase(name: str, *, stated: str | None, length: str | None, config: 
 
 
 def approve_action(
-    stated: str,
+    stated: MachineReference,
     act: str,
     *,
     why: str | None = None,
@@ -294,15 +300,19 @@ def approve_action(
     record: RecordOverride | None = None,
     question: str = "",
     most: datetime | None = None,
+    ask: Callable[[str], bool] | None = None,
 ) -> CommandAnswer:
     """Answer `costguard approve`: allow one act on the present run of a machine, for a day. `record`: as in `keep_resource`.
 
-    `question`: allow it as the answer to this alone (`name_question`). `most`: and no longer than until then.
+    `question`: allow it as the answer to this alone (`name_question`). `most`: and no longer than until then. `ask`: asks a
+    person whether a machine is the one that is meant; None, or a full key: it is not asked.
     """
     settings, now = read_settings(config), get_now()
     require_one_of(act, ACTS, "ACT")
-    live = _find_resource(stated, settings, now)
+    live = find_machine(stated, settings, now)
     seen = live.observation
+    if ask is not None and get_stated_key(stated) is None and not ask(f"Approve {act} of {format_resource(seen)}?"):
+        return CommandAnswer(document=build_override_document("none", (), lead=("Not approved: nothing was recorded.",)))
     loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
     end = min(_compute_end(now, APPROVAL_LENGTH), most or datetime.max.replace(tzinfo=UTC))
     wish = replace(_make_resource_override(APPROVE, why or "", now, until=end, live=live, subject=act), value=question)
@@ -383,9 +393,12 @@ def _make_resource_override(
     )
 
 
-def _find_resource(stated: str, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
+def find_machine(stated: MachineReference, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
+    """Return the machine of the ledger that `stated` names; raises InputError as `resolve_resource` does."""
+    key = get_stated_key(stated)
     with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
-        return resolve_resource(stated, books.load_live(now), field)
+        former = books.load_keys(key.id if key else str(stated).strip())
+        return resolve_resource(stated, books.load_live(now), field, former)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from datetime import datetime
 
 from costguard.agents.messages import BROKEN, NOT_ALLOWED, NOT_READY, TOO_OFTEN, UNWRITABLE
 from costguard.errors import CostguardError, LedgerError
+from costguard.guard.machine_reference import require_machine
 from costguard.guard.policy import STOP
 from costguard.ledger.agents.logins import LoginStore
 from costguard.services import overrides
@@ -81,8 +82,9 @@ class PersonActs:
                 if session is None or not has_role(session.role, ADMIN):
                     return PersonReply(offer.number, NOT_ALLOWED, f"a stop needs a valid session with the role {ADMIN}")
                 with overrides.act_for(f"{session.name} (page)"):
+                    machine = require_machine(offer.path, offer.life)
                     done = act_on_resource(
-                        offer.path, STOP, yes=True, why=offer.why, config=self.config, prove_within_s=PROVE_WITHIN_S
+                        machine, STOP, yes=True, why=offer.why, config=self.config, prove_within_s=PROVE_WITHIN_S
                     )
         except LedgerError:
             return PersonReply(offer.number, UNWRITABLE, wait_s=5)

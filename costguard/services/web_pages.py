@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, NoAnswerError
 from costguard.guard.action_intents import Intent
+from costguard.guard.machine_reference import MachineReference, require_machine, require_resource_key
 from costguard.guard.overrides import Override, is_override_open
 from costguard.guard.replay.history import ResourceHistory
 from costguard.ledger.db.reader import LedgerReader
@@ -27,6 +28,7 @@ from costguard.ledger.guard.guard_state import load_last_run
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.spans.observations import HistoryReader
 from costguard.metering.billing import get_billing_rule
+from costguard.metering.observation import identify_incarnation
 from costguard.metering.span import Span, compute_charge, compute_known_until
 from costguard.reporting.status import ResourceBurn
 from costguard.services import CommandAnswer, overrides
@@ -39,7 +41,7 @@ from costguard.settings.fields import format_duration
 from costguard.values.ask_link import AskLink
 from costguard.values.calendar import Period
 from costguard.values.money import MoneyInterval, sum_intervals
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import ResourceKey, format_life
 
 FLEET_AGE_MAX_S = 60.0
 """Seconds after which the fleet is built anew although no guard run followed: without a watchdog, time goes on."""
@@ -77,6 +79,11 @@ class MachinePage:
     wishes: tuple[Override, ...]
     verdicts: tuple[Mapping[str, object], ...]
     at: datetime
+
+    @property
+    def life(self) -> str:
+        """Return its present run for a form; "" if it is not listed."""
+        return format_life(identify_incarnation(self.one.live.observation)) if self.one else ""
 
     def is_open(self, wish: Override) -> bool:
         """Return whether `wish` is in force."""
@@ -211,10 +218,7 @@ class PageServices:
 
     def load_machine(self, path: str) -> MachinePage:
         """Return the life of the machine whose full key is `path`. Raises InputError if the ledger does not know it."""
-        parts = path.split("/", 3)
-        if len(parts) != len(ResourceKey._fields):
-            raise InputError("is not provider/account/region/id", field="the machine", hint="open it from the list")
-        key, now = ResourceKey(*parts), self.clock()
+        key, now = require_resource_key(path, "the machine"), self.clock()
         fleet = self.load_fleet()
         with LedgerReader(resolve_ledger_url(self.settings)) as reader, reader.snapshot() as ask:
             history, records = HistoryReader(ask), SnapshotRecords(ask)
@@ -273,19 +277,19 @@ class PageServices:
                 "changes nothing: it is a demo", field="this page", hint="run costguard watch with your accounts"
             )
 
-    def change(self, who: str, do: str, path: str, *, length: str, why: str) -> CommandAnswer:
-        """Do what the command `do` does, in the name of `who`. Raises the command's errors."""
+    def change(self, who: str, do: str, path: str, *, length: str, why: str, life: str = "") -> CommandAnswer:
+        """Do what the command `do` does, in the name of `who`. `life`: as in `StopOffer`. Raises the command's errors."""
         self.require_changes()
         act = ACTS.get(do)
         if act is None:
             raise InputError("is not an act of this page", field=do[:20], hint=", ".join(ACTS))
         with overrides.act_for(f"{who} (page)"):
-            answer = act(path, length, why, self.config)
+            answer = act(require_machine(path, life), length, why, self.config)
         self.forget_fleet()
         return answer
 
 
-Act = Callable[[str, str, str, str | None], CommandAnswer]
+Act = Callable[[MachineReference, str, str, str | None], CommandAnswer]
 ACTS: Mapping[str, Act] = {
     "keep": lambda path, length, why, config: overrides.keep_resource(path, length=length, why=why, config=config),
     "unkeep": lambda path, _, __, config: overrides.keep_resource(path, length=None, why=None, lift=True, config=config),

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from costguard.values.checks import require
+from costguard.values.instant import to_micros
 
 INSTANCE, VOLUME, ADDRESS = "instance", "volume", "address"
 KINDS = (INSTANCE, VOLUME, ADDRESS)
@@ -38,6 +39,17 @@ class ResourceKey(NamedTuple):
     account: str
     region: str
     id: str
+
+    @property
+    def path(self) -> str:
+        """Return provider/account/region/id."""
+        return "/".join(self)
+
+
+def parse_resource_key(text: str) -> ResourceKey | None:
+    """Return the key that is written as provider/account/region/id; None if `text` has another form."""
+    parts = text.strip().split("/", 3)
+    return ResourceKey(*parts) if len(parts) == len(ResourceKey._fields) and parts[0] and parts[3] else None
 
 
 def is_storable(text: str) -> bool:
@@ -92,6 +104,11 @@ class Incarnation(NamedTuple):
     key: ResourceKey
     started_at: datetime | None
     created_at: datetime | None = None
+
+
+def format_life(life: Incarnation) -> str:
+    """Return the starts of `life` as one word for a form; an unknown start is empty."""
+    return "_".join(str(to_micros(at)) if at else "" for at in life[1:])
 
 
 def is_same_life(one: Incarnation, other: Incarnation) -> bool:

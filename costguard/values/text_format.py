@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.errors import shorten, to_one_line
 from costguard.values.money import NANO, Money, MoneyInterval
-from costguard.values.resource import ScopeKey
+from costguard.values.resource import ResourceKey, ScopeKey
 
 SUM_PLACES, RATE_PLACES = 2, 4
 """Decimals that a sum and a rate are shown with, at least (DESIGN, section 5)."""
@@ -162,6 +162,11 @@ def quote_shell_word(text: str) -> str:
     """Quote `text` as one word of a command line, so that an untrusted id cannot add a second command."""
     clean = to_one_line(text)
     return clean if re.fullmatch(r"[A-Za-z0-9._:/=+%-]+", clean) else "'" + clean.replace("'", "'\"'\"'") + "'"
+
+
+def format_command(verb: str, key: ResourceKey, *more: str) -> str:
+    """Return `costguard VERB KEY ...` for one machine, by its full key: no other machine's name can match it."""
+    return " ".join(("costguard", verb, quote_shell_word(key.path), *more))
 
 
 ENCODERS: Mapping[str, Callable[[str], str]] = {

@@ -93,6 +93,8 @@ def test_a_pod_that_comes_back_with_fewer_gpus_is_said_and_paged(lab: Lab, left:
     lab.pods.fake.fault(POD_STOP, "edit", edit=lose_gpus, times=1)
     ran = lab.run("start", pod, "--yes")
     assert ran.code == 0, ran.err
-    assert f"it came back with {left} of its 2 GPUs: costguard stop {pod}" in " ".join((ran.out + ran.err).split())
+    assert f"it came back with {left} of its 2 GPUs: costguard stop runpod/default/global/{pod}" in " ".join(
+        (ran.out + ran.err).split()
+    )
     guarded = lab.run("watch", "--once")
     assert f"was started with {left} of its 2 GPUs" in " ".join((guarded.out + guarded.err).split()), guarded.out + guarded.err

@@ -23,6 +23,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.reports.reader import ReportReader
 from costguard.metering.observation import identify_incarnation
 from costguard.services.act import by_hand
+from costguard.services.overrides import find_machine
 from costguard.settings import read_settings
 from tests.conftest import Command
 from tests.contract.rig import Rig
@@ -116,7 +117,9 @@ def test_a_provider_without_a_stop_says_so_and_names_terminate(lab: Lab) -> None
     refused = lab.run("stop", machine["id"], "--yes")
     assert refused.code == 3
     assert "lambda has no stop" in refused.err
-    assert f"costguard terminate {machine['id']} ends it for good" in refused.err
+    assert (
+        f"costguard terminate lambda/{machine['account']}/{machine['region']}/{machine['id']} ends it for good" in refused.err
+    )
     ended = lab.run("terminate", machine["id"], "--yes", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["result"] == "done"
@@ -194,7 +197,7 @@ def test_a_stop_that_has_no_effect_is_told_as_not_proven(lab: Lab, monkeypatch: 
 def test_the_guards_own_act_whose_outcome_is_open_is_not_doubled(lab: Lab) -> None:
     now = datetime.now(UTC)
     pod = str(lab.pod()["id"])
-    life = identify_incarnation(by_hand._find_machine(pod, read_settings(None), now).observation)
+    life = identify_incarnation(find_machine(pod, read_settings(None), now).observation)
     with lab.book() as book:
         epoch = book.acquire_leader_lease("a:1", now, timedelta(minutes=3))
         intent = Intent(
@@ -214,7 +217,7 @@ def test_the_guards_own_act_whose_outcome_is_open_is_not_doubled(lab: Lab) -> No
 def test_an_act_that_waits_for_its_grace_gives_way_to_the_person(lab: Lab) -> None:
     now = datetime.now(UTC)
     pod = str(lab.pod()["id"])
-    life = identify_incarnation(by_hand._find_machine(pod, read_settings(None), now).observation)
+    life = identify_incarnation(find_machine(pod, read_settings(None), now).observation)
     with lab.book() as book:
         epoch = book.acquire_leader_lease("a:1", now, timedelta(minutes=3))
         waits = Intent(

@@ -78,7 +78,7 @@ train-3 (8xA100-80GB) is idle since 2026-11-20 18:05 UTC
   so far: $24.58
   per hour: $32.7700
   next: stop at 2026-11-20 19:05 UTC
-  to keep it: costguard keep i-0abc --for 4h"""
+  to keep it: costguard keep aws/1111/us-east-1/i-0abc --for 4h"""
     )
 
 

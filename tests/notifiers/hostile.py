@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from costguard.guard.alerts.alert import WARNING, Alert, Notification, format_keep_command
+from costguard.values.resource import ResourceKey
 
 AT = datetime(2026, 11, 20, 18, 50, tzinfo=UTC)
 ESC = "\x1b"
@@ -221,7 +222,7 @@ def message_of(name: str, **changes: object) -> Notification:
         what=f"{name} is idle",
         at=AT,
         facts=(("why", name), (name, "x")),
-        keep=format_keep_command(name),
+        keep=format_keep_command(ResourceKey("aws", "1", "us", name)),
     )
     said: dict[str, object] = {
         "id": "6c62",

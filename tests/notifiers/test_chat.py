@@ -40,7 +40,7 @@ def test_it_sends_the_title_the_text_and_how_bad_it_is() -> None:
     [asked] = cloud.asked
     assert asked.json()["title"] == "costguard: PAGE: m1 is idle"
     assert asked.json()["type"] == "failure"
-    assert "to keep it: costguard keep m1 --for 4h" in asked.json()["message"]
+    assert "to keep it: costguard keep aws/1/us/m1 --for 4h" in asked.json()["message"]
 
 
 def test_every_hostile_name_in_one_room_wakes_nobody() -> None:

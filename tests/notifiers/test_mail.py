@@ -39,7 +39,7 @@ def test_a_letter_goes_over_tls_to_whom_the_settings_trust(authorities: Authorit
     assert whom == ("lead@lab.org",)
     assert (letter["To"], letter["From"]) == ("lead@lab.org", "costguard@lab.org")
     assert letter["Subject"] == "costguard: m1 is idle"
-    assert "costguard keep m1" in str(letter.get_content())
+    assert "costguard keep aws/1/us/m1" in str(letter.get_content())
     assert not any(word in line for line in post.heard for word in (b"AUTH", b"RCPT", b"MAIL"))
 
 

@@ -20,5 +20,5 @@ expect
   20:05-20:08  stop box
   never start box
   21:00-21:02  notice start:nights box saying "more than 10 % above $32.77"
-  21:00-21:02  notice start:nights box saying "costguard start i-box"
+  21:00-21:02  notice start:nights box saying "costguard start aws/"
   21:19  box is stopped

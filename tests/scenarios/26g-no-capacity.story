@@ -24,4 +24,4 @@ expect
   21:20-21:23  start box
   22:05-22:10  start box
   22:05-22:12  notice start:nights box saying "4 tries failed"
-  22:05-22:12  notice start:nights box saying "costguard start i-box"
+  22:05-22:12  notice start:nights box saying "costguard start aws/"

@@ -7,14 +7,17 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from costguard_agent.shutdown import MachineIdentity, ShutdownWay
 
 import costguard as package
 from costguard.errors import InputError
+from costguard.services.run import machine_shutdown
 from costguard.services.run.tracked_run import TrackedRun, find_listener, is_first_rank, read_peak_memory_gib
 from tests.conftest import Command
 
@@ -405,3 +408,69 @@ def test_peak_memory_of_the_gpus_becomes_part_of_what_is_learnt(
     assert {one["measure"] for one in shown} == {"speed", "memory"}
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace()))
     assert read_peak_memory_gib() is None
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The acts on this machine, which is a pod that nobody else uses."""
+    acts = list[str]()
+
+    def end(way: ShutdownWay) -> SimpleNamespace:
+        acts.append(way.act)
+        return SimpleNamespace(result="accepted", text="")
+
+    place = MachineIdentity("runpod", "pod-1")
+    ways = {
+        act: ShutdownWay(act, "RunPod", keeps="x", loses="y", bills_after="z", certain=True, place=place)
+        for act in ("stop", "terminate")
+    }
+    monkeypatch.setattr(machine_shutdown, "locate_machine", lambda: place)
+    monkeypatch.setattr(machine_shutdown, "choose_shutdown_way", lambda _, act: (ways[act], ""))
+    monkeypatch.setattr(machine_shutdown, "find_keeper", lambda *_: "")
+    monkeypatch.setattr(machine_shutdown, "end_machine", end)
+    monkeypatch.setattr(machine_shutdown, "find_others", lambda _: iter(()))
+    monkeypatch.setattr(machine_shutdown, "run_countdown", lambda *_: True)
+    return acts
+
+
+@pytest.mark.parametrize(
+    ("stated", "error", "acts"),
+    [
+        ({"then": "stop"}, None, ["stop"]),
+        ({"then": "terminate"}, None, ["terminate"]),
+        ({"then": "stop"}, SystemExit(0), ["stop"]),
+        ({"then": "stop"}, SystemExit(1), []),
+        ({"then": "stop"}, RuntimeError("loss is NaN"), []),
+        ({"then": "stop"}, KeyboardInterrupt(), []),
+        ({"then_always": "stop"}, None, ["stop"]),
+        ({"then_always": "stop"}, RuntimeError("loss is NaN"), ["stop"]),
+        ({"then": "stop", "then_always": True}, RuntimeError("loss is NaN"), ["stop"]),
+        ({"then": "stop", "quiet": True}, None, []),
+        ({}, None, []),
+    ],
+)
+def test_this_machine_is_stopped_after_a_success_or_however_it_ended(
+    stated: dict[str, Any], error: BaseException | None, acts: list[str], make: Make, ended: list[str]
+) -> None:
+    run, clock = make(yes_then=True, **stated)
+    with suppress(BaseException), run:
+        train(run, clock, 10, 1.0)
+        if error is not None:
+            raise error
+    assert ended == acts
+
+
+@pytest.mark.parametrize(
+    ("stated", "why"),
+    [
+        ({"then": "sleep", "yes_then": True}, "nothing, stop, terminate"),
+        ({"then": "stop", "then_always": "terminate"}, "then_always: is terminate, and then is stop"),
+        ({"then": "stop"}, "yes_then=True in Python"),
+    ],
+)
+def test_an_end_that_cannot_be_done_is_refused_before_the_training(
+    stated: dict[str, Any], why: str, make: Make, ended: list[str]
+) -> None:
+    with pytest.raises(InputError, match=why), make(**stated)[0]:
+        pytest.fail("it began")
+    assert ended == []

@@ -1,4 +1,4 @@
-"""What was wanted and not done: a due, unheld stop is requested within three guard runs, or somebody is told. Knows no costguard.
+"""What was wanted and not done: a due, unheld stop is requested in three guard runs, or somebody is told. Knows no costguard.
 
 Each acting run wrote down what was due (`due`), and the ledger's escalations whose stop counts as done although no intent is
 open (`counted`): a lost stop, if no request came in that life and the machine truly runs on.
@@ -43,7 +43,7 @@ def violations(record: Record) -> Iterator[str]:
 
 def _is_lost(record: Record, run: Entry, name: str, life: str) -> bool:
     """Whether it runs on in this life, nobody wishes that, and no request to it ever came."""
-    at, began = run["at"], life.split("/")[0]
+    at, began = run["at"], life.split("/", maxsplit=1)[0]
     known = [one["turns"] for one in record.of("turns") if one["name"] == name and one["at"] <= at]
     _, state, started = next((turn for turn in reversed(known[-1] if known else []) if turn[0] <= at), (0, "", None))
     if name in record.untouchable or state != "running" or began not in {"-", str(started)}:

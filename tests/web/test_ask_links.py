@@ -16,12 +16,13 @@ from costguard.guard.alerts.alert import Alert, Notification
 from costguard.guard.overrides import APPROVE, LEASE, find_asking_policy, list_answers, list_approved_acts
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
-from costguard.services.ask_links import answer_ask, build_linker, parse_subject
+from costguard.services.ask_links import answer_ask, build_linker
 from costguard.services.audit import show_audit, verify_audit
 from costguard.services.person_acts import PersonActs
 from costguard.services.web_logins import compute_form_token
 from costguard.settings import check_settings
 from costguard.values.ask_link import ASK_LINK_VALID_FOR
+from costguard.values.resource import parse_resource_key
 from tests.fakes.server import serving
 from tests.providers.transport.wires import Told
 from tests.web.stations import Station, station
@@ -211,6 +212,6 @@ def test_the_settings_say_which_links_a_message_carries(tmp_path: Path, stated: 
 
 
 def test_what_is_not_a_machine_has_no_page() -> None:
-    assert parse_subject("aws/1/us-east-1/arn:x/y") == ("aws", "1", "us-east-1", "arn:x/y")
+    assert parse_resource_key("aws/1/us-east-1/arn:x/y") == ("aws", "1", "us-east-1", "arn:x/y")
     for other in ("budget vision", "aws/1/us-east-1", "a/b/c/", "the HTTP server"):
-        assert parse_subject(other) is None
+        assert parse_resource_key(other) is None

@@ -16,7 +16,7 @@ from costguard.guard.signals import Activity
 from costguard.values.checks import require, require_one_of
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import ResourceKey
-from costguard.values.text_format import RATE_PLACES, format_length, format_local_time, get_currency_sign, quote_shell_word
+from costguard.values.text_format import RATE_PLACES, format_command, format_length, format_local_time, get_currency_sign
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
@@ -310,7 +310,7 @@ def build_planned_alert(
     coming = format_next_step(act, due, matter.zone)
     if limit:
         cost = format_alert_sum(compute_rate_cost(matter.rate, wait))
-        command = f"costguard approve {quote_shell_word(matter.key.id)} {act}"
+        command = format_command("approve", matter.key, act)
         coming = f"held by the limit of {limit} until {matter.format_moment(due)}; costs {cost} meanwhile; now: {command}"
     facts = (
         *_list_activity_facts(matter, work, at, since, so_far),
@@ -442,10 +442,9 @@ def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, with
     )
 
 
-def format_keep_command(resource_id: str) -> str:
+def format_keep_command(key: ResourceKey) -> str:
     """Return the shell-quoted command that keeps the machine."""
-    word = quote_shell_word(resource_id)
-    return f"costguard keep --for {KEEP_FOR} -- {word}" if word.startswith("-") else f"costguard keep {word} --for {KEEP_FOR}"
+    return format_command("keep", key, "--for", KEEP_FOR)
 
 
 def format_next_step(then: str, then_at: datetime | None, zone: tzinfo = UTC) -> str:
@@ -486,7 +485,7 @@ def build_alert(
         what=what,
         at=at,
         facts=facts,
-        keep=format_keep_command(matter.key.id) if keep else "",
+        keep=format_keep_command(matter.key) if keep else "",
         stage=stage,
         to=matter.to,
     )

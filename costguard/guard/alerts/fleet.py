@@ -187,16 +187,8 @@ def _list_new_machine_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig
                 ("why", "it appeared while its account was watched, and nothing tells whose it is"),
                 ("next", "nothing: label it with its owner, or claim its account in [watch] claims"),
             )
-            yield Alert(
-                topic="new",
-                subject=matter.subject,
-                owner="",
-                severity=WARNING,
-                what=f"new machine without an owner: {matter.called}, {format_alert_rate(matter.rate)} an hour",
-                at=sight.now,
-                facts=facts,
-                once=True,
-            )
+            what = f"new machine without an owner: {matter.called}, {format_alert_rate(matter.rate)} an hour"
+            yield replace(alert.build_alert(matter, WARNING, what, sight.now, facts, keep=False), once=True)
 
 
 def _describe_shape(seen: Observation) -> str:

@@ -25,7 +25,7 @@ from costguard.guard.action_plan import (
     resolve_step,
 )
 from costguard.guard.alerts import alert
-from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject, format_keep_command
+from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject
 from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
 from costguard.guard.alerts.held import build_acceptance_alert, list_held_alerts
 from costguard.guard.alerts.rates import describe_hourly_cost
@@ -55,7 +55,7 @@ from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.agent import Agent, is_silent
 from costguard.values.money import Money, Rate
 from costguard.values.resource import RUNNING, ResourceKey, is_same_life
-from costguard.values.text_format import format_local_time, quote_shell_word
+from costguard.values.text_format import format_command, format_local_time
 
 ARRIVING_STATES = ("pending", "starting")
 """After its stop a machine comes back: the alert of that stop is over."""
@@ -152,13 +152,17 @@ def _list_case_alerts(
 
 
 def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
-    """List the done steps that still raise an alert; once the machine is stopped, only those after the stop."""
+    """List the done steps that still raise an alert; once the machine is stopped, only those after the stop.
+
+    Nobody is asked for an act that the provider refuses.
+    """
     steps, then = case.verdict.policy.then, [n for n in done if n < len(case.verdict.policy.then)]
     sent = (*then, *(case.climb.in_doubt if case.climb else ()))
     stops = [n for n in sent if steps[n].do == STOP and resolve_step(steps[n], case).do == STOP]
     if stops and case.live.observation.state in (*RESTING_STATES, *ARRIVING_STATES):
         then = [n for n in then if n > stops[-1]]
-    return [n for n in then if resolve_step(steps[n], case).do in (NOTIFY, ASK) or steps[n].do == ASK]
+    asks = () if case.live.observation.handling.protected else (ASK,)
+    return [n for n in then if resolve_step(steps[n], case).do in (NOTIFY, *asks) or steps[n].do in asks]
 
 
 def _is_blind(case: PolicyCase, now: datetime) -> bool:
@@ -191,7 +195,7 @@ def _build_escalation_alert(
             because = "its provider has no stop for it"
             if step.act == STOP:
                 because = case.asks or "the data loss was not allowed"
-        yes = f"costguard approve {quote_shell_word(case.live.observation.key.id)} {step.act}"
+        yes = format_command("approve", matter.key, step.act)
         notice = alert.build_question_alert(
             matter, work, act=step.act, at=now, since=since, so_far=so_far, loses=loses, because=because, yes=yes, stage=number
         )
@@ -262,17 +266,7 @@ def _build_rule_alert(
         ("per hour", alert.format_alert_rate(matter.rate)),
         ("next", "only this notification"),
     )
-    return Alert(
-        topic=matter.topic,
-        subject=matter.subject,
-        owner=matter.owner,
-        severity="warning",
-        what=f"{policy.name}: {matter.called}",
-        at=now,
-        facts=facts,
-        keep=alert.format_keep_command(matter.key.id),
-        to=matter.to,
-    )
+    return alert.build_alert(matter, WARNING, f"{policy.name}: {matter.called}", now, facts)
 
 
 def _list_trouble_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
@@ -289,15 +283,7 @@ def _list_trouble_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[A
             ("per hour", f"{alert.format_alert_rate(matter.rate)}, paid for as before"),
             ("next", "nothing automatic: check the machine, or replace it"),
         )
-        yield Alert(
-            topic="agent",
-            subject=matter.subject,
-            owner=owner,
-            severity=WARNING,
-            what=f"{matter.called}: {agent.troubles[0]}",
-            at=sight.now,
-            facts=facts,
-        )
+        yield alert.build_alert(matter, WARNING, f"{matter.called}: {agent.troubles[0]}", sight.now, facts, keep=False)
 
 
 def _list_arming_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
@@ -405,17 +391,9 @@ def list_hook_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: Guard
             topic=f"hook:{run.hook}", key=run.life.key, owner=find_owner(seen, rules.owner_from), name=seen.name
         )
         said = (("it said", run.output[-HOOK_OUTPUT_SHOWN:]),) if run.output.strip() else ()
-        yield Alert(
-            topic=matter.topic,
-            subject=matter.subject,
-            owner=matter.owner,
-            severity=WARNING,
-            what=f"hook {run.hook} of {matter.called} {describe_hook_run(run)}",
-            at=sight.now,
-            once=True,
-            facts=(("since", format_local_time(run.began_at)), *said, ("next", _format_next_act(run, survey))),
-            keep=format_keep_command(matter.key.id),
-        )
+        facts = (("since", format_local_time(run.began_at)), *said, ("next", _format_next_act(run, survey)))
+        what = f"hook {run.hook} of {matter.called} {describe_hook_run(run)}"
+        yield replace(alert.build_alert(matter, WARNING, what, sight.now, facts), once=True)
 
 
 def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:

@@ -17,7 +17,7 @@ from costguard.guard.scheduled_starts import ScheduledStart, is_failed_try
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, ResourceKey
-from costguard.values.text_format import format_local_time, quote_shell_word
+from costguard.values.text_format import format_command, format_local_time
 
 STARTED_TOLD_FOR = timedelta(hours=1)
 """How long a confirmed start stays an alert."""
@@ -110,7 +110,7 @@ def _build_missed(start: ScheduledStart, matter: AlertSubject, lasting: list[tup
         ("cost before", f"{format_alert_rate(start.price)} an hour"),
         ("stopped", format_local_time(start.own_stop.moved_at)),
         ("next", following),
-        ("to start it", f"costguard start {quote_shell_word(matter.key.id)}"),
+        ("to start it", format_command("start", matter.key)),
     )
     return build_alert(
         matter, WARNING, f"{matter.called} was not started: {why}", now, facts, keep=False, stage=2 if lasting else 1

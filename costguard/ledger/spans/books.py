@@ -55,7 +55,7 @@ from costguard.metering.spending import LifetimeCost, LiveResource, PollStretch,
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import Money
-from costguard.values.resource import Attribution, ResourceKey, ScopeKey
+from costguard.values.resource import Attribution, ResourceKey, ScopeKey, make_storable
 from costguard.values.sample import Sample, SampleHour
 
 PriceCeilings = Callable[[], Mapping[str, int]]
@@ -147,6 +147,11 @@ class SpendingReader:
                 self._make_live(books[found.scope_id], found.known, spent[found.id], unheard.get(found.id, ()), as_of)
                 for found in living
             ]
+
+    def load_keys(self, resource_id: str) -> list[ResourceKey]:
+        """Return the key of every resource, ended ones too, that ever had this id."""
+        with self._reader.snapshot() as ask:
+            return [ResourceKey(*key) for key in ask(_KEYS_OF_ID, (make_storable(resource_id),))]
 
     def spent(self, as_of: datetime) -> list[LifetimeCost]:
         """Return the lifetime cost of each resource, ended or not, in the order in which they were first seen."""
@@ -365,6 +370,8 @@ GROUP BY s.resource_id, s.currency ORDER BY s.resource_id, max(s.end_us)
 """  # noqa: S608 - our own column names
 
 _RESOURCE_KEYS = "SELECT id, provider, account, region, external_id FROM resource ORDER BY id"
+
+_KEYS_OF_ID = "SELECT provider, account, region, external_id FROM resource WHERE external_id = ?"
 
 _SPAN_COUNTS = "SELECT resource_id, count(*) FROM span GROUP BY resource_id"
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError, shorten
 from costguard.guard.action_intents import (
     DONE,
@@ -29,11 +28,11 @@ from costguard.guard.action_intents import (
     Intent,
     is_proof,
 )
-from costguard.guard.overrides import explain_untouchable, find_lease, find_phase, format_resource, resolve_resource
+from costguard.guard.machine_reference import MachineReference, format_resource
+from costguard.guard.overrides import explain_untouchable, find_lease, find_phase
 from costguard.guard.policy import PERSON_RULE, START, STOP, TERMINATE
 from costguard.guard.policy_evaluation import compute_burn_rate, compute_savings_rate
 from costguard.ledger.guard.store import GuardStore
-from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.inventory import Complete
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -52,12 +51,19 @@ from costguard.services.act.send_action import (
 )
 from costguard.services.configured_providers import SystemClock, list_sources, open_providers
 from costguard.services.guard_snapshot import encode_evidence, encode_price
-from costguard.services.overrides import describe_user, open_guard_store, record_timed_stop
-from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.services.overrides import describe_user, find_machine, open_guard_store, record_timed_stop
+from costguard.settings import Settings, read_settings
 from costguard.system.progress import report_progress
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, ResourceKey
-from costguard.values.text_format import RATE_PLACES, format_instant, format_length, format_local_time, get_currency_sign
+from costguard.values.text_format import (
+    RATE_PLACES,
+    format_command,
+    format_instant,
+    format_length,
+    format_local_time,
+    get_currency_sign,
+)
 from costguard.views.document import Document
 
 SCHEMA = "costguard.act/1"
@@ -89,7 +95,7 @@ class _Desk:
         seen_before = before[seen.key].at if seen.key in before else None
         why = explain_untouchable(seen, wishes, self.settings.defaults.protect, seen_before, now)
         if why:
-            lift = f"costguard protect {seen.key.id} --lift, or remove its label"
+            lift = f"{format_command('protect', seen.key, '--lift')}, or remove its label"
             return why, "costguard freeze --lift" if "froze" in why else lift
         life = identify_incarnation(seen)
         if act == START:
@@ -100,7 +106,7 @@ class _Desk:
         until = f" until {format_instant(held.until)}" if held.until else ""
         return (
             f"{held.who} keeps it{until}: {held.why or held.subject}",
-            f"costguard keep {seen.key.id} --lift, if that is yours",
+            f"{format_command('keep', seen.key, '--lift')}, if that is yours",
         )
 
 
@@ -117,7 +123,7 @@ class _Target:
 
 
 def act_on_resource(
-    stated: str,
+    stated: MachineReference,
     act: str,
     *,
     yes: bool = False,
@@ -135,7 +141,7 @@ def act_on_resource(
     act that its provider lacks, IncompleteError where the request was taken and its effect not seen in time.
     """
     settings, clock = read_settings(config), SystemClock()
-    live = _find_machine(stated, settings, clock.now())
+    live = find_machine(stated, settings, clock.now())
     with _open_target(live, settings) as found, open_guard_store(settings) as book:
         desk = _Desk(settings, book, clock, due_at)
         _check_ability(found, act)
@@ -153,11 +159,6 @@ def act_on_resource(
         intent = _plan(target, act, why, desk)
         within_s = PROVE_WITHIN_S if prove_within_s is None else prove_within_s
         return _send(intent, target, told, desk, prove_within_s=within_s)
-
-
-def _find_machine(stated: str, settings: Settings, now: datetime) -> LiveResource:
-    with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
-        return resolve_resource(stated, books.load_live(now))
 
 
 @contextmanager
@@ -195,16 +196,16 @@ def _check_ability(target: _Target, act: str) -> None:
         return
     if is_proof(act, seen):
         raise NoAnswerError(f"it is {seen.state} already; nothing was sent", field=called)
+    if act in handling.protected:
+        hint = f"lift the protection in {seen.key.provider}'s console first: costguard never does"
+        raise NoAnswerError(f"{seen.key.provider} protects it against {act}", field=called, hint=hint)
     able = target.hands.stopper if act == STOP else target.hands.terminator
     offered = handling.stops if act == STOP else handling.terminates
     if able is None or offered is False:
         other = TERMINATE if act == STOP else STOP
         loses = ", ".join(handling.terminate_loses) or "all data on it"
-        hint = f"costguard {other} {seen.key.id}" + (f" ends it for good and loses {loses}" if act == STOP else "")
+        hint = format_command(other, seen.key) + (f" ends it for good and loses {loses}" if act == STOP else "")
         raise NoAnswerError(f"{seen.key.provider} has no {act} for it", field=called, hint=hint)
-    if act in handling.protected:
-        hint = f"lift the protection in {seen.key.provider}'s console first: costguard never does"
-        raise NoAnswerError(f"{seen.key.provider} protects it against {act}", field=called, hint=hint)
 
 
 def _check_startable(target: _Target) -> None:
@@ -259,11 +260,11 @@ def _list_consequences(target: _Target, act: str, now: datetime) -> Iterator[str
     elif saves is not None:
         yield f"Saves {_format_rate(saves)} an hour."
     if act == STOP and saves is not None and burn is not None:
-        rest = Rate(nano_per_hour=burn.nano_per_hour - saves.nano_per_hour, currency=burn.currency)
+        rest = burn.nano_per_hour - saves.nano_per_hour
         yield (
-            f"Goes on billing: {_format_rate(rest)} an hour for its disks."
-            if rest.nano_per_hour
-            else "Nothing of it goes on billing."
+            f"Goes on billing: {_format_rate(Rate(nano_per_hour=rest, currency=burn.currency))} an hour for its disks."
+            if rest > 0
+            else "Nothing of it goes on billing, except disks and addresses that costguard status lists on lines of their own."
         )
     if act == STOP and handling.restart_doubtful:
         yield "There may be no capacity to start it again."
@@ -375,9 +376,8 @@ def _describe_lost_gpus(target: _Target) -> str:
         return f"whether it has all of its {had:g} GPUs is not known: {key.provider} did not say"
     if seen.gpu_count >= had:
         return ""
-    return (
-        f"it came back with {seen.gpu_count:g} of its {had:g} GPUs: costguard stop {key.id}, unless it is of use without them"
-    )
+    stop = format_command(STOP, key)
+    return f"it came back with {seen.gpu_count:g} of its {had:g} GPUs: {stop}, unless it is of use without them"
 
 
 def _close_withdrawn_start(target: _Target, desk: _Desk) -> str:
@@ -414,7 +414,7 @@ def _answer(target: _Target, act: str, result: str, why: str, told: tuple[str, .
     lead = f"{act.capitalize()} of {format_resource(target.seen)}: {result}; {shorten(why, 200)}."
     after = told if result != "not done" else ()
     following = (
-        (f"next: costguard status, or costguard terminate {key.id} to end its disks as well",)
+        (f"next: costguard status, or {format_command('terminate', key)} to end its disks as well",)
         if act == STOP and result == "done"
         else ()
     )

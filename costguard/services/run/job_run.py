@@ -162,7 +162,7 @@ def run_job(wanted: RunOptions) -> int:
                 came = _settle_end(state, watching, status)
                 write_result(result, came)
                 watching.wait()
-                then = perform_end_action(after, status, heard, came, partial(find_keeper, settings, found.live))
+                then = perform_end_action(after, status, heard, came.attempt.id, partial(find_keeper, settings, found.live))
                 if then:
                     write_result(result, replace(came, then=then))
             except Exception as broken:  # noqa: BLE001 - the program's exit code is passed on, whatever becomes of us

@@ -35,7 +35,6 @@ from costguard.system.child.process import RUN_ENV, BlockedSignals, list_ancesto
 from costguard.system.child.terminal import can_ask, can_keep, run_countdown, write_message
 from costguard.values.checks import require_one_of
 from costguard.values.text_format import format_instant
-from costguard.views.runs import RunSummary
 
 NOTHING, STOP, TERMINATE = "nothing", "stop", "terminate"
 END_ACTIONS = (NOTHING, STOP, TERMINATE)
@@ -63,7 +62,7 @@ def check_end_action(after: EndAction) -> EndAction:
     if after.act == NOTHING:
         return after
     if not after.yes and not can_ask():
-        hint = f"confirm in advance: --then {after.act} --yes-then"
+        hint = f"confirm in advance: --then {after.act} --yes-then, or yes_then=True in Python"
         raise InputError("there is no terminal to cancel it", field="--then", hint=hint)
     way, why = choose_shutdown_way(locate_machine(), after.act)
     if way is None:
@@ -79,25 +78,26 @@ def perform_end_action(
     after: EndAction,
     status: int,
     heard: BlockedSignals,
-    came: RunSummary,
+    attempt: str,
     spared: Callable[[MachineIdentity], str],
     *,
     seconds: int = COUNTDOWN_S,
 ) -> dict[str, object]:
     """Perform the end action; return the act and its result, {} if there is none.
 
+    `attempt`: the id of the job's attempt; "": it has none, and runs in this process.
     `spared`: returns who wants the machine to stay, as of the call; "" for nobody.
     """
     if after.act == NOTHING:
         return {}
-    way, why = _choose_way(after, status, came, spared)
+    way, why = _choose_way(after, status, attempt, spared)
     if way is None:
         return _say_kept(after, why)
     write_message(f"{after.act} by {way.how}. Lost: {way.loses}. Kept: {way.keeps}. Bills after it: {way.bills_after}")
     if not run_countdown(seconds, f"{after.act} of this machine", heard):
         write_message("it is kept")
         return {"act": after.act, "done": False, "why": "it was cancelled by a key press"}
-    why = next(find_others(came.attempt.id), "") or spared(way.place)  # a minute has passed
+    why = next(find_others(attempt), "") or spared(way.place)  # a minute has passed
     if why:
         return _say_kept(after, why)
     outcome = end_machine(way)
@@ -111,14 +111,14 @@ def _say_kept(after: EndAction, why: str) -> dict[str, object]:
 
 
 def _choose_way(
-    after: EndAction, status: int, came: RunSummary, spared: Callable[[MachineIdentity], str]
+    after: EndAction, status: int, attempt: str, spared: Callable[[MachineIdentity], str]
 ) -> tuple[ShutdownWay | None, str]:
     """Return how to do it; or None and why it is not done."""
     if status != 0 and not after.always:
         return None, f"the job ended with status {status} (--then-always would)"
     if not after.yes and not can_keep():
         return None, "the terminal is closed or in use by another program, so it could not be cancelled"
-    why = _wait_for_others(came.attempt.id)
+    why = _wait_for_others(attempt)
     if why:
         return None, why
     place = locate_machine()

@@ -17,7 +17,8 @@ from costguard_agent.clouds import locate_machine
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError, UnknownNameError
-from costguard.guard.overrides import find_owner, format_resource, resolve_resource
+from costguard.guard.machine_reference import format_resource
+from costguard.guard.overrides import find_owner
 from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.ledger.market import MarketReader
 from costguard.ledger.spans.books import SpendingReader
@@ -29,6 +30,7 @@ from costguard.runs.progress import count_steps
 from costguard.runs.record import JobMachine, JobRecord, JobTerms, compute_share_left
 from costguard.services import quote as flow
 from costguard.services.job_input import JobInput, parse_hardware, read_job_input
+from costguard.services.overrides import find_machine
 from costguard.services.quote_commands import (
     apply_calibration,
     find_market_file,
@@ -258,8 +260,7 @@ def _describe_machine(
 
 
 def _find_stated_machine(stated: str, settings: Settings, now: datetime) -> LiveResource:
-    with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
-        live = resolve_resource(stated, books.load_live(now), "--id")
+    live = find_machine(stated, settings, now, "--id")
     if live.observation.state != RUNNING:
         hint = "name this machine: costguard status lists the machines"
         raise InputError(f"is {live.observation.state}, so it cannot be this machine", field="--id", hint=hint)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -38,12 +39,15 @@ from costguard.runs.progress import (
 from costguard.runs.record import ENDED, JobAttempt, JobMachine, JobRecord, JobTerms
 from costguard.services.job_input import read_job_input
 from costguard.services.overrides import get_now
+from costguard.services.run import machine_shutdown
 from costguard.services.run.job_run import LearntSpeed, learn_speed
+from costguard.services.run.machine_shutdown import NO_END_ACTION, NOTHING, EndAction
 from costguard.services.run.record_store import JOB_ENV
 from costguard.services.run.terms import RunEstimate, RunRequest, estimate_run
 from costguard.settings import read_settings
 from costguard.sizing.job import AMOUNT_KEYS, Job, Table, merge_tables, parse_job_limits, read_subtable
-from costguard.values.checks import require_number, require_whole_number
+from costguard.system.child.process import block_signals
+from costguard.values.checks import require, require_number, require_whole_number
 from costguard.values.gpu import GIB
 from costguard.values.money import Money
 from costguard.values.text_format import format_local_time
@@ -68,6 +72,7 @@ class TrackedRun:
       `batch_size`: sequences of one pass of one rank; None: the job's `micro_batch`.
     - `max_usd`, `max_hours`: this run's own cap; None: the job's `[limits]`.
     - `quiet`: print and record nothing (all ranks but the first).
+    - `after`: what is done with this machine at the end (`build_tracked_run`).
     """
 
     job: str | os.PathLike[str] | Table | None = None
@@ -84,6 +89,7 @@ class TrackedRun:
     calibration: str | None = None
     config: str | None = None
     quiet: bool = False
+    after: EndAction = NO_END_ACTION
     clock: Callable[[], float] = monotonic
     look_every_s: float = LOOK_EVERY_S
     should_stop: bool = False
@@ -107,6 +113,7 @@ class TrackedRun:
         """Quote the run and print the expected end and cost. Raises InputError for a job or option that cannot be used."""
         self._check_options()
         if not self.quiet:
+            machine_shutdown.check_end_action(self.after)
             self._quote()
         self._began_at, self._began_s = get_now(), self.clock()
         self._last_step_s = self._began_s
@@ -140,12 +147,14 @@ class TrackedRun:
             self._print(line)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Print the cost beside the quote, and record what the run teaches. Raises nothing."""
-        del error, trace
+        """Print the cost beside the quote, record what the run teaches, and do what `after` states. Raises nothing."""
+        del trace
         if self.quiet:
             return
+        succeeded = kind is None or (isinstance(error, SystemExit) and error.code in (None, 0))
         try:
-            self._settle(FAILED_STATUS if kind is not None else 0)
+            self._settle(0 if succeeded else FAILED_STATUS)
+            self._end_machine(0 if succeeded else FAILED_STATUS)
         except Exception as wrong:  # noqa: BLE001 - a training that went well does not fail here
             self._print(f"the end of the run was not recorded: {type(wrong).__name__}: {wrong}")
 
@@ -294,6 +303,13 @@ class TrackedRun:
             )
             self._print_learnt(self.learnt)
 
+    def _end_machine(self, status: int) -> None:
+        if self.after != NO_END_ACTION:
+            live = self._found.live if self._found else None
+            find_keeper = partial(machine_shutdown.find_keeper, read_settings(self.config), live)
+            with block_signals() as heard:
+                machine_shutdown.perform_end_action(self.after, status, heard, "", find_keeper)
+
     def _print_learnt(self, learnt: LearntSpeed) -> None:
         if learnt.after is not None and learnt.tokens_per_s is not None:
             self._print(f"calibrated with {learnt.tokens_per_s:,.0f} tokens a second")
@@ -304,6 +320,25 @@ class TrackedRun:
     def _print(self, line: str) -> None:
         if not self.quiet:
             sys.stderr.write(f"costguard: {replace_unprintable(line)}\n")
+
+
+def build_tracked_run(
+    job: str | os.PathLike[str] | Table | None = None,
+    *,
+    then: str = NOTHING,
+    then_always: str | bool = False,
+    yes_then: bool = False,
+    **options: Any,  # noqa: ANN401 - the fields of TrackedRun
+) -> TrackedRun:
+    """Build the run of `costguard.run`.
+
+    `then`: "stop" or "terminate" this machine when the block has ended without an exception; `then_always`: an act, or True for
+    that of `then`, however it ended. `yes_then`: also without a terminal to cancel it. A callback has none of them, because the
+    model is often saved after the training.
+    """
+    act = then if isinstance(then_always, bool) else then_always
+    require(then in (NOTHING, act), "then_always", f"is {act}, and then is {then}", "state one of the two")
+    return TrackedRun(job=job, after=EndAction(act=act, always=bool(then_always), yes=yes_then), **options)
 
 
 def find_step_tokens(job: Job, stated: Table, *, steps: int | None, passes: int | None, batch_size: int | None) -> int | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
@@ -60,12 +61,11 @@ def build_router(room: PageRoom) -> APIRouter:
             told = room.services.describe_act(found.one, do)
             return room.render("confirm.html", reader, title="Confirm", here="", machine=found, fields=fields, told=told)
         if do == "stop":
-            await _stop(room, reader, path, fields.get("why", ""))
+            await _stop(room, reader, path, fields)
             return build_redirect(build_machine_path(path))
         try:
-            answer = await asyncio.to_thread(
-                room.services.change, reader.name, do, path, length=fields.get("length", ""), why=fields.get("why", "")
-            )
+            stated = {name: fields.get(name, "") for name in ("length", "why", "life")}
+            answer = await asyncio.to_thread(room.services.change, reader.name, do, path, **stated)
             document = answer.document
             room.tell_next(reader, "good", (*document.lead, *(n for n in document.notes if not n.startswith("next:"))))
         except CostguardError as error:
@@ -75,13 +75,14 @@ def build_router(room: PageRoom) -> APIRouter:
     return routes
 
 
-async def _stop(room: PageRoom, reader: PageReader, path: str, why: str) -> None:
+async def _stop(room: PageRoom, reader: PageReader, path: str, fields: Mapping[str, str]) -> None:
     """Have the watchdog stop a machine, and tell its answer at the head of the reader's next page."""
     if room.link is None or room.services.read_only:
         room.tell_next(reader, "bad", ("Nothing can be stopped from here: there is no watchdog.",))
         return
+    why, life = (fields.get(name, "") for name in ("why", "life"))
     try:
-        reply = await room.link.ask(lambda number: StopOffer(number, reader.session.hash, path, why), PersonReply)
+        reply = await room.link.ask(lambda number: StopOffer(number, reader.session.hash, path, why, life), PersonReply)
     except MessageRefusedError as refused:
         room.tell_next(reader, "bad", (f"Not stopped: {refused.says}",))
         return

@@ -1,0 +1,111 @@
+"""Find the one machine that is meant: by its full key, by one run of it, or by the word of a person at a terminal.
+
+Example: i-0a1 ends, and somebody names another machine "aws/1/us-east-1/i-0a1". That text still means the machine that ended,
+so it is refused; so is the word "i-0a1" for a machine of that name, because it was another machine's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from costguard.errors import InputError, shorten
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
+from costguard.values.instant import from_micros
+from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_life, parse_resource_key
+
+CHOICES_SHOWN = 3
+"""Lines of matches in an error, which has five in all."""
+NAME_CHARS_MAX, KEY_CHARS_MAX = 60, 200
+MachineReference = str | ResourceKey | Incarnation
+"""How a caller names a machine: a person's word (a full key, an id, a name, a prefix), a key, or one run of a machine."""
+
+
+def resolve_resource(
+    stated: MachineReference, lives: Iterable[LiveResource], field: str = "ID", former: Iterable[ResourceKey] = ()
+) -> LiveResource:
+    """Return the one resource that `stated` names.
+
+    A full key, also as text, means the resource of that key and no other: anybody may give a machine a name of that form.
+    Another word is an id or a name, else a prefix of either. `former`: the keys of all resources, ended ones too, that ever
+    had that id; a name that is also another resource's id is refused. Raises InputError that lists what matches.
+    """
+    there = [one for one in lives if one.observation.state != ENDED]
+    key = get_stated_key(stated)
+    if key is not None:
+        life = stated if isinstance(stated, Incarnation) else None
+        return _find_key(key, life, there, field, gone=key in former)
+    wanted = str(stated).strip()
+    if not wanted:
+        raise InputError("is empty", field=field, hint="costguard status lists running machines")
+    of_id = [one for one in there if wanted == one.observation.key.id]
+    fitting = of_id + [one for one in there if wanted == one.observation.name and wanted != one.observation.key.id]
+    keys = {one.observation.key for one in fitting} | (set() if of_id else set(former))
+    if not keys:
+        fitting = [one for one in there if _has_prefix(wanted, one.observation)]
+        keys = {one.observation.key for one in fitting}
+    if len(keys) == 1 and fitting:
+        return fitting[0]
+    shown = shorten(wanted, NAME_CHARS_MAX)
+    if fitting:
+        raise InputError(f"'{shown}' matches {len(keys)} resources", field=field, hint=_format_choices(keys))
+    what = f"'{shown}' is the id of a machine that is gone" if keys else f"no machine is called '{shown}'"
+    raise InputError(what, field=field, hint="costguard status lists the machines")
+
+
+def get_stated_key(stated: MachineReference) -> ResourceKey | None:
+    """Return the key that `stated` is or is written as; None for another word."""
+    if isinstance(stated, Incarnation):
+        return stated.key
+    return stated if isinstance(stated, ResourceKey) else parse_resource_key(stated)
+
+
+def require_resource_key(stated: str | ResourceKey, field: str = "machine") -> ResourceKey:
+    """Return `stated` as a key. Raises InputError for a name, an id or a prefix: those are for people at a terminal."""
+    key = get_stated_key(stated)
+    if key is None:
+        hint = "write provider/account/region/id, each as status lists it"
+        raise InputError("is not the full key of a machine", field=field, hint=hint)
+    return key
+
+
+def require_machine(path: str, life: str) -> ResourceKey | Incarnation:
+    """Return the machine of a form: its key `path`, and the run that its page showed (`format_life`); `life` "": any run."""
+    key = require_resource_key(path)
+    try:
+        started, created = (from_micros(int(at)) if at else None for at in life.split("_")) if life else (None, None)
+    except (ValueError, OverflowError):
+        raise InputError("is not a run of a machine", field="life", hint="open the machine's page again") from None
+    return Incarnation(key, started, created) if life else key
+
+
+def _find_key(
+    key: ResourceKey, life: Incarnation | None, there: Iterable[LiveResource], field: str, *, gone: bool
+) -> LiveResource:
+    fitting, shown = [one for one in there if one.observation.key.path == key.path], shorten(key.path, KEY_CHARS_MAX)
+    if len(fitting) != 1:
+        what = f"'{shown}' has ended" if gone else f"no machine has the key '{shown}'"
+        raise InputError(f"{what}; nothing was done", field=field, hint="costguard status lists the machines")
+    if life is not None and not is_same_life(life, identify_incarnation(fitting[0].observation)):
+        hint = "look at its present run first"
+        raise InputError(f"'{shown}' was restarted, and this was for its earlier run; nothing was done", field=field, hint=hint)
+    return fitting[0]
+
+
+def format_resource(seen: Observation) -> str:
+    """Return the name and key: `train-1 (aws/123/us-east-1/i-0a1)`."""
+    named = seen.name and seen.name != seen.key.id
+    return f"{shorten(seen.name, NAME_CHARS_MAX)} ({seen.key.path})" if named else seen.key.path
+
+
+def _format_choices(keys: Iterable[ResourceKey]) -> str:
+    """List the matching keys, one a line, ready to be typed."""
+    paths = sorted(key.path for key in keys)
+    shown = (
+        paths if len(paths) <= CHOICES_SHOWN else [*paths[: CHOICES_SHOWN - 1], f"and {len(paths) - CHOICES_SHOWN + 1} more"]
+    )
+    return "\n".join(("write one of them in full:", *shown))
+
+
+def _has_prefix(wanted: str, seen: Observation) -> bool:
+    return seen.key.id.startswith(wanted) or seen.name.startswith(wanted)
