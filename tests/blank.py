@@ -39,6 +39,7 @@ def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> 
         "deliveries": {},
         "start_histories": {},
         "raised": frozenset(),
+        "last_run_at": None,
     }
     return GuardSnapshot(now=now, live=live, **{**empty, **known})
 

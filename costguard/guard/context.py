@@ -118,8 +118,9 @@ class GuardSnapshot:
     `gap_began_at`: in the first run after a gap, when the last run before the gap was; None: this run follows no gap. `held`:
     what holds every act. `hooks`: runs of hooks that have not ended, and recent ones. `members`: machines that controllers
     start, as last listed, including ended ones. `asked`: the ledger facts that some condition uses. `agents`: the enrolled
-    ones. `deliveries`: confirmed notifications of the current escalations, by topic and subject. `raised`: machines whose price
-    the last listing raised more than threefold; the next one confirms it.
+    ones. `deliveries`: confirmed notifications of the current escalations, by topic and subject. `last_run_at`: of the run
+    before this one; None: there was none. `raised`: machines whose price the last listing raised more than threefold; the next
+    one confirms it.
     """
 
     now: datetime
@@ -149,6 +150,7 @@ class GuardSnapshot:
     start_histories: Mapping[ResourceKey, StartHistory]
     started: tuple[Intent, ...]
     raised: frozenset[ResourceKey]
+    last_run_at: datetime | None
 
 
 ACTIVITY_WINDOW = timedelta(minutes=45)

@@ -73,6 +73,7 @@ def build_account_snapshot(
         start_histories={},
         started=started,
         raised=frozenset(),
+        last_run_at=None,
     )
 
 

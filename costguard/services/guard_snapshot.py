@@ -70,6 +70,7 @@ class PreviousRuns:
     `facts`: to be recorded with this run. `gap`: why a run now may only observe; "" if it may act. `gap_ended_at`: samples
     before it no longer count; None: all count. `apart`: see GuardSnapshot. `breaker`: as the last run left it; None: closed.
     `breaks`: when a process started or a gap ended, the last BREAKS_MAX within BREAKS_BACK, this run's included.
+    `last_run_at`: of the newest run.
     """
 
     facts: Mapping[str, str]
@@ -79,6 +80,7 @@ class PreviousRuns:
     gap_began_at: datetime | None
     breaker: Breaker | None
     breaks: tuple[datetime, ...]
+    last_run_at: datetime | None
 
 
 def read_previous_runs(
@@ -108,6 +110,7 @@ def read_previous_runs(
         else None,
         breaker=decode_breaker(facts.get("breaker")),
         breaks=tuple(breaks),
+        last_run_at=last.at if last else None,
     )
 
 
@@ -162,6 +165,7 @@ def build_guard_snapshot(
         deliveries=records.load_deliveries(min((one.started_at for one in climbs), default=now)),
         start_histories=load_start_histories(records, rules, live, now),
         started=tuple(one for one in sent if one.act == START),
+        last_run_at=before.last_run_at,
         raised=books.list_raised_prices(live, now - rules.interval) if any(one.hard for one in rules.budgets) else frozenset(),
     )
     return (

@@ -4,8 +4,9 @@ Example: a machine is found idle at 18:50: sent (first). A second of the same ow
 stop is due: sent (escalated). It still idles at 22:50, on the next day at 18:50, after a week, and every week: sent (repeat
 due). It works again for two minutes: sent once (resolved).
 
-A page is sent alone and at once. One group (or page) sends at most 6 notifications an hour; what was held back comes with the
-next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
+A page is sent at once: alone, or for all machines of one policy and owner. More than 20 alerts are several messages, so that
+each machine is named before an act. One group (or page) sends at most 6 notifications an hour; what was held back comes with
+the next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
 
 The text of a notification: the reason, then per alert what, owner, since, why, cost, what comes next, and how to keep it.
 """
@@ -258,9 +259,10 @@ def _is_snoozed(notice: Alert, snoozes: Sequence[Override]) -> bool:
 
 
 def _build_group_key(notice: Alert, route: AlertRoute) -> tuple[str, ...]:
-    """Return the group of the alert on this route; a page is always alone."""
+    """Return the group of the alert on this route. A page is alone, or one for all machines of a policy and an owner."""
     if notice.severity == PAGE:
-        return (PAGE, notice.topic, notice.subject, notice.owner)
+        subject = "" if notice.topic.startswith("policy:") else notice.subject
+        return (PAGE, notice.topic, subject, notice.owner)
     parts = {"owner": notice.owner, "policy": notice.topic, "topic": notice.topic, "subject": notice.subject}
     return ("", *(f"{name}={parts[name]}" for name in route.group_by))
 
@@ -297,17 +299,19 @@ def _build_notifications(
     if reasons == {RESOLVED}:
         severity = INFO
     notices = tuple(one.notice for one in ordered)
+    parts = [notices[start : start + ALERTS_SHOWN] for start in range(0, len(notices), ALERTS_SHOWN)]
     return [
         Notification(
-            id=_hash_parts(route.name, channel, *group, str(to_micros(now))),
+            id=_hash_parts(route.name, channel, *group, str(to_micros(now)), *([str(number)] if number else [])),
             channel=channel,
             why_now=why,
             severity=severity,
-            title=_build_title(notices),
-            notices=notices,
+            title=_build_title(part),
+            notices=part,
             at=now,
         )
         for channel in route.channels
+        for number, part in enumerate(parts)
     ]
 
 
@@ -316,17 +320,19 @@ def _build_title(notices: Sequence[Alert]) -> str:
 
 
 def refresh_waiting(message: Notification, present: Mapping[tuple[str, str, str], Alert]) -> Notification:
-    """Return a message that waits for its channel with the announcements as they are now; the same if none changed.
+    """Return a message that waits for its channel with its alerts as they are now; the same if none changed.
 
     Example: it was written at 09:15 and says "due at 09:30". At 09:50 the channel works again, and it says "due at 10:05".
     `present`: the alerts of this run, by topic, subject and owner.
     """
-    now = (present.get((one.topic, one.subject, one.owner)) for one in message.notices)
-    notices = tuple(
-        new if one.ahead and new is not None and new.ahead and new.due != one.due else one
-        for one, new in zip(message.notices, now, strict=True)
-    )
+    notices = tuple(_refresh_alert(one, present.get((one.topic, one.subject, one.owner))) for one in message.notices)
     return message if notices == message.notices else replace(message, notices=notices, title=_build_title(notices))
+
+
+def _refresh_alert(old: Alert, new: Alert | None) -> Alert:
+    """Return `new` in the place of `old` if it says the same of a later moment; an alert that is over has no facts."""
+    same = new is not None and old.facts and not old.once and (new.ahead, new.ask) == (old.ahead, old.ask)
+    return new if new is not None and same else old
 
 
 def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertState:

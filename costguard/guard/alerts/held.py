@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from costguard.guard.action_intents import CANCELLED, OPEN_STATES, Intent
+from costguard.guard.action_intents import CANCELLED, OPEN_STATES, READY, Intent
 from costguard.guard.action_plan import DELAYING_HOLDS, LIMIT_DELAY_MIN, PolicyCase, explain_withdrawal
-from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate
+from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.alerts.fleet import join_names
+from costguard.guard.cap_acceptance import name_cap_policy
 from costguard.guard.context import GuardConfig, GuardSnapshot
-from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, HOLD_REASONS, NEVER, Proposal
+from costguard.guard.policy import CAP_GRACE_MIN, CAP_RULE, DESTRUCTIVE, HOLD_REASONS, NEVER, Proposal
 from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.values.money import Rate
 from costguard.values.resource import Incarnation
@@ -83,19 +84,37 @@ def _list_held_acts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSna
         case, reasons = cases[one.verdict.policy.name, one.verdict.life], [reason for reason, _ in one.held_by]
         if one.step.do not in DESTRUCTIVE or case.climb is None or not case.climb.done or explain_withdrawal(one):
             continue
-        if one.due_at > survey.at or not DELAYING_HOLDS.issuperset(reasons):
-            continue
         intent = _find_intent(sight.intents, one.verdict.life, one)
-        since = intent.created_at if intent is not None and one.step.do in case.approved else one.due_at
-        reason, says = one.held_by[0] if one.held_by else (UNSENT, "")
-        least = 3 * rules.interval / 2
-        if reason == "rate" and one.verdict.policy.rule != CAP_RULE:
-            least = max(least, LIMIT_DELAY_MIN)
-        if reason == "not_accepted" or survey.at - since <= least:
-            continue  # the settings are told at once
-        if reason == UNSENT:
-            says = (intent.outcome if intent is not None else "") or "it was due in the last run, and no request was sent"
-        yield reason, HeldAct(proposal=one, case=case, since=since, why=says)
+        since, cap = one.due_at, one.verdict.policy.rule == CAP_RULE
+        if cap and "untold" in reasons:  # its time is never reached before somebody is told
+            since, reasons = case.climb.started_at + CAP_GRACE_MIN, ["untold"]
+        elif intent is not None and one.step.do in case.approved:
+            since = intent.created_at
+        if not DELAYING_HOLDS.issuperset(reasons) and reasons != ["untold"]:
+            continue
+        reason, says = next((hold for hold in one.held_by if hold[0] in reasons), (UNSENT, _explain_unsent(intent)))
+        if reason != "not_accepted" and _is_late(reason, since, intent, rules, sight, cap=cap):  # the settings are told at once
+            yield reason, HeldAct(proposal=one, case=case, since=since, why=says)
+
+
+def _is_late(
+    reason: str, since: datetime, intent: Intent | None, rules: GuardConfig, sight: GuardSnapshot, *, cap: bool
+) -> bool:
+    """Return whether the act was due in an earlier run that could act, and is told of.
+
+    One failed look is not: the next one follows in this run. Other policies wait for their limits for some minutes.
+    """
+    if sight.last_run_at is None or (sight.gap_ended_at is not None and sight.gap_ended_at >= sight.last_run_at):
+        return False
+    since = max(since, sight.gap_ended_at or since)
+    if reason == UNSENT:
+        tried = intent is not None and intent.state in {READY, CANCELLED}
+        return since <= sight.last_run_at - rules.interval * (0.5 if tried else 2.5)
+    return since <= sight.last_run_at and (cap or reason != "rate" or sight.now - since > LIMIT_DELAY_MIN)
+
+
+def _explain_unsent(intent: Intent | None) -> str:
+    return (intent.outcome if intent is not None else "") or "it was due in the last run, and no request was sent"
 
 
 def _find_intent(intents: Iterable[Intent], life: Incarnation, proposal: Proposal) -> Intent | None:
@@ -124,6 +143,7 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
         ("due since", format_local_time(first.since, rules.zone)),
         ("why", "; ".join(dict.fromkeys(one.why for one in acts[:3]))),
         ("per hour", format_alert_rate(burn)),
+        *((("the cap", over),) if cap and (over := _explain_overshoot(acts, survey)) else ()),
         ("until", _explain_end(reason, acts, rules)),
         ("to do", _explain_cure(reason, acts, survey)),
     )
@@ -142,10 +162,22 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
     )
 
 
+def _explain_overshoot(acts: Sequence[HeldAct], survey: GuardEvaluation) -> str:
+    """Explain by how much the caps that wait can be exceeded, if they act in this moment; "" if they cannot."""
+    caps = {one.proposal.verdict.policy.name for one in acts}
+    over = [one for one in survey.foresights if one.overshoot.nano and name_cap_policy(one.standing.budget) in caps]
+    return "; ".join(
+        f"budget {one.standing.budget.name} can be exceeded by up to {format_alert_sum(one.overshoot)}, if it acts now"
+        for one in over
+    )
+
+
 def _explain_end(reason: str, acts: Sequence[HeldAct], rules: GuardConfig) -> str:
     last = max((one.proposal.expected_at or one.proposal.due_at for one in acts), default=NEVER)
     if reason == "rate":
         return f"about {format_local_time(last, rules.zone)}, when the limits let the last one go" if last < NEVER else "never"
+    if reason == "untold":
+        return "a channel confirms the notice, and 60 s after that"
     if reason == "stale":
         return "its provider can be asked again"
     return "its provider takes the request; it is tried again" + ("" if reason == "refused" else " in every run")
@@ -162,4 +194,6 @@ def _explain_cure(reason: str, acts: Sequence[HeldAct], survey: GuardEvaluation)
         one = acts[0].proposal
         key = quote_shell_word("/".join(one.verdict.life.key))
         return f"costguard approve {key} {one.step.do}, or more in [rails] acts"
+    if reason == "untold":
+        return "costguard notify test says which channel fails; costguard stop stops it now"
     return "stop it in its provider's console; costguard doctor shows whether the provider can be asked"

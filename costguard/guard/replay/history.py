@@ -342,6 +342,7 @@ class ReplayedResource:
             start_histories={},
             started=(),
             raised=frozenset(),
+            last_run_at=None,
         )
 
     def start_again(self, at: datetime) -> None:

@@ -63,8 +63,8 @@ def enqueue_messages(ask: Query, tell: Execute, messages: Iterable[Notification]
 
 
 def refresh_waiting_messages(ask: Query, tell: Execute, present: Iterable[Alert]) -> None:
-    """Let the messages that wait for their channel announce what is announced now."""
-    by_key = {(one.topic, one.subject, one.owner): one for one in present if one.ahead}
+    """Let the messages that wait for their channel say what holds now."""
+    by_key = {(one.topic, one.subject, one.owner): one for one in present}
     for number, payload in ask("SELECT id, payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND tries > 0", ()):
         message = _decode_message(payload)
         fresh = refresh_waiting(message, by_key)
@@ -103,6 +103,16 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
         _count_try(tell, message.channel, sent=delivery.sent, gave_up=gave_up_us is not None)
         if delivery.sent:
             _record_deliveries(tell, message, now)
+            _retry_announcements(ask, tell, message.channel, now)
+
+
+def _retry_announcements(ask: Query, tell: Execute, channel: str, now: datetime) -> None:
+    """Try what announces an act on this channel at once: it works again, and each act waits for its announcement."""
+    sql = "SELECT id, payload FROM outbox WHERE channel = ? AND sent_us IS NULL AND gave_up_us IS NULL AND next_us > ?"
+    rows = ask(sql, (make_storable(channel), to_micros(now)))
+    waiting = [(to_micros(now), number) for number, payload in rows if _precedes_act(_decode_message(payload))]
+    if waiting:
+        tell("UPDATE outbox SET next_us = ? WHERE id = ? AND sent_us IS NULL", waiting)
 
 
 def _count_try(tell: Execute, channel: str, *, sent: bool, gave_up: bool) -> None:
