@@ -41,8 +41,8 @@ def violations(record: Record) -> Iterator[str]:
             sent = any(one.name == name and ones[0]["at"] <= micros(one.at) < end for one in record.asked)
             if len(ones) == RUNS_MAX and not sent and not _is_told(name, ones[0]["clock_at"], run["clock_at"], written):
                 seen.add(name)
-                what = "its stop counts as done, and no request came" if name in lost else "nothing lasting holds it"
-                yield f"{instant(run['at']):%H:%M:%S} {name} was due in {RUNS_MAX} runs, nobody was told, and {what}"
+                what = "its stop counts as done" if name in lost else "nothing lasting holds it"
+                yield f"{instant(run['at']):%H:%M:%S} {name} was due in {RUNS_MAX} runs, neither sent nor told, and {what}"
 
 
 def _is_lost(record: Record, run: Entry, name: str, life: str) -> bool:

@@ -1,4 +1,4 @@
-"""A look that fails over the wire, between the plan and the stop: costguard's RunPod adapter, its HTTP client, and the fake API."""
+"""A look that fails over the wire, between the plan and the stop: the RunPod adapter, its HTTP client, the fake API."""
 
 from __future__ import annotations
 
@@ -37,10 +37,13 @@ class BrokenCloud(WiredCloud):
 
 
 class BrokenWorld(WiredWorld):
-    """The world of it."""
+    """The world of it. `cloud`: the one that breaks."""
+
+    cloud: BrokenCloud
 
     def found_clouds(self, used: object) -> None:  # noqa: ARG002 - there is one
-        self.clouds["runpod"] = BrokenCloud("runpod", self.truth, self.log, self.broken)
+        self.cloud = BrokenCloud("runpod", self.truth, self.log, self.broken)
+        self.clouds["runpod"] = self.cloud
 
 
 @pytest.mark.parametrize("seconds", [0, 20])
@@ -51,6 +54,6 @@ def test_a_stop_whose_second_look_is_answered_with_500_is_sent_in_the_next_runs(
     world = BrokenWorld(PLAN, tmp_path)
     record = world.play()
     assert world.broken == []
-    assert world.clouds["runpod"].since is not None
+    assert world.cloud.since is not None
     assert violations(record) == []
     assert [(one.act, one.done) for one in record.asked] == [("stop", True)]
