@@ -81,7 +81,7 @@ _UNITS: Mapping[str, Collection[str]] = {
 }
 
 
-def parse_event(  # noqa: PLR0912 - a table of kinds
+def parse_event(
     text: str, line: int, moments: MomentReader, machines: Collection[str], providers: Collection[str]
 ) -> StoryEvent:
     """One event. InputError that names the line."""
@@ -108,7 +108,7 @@ def parse_event(  # noqa: PLR0912 - a table of kinds
     return replace(read, until=until)
 
 
-def _parse_machine_event(words: list[str], line: int) -> tuple[str, str, float, str]:  # noqa: C901, PLR0911 - a table of words
+def _parse_machine_event(words: list[str], line: int) -> tuple[str, str, float, str]:  # noqa: C901, PLR0911, PLR0912 - a table of words
     """Kind, word, amount and text."""
     said = " ".join(words[1:])
     if found := _MEASURED.fullmatch(said):
