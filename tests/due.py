@@ -27,6 +27,8 @@ from costguard.values.resource import RUNNING, ResourceKey
 RUNS_MAX = 3
 PASSING = frozenset(("rate", "not_accepted", "breaker", "gap", "clock"))
 """Holds that nobody wished: whatever has them for longer than a run is told. All others last, or belong to the grace."""
+BREAKER = "became idle or unknown at once"
+"""A machine that the breaker holds is announced as held; the breaker's page and its question come besides."""
 GRACE = frozenset(("grace", "untold"))
 NOT_DONE = re.compile(
     r"\b(held|holds|late|overdue|not done|not stopped|waits|refused|failed|suspended|accept)\b|not confirmed", re.IGNORECASE
@@ -106,7 +108,9 @@ class DuePlayer(GuardPlayer):
         return any(a.key == one.key and a.act == one.act and min(start, one.since) <= a.at < end for a in acts)
 
     def _is_told(self, one: DueAct, start: datetime, end: datetime) -> bool:
-        return any(start <= m.at < end and says_not_done(m, one) for m in self.stage.notifier.tries)
+        tries = self.stage.notifier.tries
+        mass = BREAKER in one.why and any(names(n, one.key) and BREAKER in read_notice(n) for m in tries for n in m.notices)
+        return mass or any(start <= m.at < end and says_not_done(m, one) for m in tries)
 
     def _find_promise(self, one: DueAct, now: datetime) -> datetime:
         """When it will happen by the last announcement that somebody was told."""

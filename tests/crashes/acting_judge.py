@@ -8,6 +8,8 @@ moment can have become right since:
 - each request to stop that arrived has, in the same life and before it, a committed row of its own that let it go, for that
   very run of that machine, and has not expired;
 - no request met a machine that somebody keeps;
+- no intent was planned while another one of the same act on the same life was in doubt (what is lost in doubt runs for ever:
+  `Chunk.ends` of tests/crashes/acting_kills.py);
 - everything that a life was told to be committed is there, at its instant;
 - the chain of the audit is whole.
 """
@@ -71,7 +73,7 @@ def judged(folder: Path, ask: Ask, origin_s: float | None = None) -> Found:
     _calls(found, arrivals, ask)
     _acknowledged(found, folder / "acked", ask)
     found.faults += [f"run {one.run} of {one.name} was stopped, and somebody kept it" for one in arrivals if _kept(one)]
-    found.faults += list(chain(ask))
+    found.faults += [*chain(ask), *doubles(ask)]
     return found
 
 
@@ -155,6 +157,19 @@ def chain(ask: Ask) -> Iterator[str]:
         previous = hashed
 
 
+def doubles(ask: Ask) -> Iterator[str]:
+    """Second intents: planned for an act on a life of which an earlier one was in doubt at that moment."""
+    doubtful: dict[tuple[str, str, str], str] = {}
+    for intent, name, life, act, came_from, state in ask(_MOVES):
+        key = (name, life, act)
+        if not came_from and key in doubtful:
+            yield f"intent {intent} was planned, and {doubtful[key]} of the same act was in doubt"
+        if state in ("executing", "verifying", "unconfirmed"):
+            doubtful[key] = intent
+        elif doubtful.get(key) == intent:
+            del doubtful[key]
+
+
 def in_file(ledger: Path, folder: Path, origin_s: float | None = None) -> Found:
     """Of a ledger in a file, as the last one left it, log and all."""
     with as_left(ledger) as file:
@@ -166,6 +181,10 @@ def in_file(ledger: Path, folder: Path, origin_s: float | None = None) -> Found:
 _LET_GO = """
 SELECT i.external_id, i.life, e.at_us FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id
 WHERE e.moved_to = 'executing' ORDER BY e.id
+"""
+_MOVES = """
+SELECT i.id, i.external_id, i.life, i.act, e.moved_from, e.moved_to
+FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id ORDER BY e.id
 """
 _SENDS = """
 SELECT i.id, i.sends, (SELECT count(*) FROM intent_event AS e WHERE e.intent_id = i.id AND e.moved_to = 'executing')

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertRoute, AlertState, Notification
-from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, RESOLVE_AFTER, dispatch_alerts
+from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, RESOLVE_AFTER, dispatch_alerts, format_body
 from costguard.guard.overrides import SNOOZE, Override
 from costguard.settings.sections import load_zone
 from costguard.values.resource import ResourceKey
@@ -78,10 +78,20 @@ def test_a_group_by_owner_alone_puts_policies_together() -> None:
     assert len(line.run(0 * MINUTE, [notice("a"), notice("d", topic="policy:other")])) == 1
 
 
-def test_a_page_is_never_put_together_with_anything() -> None:
+def test_a_page_is_put_together_only_with_those_of_the_same_policy_and_owner() -> None:
     line = Line(AlertRoute(name="all", channels=("pager",), group_by=()))
-    messages = line.run(0 * MINUTE, [notice("a"), notice("b", severity=PAGE), notice("c", severity=PAGE)])
-    assert sorted((one.severity, len(one.notices)) for one in messages) == [(PAGE, 1), (PAGE, 1), (WARNING, 1)]
+    pages = [notice("b", severity=PAGE), notice("c", severity=PAGE)]
+    others = [replace(notice("d", severity=PAGE), owner="ben"), replace(notice("e", severity=PAGE), topic="rail:breaker")]
+    messages = line.run(0 * MINUTE, [notice("a"), *pages, *others])
+    assert sorted((one.severity, len(one.notices)) for one in messages) == [(PAGE, 1), (PAGE, 1), (PAGE, 2), (WARNING, 1)]
+
+
+def test_of_many_machines_each_is_named_in_the_text_before_it_is_stopped() -> None:
+    machines = [replace(notice(f"m{n:02d}", severity=PAGE), ahead=True) for n in range(45)]
+    messages = Line().run(0 * MINUTE, machines)
+    assert [len(one.notices) for one in messages] == [20, 20, 5]
+    assert len({one.id for one in messages}) == len(messages)
+    assert all(one.what in "".join(map(format_body, messages)) for one in machines)
 
 
 @pytest.mark.parametrize("worse", [{"stage": 1}, {"severity": PAGE}], ids=["a later step", "a page"])

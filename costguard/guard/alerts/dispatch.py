@@ -4,9 +4,9 @@ Example: a machine is found idle at 18:50: sent (first). A second of the same ow
 stop is due: sent (escalated). It still idles at 22:50, on the next day at 18:50, after a week, and every week: sent (repeat
 due). It works again for two minutes: sent once (resolved).
 
-A page is sent at once: alone, or for all machines of one policy and owner. More than 20 alerts are several messages, so that
-each machine is named before an act. One group (or page) sends at most 6 notifications an hour; what was held back comes with
-the next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
+A page is sent at once: alone, or for all machines of one policy and owner. More than 20 announcements are several messages, so
+that each machine is named before an act. One group (or page) sends at most 6 notifications an hour; what was held back comes
+with the next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
 
 The text of a notification: the reason, then per alert what, owner, since, why, cost, what comes next, and how to keep it.
 """
@@ -299,7 +299,8 @@ def _build_notifications(
     if reasons == {RESOLVED}:
         severity = INFO
     notices = tuple(one.notice for one in ordered)
-    parts = [notices[start : start + ALERTS_SHOWN] for start in range(0, len(notices), ALERTS_SHOWN)]
+    size = ALERTS_SHOWN if any(one.ahead for one in notices) else len(notices)
+    parts = [notices[start : start + size] for start in range(0, len(notices), size)]
     return [
         Notification(
             id=_hash_parts(route.name, channel, *group, str(to_micros(now)), *([str(number)] if number else [])),

@@ -22,13 +22,12 @@ from costguard.ledger.db.row_digests import (
     REMOVED,
     SET,
     WRITTEN,
-    compute_digests,
     describe_texts,
     encode_fixed,
+    encode_later,
     format_row_key,
     page_rows,
     parse_row_key,
-    pick_later,
 )
 from costguard.ledger.guard.audit_log import iterate_account_entries, iterate_entries, load_audited_accounts, parse_entry
 
@@ -162,7 +161,6 @@ _TABLE_NUMBERS = {name: number for number, name in enumerate(DECIDING_TABLES)}
 def _check_table(ask: Query, staged: _StagedDigests, number: int, table: DecidingTable) -> Iterator[str]:
     """Yield the faults of one table: rows that differ from their digests, lack them, or are missing."""
     columns = ", ".join(table.columns)
-    take_later = pick_later(table, columns) if table.later else None
     recorded = sealed = 0
     for page in page_rows(ask, table, table.columns):
         keys = [format_row_key(row[: len(table.key)]) for row in page]
@@ -170,7 +168,7 @@ def _check_table(ask: Query, staged: _StagedDigests, number: int, table: Decidin
         seals = _find_seals(ask, table, keys) if table.sealed else {}
         recorded, sealed = recorded + len({key for key, _ in found}), sealed + len(seals)
         fixed = encode_fixed(table, columns, page) if table.chained else [""] * len(page)
-        later = compute_digests(list(map(take_later, page))) if take_later else [""] * len(page)
+        later = encode_later(table, columns, page) if table.later else [""] * len(page)
         for row, key, first, second in zip(page, keys, fixed, later, strict=True):
             written, changed, seal = found.get((key, WRITTEN)), found.get((key, SET)), seals.get(key)
             if written and changed and written.digest == first and changed.digest == second and not table.sealed:

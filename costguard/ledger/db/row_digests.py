@@ -116,7 +116,7 @@ class RowRecorder:
         """Record that the later columns of `rows` were set; `columns` has the key and all later columns."""
         if rows:
             table = DECIDING_TABLES[name]
-            self._write(name, SET, columns, rows, compute_digests(list(map(pick_later(table, columns), rows))))
+            self._write(name, SET, columns, rows, encode_later(table, columns, rows))
 
     def remove(self, name: str, keys: Iterable[SqlRow]) -> None:
         """Record that the rows with these keys were removed."""
@@ -176,7 +176,7 @@ def seal_rows(tell: Execute, name: str, columns: str, rows: Sequence[SqlRow]) ->
     if rows:
         table = DECIDING_TABLES[name]
         keys = _format_keys(table, columns, rows)
-        seals = compute_digests(list(map(pick_later(table, columns), rows)))
+        seals = encode_later(table, columns, rows)
         tell(_SEAL, [(name, key, seal) for key, seal in zip(keys, seals, strict=True)])
 
 
@@ -188,13 +188,7 @@ def remove_seals(tell: Execute, name: str, keys: Sequence[SqlRow]) -> None:
 
 def encode_fixed(table: DecidingTable, columns: str, rows: Sequence[SqlRow]) -> list[str]:
     """Return the digest and signs of key and fixed columns of each row."""
-    found = list(map(pick_values(columns, (*table.key, *table.fixed)), rows))
-    added = _list_present(columns, tuple(table.added))
-    if not added:
-        return compute_digests(found)
-    pick, defaults = pick_values(columns, added), [table.added[name] for name in added]
-    pairs = ([(name, v) for name, v, old in zip(added, pick(row), defaults, strict=True) if v != old] for row in rows)
-    return [compute_digests([(*row, *chain.from_iterable(more))])[0] for row, more in zip(found, pairs, strict=True)]
+    return _encode(table, columns, rows, table.fixed, tuple(table.added))
 
 
 def _format_keys(table: DecidingTable, columns: str, rows: Sequence[SqlRow]) -> list[str]:
@@ -205,18 +199,21 @@ def _format_keys(table: DecidingTable, columns: str, rows: Sequence[SqlRow]) -> 
     return [str(row[place]) if type(row[place]) is int else format_row_key((row[place],)) for row in rows]
 
 
-def pick_later(table: DecidingTable, columns: str) -> Callable[[SqlRow], SqlRow]:
-    """Return a function that takes key and later columns out of a row; of a table that is only sealed, the added ones too."""
-    pick, added = pick_values(columns, (*table.key, *table.later)), _list_present(columns, tuple(table.added))
-    if table.chained or not added:
-        return pick
-    take = pick_values(columns, added)
+def encode_later(table: DecidingTable, columns: str, rows: Sequence[SqlRow]) -> list[str]:
+    """Return the digest and signs of key and later columns of each row; of a table that is only sealed, added ones too."""
+    return _encode(table, columns, rows, table.later, () if table.chained else tuple(table.added))
 
-    def pick_with_added(row: SqlRow) -> SqlRow:
-        pairs = ((name, value) for name, value in zip(added, take(row), strict=True) if value != table.added[name])
-        return (*pick(row), *chain.from_iterable(pairs))
 
-    return pick_with_added
+def _encode(
+    table: DecidingTable, columns: str, rows: Sequence[SqlRow], named: tuple[str, ...], added: tuple[str, ...]
+) -> list[str]:
+    """Return the digest and signs of key, `named` columns, and those of `added` that differ from their default, of each row."""
+    found, added = list(map(pick_values(columns, (*table.key, *named)), rows)), _list_present(columns, added)
+    if not added:
+        return compute_digests(found)
+    pick, defaults = pick_values(columns, added), [table.added[name] for name in added]
+    pairs = ([(name, v) for name, v, old in zip(added, pick(row), defaults, strict=True) if v != old] for row in rows)
+    return [compute_digests([(*row, *chain.from_iterable(more))])[0] for row, more in zip(found, pairs, strict=True)]
 
 
 @lru_cache(maxsize=256)
