@@ -40,6 +40,7 @@ def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> 
         "start_histories": {},
         "raised": frozenset(),
         "last_run_at": None,
+        "ready_since": {},
     }
     return GuardSnapshot(now=now, live=live, **{**empty, **known})
 

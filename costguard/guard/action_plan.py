@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from costguard.guard.action_intents import REFUSED_FOR, Intent
+from costguard.guard.action_intents import READY, REFUSED_FOR, Intent
 from costguard.guard.escalation import NO_HOOKS, DueStep, HookProgress, continues_after_stop, list_due_steps
 from costguard.guard.limits import Breaker, Headroom, SendSchedule, find_pool, select_counted
 from costguard.guard.overrides import UNPROTECTED, Override, Protection
@@ -204,7 +204,7 @@ def _forecast_limits(found: Sequence[tuple[PolicyCase, Proposal]], around: RunCo
             continue
         seen.add(key)
         if pool not in schedules:
-            rails, sent = select_counted(pool, around.sent, around.rails)
+            rails, sent = select_counted(pool, (act for act in around.sent if act.state != READY), around.rails)
             schedules[pool] = SendSchedule(sent, around.fleet, rails, now=around.now, interval=around.interval)
         at, why = schedules[pool].add(one.due_at, irreversible=is_irreversible(one, case))
         if at - max(one.due_at, around.now) > LIMIT_DELAY_MIN:
@@ -447,20 +447,21 @@ def _apply_headroom(
 ) -> Iterator[tuple[PolicyCase, Proposal]]:
     """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time."""
     rooms, taken = dict[str, _Room](), set[tuple[str, ...]]()
+    resent = {(one.life, one.act) for one in around.sent if one.state == READY}  # the limits count it already
     of_run = {reason for reason, _ in around.held}  # hides no limit: a plan before the first run shows both
     for case, proposal in found:
         key, pool = tuple(proposal.verdict.life.key), find_pool(proposal.verdict.policy, around.accepted_caps)
         headroom = around.rooms.get(pool, around.room)
         room = rooms.setdefault(pool if pool in around.rooms else "", _Room.of(headroom))
-        irreversible = is_irreversible(proposal, case)
+        irreversible, own = is_irreversible(proposal, case), (proposal.verdict.life, proposal.step.do) in resent
         goes = proposal.due_at <= around.now and all(reason in of_run for reason, _ in proposal.held_by)
         if proposal.step.do not in DESTRUCTIVE or not goes:
             yield case, proposal
         elif key in taken:
             yield case, _add_hold(proposal, "in_doubt", "another act on it is done first")
-        elif room.in_run <= 0 or (room.acts <= 0 and proposal.step.do not in case.approved):
+        elif room.in_run <= 0 or (room.acts + own <= 0 and proposal.step.do not in case.approved):
             yield case, _add_hold(proposal, "rate", headroom.why)
-        elif irreversible and room.irreversible <= 0:
+        elif irreversible and room.irreversible + own <= 0:
             yield case, _add_hold(proposal, "rate", f"at most {around.rails.irreversible_per_h} irreversible acts an hour")
         else:
             room.acts, room.in_run, room.irreversible = room.acts - 1, room.in_run - 1, room.irreversible - irreversible

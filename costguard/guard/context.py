@@ -119,7 +119,8 @@ class GuardSnapshot:
     what holds every act. `hooks`: runs of hooks that have not ended, and recent ones. `members`: machines that controllers
     start, as last listed, including ended ones. `asked`: the ledger facts that some condition uses. `agents`: the enrolled
     ones. `deliveries`: confirmed notifications of the current escalations, by topic and subject. `last_run_at`: of the run
-    before this one; None: there was none. `raised`: machines whose price the last listing raised more than threefold; the next
+    before this one; None: there was none; `ready_since`: since when acts (`name_act`) are due and held by nothing, up to it.
+    `raised`: machines whose price the last listing raised more than threefold; the next
     one confirms it.
     """
 
@@ -151,6 +152,7 @@ class GuardSnapshot:
     started: tuple[Intent, ...]
     raised: frozenset[ResourceKey]
     last_run_at: datetime | None
+    ready_since: Mapping[str, datetime]
 
 
 ACTIVITY_WINDOW = timedelta(minutes=45)

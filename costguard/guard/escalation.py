@@ -341,7 +341,7 @@ def _build_due_step(found: Verdict, number: int, base: datetime, climb: Escalati
             step,
             max(at, hooks.not_before or at),
             unsent=unsent,
-            untold=sent and delivered_at is None,
+            untold=sent and delivered_at is None and not (climb is not None and climb.announced_from == NEVER),
             hook=_explain_hook_wait(policy, ahead, found.at, hooks),
             asks_at=asks_at,
         )

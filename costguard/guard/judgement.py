@@ -74,6 +74,7 @@ def build_account_snapshot(
         started=started,
         raised=frozenset(),
         last_run_at=None,
+        ready_since={},
     )
 
 

@@ -42,12 +42,14 @@ from costguard.services.guard_inputs import PollResults
 from costguard.services.guard_snapshot import (
     BREAKS_MAX,
     BREAKS_TOLD,
+    READY_FACT,
     PreviousRuns,
     SampleWindow,
     build_guard_snapshot,
     decode_costs,
     decode_instant,
     encode_breaker,
+    encode_ready_acts,
     load_recent_intents,
     load_recent_overrides,
     read_previous_runs,
@@ -203,6 +205,7 @@ class GuardRunner:
         notices += list_restart_alerts(before.breaks if before.apart is None else (), BREAKS_MAX, now)
         committed = self.dry_run
         if epoch is not None:
+            facts[READY_FACT] = encode_ready_acts(found.proposals, sight.ready_since, now)
             facts[VIEW_FACT] = encode_run_view(latest, sight, found.foresights, unreached, asks=self.asks)
             committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
             if committed:

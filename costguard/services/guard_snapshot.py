@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from costguard.budgets.hold import Hold
 from costguard.guard.action_intents import EXECUTING, STARTABLE_STATES, UNCONFIRMED, VERIFYING, Intent
+from costguard.guard.alerts.held import name_act
 from costguard.guard.alerts.rules import ActCost
 from costguard.guard.alerts.starts import StartCost
 from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling
@@ -30,7 +31,7 @@ from costguard.guard.judged_machine import JudgedMachine
 from costguard.guard.judgement import has_worked_since, list_later_measured, list_unjudged, select_standing
 from costguard.guard.limits import Breaker, explain_gap_doubt
 from costguard.guard.overrides import Override
-from costguard.guard.policy import START, STOP
+from costguard.guard.policy import DESTRUCTIVE, START, STOP, Proposal
 from costguard.guard.policy_evaluation import (
     LOOKED_UP_FACTS,
     NO_COST_FACTS,
@@ -166,6 +167,7 @@ def build_guard_snapshot(
         start_histories=load_start_histories(records, rules, live, now),
         started=tuple(one for one in sent if one.act == START),
         last_run_at=before.last_run_at,
+        ready_since=decode_ready_acts(before.facts.get(READY_FACT)),
         raised=books.list_raised_prices(live, now - rules.interval) if any(one.hard for one in rules.budgets) else frozenset(),
     )
     return (
@@ -367,6 +369,21 @@ def _join_signal(
     if new is None:
         return ats, values
     return array("q", ats) + array("q", new[0]), array("d", values) + array("d", new[1])
+
+
+READY_FACT = "ready"
+"""What a guard run remembers: since when acts have been due and held by nothing."""
+
+
+def encode_ready_acts(proposals: Iterable[Proposal], before: Mapping[str, datetime], now: datetime) -> str:
+    """Encode since when the acts that are ready at `now` have been ready; "" for none. `before`: as the last run had it."""
+    names = sorted({name_act(one) for one in proposals if one.step.do in DESTRUCTIVE and one.is_ready(now)})
+    return json.dumps({name: before.get(name, now).isoformat() for name in names}) if names else ""
+
+
+def decode_ready_acts(text: str | None) -> dict[str, datetime]:
+    """Decode what `encode_ready_acts` wrote."""
+    return {name: datetime.fromisoformat(at) for name, at in json.loads(text or "{}").items()}
 
 
 def decode_instant(text: str | None) -> datetime | None:

@@ -187,7 +187,8 @@ SELECT i.id, i.external_id, i.life, i.act, e.moved_from, e.moved_to
 FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id ORDER BY e.id
 """
 _SENDS = """
-SELECT i.id, i.sends, (SELECT count(*) FROM intent_event AS e WHERE e.intent_id = i.id AND e.moved_to = 'executing')
+SELECT i.id, i.sends, (SELECT count(*) FROM intent_event AS e WHERE e.intent_id = i.id AND e.moved_to = 'executing'
+    AND coalesce((SELECT n.run FROM intent_event AS n WHERE n.intent_id = i.id AND n.id > e.id ORDER BY n.id LIMIT 1), '') = '')
 FROM intent AS i
 """
 _AUDIT = "SELECT seq, at_us, kind, body, previous, hash FROM audit ORDER BY seq"

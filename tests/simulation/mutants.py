@@ -10,6 +10,7 @@ import pytest
 
 from costguard.guard import action_plan, activity, context, evaluation, limits
 from costguard.guard.action_intents import Intent, explain_refusal
+from costguard.guard.alerts import rules
 from costguard.guard.limits import Headroom
 from costguard.guard.overrides import UNPROTECTED, ArmedLevel
 from costguard.guard.policy import STOP
@@ -123,8 +124,9 @@ def empty_believed(patch: Patch) -> None:
 
 
 def nothing_sent(patch: Patch) -> None:
-    """What is due is planned, and never requested."""
+    """What is due is planned, and never requested, and nobody is told."""
     patch.setattr(executor.ActionExecutor, "_execute_due", _says(None))
+    patch.setattr(rules, "list_held_alerts", _says(()))
 
 
 SEEN_BY = {

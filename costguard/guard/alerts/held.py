@@ -13,11 +13,11 @@ from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from costguard.guard.action_intents import CANCELLED, OPEN_STATES, READY, Intent
-from costguard.guard.action_plan import DELAYING_HOLDS, LIMIT_DELAY_MIN, PolicyCase, explain_withdrawal
+from costguard.guard.action_intents import CANCELLED, OPEN_STATES, Intent
+from costguard.guard.action_plan import DELAYING_HOLDS, PolicyCase, explain_withdrawal
 from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.alerts.fleet import join_names
 from costguard.guard.cap_acceptance import name_cap_policy
@@ -93,24 +93,28 @@ def _list_held_acts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSna
         if not DELAYING_HOLDS.issuperset(reasons) and reasons != ["untold"]:
             continue
         reason, says = next((hold for hold in one.held_by if hold[0] in reasons), (UNSENT, _explain_unsent(intent)))
-        if reason != "not_accepted" and _is_late(reason, since, intent, rules, sight, cap=cap):  # the settings are told at once
+        if reason == UNSENT:
+            since = sight.ready_since.get(name_act(one), survey.at)
+        if reason != "not_accepted" and _is_late(reason, since, rules, sight, cap=cap):  # the settings are told at once
             yield reason, HeldAct(proposal=one, case=case, since=since, why=says)
 
 
-def _is_late(
-    reason: str, since: datetime, intent: Intent | None, rules: GuardConfig, sight: GuardSnapshot, *, cap: bool
-) -> bool:
-    """Return whether the act was due in an earlier run that could act, and is told of.
+def name_act(proposal: Proposal) -> str:
+    """Return what an act is known by from run to run: its policy, step and machine."""
+    return f"{proposal.verdict.policy.name} {proposal.step.do} {'/'.join(proposal.verdict.life.key)}"
 
-    One failed look is not: the next one follows in this run. Other policies wait for their limits for some minutes.
+
+def _is_late(reason: str, since: datetime, rules: GuardConfig, sight: GuardSnapshot, *, cap: bool) -> bool:
+    """Return whether the act was due in an earlier run that could act.
+
+    One failed look is not told, nor one run in which others went first: the next try follows in this run. For a hard cap each
+    run counts.
     """
     if sight.last_run_at is None or (sight.gap_ended_at is not None and sight.gap_ended_at >= sight.last_run_at):
         return False
     since = max(since, sight.gap_ended_at or since)
-    if reason == UNSENT:
-        tried = intent is not None and intent.state in {READY, CANCELLED}
-        return since <= sight.last_run_at - rules.interval * (0.5 if tried else 2.5)
-    return since <= sight.last_run_at and (cap or reason != "rate" or sight.now - since > LIMIT_DELAY_MIN)
+    second = reason == UNSENT or (reason == "rate" and not cap)
+    return since <= sight.last_run_at - (rules.interval / 2 if second else timedelta())
 
 
 def _explain_unsent(intent: Intent | None) -> str:

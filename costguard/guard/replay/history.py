@@ -343,6 +343,7 @@ class ReplayedResource:
             started=(),
             raised=frozenset(),
             last_run_at=None,
+            ready_since={},
         )
 
     def start_again(self, at: datetime) -> None:

@@ -24,7 +24,7 @@ from costguard.guard.action_intents import (
     Intent,
     find_open_intent,
 )
-from costguard.guard.action_plan import RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
+from costguard.guard.action_plan import ANNOUNCED_HOLDS, RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import END_MARGIN, Hook, HookRun
@@ -75,7 +75,7 @@ from costguard.values.resource import Incarnation, ResourceKey
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.guard.store import GuardStore
 
-WAITABLE_REASONS = frozenset(("grace", "untold", "rate", "hook", "workers_first"))
+WAITABLE_REASONS = ANNOUNCED_HOLDS - {"in_doubt"}
 """What an intent may wait for; anything else cancels it."""
 RATE_REASONS = frozenset(("rate",))
 """What may be over once another one was refused."""
