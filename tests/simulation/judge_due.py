@@ -17,7 +17,7 @@ RUNS_MAX = 3
 STEPS_BEFORE = timedelta(minutes=30)
 WORDS = "held|late|overdue|not done|not stopped|waits|refused|failed|suspended|accept|asked because|not confirmed"
 NOT_DONE = re.compile(rf"\b({WORDS})\b", re.IGNORECASE)
-EARLIER = re.compile("held by the limit|no stop while it is blocked")
+EARLIER = re.compile("held by the limit|no stop while it is blocked|asked because")
 """What an announcement says beforehand, so that nobody waits for the act."""
 COUNTED = """
 SELECT c.external_id, c.life FROM climb AS c WHERE c.done LIKE '%1%' AND NOT EXISTS (

@@ -133,9 +133,11 @@ def _route_alerts(
             told = replace(told, snoozed=True)
         why = "" if quiet else _find_notify_reason(notice, told, route, now, after_gap=after_gap)
         found.append(_RoutedAlert(notice=notice, told=told, why=why))
+    acted = {notice.subject for notice in present if notice.topic.startswith("act:")}
     for key, told in sorted(mine.items()):
         if key not in chosen:
-            found.append(_resolve_alert(told, now, snoozes))
+            done = told.due is not None and told.subject in acted  # the alert of the act itself tells that it is over
+            found.append(_resolve_alert(told, now, snoozes, quiet=done))
     return found
 
 
@@ -230,8 +232,8 @@ def _find_next_repeat(told: AlertState, last: datetime, route: AlertRoute) -> da
     return told.first_at + every * -(-(earliest - told.first_at) // every)
 
 
-def _resolve_alert(told: AlertState, now: datetime, snoozes: Sequence[Override]) -> _RoutedAlert:
-    """Resolve an inactive alert after `RESOLVE_AFTER`; without a notification if info, once-only or snoozed."""
+def _resolve_alert(told: AlertState, now: datetime, snoozes: Sequence[Override], *, quiet: bool) -> _RoutedAlert:
+    """Resolve an inactive alert after `RESOLVE_AFTER`; without a notification if `quiet`, info, once-only or snoozed."""
     since = told.resolved_at or now
     told = replace(told, resolved_at=since)
     what = f"over: {told.what}" if told.what else f"over: {told.subject}"
@@ -240,7 +242,7 @@ def _resolve_alert(told: AlertState, now: datetime, snoozes: Sequence[Override])
     )
     if told.over or now - since < RESOLVE_AFTER:
         return _RoutedAlert(notice=notice, told=told, why="")
-    mild = (told.severity == INFO or told.once) and told.times > 0
+    mild = (told.severity == INFO or told.once or quiet) and told.times > 0
     if mild or told.snoozed or _is_snoozed(notice, snoozes):
         return _RoutedAlert(notice=notice, told=replace(told, over=True, snoozed=False), why="")
     return _RoutedAlert(notice=notice, told=told, why=RESOLVED)

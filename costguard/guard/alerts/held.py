@@ -9,7 +9,6 @@ stops are held: the limits in [rails] allow no more acts now", with the machines
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 UNSENT = "unsent"
 """The cause of an act that nothing in the plan holds, and that was not sent when it was due."""
-MORE_STEPS = (1, 3, 10, 30, 100)
-"""With so many machines an alert is sent anew, because it got worse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +45,14 @@ class HeldAct:
 
 
 def list_held_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
-    """Yield one alert for each cause that holds due acts for longer than a run, apart for hard caps and for other policies."""
-    causes = defaultdict[tuple[str, bool], list[HeldAct]](list)
+    """Yield one alert for each cause that holds due acts for longer than a run: apart for hard caps, and by when they were due.
+
+    So an act that becomes due later is told of, and none is told of again as others are done.
+    """
+    causes = defaultdict[tuple[str, bool, datetime], list[HeldAct]](list)
     for reason, act in _list_held_acts(survey, rules, sight):
-        causes[reason, act.proposal.verdict.policy.rule == CAP_RULE].append(act)
-    for (reason, cap), acts in sorted(causes.items()):
+        causes[reason, act.proposal.verdict.policy.rule == CAP_RULE, act.since].append(act)
+    for (reason, cap, _), acts in sorted(causes.items()):
         yield _build_held_alert(reason, acts, rules, survey, cap=cap)
 
 
@@ -154,14 +154,13 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
     severe = cap or reason in {UNSENT, "refused"}
     return Alert(
         topic=f"held:{reason}",
-        subject="hard caps" if cap else "policies",
+        subject=f"{'hard caps' if cap else 'policies'}, due at {first.since.isoformat(timespec='minutes')}",
         owner=owners[0] if len(owners) == 1 else "",
         owners=owners,
         severity=PAGE if severe else WARNING,
         what=f"DUE AND HELD: {count} not done: {said}",
         at=survey.at,
         facts=facts,
-        stage=bisect(MORE_STEPS, len(acts)),
         once=not severe,
     )
 
