@@ -17,7 +17,7 @@ RUNS_MAX = 3
 STEPS_BEFORE = timedelta(minutes=30)
 WORDS = "held|late|overdue|not done|not stopped|waits|refused|failed|suspended|accept|asked because|not confirmed"
 NOT_DONE = re.compile(rf"\b({WORDS})\b", re.IGNORECASE)
-EARLIER = re.compile("held by the limit|no stop while it is blocked|asked because")
+EARLIER = re.compile("held by the limit|no stop while it is blocked|asked because|or unknown at once")
 """What an announcement says beforehand, so that nobody waits for the act."""
 COUNTED = """
 SELECT c.external_id, c.life FROM climb AS c WHERE c.done LIKE '%1%' AND NOT EXISTS (
@@ -50,7 +50,8 @@ def _is_lost(record: Record, run: Entry, name: str, life: str) -> bool:
     at, began = run["at"], life.partition("/")[0]
     known = [one["turns"] for one in record.of("turns") if one["name"] == name and one["at"] <= at]
     _, state, started = next((turn for turn in reversed(known[-1] if known else []) if turn[0] <= at), (0, "", None))
-    if name in record.untouchable or state != "running" or began not in {"-", str(started)}:
+    asked_about = any(one["few"] for one in record.of("machine") if one["name"] == name)  # what is measured there allows no act
+    if asked_about or name in record.untouchable or state != "running" or began not in {"-", str(started)}:
         return False
     wished = any(one.name in {"", name} and one.at <= instant(run["clock_at"]) < one.until for one in record.wished)
     mine = (one for one in record.asked if one.name == name and micros(one.at) <= at)
@@ -60,7 +61,8 @@ def _is_lost(record: Record, run: Entry, name: str, life: str) -> bool:
 def _is_told(name: str, since_us: int, until_us: int, written: list[tuple[int, str]]) -> bool:
     """Whether a message since then says that it is not done, or an earlier one that something holds it."""
     early = since_us - STEPS_BEFORE // timedelta(microseconds=1)
-    mine = re.compile(rf'\b{name}\b|"held:')  # a page of one cause may name only the first machines
+    mine = re.compile(rf'\b{name}\b|"held:|"rail:breaker"')  # a page of one cause may name only the first machines
     about = [(at, text) for at, text in written if early <= at <= until_us and mine.search(text)]
     before = [text for at, text in about if at < since_us]
-    return bool(before and EARLIER.search(before[-1])) or any(at >= since_us and NOT_DONE.search(text) for at, text in about)
+    held = any('"rail:breaker"' in text for text in before) or bool(before and EARLIER.search(before[-1]))
+    return held or any(at >= since_us and NOT_DONE.search(text) for at, text in about)
