@@ -198,6 +198,30 @@ def test_a_message_that_no_other_try_helps_is_given_up_at_once(book: GuardStore)
     assert book.undelivered(NOON) == []
 
 
+def test_a_message_that_waits_says_what_holds_when_it_is_sent(book: GuardStore) -> None:
+    early = replace(NOTICE, ahead=True, due=NOON + HOUR, facts=(("next", "stop at 13:00"),))
+    late = replace(early, due=NOON + 2 * HOUR, what="due at 14:00", facts=(("next", "stop at 14:00"),))
+    other = replace(late, owner="somebody else")
+    book.record_run(RUN, messages=[replace(MESSAGE, notices=(early,), enclosures=())])
+    book.settle_message("m1", DeliveryResult(sent=False, why="503"), NOON)
+    book.record_run(replace(RUN, id="r2"), present=[other])
+    assert due(book, NOON + DAY)[0].notices == (early,)
+    book.record_run(replace(RUN, id="r3"), present=[late])
+    (message,) = due(book, NOON + DAY)
+    assert (message.notices, message.title, message.id) == ((late,), "due at 14:00", "m1")
+
+
+def test_a_channel_that_works_again_gets_the_announcements_that_wait_for_it(book: GuardStore) -> None:
+    ahead = replace(MESSAGE, id="ahead", notices=(replace(NOTICE, ahead=True),), enclosures=())
+    plain = replace(MESSAGE, id="plain", enclosures=())
+    elsewhere = replace(ahead, id="elsewhere", channel="another")
+    book.record_run(RUN, messages=[ahead, plain, elsewhere, replace(plain, id="news")])
+    for name in ("ahead", "plain", "elsewhere"):
+        book.settle_message(name, DeliveryResult(sent=False, why="503"), NOON)
+    book.settle_message("news", DeliveryResult(sent=True), NOON + SECOND)
+    assert [one.id for one in due(book, NOON + SECOND)] == ["ahead"]
+
+
 def test_what_became_of_messages_is_counted_by_channel_and_stays_when_they_are_deleted(url: str, book: GuardStore) -> None:
     people = [replace(MESSAGE, id=f"m{n}", channel=f"mail:p{n}@lab.example") for n in (2, 3)]
     book.record_run(RUN, messages=[MESSAGE, *people, replace(MESSAGE, id="m4", channel="mail:late@lab.example")])

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from costguard.errors import InputError
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, READY, UNCONFIRMED, VERIFYING, Intent
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT
-from costguard.guard.policy import PERSON_RULE, START, Rails
+from costguard.guard.policy import CAP_RULE, PERSON_RULE, START, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned, wish
@@ -205,6 +206,47 @@ def test_what_was_let_go_counts_whatever_came_of_it(loose: GuardStore) -> None:
     assert sent
     assert loose.move_intent(sent, CANCELLED, NOON, outcome="it works again")
     assert refused(loose, planned(loose, "i-1"), "rate", fleet=1)
+
+
+def test_what_sent_nothing_takes_no_room_and_comes_back_as_it_was(url: str) -> None:
+    with book_of(url, replace(DEFAULTS, irreversible_per_h=1)) as book:
+        one = planned(book, "i-0", irreversible=True)
+        sending = send(book, one, NOON)
+        assert sending
+        back = book.move_intent(sending, READY, NOON + SECOND, unsent=one, outcome="it cannot be looked up")
+        assert back
+        assert (back.sends, back.sent_at, back.outcome) == (0, None, "it cannot be looked up")
+        assert book.load_sends_since(NOON - DAY) == []
+        assert book.load_open_intents() == [back]
+        assert [(move.new, move.run) for move in book.load_intent_history(one.id)][1:] == [(EXECUTING, "1.1"), (READY, "1.1")]
+        assert send(book, planned(book, "i-1", irreversible=True), NOON + 2 * SECOND), "neither the run nor the hour has one"
+        assert refused(book, back, "rate", NOON + 3 * SECOND)
+
+
+def test_a_send_before_it_stays_counted_where_another_one_is_taken_back(loose: GuardStore) -> None:
+    first = send(loose, planned(loose, "i-0"), NOON)
+    assert first
+    waiting = loose.move_intent(first, VERIFYING, NOON + SECOND)
+    assert waiting
+    again = send(loose, waiting, NOON + MINUTE)
+    assert again
+    back = loose.move_intent(again, VERIFYING, NOON + MINUTE + SECOND, unsent=waiting, outcome="503")
+    assert back
+    assert (back.sends, back.sent_at) == (1, NOON)
+    with pytest.raises(InputError, match="no send to take back"):
+        loose.move_intent(back, DONE, NOON + HOUR, unsent=waiting)
+
+
+def test_an_accepted_cap_has_limits_of_its_own_and_another_shares_those_of_all(url: str) -> None:
+    with book_of(url, replace(LOOSE, caps=replace(Rails.unlimited(), acts_per_10m=4))) as book:
+        book.set_accepted_caps(frozenset({"budget:ours"}))
+        for number in range(4):
+            assert send(book, planned(book, f"i-{number}", policy="budget:ours", rule=CAP_RULE, irreversible=True))
+        fifth = planned(book, "i-4", policy="budget:ours", rule=CAP_RULE)
+        assert refused(book, fifth, "rate", NOON + MINUTE).endswith("4 acts in 10 minutes, of 4")
+        assert send(book, planned(book, "i-5"), NOON + MINUTE, run="2"), "others do not count what caps did"
+        new = planned(book, "i-6", policy="budget:new", rule=CAP_RULE)
+        assert refused(book, new, "rate", NOON + MINUTE).endswith("5 acts in 10 minutes, of 3")
 
 
 def test_a_clock_that_went_back_makes_no_room(loose: GuardStore) -> None:
