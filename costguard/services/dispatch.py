@@ -157,9 +157,9 @@ def list_routes(settings: Settings) -> tuple[AlertRoute, ...]:
 
 
 def open_notifiers(settings: Settings, clock: Clock) -> dict[str, Notifier]:
-    """Open each channel that a route or a report names. Raises InputError if an address is not where the settings state."""
+    """Open the console, and what a route or a report names. Raises InputError if an address is not where the settings state."""
     named = (*(route.channels for route in list_routes(settings)), *(report.channels for report in settings.reports))
-    names = dict.fromkeys(name for channels in named for name in channels)
+    names = dict.fromkeys((CONSOLE_CHANNEL, *(name for channels in named for name in channels)))  # for what no route takes
     return {name: open_notifier(name, settings, clock) for name in names}
 
 

@@ -117,6 +117,12 @@ def notice(owner: str, **stated: Any) -> Alert:  # noqa: ANN401 - any field
     return Alert(subject="aws/1/us/i-1", owner=owner, what="idle", at=TOLD, to=("owner",), **{**usual, **stated})
 
 
+def test_a_warning_that_no_route_takes_stands_in_the_log_where_there_is_no_admin_route() -> None:
+    (message,), states = dispatch_alerts([notice("bob"), notice("bob", severity=INFO)], (), now=TOLD, routes=(ALICE,))
+    assert (message.channel, message.notices) == ("console", (notice("bob"),))
+    assert dispatch_alerts([notice("bob")], states, now=TOLD, routes=(ALICE,))[0] == ()
+
+
 @pytest.mark.parametrize(
     ("owner", "severity", "channels"),
     [("alice", WARNING, ["slack"]), ("bob", WARNING, ["mail"]), ("", WARNING, ["mail"]), ("bob", INFO, [])],

@@ -52,6 +52,9 @@ WITHDRAWN_AFTER = timedelta(hours=1)
 REPEAT_MARGIN = timedelta(hours=1)
 """A repeat due within this time after the last notification is skipped."""
 
+LOG_ROUTE = AlertRoute(name="log", channels=("console",), topics=())
+"""Takes the warnings that no route takes, where no route takes all: they stand at least in the log of the watchdog."""
+
 REASON_PRECEDENCE = (ESCALATED, WITHDRAWN, FIRST, NEW_IN_GROUP, SNOOZE_ENDED, REPEAT_DUE, RESOLVED)
 """The first of these that applies is the reason of a notification."""
 
@@ -85,11 +88,12 @@ def dispatch_alerts(
     """
     present = [_restrict_audience(notice, routes) for notice in notices]
     unrouted = [notice for notice in present if _is_unrouted(notice, routes)]
+    routes = routes if any(map(is_admin_route, routes)) else (*routes, LOG_ROUTE)
     known = {told.key: told for told in states}
     messages, after = list[Notification](), list[AlertState]()
     for route in routes:
         mine = {key: told for key, told in known.items() if key[0] == route.name}
-        more = unrouted if is_admin_route(route) else ()
+        more = unrouted if is_admin_route(route) or route is LOG_ROUTE else ()
         found = _route_alerts(present, mine, route, now, snoozes, more=more, after_gap=after_gap)
         groups = defaultdict[tuple[str, ...], list[_RoutedAlert]](list)
         for one in found:

@@ -95,7 +95,7 @@ def _list_held_acts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSna
         reason, says = next((hold for hold in one.held_by if hold[0] in reasons), (UNSENT, _explain_unsent(intent)))
         if reason == UNSENT:
             since = sight.ready_since.get(name_act(one), survey.at)
-        if reason != "not_accepted" and _is_late(reason, since, rules, sight, cap=cap):  # the settings are told at once
+        if reason != "not_accepted" and _is_late(reason, since, rules, sight):  # the settings are told at once
             yield reason, HeldAct(proposal=one, case=case, since=since, why=says)
 
 
@@ -104,17 +104,15 @@ def name_act(proposal: Proposal) -> str:
     return f"{proposal.verdict.policy.name} {proposal.step.do} {'/'.join(proposal.verdict.life.key)}"
 
 
-def _is_late(reason: str, since: datetime, rules: GuardConfig, sight: GuardSnapshot, *, cap: bool) -> bool:
+def _is_late(reason: str, since: datetime, rules: GuardConfig, sight: GuardSnapshot) -> bool:
     """Return whether the act was due in an earlier run that could act.
 
-    One failed look is not told, nor one run in which others went first: the next try follows in this run. For a hard cap each
-    run counts.
+    One failed look is not told, since the next one follows in this run.
     """
     if sight.last_run_at is None or (sight.gap_ended_at is not None and sight.gap_ended_at >= sight.last_run_at):
         return False
     since = max(since, sight.gap_ended_at or since)
-    second = reason == UNSENT or (reason == "rate" and not cap)
-    return since <= sight.last_run_at - (rules.interval / 2 if second else timedelta())
+    return since <= sight.last_run_at - (rules.interval / 2 if reason == UNSENT else timedelta())
 
 
 def _explain_unsent(intent: Intent | None) -> str:
@@ -162,6 +160,7 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
         at=survey.at,
         facts=facts,
         once=not severe,
+        ahead=True,
     )
 
 
