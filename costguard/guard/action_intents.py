@@ -56,6 +56,8 @@ REFUSED_FOR = timedelta(hours=1)
 """How long an act that its provider refused is not asked for again: a missing permission is not granted within a minute."""
 RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=4))
 """After a send that the listing contradicts: how long until the next one."""
+UNCONFIRMED_DELAY = timedelta(minutes=15)
+"""The same after the page that it is not confirmed, for as long as it is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +164,11 @@ def is_proof(act: str, seen: Observation) -> bool:
 def is_send_due(intent: Intent, now: datetime) -> bool:
     """Return whether `intent` may be sent at `now`.
 
-    That is so if it is READY, or if it is VERIFYING and the delay of RETRY_DELAYS has passed since it was sent. A start is sent
-    once.
+    That is so if it is READY, if it is VERIFYING and the delay of RETRY_DELAYS has passed since it was sent, or if it is
+    UNCONFIRMED and nothing was sent for UNCONFIRMED_DELAY. A start is sent once.
     """
+    if intent.state == UNCONFIRMED and intent.act != START:
+        return _get_time_since_send(intent, now) >= UNCONFIRMED_DELAY and _can_tell_lives_apart(intent)
     if intent.state != VERIFYING or intent.act == START:
         return intent.state == READY
     sent = max(intent.sends, 1) - 1

@@ -13,14 +13,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from costguard.guard.action_intents import DONE, DOUBTFUL_STATES
-from costguard.guard.action_plan import PolicyCase, explain_withdrawal, get_first_act
+from costguard.guard.action_intents import DONE, DOUBTFUL_STATES, Intent
+from costguard.guard.action_plan import PolicyCase, explain_withdrawal, get_first_act, resolve_step
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot
-from costguard.guard.escalation import find_ended_steps, keep_promise, mark_delivered, mark_step_done, update_announcement
-from costguard.guard.policy import DESTRUCTIVE, EscalationState, Proposal
+from costguard.guard.escalation import (
+    announce_earlier,
+    find_ended_steps,
+    keep_promise,
+    mark_delivered,
+    mark_step_done,
+    update_announcement,
+)
+from costguard.guard.policy import DESTRUCTIVE, HOLDS, EscalationState, Proposal
 from costguard.guard.timed_stops import TIMED_STOP
-from costguard.values.resource import Incarnation, is_same_life
+from costguard.values.resource import RUNNING, Incarnation, is_same_life
 
 
 def update_announcements(cases: list[PolicyCase], proposals: Iterable[Proposal], now: datetime) -> None:
@@ -33,11 +40,29 @@ def update_announcements(cases: list[PolicyCase], proposals: Iterable[Proposal],
         climb, coming = case.climb, acts.get((case.verdict.policy.name, case.verdict.life))
         if climb is None or not climb.done or not coming:
             continue
-        climb = update_announcement(climb, withdrawn=bool(explain_withdrawal(get_first_act(coming))), now=now)
+        first = get_first_act(coming)
+        climb = update_announcement(climb, withdrawn=bool(explain_withdrawal(first)), now=now)
+        if first is not None and climb.announced_from != now:
+            climb = announce_earlier(climb, first.expected_at or first.due_at, now)
         for one in coming:
             climb = keep_promise(climb, one.step.do, one.due_at)
         if climb is not case.climb:
             cases[n] = replace(case, climb=climb)
+
+
+def end_lost_escalations(cases: list[PolicyCase], intents: Iterable[Intent]) -> None:
+    """End escalations whose act counts as done although nothing asked for it and the machine runs: they begin anew.
+
+    Versions before 2026-12 stored a step as done after a failed look.
+    """
+    acted = {(one.policy, one.life.key, one.act) for one in intents if one.state in (DONE, *DOUBTFUL_STATES)}
+    for n, case in enumerate(cases):
+        policy, climb = case.verdict.policy, case.climb
+        if climb is None or case.verdict.finding != HOLDS or case.live.observation.state != RUNNING:
+            continue
+        steps = [resolve_step(policy.then[number], case).do for number in climb.done if number < len(policy.then)]
+        if any(act in DESTRUCTIVE and (policy.name, climb.life.key, act) not in acted for act in steps):
+            cases[n] = replace(case, climb=None)
 
 
 def mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:

@@ -289,12 +289,14 @@ def forecast_caps(
             standing, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails, sent=sent, accepted=ours, going=going
         )
 
-    going: frozenset[ResourceKey] = frozenset()
+    free: frozenset[ResourceKey] = frozenset()
+    held: frozenset[ResourceKey] = frozenset()  # by caps that nobody accepted, whose limits may delay them
     found = []
-    alone = [forecast(one, going) for one in standings if one.budget.hard]
+    alone = [forecast(one, free) for one in standings if one.budget.hard]
     for one in sorted(alone, key=_rank_tightness):
-        again = forecast(one.standing, going)
-        going |= {c.live.observation.key for c in again.victims} if again.acts else frozenset()
+        again = forecast(one.standing, free if one.accepted else free | held)
+        victims = frozenset(c.live.observation.key for c in again.victims) if again.acts else frozenset()
+        free, held = (free | victims, held) if one.accepted else (free, held | victims)
         found.append(again)
     return tuple(found)
 
@@ -326,12 +328,12 @@ def build_cap_policy(budget: Budget, arm: str = STOP) -> Policy:
 def list_cap_verdicts(
     foresights: Iterable[CapForecast], now: datetime, climbs: Mapping[tuple[str, ResourceKey], EscalationState] | None = None
 ) -> tuple[tuple[CapCandidate, Verdict], ...]:
-    """Return a verdict for each machine that a hard cap must stop or ask about, the tightest budget first.
+    """Return a verdict for each machine that a hard cap must stop or ask about, accepted ones first, then the tightest.
 
     Each machine occurs once, since a stop for one budget saves the money of the others as well. `climbs`: escalation states by
     policy and resource.
     """
-    acting = sorted((f for f in foresights if f.acts), key=_rank_tightness)
+    acting = sorted((f for f in foresights if f.acts), key=lambda f: (not f.accepted, *_rank_tightness(f)))
     found: dict[ResourceKey, tuple[CapCandidate, Verdict]] = {}
     for foresight in acting:
         policy, spent = build_cap_policy(foresight.standing.budget), foresight.standing.spent.low

@@ -314,6 +314,27 @@ def update_announcement(climb: EscalationState, *, withdrawn: bool, now: datetim
     return replace(climb, announced_from=now) if climb.announced_from == NEVER else climb
 
 
+EXPECTED = "expected"
+"""In `promised`: when the first act was expected, if the limits delay it. No earlier time holds without a new announcement."""
+EARLIER_MIN = timedelta(minutes=10)
+
+
+def announce_earlier(climb: EscalationState, expected_at: datetime, now: datetime) -> EscalationState:
+    """Return the escalation announced anew if its act goes much earlier than people were told, since a limit was lifted.
+
+    Example: a stop was announced for tomorrow 08:16, by the limit of a day. Its cap is accepted at 08:20 today: it is announced
+    again, and goes after a whole grace.
+    """
+    promised = dict(climb.promised)
+    told_at = promised.get(EXPECTED)
+    if told_at is not None and told_at - max(expected_at, now) > EARLIER_MIN:
+        del promised[EXPECTED]
+        return replace(climb, announced_from=now, promised=tuple(sorted(promised.items())))
+    if climb.delivered_at is None or (told_at is not None and told_at >= expected_at) or expected_at <= now:
+        return climb
+    return replace(climb, promised=tuple(sorted((promised | {EXPECTED: expected_at}).items())))
+
+
 def keep_promise(climb: EscalationState, act: str, due_at: datetime) -> EscalationState:
     """Record that `act` was announced for `due_at`; an earlier promise of a later time stays."""
     promised = dict(climb.promised)

@@ -22,7 +22,7 @@ from costguard.guard.action_plan import (
     explain_thin_evidence,
     explain_unstoppable,
 )
-from costguard.guard.announcements import apply_deliveries, mark_executed_steps, update_announcements
+from costguard.guard.announcements import apply_deliveries, end_lost_escalations, mark_executed_steps, update_announcements
 from costguard.guard.cap_acceptance import find_accepted_caps, find_undoubted_caps
 from costguard.guard.cap_forecast import (
     CapCandidate,
@@ -95,8 +95,9 @@ class GuardEvaluation:
 
     `works`: activity of each resource, over the window of its policy with the longest wait. `cases`: one per verdict.
     `climbs`, `sighted`, `breaker` (None: closed): to be stored for the next run. `fleet`: machines that limits take shares of.
-    `starts`: of machines that a schedule stopped. `accepted_caps`: policies of hard caps with limits of their own.
-    `plan_hash`: what a person accepts the plan by; "" until it is known.
+    `starts`: of machines that a schedule stopped. `accepted_caps`: policies of hard caps with limits of their own;
+    `doubted_caps`: accepted ones that have none while a price is in doubt. `plan_hash`: what a person accepts the plan by; ""
+    until it is known.
     """
 
     at: datetime
@@ -111,6 +112,7 @@ class GuardEvaluation:
     fleet: int
     starts: tuple[ScheduledStart, ...] = ()
     accepted_caps: frozenset[str] = frozenset()
+    doubted_caps: frozenset[str] = frozenset()
     plan_hash: str = ""
 
 
@@ -128,8 +130,8 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         works[seat.key] = seat.classify(seat.find_longest_policy(), rules, sight)
         seat.release_evidence()
     fleet = count_fleet(sight.live, sight.sent)
-    accepted_caps = find_accepted_caps(rules.budgets, sight.wishes, sight.now)
-    accepted_caps = find_undoubted_caps(rules.budgets, accepted_caps, sight.live, sight.raised)
+    known_caps = find_accepted_caps(rules.budgets, sight.wishes, sight.now)
+    accepted_caps = find_undoubted_caps(rules.budgets, known_caps, sight.live, sight.raised)
     foresights = _forecast_caps(rules, sight, seats, works, accepted_caps)
     cases += _build_cap_cases(foresights, seats, rules, sight, climbs)
     for seat, wish, verdict in list_timed_verdicts(seats, works, rules, sight):
@@ -158,6 +160,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     )
     proposals = build_action_plan(cases, around)
     update_announcements(cases, proposals, sight.now)
+    end_lost_escalations(cases, sight.intents)
     sighted = tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules))
     for seat in seats:
         seat.leave_group()
@@ -175,6 +178,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         fleet=fleet,
         starts=list_scheduled_starts(cases, sight, around, rules.policies),
         accepted_caps=accepted_caps,
+        doubted_caps=known_caps - accepted_caps,
     )
 
 

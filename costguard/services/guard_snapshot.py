@@ -168,7 +168,7 @@ def build_guard_snapshot(
         started=tuple(one for one in sent if one.act == START),
         last_run_at=before.last_run_at,
         ready_since=decode_ready_acts(before.facts.get(READY_FACT)),
-        raised=books.list_raised_prices(live, now - rules.interval) if any(one.hard for one in rules.budgets) else frozenset(),
+        raised=books.list_raised_prices(live) if any(one.hard for one in rules.budgets) else frozenset(),
     )
     return (
         replace(sight, samples=lookback.read(records, now))
@@ -418,6 +418,12 @@ def encode_evidence(facts: Mapping[str, object], waste: Money | None, saves: Rat
     cost = {"nano": waste.nano, "currency": waste.currency} if waste else None
     rate = {"nano": saves.nano_per_hour, "currency": saves.currency} if saves else None
     return json.dumps({"waste": cost, "saves": rate, **{name: str(value) for name, value in facts.items()}})
+
+
+def decode_owner(intent: Intent) -> str | None:
+    """Return whose machine it was when the act was planned; None: the evidence does not say."""
+    owner = json.loads(intent.evidence or "{}").get("owner")
+    return owner if isinstance(owner, str) else None
 
 
 def encode_price(rate: Rate | None) -> dict[str, object]:

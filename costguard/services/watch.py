@@ -372,7 +372,7 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
 def _list_cap_shortfalls(guarded: GuardRunResult) -> tuple[str, ...]:
     """Return the hard caps that the limits prevent from being kept."""
     foreseen = guarded.survey.foresights if guarded.survey else ()
-    cure = f"costguard plan --accept {guarded.plan_hash[:12]} lets it stop all of them at once"
+    cure = f"costguard plan --accept {guarded.plan_hash[:12]} gives it limits of its own"
     return tuple(
         f"budget {one.standing.budget.name}: {one.short}: {'raise [rails] caps' if one.accepted else cure}"
         for one in foreseen

@@ -42,6 +42,7 @@ from fractions import Fraction
 from costguard.budgets.budget import MATCH_ALL
 from costguard.errors import InputError, UnknownNameError
 from costguard.guard.alerts.alert import SEVERITIES, WARNING
+from costguard.guard.cap_acceptance import CAP_SUBJECT
 from costguard.guard.policy import (
     ASK,
     CAP_RULE,
@@ -67,6 +68,7 @@ from costguard.guard.policy import (
     ScheduledStartRule,
 )
 from costguard.guard.signals import SIGNAL_FAMILIES
+from costguard.guard.timed_stops import TIMED_STOP
 from costguard.settings.budgets import MATCH_KEYS, read_match
 from costguard.settings.conditions import CompiledCondition, read_condition
 from costguard.settings.fields import (
@@ -349,6 +351,8 @@ def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, 
 
 def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:
     name = read_name(table.get("name"), f"{place}.name", "idle-gpu")
+    ours = name == TIMED_STOP.name or name.startswith(CAP_SUBJECT)
+    require(not ours, f"{place}.name", f"'{name}' is the name of a policy of costguard's own", "choose another name")
     place = f"{place} ({name})"
     require_known_keys(table, POLICY_KEYS, place)
     schedule = read_schedule(table["schedule"], f"{place}.schedule", zone) if "schedule" in table else None

@@ -80,6 +80,15 @@ def test_what_was_not_sent_is_due_as_before() -> None:
     assert stop.is_ready(NOW)
 
 
+def test_a_stop_that_counts_as_done_and_was_never_asked_for_begins_anew() -> None:
+    done = replace(BEGUN, done=(0, 1))
+    _, lost = evaluate(state=done)
+    assert (lost.climbs, find_stop(lost)) == ((), None)
+    for state in (DONE, VERIFYING):
+        _, kept = evaluate(state=done, intents=(request(state),))
+        assert kept.climbs[0].done == (0, 1)
+
+
 def test_a_refused_act_is_held_for_an_hour_and_then_asked_for_again() -> None:
     refused = replace(request(FAILED, "refused: no permission"), moved_at=NOW - minutes(30))
     sight, found = evaluate(intents=(refused,))

@@ -141,6 +141,7 @@ def _route_alerts(
     for key, told in sorted(mine.items()):
         if key not in chosen:
             done = told.due is not None and told.subject in acted  # the alert of the act itself tells that it is over
+            done = done or told.topic.startswith("held:")  # as the machines' own alerts do
             found.append(_resolve_alert(told, now, snoozes, quiet=done))
     return found
 
@@ -337,16 +338,19 @@ def refresh_waiting(message: Notification, present: Mapping[tuple[str, str, str]
 
 
 def _refresh_alert(old: Alert, new: Alert | None) -> Alert:
-    """Return `new` in the place of `old` if it says the same of a later moment; an alert that is over has no facts."""
-    same = new is not None and old.facts and not old.once and (new.ahead, new.ask) == (old.ahead, old.ask)
-    return new if new is not None and same else old
+    """Return what holds now in the place of `old`; an announcement that no longer holds says so, and announces nothing."""
+    if not old.facts or old.once:  # the end of an alert, or an event
+        return old
+    if new is not None:
+        return new
+    return replace(old, what=f"over: {old.what}", facts=(("next", "nothing: it no longer holds"),), ahead=False, due=None)
 
 
 def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertState:
     """Return the state after this run. `told`: it was sent now."""
     recent = tuple(at for at in one.told.recent if now - HOUR < at <= now)
     if not told:
-        due = one.notice.due if one.notice.undelivered and one.told.due else one.told.due
+        due = one.notice.due if one.notice.undelivered and one.notice.due and one.told.due else one.told.due
         return replace(one.told, recent=recent, what=one.told.what or one.notice.what, due=due)
     over = one.told.resolved_at is not None
     return replace(
@@ -411,7 +415,7 @@ def format_body(message: Notification, encode: TextEncoder = encode_plain) -> st
 
 
 def _format_alert_lines(notice: Alert, encode: TextEncoder) -> list[str]:
-    whose = encode(notice.owner) if notice.owner else "unknown"
+    whose = encode(notice.owner or ", ".join(filter(None, notice.owners)) or "unknown")
     lines = [encode(notice.what), f"  of what: {encode(notice.subject)}", f"  whose: {whose}"]
     lines += [f"  {encode(label)}: {encode(text)}" for label, text in notice.facts]
     lines += [f"  to keep it: {encode(notice.keep)}"] if notice.keep else []

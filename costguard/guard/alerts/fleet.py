@@ -14,6 +14,7 @@ from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.alerts.denial import build_denial_alert
 from costguard.guard.alerts.rates import describe_hourly_cost
+from costguard.guard.cap_acceptance import name_cap_policy
 from costguard.guard.cap_forecast import CapCandidate, CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import GuardEvaluation
@@ -115,8 +116,10 @@ def _explain_short(foresight: CapForecast, survey: GuardEvaluation) -> str:
     """Explain how the limits delay the stops of a cap, with what changes that; "" if they do not."""
     if not foresight.short:
         return ""
+    if name_cap_policy(foresight.standing.budget) in survey.doubted_caps:
+        return f"{foresight.short}: until the next listing confirms a price that rose more than threefold"
     accept = f"costguard plan --accept {survey.plan_hash[:12]}".strip()
-    return f"{foresight.short}: {'raise [rails] caps' if foresight.accepted else f'{accept} lets it stop all of them at once'}"
+    return f"{foresight.short}: {'raise [rails] caps' if foresight.accepted else f'{accept} gives it limits of its own'}"
 
 
 def _get_candidate_name(one: CapCandidate) -> str:

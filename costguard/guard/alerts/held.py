@@ -10,9 +10,9 @@ stops are held: the limits in [rails] allow no more acts now", with the machines
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.guard.action_intents import CANCELLED, OPEN_STATES, Intent
@@ -25,11 +25,17 @@ from costguard.guard.policy import CAP_GRACE_MIN, CAP_RULE, DESTRUCTIVE, HOLD_RE
 from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.values.money import Rate
 from costguard.values.resource import Incarnation
-from costguard.values.text_format import format_local_time, quote_shell_word
+from costguard.values.text_format import format_command, format_local_time
 
 if TYPE_CHECKING:
     from costguard.guard.evaluation import GuardEvaluation
 
+TOLD_HOLDS = DELAYING_HOLDS | {"clock", "workers_first", "untold"}
+WORKERS_FIRST_FOR = timedelta(minutes=30)
+"""How long the head of a group waits for its workers before that is told: they are stopped one after the other."""
+NAMED_MAX = 50
+"""Machines that one alert names."""
+NO_TIME = datetime.min.replace(tzinfo=UTC)
 UNSENT = "unsent"
 """The cause of an act that nothing in the plan holds, and that was not sent when it was due."""
 
@@ -45,14 +51,14 @@ class HeldAct:
 
 
 def list_held_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
-    """Yield one alert for each cause that holds due acts for longer than a run: apart for hard caps, and by when they were due.
+    """Yield one alert for each cause that holds due acts for longer than a run, apart for hard caps and for other policies.
 
-    So an act that becomes due later is told of, and none is told of again as others are done.
+    It gets worse, and is told again, when another act becomes due; not when others are done.
     """
-    causes = defaultdict[tuple[str, bool, datetime], list[HeldAct]](list)
+    causes = defaultdict[tuple[str, bool], list[HeldAct]](list)
     for reason, act in _list_held_acts(survey, rules, sight):
-        causes[reason, act.proposal.verdict.policy.rule == CAP_RULE, act.since].append(act)
-    for (reason, cap, _), acts in sorted(causes.items()):
+        causes[reason, act.proposal.verdict.policy.rule == CAP_RULE].append(act)
+    for (reason, cap), acts in sorted(causes.items()):
         yield _build_held_alert(reason, acts, rules, survey, cap=cap)
 
 
@@ -87,10 +93,10 @@ def _list_held_acts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSna
         intent = _find_intent(sight.intents, one.verdict.life, one)
         since, cap = one.due_at, one.verdict.policy.rule == CAP_RULE
         if cap and "untold" in reasons:  # its time is never reached before somebody is told
-            since, reasons = case.climb.started_at + CAP_GRACE_MIN, ["untold"]
+            since, reasons = max(case.climb.started_at, case.climb.announced_from or NO_TIME) + CAP_GRACE_MIN, ["untold"]
         elif intent is not None and one.step.do in case.approved:
-            since = intent.created_at
-        if not DELAYING_HOLDS.issuperset(reasons) and reasons != ["untold"]:
+            since = max(intent.created_at, one.due_at)
+        if not TOLD_HOLDS.issuperset(reasons):
             continue
         reason, says = next((hold for hold in one.held_by if hold[0] in reasons), (UNSENT, _explain_unsent(intent)))
         if reason == UNSENT:
@@ -112,7 +118,8 @@ def _is_late(reason: str, since: datetime, rules: GuardConfig, sight: GuardSnaps
     if sight.last_run_at is None or (sight.gap_ended_at is not None and sight.gap_ended_at >= sight.last_run_at):
         return False
     since = max(since, sight.gap_ended_at or since)
-    return since <= sight.last_run_at - (rules.interval / 2 if reason == UNSENT else timedelta())
+    patience = {UNSENT: rules.interval / 2, "untold": rules.interval / 2, "workers_first": WORKERS_FIRST_FOR}
+    return since <= sight.last_run_at - patience.get(reason, timedelta())
 
 
 def _explain_unsent(intent: Intent | None) -> str:
@@ -141,7 +148,7 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
     count = f"the {act} of {names[0]} is" if len(acts) == 1 else f"{len(acts)} due acts are"
     said = HOLD_REASONS.get(reason, "it could not be sent")
     facts = (
-        ("machines", join_names(names)),
+        ("machines", ", ".join(names) if len(names) <= NAMED_MAX else join_names(names)),
         ("due since", format_local_time(first.since, rules.zone)),
         ("why", "; ".join(dict.fromkeys(one.why for one in acts[:3]))),
         ("per hour", format_alert_rate(burn)),
@@ -152,14 +159,14 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
     severe = cap or reason in {UNSENT, "refused"}
     return Alert(
         topic=f"held:{reason}",
-        subject=f"{'hard caps' if cap else 'policies'}, due at {first.since.isoformat(timespec='minutes')}",
-        owner=owners[0] if len(owners) == 1 else "",
+        subject="hard caps" if cap else "policies",
+        owner="",
         owners=owners,
         severity=PAGE if severe else WARNING,
         what=f"DUE AND HELD: {count} not done: {said}",
         at=survey.at,
         facts=facts,
-        once=not severe,
+        stage=int(max(one.since for one in acts).timestamp()) // 60,
         ahead=True,
     )
 
@@ -180,22 +187,31 @@ def _explain_end(reason: str, acts: Sequence[HeldAct], rules: GuardConfig) -> st
         return f"about {format_local_time(last, rules.zone)}, when the limits let the last one go" if last < NEVER else "never"
     if reason == "untold":
         return "a channel confirms the notice, and 60 s after that"
+    if reason in {"clock", "workers_first"}:
+        return "it ends"
     if reason == "stale":
         return "its provider can be asked again"
     return "its provider takes the request; it is tried again" + ("" if reason == "refused" else " in every run")
 
 
 def _explain_cure(reason: str, acts: Sequence[HeldAct], survey: GuardEvaluation) -> str:
-    new_cap = any(
-        one.proposal.verdict.policy.rule == CAP_RULE and one.proposal.verdict.policy.name not in survey.accepted_caps
-        for one in acts
-    )
-    if reason == "rate" and new_cap:
-        return f"costguard plan --accept {survey.plan_hash[:12]} lets the cap stop all of them"
-    if reason == "rate":
-        one = acts[0].proposal
-        key = quote_shell_word("/".join(one.verdict.life.key))
-        return f"costguard approve {key} {one.step.do}, or more in [rails] acts"
-    if reason == "untold":
-        return "costguard notify test says which channel fails; costguard stop stops it now"
-    return "stop it in its provider's console; costguard doctor shows whether the provider can be asked"
+    caps = {act.proposal.verdict.policy.name for act in acts if act.proposal.verdict.policy.rule == CAP_RULE}
+    if reason == "rate" and caps:
+        return _explain_cap_cure(caps, survey)
+    one = acts[0].proposal
+    approve = format_command("approve", one.verdict.life.key, one.step.do)
+    by_loss = "irreversible" in acts[0].why
+    return {
+        "rate": "more in [rails] acts (irreversible_per_h)" if by_loss else f"{approve}, or more in [rails] acts",
+        "untold": "costguard notify test says which channel fails; costguard stop stops it now",
+        "clock": "correct the clock of the watchdog",
+        "workers_first": "stop the workers, or the whole group, by hand",
+    }.get(reason, "stop it in its provider's console; costguard doctor shows whether the provider can be asked")
+
+
+def _explain_cap_cure(caps: Collection[str], survey: GuardEvaluation) -> str:
+    if not survey.doubted_caps.isdisjoint(caps):
+        return "none: a price rose more than threefold, which the next listing confirms or not"
+    if survey.accepted_caps.issuperset(caps):
+        return "more in [rails] caps"
+    return f"costguard plan --accept {survey.plan_hash[:12]} gives the cap limits of its own"

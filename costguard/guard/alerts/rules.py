@@ -32,7 +32,7 @@ from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
-from costguard.guard.escalation import BEGUN, SUCCEEDED, HookRun, describe_hook_run
+from costguard.guard.escalation import BEGUN, SUCCEEDED, HookRun, compute_grace, describe_hook_run
 from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.overrides import find_armed_level, find_owner
 from costguard.guard.policy import (
@@ -206,6 +206,8 @@ def _build_escalation_alert(
         answered = policy.then[act.number].do != act.step.do  # a question that somebody said yes to is told as what it is now
         stage = number + 1 if answered else number
         expected_at = act.expected_at or act.due_at
+        if climb.announced_from == now:
+            expected_at = max(expected_at, now + compute_grace(policy, act.step, attended=work.attended))
         notice = alert.build_planned_alert(
             matter,
             work,

@@ -185,9 +185,10 @@ class SpendingReader:
         with self._reader.snapshot() as ask:
             return paid.load_stopped_since(ask)
 
-    def list_raised_prices(self, live: Iterable[LiveResource], since: datetime) -> frozenset[ResourceKey]:
-        """Return those of `live` with a line whose price rose by more than RISE_DOUBTED after `since`, while it billed."""
-        fresh = [(one, span) for one in live for span in one.open if span.start > max(since, one.first_seen_at)]
+    def list_raised_prices(self, live: Iterable[LiveResource]) -> frozenset[ResourceKey]:
+        """Return those of `live` with a line whose price rose by more than RISE_DOUBTED when they were listed last."""
+        changed = ((one, span) for one in live for span in one.open if span.start >= one.seen_at)
+        fresh = [(one, span) for one, span in changed if span.start > one.first_seen_at]
         if not fresh:
             return frozenset()
         with self._reader.snapshot() as ask:

@@ -67,7 +67,7 @@ from costguard.services.act.send_action import (
     send_action,
     settle_action,
 )
-from costguard.services.guard_snapshot import encode_evidence
+from costguard.services.guard_snapshot import decode_owner, encode_evidence
 from costguard.system.clock import Clock
 from costguard.system.tracing import trace_span
 from costguard.values.resource import Incarnation, ResourceKey
@@ -160,7 +160,11 @@ class ActionExecutor:
             if intent is not None and proposal.due_at <= self.clock.now() and _get_reasons(proposal) <= RATE_REASONS:
                 due.append((proposal, intent))
         room = sum(proposal.is_ready(found.at) for proposal, _ in due)
-        self._execute_due(due, room, {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED})
+        self._execute_due(
+            due,
+            room,
+            {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED or (i.state == READY and i.outcome)},
+        )
         self._begin_hooks(found, cases)
         self._start_due(found.starts)
 
@@ -368,6 +372,9 @@ class ActionExecutor:
             return "its planned stop was cancelled" if deed.policy == TIMED_STOP.name else "its policy no longer exists"
         if listed is None:
             return "it is no longer listed"
+        owner = find_owner(seen, self.rules.owner_from)
+        if isinstance(deed, Intent) and decode_owner(deed) not in (None, owner):
+            return "it belongs to somebody else now, who is told first"
         live = replace(listed, observation=seen, seen_at=now)
         sight = replace(
             self.sight,
@@ -411,7 +418,8 @@ class ActionExecutor:
 def _may_have_intent(proposal: Proposal, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> bool:
     """Return whether the act was announced, and waits only for what ends by itself."""
     climb = cases[proposal.verdict.policy.name, proposal.verdict.life].climb
-    return climb is not None and bool(climb.done) and _get_reasons(proposal) <= WAITABLE_REASONS
+    announced = climb is not None and bool(climb.done) and climb.announced_from != proposal.verdict.at  # anew in this run
+    return announced and _get_reasons(proposal) <= WAITABLE_REASONS
 
 
 def _get_reasons(proposal: Proposal) -> frozenset[str]:

@@ -27,6 +27,7 @@ from costguard.guard.action_intents import (
     READY,
     SEND_WITHIN,
     SETTLING_TIME,
+    UNCONFIRMED,
     VERIFYING,
     Intent,
     confirm_outcome,
@@ -302,7 +303,8 @@ def _record_reception(deed: _PendingAction, executing: Intent, reception: Action
 
     A machine that is stopping refuses a second stop.
     """
-    state = FAILED if reception.said == REFUSED and not deed.intent.sends else VERIFYING
+    waits = UNCONFIRMED if deed.intent.state == UNCONFIRMED else VERIFYING  # what was paged stays so until it is proven
+    state = FAILED if reception.said == REFUSED and not deed.intent.sends else waits
     told = f"{reception.said}: {reception.why}" if reception.why else reception.said
     moved = _move_intent(executing, deed.intents, state, deed.clock.now(), told)
     return ActionResult(intent=moved.intent, sent=True, held=moved.held)
@@ -318,7 +320,7 @@ def _drop_intent(intent: Intent, intents: Intents, clock: Clock, why: str) -> Ac
 def _note_unsent(deed: _PendingAction, why: str) -> ActionResult:
     """Record why a due intent was not sent, so that people can be told; it stays as it is, and is tried in the next run."""
     intent = deed.intent
-    if intent.state != READY or intent.outcome == why:
+    if intent.state != READY:
         return ActionResult(intent=intent, held=why)
     return replace(_move_intent(intent, deed.intents, READY, deed.clock.now(), why), held=why)
 
