@@ -292,7 +292,7 @@ def test_a_stop_is_planned_with_what_it_loses_and_shown_and_nothing_is_sent(lab:
     assert "is to be stopped at" in ran.out
     assert "(in 5 h 59 min)" in ran.out or "(in 6 h)" in ran.out
     assert "Lost for good: 50 GB of container disk." in ran.out
-    assert f"costguard stop {pod} --cancel" in ran.out
+    assert f"/{pod} --cancel" in ran.out
     (made,) = plans(lab)
     assert (made.why, made.value) == ("the run is over", "50 GB of container disk")
     assert lab.pod()["stops_at"] == made.subject
@@ -392,7 +392,7 @@ def test_no_stop_is_planned_where_there_is_none_or_it_is_stopped_or_protected(la
     rented = next(one for one in rows if one["provider"] == "lambda" and one["kind"] == "instance")["id"]
     refused = lab.run("stop", rented, "--after", "6h", "--yes")
     assert refused.code == 3
-    assert f"costguard terminate {rented} ends it for good" in refused.err
+    assert f"/{rented} ends it for good" in refused.err
     pod = str(lab.pod()["id"])
     assert lab.run("protect", pod).code == 0
     assert "protects it" in lab.run("stop", pod, "--after", "6h", "--yes").err

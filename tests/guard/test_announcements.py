@@ -166,5 +166,5 @@ def test_owners_of_machines_that_the_limits_hold_are_told_once_for_the_cause() -
     full = tuple(replace(sent(NOW - minutes(5)), id=one.key.id, life=one) for one in others)
     sight, found = evaluate(sent=full)
     (alert,) = list_held_alerts(found, RULES, sight)
-    assert (alert.severity, alert.owner, alert.once) == (WARNING, "ada", True)
+    assert (alert.severity, alert.owners) == (WARNING, ("ada",))
     assert "costguard approve" in dict(alert.facts)["to do"]
