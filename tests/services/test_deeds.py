@@ -30,7 +30,6 @@ from costguard.guard.policy import (
     Schedule,
 )
 from costguard.guard.run_facts import FirstSighting
-from costguard.guard.signals import Activity
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -328,14 +327,14 @@ def test_what_somebody_freezes_while_it_waits_is_cancelled_with_the_reason(momen
     assert rack.asked == ["i-1"]
 
 
-def test_the_doubt_of_one_policy_cancels_no_act_of_another(moment: Moment) -> None:
+def test_what_holds_one_policy_cancels_no_act_of_another(moment: Moment) -> None:
     machines, other = three()[:1], replace(RULE, name="others")
     goes(moment.book, Rack(*machines), machines, NOW - MIN, acts=0, first="")
     (waiting,) = moment.book.load_open_intents()
-    doubtful = case(machines[0], other, Activity(), NOW, replace(_climb(machines[0], NOW), policy="others"))
+    unarmed = case(machines[0], other, idle(NOW), NOW, replace(_climb(machines[0], NOW), policy="others"), level="observe")
     wanted = case(machines[0], RULE, idle(NOW - 60 * MIN), NOW, _climb(machines[0], NOW))
     around = RunConstraints(now=NOW, interval=MIN, room=Headroom(acts=0, irreversible=1, why="full"))
-    plan = build_action_plan([doubtful, wanted], around)
+    plan = build_action_plan([unarmed, wanted], around)
     assert {p.verdict.policy.name for p in plan if p.step.do == STOP} == {RULE.name, "others"}
     deeds_of(moment.book, Rack(*machines), machines, NOW)._cancel_unwanted([waiting], [p for p in plan if p.step.do == STOP])
     assert [one.state for one in moment.book.load_open_intents()] == [waiting.state]
