@@ -181,7 +181,7 @@ def accept_policies(ledger: str, text: str) -> None:
             )
         told = [one for one in book.load_escalations() if one.done]
         rows: list[SqlRow] = [
-            ("before", "slack", f"policy:{one.policy}", "/".join(one.life.key), *(to_micros(one.started_at),) * 2)
+            ("before", "slack", f"policy:{one.policy}", "/".join(one.life.key), *(to_micros(one.started_at),) * 2, None)
             for one in told
         ]
         with book._begin_write() as (_, tell):
