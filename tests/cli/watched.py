@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -26,7 +26,8 @@ from typing import Self, TextIO
 from costguard.data import ShippedFacts
 from costguard.guard.overrides import ARM, ARMED_FOR, Override, join_arming
 from costguard.guard.policy import Rails
-from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.db.codecs import Execute, Query, SqlRow
+from costguard.ledger.guard import guard_state
 from costguard.ledger.guard.outbox import insert_deliveries
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
@@ -184,8 +185,14 @@ def accept_policies(ledger: str, text: str) -> None:
             ("before", "slack", f"policy:{one.policy}", "/".join(one.life.key), *(to_micros(one.started_at),) * 2, None)
             for one in told
         ]
-        with book._begin_write() as (_, tell):
+        with book._begin_write() as (ask, tell):
             insert_deliveries(tell, rows)
+            announce_as_before(ask, tell)
+
+
+def announce_as_before(ask: Query, tell: Execute) -> None:
+    """Let what was announced before something held it stand: the test has no time for another grace."""
+    guard_state.replace_escalations(ask, tell, [replace(one, announced_from=None) for one in guard_state.load_escalations(ask)])
 
 
 class Before:
@@ -263,6 +270,8 @@ class Before:
 
     def give_turn(self) -> None:
         """Whoever comes may act."""
+        with self.book._begin_write() as (ask, tell):
+            announce_as_before(ask, tell)
         turn = self.book.load_leader_lease()
         assert turn is not None
         self.book.release_leader_lease(turn.epoch)
