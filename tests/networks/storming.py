@@ -52,6 +52,9 @@ allow_irreversible = true
 then = [{ do = "notify" }, { after = "5m", do = "stop" }]
 """
 
+ANNOUNCED_ANEW_S = 420.0
+"""Longer than a grace of 5 min: what the storm withdrew is announced again, and its stop waits for that."""
+
 
 @dataclass(slots=True)
 class Storm:
@@ -96,7 +99,7 @@ def weathered(seed: str, *, storm_s: float = STORM_S) -> Storm:
         healed = datetime.now(UTC)
         until(lambda: _current(five, healed), process)
         made.rounds = _rounds(five, healed)
-        until(lambda: _settled(five), process)
+        until(lambda: _settled(five), process, within_s=ANNOUNCED_ANEW_S)
         if process.ended(signal.SIGTERM):
             made.wrong.append(f"it ended badly: {process.tail()}")
         _judge(five, wires, made, process)
