@@ -4,8 +4,8 @@
 
 PLANNED: it is in the plan. GRACE: its notification was sent and the grace period runs. READY: due. EXECUTING: committed, about
 to be sent or sent; after a crash these two cannot be distinguished, so the machine is checked. VERIFYING: the provider accepted
-it, and a listing must prove it. UNCONFIRMED: not proven within ten minutes; a page is sent, and the machine is checked until
-the act is proven.
+it, and a listing must prove it. UNCONFIRMED: not proven within ten minutes; a page is sent, the machine is checked until
+the act is proven, and a stop or termination is sent again every 15 minutes.
 
 A check of the instance decides whether the act may still be sent, and whether it had its effect; in doubt nothing is sent.
 Example: a stop was accepted at 19:05. If the machine is running at 19:06: wait; running at 19:08: send again; stopped at 19:07:

@@ -48,6 +48,18 @@ def find_accepted_caps(budgets: Iterable[Budget], wishes: Iterable[Override], no
     )
 
 
+def explain_cap_cure(policies: Collection[str], *, accepted: Collection[str], doubted: Collection[str], plan_hash: str) -> str:
+    """Explain what ends the delay of stops of hard caps: a command, a setting, or the next listing.
+
+    `policies`: the policies of those caps. `doubted`: accepted ones whose prices are in doubt.
+    """
+    if any(name in doubted for name in policies):
+        return "wait until the next listing confirms a price that rose more than threefold"
+    if all(name in accepted for name in policies):
+        return "raise [rails] caps"
+    return f"costguard plan --accept {plan_hash[:12]} gives it limits of its own"
+
+
 def list_cap_acceptances(
     budgets: Iterable[Budget], wishes: Iterable[Override], acceptance: Override, make_id: Callable[[], str]
 ) -> list[Override]:

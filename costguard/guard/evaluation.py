@@ -34,11 +34,7 @@ from costguard.guard.cap_forecast import (
     list_cap_verdicts,
 )
 from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts
-from costguard.guard.escalation import (
-    NO_HOOKS,
-    advance_escalation,
-    summarize_hook_runs,
-)
+from costguard.guard.escalation import NO_HOOKS, advance_escalation, summarize_hook_runs
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_rooms, count_fleet, find_quarantined_scopes, update_breaker
 from costguard.guard.overrides import ArmedLevel, find_armed_level, find_asking_policy, find_breaker_close, name_question
 from costguard.guard.policy import (

@@ -19,6 +19,7 @@ from costguard.errors import (
     to_one_line,
 )
 from costguard.guard.action_plan import PolicyCase
+from costguard.guard.alerts.fleet import explain_short
 from costguard.guard.alerts.rules import SILENT, find_silent_agents, get_agent_state, index_agents
 from costguard.guard.cap_acceptance import list_cap_acceptances
 from costguard.guard.context import GuardConfig
@@ -371,13 +372,10 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
 
 def _list_cap_shortfalls(guarded: GuardRunResult) -> tuple[str, ...]:
     """Return the hard caps that the limits prevent from being kept."""
-    foreseen = guarded.survey.foresights if guarded.survey else ()
-    cure = f"costguard plan --accept {guarded.plan_hash[:12]} gives it limits of its own"
-    return tuple(
-        f"budget {one.standing.budget.name}: {one.short}: {'raise [rails] caps' if one.accepted else cure}"
-        for one in foreseen
-        if one.short
-    )
+    if guarded.survey is None:
+        return ()
+    shorts = {one.standing.budget.name: explain_short(one, guarded.survey) for one in guarded.survey.foresights}
+    return tuple(f"budget {name}: {short}" for name, short in shorts.items() if short)
 
 
 def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:

@@ -337,13 +337,16 @@ def refresh_waiting(message: Notification, present: Mapping[tuple[str, str, str]
     return message if notices == message.notices else replace(message, notices=notices, title=_build_title(notices))
 
 
+_OVER = (("next", "nothing: it no longer holds"),)
+
+
 def _refresh_alert(old: Alert, new: Alert | None) -> Alert:
     """Return what holds now in the place of `old`; an announcement that no longer holds says so, and announces nothing."""
     if not old.facts or old.once:  # the end of an alert, or an event
         return old
-    if new is not None:
-        return new
-    return replace(old, what=f"over: {old.what}", facts=(("next", "nothing: it no longer holds"),), ahead=False, due=None)
+    if new is not None or old.facts == _OVER:
+        return new or old
+    return replace(old, what=f"over: {old.what}", facts=_OVER, ahead=False, due=None)
 
 
 def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertState:

@@ -14,7 +14,7 @@ from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.alerts.denial import build_denial_alert
 from costguard.guard.alerts.rates import describe_hourly_cost
-from costguard.guard.cap_acceptance import name_cap_policy
+from costguard.guard.cap_acceptance import explain_cap_cure, name_cap_policy
 from costguard.guard.cap_forecast import CapCandidate, CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import GuardEvaluation
@@ -78,7 +78,7 @@ def _list_denial_alerts(sight: GuardSnapshot) -> Iterator[Alert]:
 
 def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterator[Alert]:
     acting = {f.standing.budget.name for f in survey.foresights if f.acts}
-    shorts = {f.standing.budget.name: _explain_short(f, survey) for f in survey.foresights}
+    shorts = {f.standing.budget.name: explain_short(f, survey) for f in survey.foresights}
     for foresight in survey.foresights:
         standing = foresight.standing
         burn = standing.burn.expected
@@ -93,7 +93,7 @@ def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterat
                 stops=[_get_candidate_name(victim) for victim in foresight.victims],
                 asked=[_get_candidate_name(one) for one in foresight.asked],
                 untouched=[_get_candidate_name(one) for one in foresight.untouched],
-                short=_explain_short(foresight, survey),
+                short=explain_short(foresight, survey),
                 at=survey.at,
             )
     for standing in sight.standings:
@@ -112,14 +112,13 @@ def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterat
             )
 
 
-def _explain_short(foresight: CapForecast, survey: GuardEvaluation) -> str:
+def explain_short(foresight: CapForecast, survey: GuardEvaluation) -> str:
     """Explain how the limits delay the stops of a cap, with what changes that; "" if they do not."""
     if not foresight.short:
         return ""
-    if name_cap_policy(foresight.standing.budget) in survey.doubted_caps:
-        return f"{foresight.short}: until the next listing confirms a price that rose more than threefold"
-    accept = f"costguard plan --accept {survey.plan_hash[:12]}".strip()
-    return f"{foresight.short}: {'raise [rails] caps' if foresight.accepted else f'{accept} gives it limits of its own'}"
+    policy = name_cap_policy(foresight.standing.budget)
+    cure = explain_cap_cure((policy,), accepted=survey.accepted_caps, doubted=survey.doubted_caps, plan_hash=survey.plan_hash)
+    return f"{foresight.short}: {cure}"
 
 
 def _get_candidate_name(one: CapCandidate) -> str:

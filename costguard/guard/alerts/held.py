@@ -3,23 +3,23 @@
 Everybody who was told that an act is due is told once it is late by more than a run. What withdraws an announcement (a freeze,
 a lease, a protection) is told by the alert of the machine itself, and an act whose outcome is in doubt by the alert of the act.
 
-Example: 24 machines are due for a hard cap at 11:00, and `[rails]` lets three go in ten minutes: at 11:02 one page says "21 due
-stops are held: the limits in [rails] allow no more acts now", with the machines, what they cost an hour, and the command.
+Example: 24 machines are due for a hard cap at 11:00, and `[rails]` lets three go in ten minutes: at 11:02 one page says "DUE
+AND HELD: 21 due acts are not done: ...", with the machines, what they cost an hour, what holds them, and the command.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.guard.action_intents import CANCELLED, OPEN_STATES, Intent
 from costguard.guard.action_plan import DELAYING_HOLDS, PolicyCase, explain_withdrawal
 from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.alerts.fleet import join_names
-from costguard.guard.cap_acceptance import name_cap_policy
+from costguard.guard.cap_acceptance import explain_cap_cure, name_cap_policy
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.policy import CAP_GRACE_MIN, CAP_RULE, DESTRUCTIVE, HOLD_REASONS, NEVER, Proposal
 from costguard.guard.policy_evaluation import compute_burn_rate
@@ -30,12 +30,12 @@ from costguard.values.text_format import format_command, format_local_time
 if TYPE_CHECKING:
     from costguard.guard.evaluation import GuardEvaluation
 
-TOLD_HOLDS = DELAYING_HOLDS | {"clock", "workers_first", "untold"}
+ALERTED_HOLDS = DELAYING_HOLDS | {"clock", "workers_first", "untold"}
+"""Holds that these alerts tell. Any other is told by the alert of the machine, the act or the breaker."""
 WORKERS_FIRST_FOR = timedelta(minutes=30)
 """How long the head of a group waits for its workers before that is told: they are stopped one after the other."""
 NAMED_MAX = 50
 """Machines that one alert names."""
-NO_TIME = datetime.min.replace(tzinfo=UTC)
 UNSENT = "unsent"
 """The cause of an act that nothing in the plan holds, and that was not sent when it was due."""
 
@@ -93,10 +93,13 @@ def _list_held_acts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSna
         intent = _find_intent(sight.intents, one.verdict.life, one)
         since, cap = one.due_at, one.verdict.policy.rule == CAP_RULE
         if cap and "untold" in reasons:  # its time is never reached before somebody is told
-            since, reasons = max(case.climb.started_at, case.climb.announced_from or NO_TIME) + CAP_GRACE_MIN, ["untold"]
+            since, reasons = (
+                max(case.climb.started_at, case.climb.announced_from or case.climb.started_at) + CAP_GRACE_MIN,
+                ["untold"],
+            )
         elif intent is not None and one.step.do in case.approved:
             since = max(intent.created_at, one.due_at)
-        if not TOLD_HOLDS.issuperset(reasons):
+        if not ALERTED_HOLDS.issuperset(reasons):
             continue
         reason, says = next((hold for hold in one.held_by if hold[0] in reasons), (UNSENT, _explain_unsent(intent)))
         if reason == UNSENT:
@@ -140,7 +143,7 @@ def _find_intent(intents: Iterable[Intent], life: Incarnation, proposal: Proposa
 
 
 def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, survey: GuardEvaluation, *, cap: bool) -> Alert:
-    names = [f"{one.case.live.observation.name or one.case.live.observation.key.id}" for one in acts]
+    names = [one.case.live.observation.name or one.case.live.observation.key.id for one in acts]
     owners = tuple(dict.fromkeys(one.case.owner for one in acts))
     first, act = min(acts, key=lambda one: one.since), acts[0].proposal.step.do
     rates = [rate for one in acts if (rate := compute_burn_rate(one.case.live, survey.at)) and rate.currency == "USD"]
@@ -187,8 +190,10 @@ def _explain_end(reason: str, acts: Sequence[HeldAct], rules: GuardConfig) -> st
         return f"about {format_local_time(last, rules.zone)}, when the limits let the last one go" if last < NEVER else "never"
     if reason == "untold":
         return "a channel confirms the notice, and 60 s after that"
-    if reason in {"clock", "workers_first"}:
-        return "it ends"
+    if reason == "clock":
+        return "the clocks agree again"
+    if reason == "workers_first":
+        return "its workers are stopped"
     if reason == "stale":
         return "its provider can be asked again"
     return "its provider takes the request; it is tried again" + ("" if reason == "refused" else " in every run")
@@ -197,7 +202,7 @@ def _explain_end(reason: str, acts: Sequence[HeldAct], rules: GuardConfig) -> st
 def _explain_cure(reason: str, acts: Sequence[HeldAct], survey: GuardEvaluation) -> str:
     caps = {act.proposal.verdict.policy.name for act in acts if act.proposal.verdict.policy.rule == CAP_RULE}
     if reason == "rate" and caps:
-        return _explain_cap_cure(caps, survey)
+        return explain_cap_cure(caps, accepted=survey.accepted_caps, doubted=survey.doubted_caps, plan_hash=survey.plan_hash)
     one = acts[0].proposal
     approve = format_command("approve", one.verdict.life.key, one.step.do)
     by_loss = "irreversible" in acts[0].why
@@ -207,11 +212,3 @@ def _explain_cure(reason: str, acts: Sequence[HeldAct], survey: GuardEvaluation)
         "clock": "correct the clock of the watchdog",
         "workers_first": "stop the workers, or the whole group, by hand",
     }.get(reason, "stop it in its provider's console; costguard doctor shows whether the provider can be asked")
-
-
-def _explain_cap_cure(caps: Collection[str], survey: GuardEvaluation) -> str:
-    if not survey.doubted_caps.isdisjoint(caps):
-        return "none: a price rose more than threefold, which the next listing confirms or not"
-    if survey.accepted_caps.issuperset(caps):
-        return "more in [rails] caps"
-    return f"costguard plan --accept {survey.plan_hash[:12]} gives the cap limits of its own"

@@ -30,6 +30,7 @@ from costguard.ledger.db.codecs import (
     split_batches,
 )
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.intents import IS_SEND
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
 from costguard.ledger.spans.hourly import load_hours
@@ -451,11 +452,11 @@ def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[Co
 
 
 _ACTS = f"""
-SELECT i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy, min(sent.at_us),
+SELECT i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy, min(e.at_us),
 max(done.at_us)
 FROM intent AS i
 JOIN intent_event AS done ON done.intent_id = i.id AND done.moved_to = 'done'
-JOIN intent_event AS sent ON sent.intent_id = i.id AND sent.moved_to = 'executing'
+JOIN intent_event AS e ON e.intent_id = i.id AND {IS_SEND}
 WHERE i.state = 'done' AND i.rule NOT IN ('{PERSON_RULE}', '{TIMED_RULE}') AND i.act <> '{START}'
 AND i.moved_us >= ? AND i.moved_us < ?
 GROUP BY i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy
