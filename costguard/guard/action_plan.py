@@ -275,7 +275,7 @@ def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposa
         acts = [(n, s) for n, s in enumerate(found.policy.then) if s.do in DESTRUCTIVE and n not in done]
         ahead = [DueStep(n, s, around.now) for n, s in acts]
     asked = [n for n in done if n < len(found.policy.then)]
-    waiting = [DueStep(n, found.policy.then[n], around.now) for n in asked if _is_question(found.policy.then[n], case)]
+    waiting = [DueStep(n, found.policy.then[n], around.now) for n in asked if is_question(found.policy.then[n], case)]
     for due in (*waiting, *ahead):
         step = resolve_step(due.step, case)
         if step.do == ASK and due.asks_at is not None:
@@ -311,7 +311,7 @@ def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
     return STOP if loses or case.asks or case.verdict.short else ""
 
 
-def _is_question(step: PolicyStep, case: PolicyCase) -> bool:
+def is_question(step: PolicyStep, case: PolicyCase) -> bool:
     """Return whether `step` is a question, or became one, and its act was not done yet."""
     converted = bool(_find_question_act(step, case))
     ended = case.live.observation.state == ENDED

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from costguard.guard.action_intents import DONE, DOUBTFUL_STATES, Intent
-from costguard.guard.action_plan import PolicyCase, explain_withdrawal, get_first_act, resolve_step
+from costguard.guard.action_plan import PolicyCase, explain_withdrawal, get_first_act, is_question, resolve_step
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import (
@@ -60,8 +60,9 @@ def end_lost_escalations(cases: list[PolicyCase], intents: Iterable[Intent]) -> 
         policy, climb = case.verdict.policy, case.climb
         if climb is None or case.verdict.finding != HOLDS or case.live.observation.state != RUNNING:
             continue
-        steps = [resolve_step(policy.then[number], case).do for number in climb.done if number < len(policy.then)]
-        if any(act in DESTRUCTIVE and (policy.name, climb.life.key, act) not in acted for act in steps):
+        steps = [policy.then[number] for number in climb.done if number < len(policy.then)]
+        acts = [resolve_step(step, case).do for step in steps if not is_question(step, case)]  # an approved question is due
+        if any(act in DESTRUCTIVE and (policy.name, climb.life.key, act) not in acted for act in acts):
             cases[n] = replace(case, climb=None)
 
 

@@ -14,5 +14,5 @@ events
   10:00  approve terminate box
 expect
   08:00-10:00  never act
-  10:00-10:03  terminate box
+  10:00-10:01  terminate box
   once act
