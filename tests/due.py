@@ -36,7 +36,10 @@ NOT_DONE = re.compile(
 
 
 class DueAct(NamedTuple):
-    """An act on one life that a run wanted. `since`: a request from then on is one for it. `budget`: of a hard cap, or ""."""
+    """An act on one life that a run wanted. `since`: a request from then on is one for it. `budget`: of a hard cap, or "".
+
+    `holds`: the ids of the reasons that hold it.
+    """
 
     key: ResourceKey
     started_at: datetime | None
@@ -44,6 +47,7 @@ class DueAct(NamedTuple):
     policy: str
     since: datetime
     why: str
+    holds: frozenset[str] = frozenset()
 
     @property
     def budget(self) -> str:
@@ -110,7 +114,9 @@ class DuePlayer(GuardPlayer):
     def _is_told(self, one: DueAct, start: datetime, end: datetime) -> bool:
         tries = self.stage.notifier.tries
         mass = BREAKER in one.why and any(names(n, one.key) and BREAKER in read_notice(n) for m in tries for n in m.notices)
-        return mass or any(start <= m.at < end and says_not_done(m, one) for m in tries)
+        pages = [m.why_now for m in tries if m.at < end and any(n.topic == "rail:accept" for n in m.notices)]
+        waits = "not_accepted" in one.holds and pages and pages[-1] != RESOLVED  # this page says that no policy acts until then
+        return bool(mass or waits) or any(start <= m.at < end and says_not_done(m, one) for m in tries)
 
     def _find_promise(self, one: DueAct, now: datetime) -> datetime:
         """When it will happen by the last announcement that somebody was told."""
@@ -159,7 +165,7 @@ def list_due(done: GuardRunResult) -> Iterator[DueAct]:
         ripe = ripe or bool(began and held & PASSING and held <= PASSING | GRACE and began + one.step.after <= now)
         if one.step.do in DESTRUCTIVE and ripe:
             why = "; ".join(says for _, says in one.held_by) or "nothing holds it"
-            yield DueAct(verdict.life.key, verdict.life.started_at, one.step.do, verdict.policy.name, now, why)
+            yield DueAct(verdict.life.key, verdict.life.started_at, one.step.do, verdict.policy.name, now, why, frozenset(held))
 
 
 def find_machine(player: GuardPlayer, key: ResourceKey) -> SimulatedMachine | None:

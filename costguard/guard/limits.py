@@ -200,7 +200,7 @@ def update_breaker(
 
     `before`: the breaker of the last run. `turned`: when each machine that is idle or unknown now became so; for a group that
     ended as a whole, a single member. `reset_at`: when a person last closed the breaker. Machines that turned before it closed,
-    by a person, by recovery or by its time limit, are not counted again.
+    by a person, by recovery or by its time limit, are not counted again. A machine that was stopped is no sign of recovery.
     """
     fleet = count_fleet(live)
     if before is not None and before.closed_at is not None:
@@ -218,7 +218,10 @@ def update_breaker(
         keys = tuple(sorted({*mass, *(before.keys if before else ())}))
         opened = before.opened_at if before else now
         return Breaker(opened_at=opened, keys=keys, shared=describe_common_traits(keys, live)) if mass else before
-    if _is_many(sum(key in turned for key in before.keys), fleet, rails):
+    running = {one.observation.key for one in live if one.observation.state == RUNNING}
+    if not running.isdisjoint(before.keys) and _is_many(
+        sum(k in turned or k not in running for k in before.keys), fleet, rails
+    ):
         return replace(before, recovering_since=None)
     since = before.recovering_since or now
     return replace(before, closed_at=now) if now - since >= rails.breaker_recovery else replace(before, recovering_since=since)

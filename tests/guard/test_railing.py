@@ -168,6 +168,21 @@ def test_the_breaker_closes_after_30_min_of_recovery_or_by_hand() -> None:
     assert relapsed.recovering_since is None
 
 
+def test_a_machine_that_was_stopped_on_approval_is_no_sign_that_the_others_are_measured_rightly() -> None:
+    machines = fleet(5)
+    turned = {m.observation.key: NOW for m in machines}
+    opened = update_breaker(None, turned, machines, RAILS, NOW)
+    left = machines[:4]
+    for at in (NOW + minutes(10), NOW + minutes(60)):
+        opened = update_breaker(opened, {m.observation.key: NOW for m in left}, left, RAILS, at)
+    assert opened is not None
+    assert all(opened.holds(m.observation.key) for m in left)
+    none_left = [update_breaker(opened, {}, [], RAILS, NOW + minutes(70))]
+    none_left.append(update_breaker(none_left[0], {}, [], RAILS, NOW + minutes(100)))
+    assert none_left[1] is not None
+    assert none_left[1].closed_at == NOW + minutes(100)
+
+
 @pytest.mark.parametrize(("gone", "there", "doubted"), [(2, 1, False), (3, 3, False), (3, 2, True), (3, 0, True)])
 def test_h01_more_than_half_of_a_scope_gone_at_once_is_doubted(gone: int, there: int, doubted: bool) -> None:  # noqa: FBT001 - a case
     absent = [machine(f"g-{n}") for n in range(gone)]

@@ -170,9 +170,10 @@ def _unfit(notices: tuple[int, int, int], out: Entry) -> Iterator[str]:
 def _noise(record: Record, calm: Record, out: Entry) -> Iterator[str]:
     """Messages that the same day without an outage does not have, and that neither tell of it nor of what was done later.
 
-    Of an old listing nobody can be told but this: machines stand in it as running that nothing measures.
+    Of an old listing nobody can be told but this: machines stand in it as running that nothing measures. A stop that was
+    announced for a time within the outage is not done then, which is told besides (held:stale).
     """
-    subjects = {topic.split(" ")[0] for one in calm.of("message") for topic in one["topics"]} | {"provider"}
+    subjects = {topic.split(" ")[0] for one in calm.of("message") for topic in one["topics"]} | {"provider", "held:stale"}
     subjects |= {"blind"} if out["how"] == "stale" else set()
     noise = {topic for one in record.of("message") for topic in one["topics"] if topic.split(" ")[0] not in subjects}
     if noise:

@@ -245,6 +245,8 @@ def _explain_wait(act: Proposal, now: datetime) -> str:
     """Explain what an act waits for besides its time; "" for nothing."""
     if held := explain_withdrawal(act):
         return f"no {act.step.do} while it is blocked: {held}"
+    if settings := next((says for reason, says in act.held_by if reason == "not_accepted"), ""):
+        return f"{act.step.do} once somebody has accepted the settings (costguard plan): {settings}"
     delay = next((says for reason, says in act.held_by if reason in DELAYING_HOLDS), "") if act.due_at <= now else ""
     return f"{act.step.do} as soon as this ends: {delay}" if delay else ""
 
