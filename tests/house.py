@@ -269,7 +269,8 @@ def _texts(root: Path) -> list[Path]:
     rooms = ("costguard", "agent", "providers", "tests", "bench", "scripts", "docs", "config", ".ci")
     inside = [p for room in rooms for p in (root / room).rglob("*")]
     kept = (".py", ".md", ".toml", ".txt", ".json", ".csv", ".lock", ".yml", ".yaml", "")
-    return sorted(p for p in (*inside, *root.glob("*")) if p.is_file() and p.suffix in kept and "__pycache__" not in p.parts)
+    texts = (p for p in (*inside, *root.glob("*")) if p.is_file() and p.suffix in kept and p.name != ".git")
+    return sorted(p for p in texts if "__pycache__" not in p.parts)
 
 
 def _line(root: Path, path: Path, node: ast.AST) -> str:
