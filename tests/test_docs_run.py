@@ -28,7 +28,6 @@ NOT_HERE = {
     "costguard run --job job.toml --id train-1": "ends the machine on which it runs (tests/cli/test_run_machine.py)",
     "costguard report --month 2026-10 --email": "needs a mail server (tests/cli/test_report_sent.py)",
     "costguard report --month 2026-10 --format focus": "the fakes' ledger is of this month; the next line needs its file",
-    "costguard focus check": "see the line before",
     "costguard reconcile --month 2026-10": "no cloud here has a bill of that month (tests/cli/test_reconcile.py)",
     "costguard demo --serve": "serves until it is interrupted (tests/cli/test_demo_serve.py)",
     "costguard prices refresh --public": "asks public servers (tests/public_prices)",

@@ -1,6 +1,6 @@
 """Convert bill files to bill lines: FOCUS for every provider, and each plug-in's own formats.
 
-Also answers `costguard focus check`. The first record determines the format. An unreadable record causes the whole file to be
+The first record determines the format. An unreadable record causes the whole file to be
 refused, with its name and line, because a partial bill would be misleading.
 """
 
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from costguard.bills.bill_files import (
@@ -25,18 +25,12 @@ from costguard.bills.bill_files import (
     get_focus_provider,
     parse_focus_line,
 )
-from costguard.errors import InputError, NoAnswerError, shorten, to_one_line
+from costguard.errors import InputError, shorten, to_one_line
 from costguard.files.records import LocatedRecord, list_pieces, read_records
-from costguard.files.table import FileTable, format_cell, open_table, parse_json
 from costguard.providers import plugins
 from costguard.providers.context import BillFilePiece, BillFilePlugin
-from costguard.reporting.focus.columns import CHECKED_VERSIONS, get_all_columns, get_columns
-from costguard.reporting.focus.validator import check_focus_file as held
-from costguard.services import CommandAnswer
 from costguard.services.listing_validation import may_speak_for
-from costguard.settings import expand_path
 from costguard.values.checks import find_nearest_names
-from costguard.views.focus_check import build_focus_check_document, format_error_count
 
 FOCUS_KIND = "FOCUS"
 FOCUS_COLUMN_HINTS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
@@ -235,38 +229,3 @@ def _find_plugin(name: str, called: Mapping[str, str], kinds: BillFileKinds) -> 
     if not kinds.only:
         return plugin
     return kinds.only if plugin in ("", kinds.only) else ""
-
-
-def answer_focus_check(file: str, *, version: str | None = None, errors_only: bool = False) -> CommandAnswer:
-    """Answer `costguard focus check`; errors are printed and end it with exit code 3.
-
-    Warnings and rounding are printed as well, except with `errors_only`, and never change the exit code.
-    """
-    if version is not None:
-        get_columns(version, among=CHECKED_VERSIONS)
-    with open_table(expand_path(file), delimiters=",") as found:
-        if len(found.header) == 1 and not found.header[0].isidentifier():
-            hint = "FOCUS is CSV with commas, CSV packed by gzip, or Parquet"
-            raise InputError("has one column only in its first line", field=found.name, hint=hint)
-        _check_focus_header(found.header, found.name)
-        checked = held(found.header, _read_row_texts(found), parse_json, version)
-    refusal = NoAnswerError(format_error_count(checked), field=file) if checked.errors else None
-    return CommandAnswer(document=build_focus_check_document(file, checked, errors_only=errors_only), refusal=refusal)
-
-
-def _check_focus_header(header: Sequence[str], name: str) -> None:
-    """Raise InputError if no column is one of FOCUS, however it is written: a list of all that is missing would not help."""
-    known = {fold_column(column) for column in get_all_columns()}
-    if not known.intersection(map(fold_column, header)):
-        shown = ", ".join(shorten(to_one_line(column), 24) for column in header[:NAMES_SHOWN_MAX])
-        hint = "is it a Cost and Usage Report, or another table? costguard reconcile --file reads those"
-        raise InputError(f"is no FOCUS file: none of its columns is of FOCUS ({shown})", field=name, hint=hint)
-
-
-def _read_row_texts(found: FileTable) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the rows as text. An instant of Parquet was never written as text: it counts as UTC where it states no zone."""
-    return ((number, [format_cell(_add_zone(cell)) for cell in cells]) for number, cells in found.rows)
-
-
-def _add_zone(cell: object) -> object:
-    return cell.replace(tzinfo=UTC) if isinstance(cell, datetime) and cell.tzinfo is None else cell

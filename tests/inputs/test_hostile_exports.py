@@ -15,12 +15,12 @@ from costguard.files.table import format_cell, open_table, parse_json
 from costguard.metering.charge_item import ChargeItem
 from costguard.renderers import beancount, focus, focus_parquet
 from costguard.reporting.focus.columns import VERSIONS
-from costguard.reporting.focus.validator import check_focus_file
 from costguard.values.resource import ResourceKey, make_storable
 from costguard.views.document import Document
 from tests.charges import ADA, charges, item
 from tests.inputs.test_hostile_strings import FORMULA, NUMBER, acts
 from tests.notifiers.hostile import CORPUS
+from tests.reporting.focus_rules.validator import check_focus_file
 
 LONGEST_CELL = 2**20
 HOSTILE = [make_storable(text) for text in CORPUS]

@@ -26,7 +26,6 @@ from costguard.metering.meter import HOUR as HOURS
 from costguard.metering.observation import Disk, TrafficCounter
 from costguard.renderers import focus
 from costguard.reporting.focus.columns import VERSIONS
-from costguard.reporting.focus.validator import check_focus_file
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, to_micros
 from costguard.values.resource import INSTANCE, Attribution
@@ -34,6 +33,7 @@ from costguard.views.document import Document
 from tests.campaign import examples
 from tests.charges import charges
 from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, copies, histories, key, machine, poll
+from tests.reporting.focus_rules.validator import check_focus_file
 
 FEW = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MOMENTS = st.integers(-2 * DAY_US, 20 * DAY_US).map(lambda us: START + timedelta(microseconds=us))

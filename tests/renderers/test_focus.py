@@ -18,11 +18,11 @@ from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import ADDRESS_CHARGE, GB, GB_MONTH_730, PriceRange
 from costguard.renderers import focus
 from costguard.reporting.focus.columns import VERSIONS
-from costguard.reporting.focus.validator import check_focus_file
 from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
 from tests.books import money
 from tests.charges import ADA, START, charges, disk, item
+from tests.reporting.focus_rules.validator import check_focus_file
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXACT = Context(prec=80)

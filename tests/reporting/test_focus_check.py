@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from costguard.files.table import parse_json
 from costguard.renderers import focus
-from costguard.reporting.focus.cells import MOST_ALIKE
-from costguard.reporting.focus.columns import NEWEST_VERSION, REQUIRED, SUBCATEGORIES, VERSIONS, get_columns
+from costguard.reporting.focus.columns import NEWEST_VERSION, REQUIRED, VERSIONS, get_columns
 from costguard.reporting.focus.rows import list_header
-from costguard.reporting.focus.validator import REMEMBERED_ROWS, FocusCheckResult, check_focus_file, detect_version
 from costguard.views.document import Document
 from tests.charges import ADA, START, charges, disk, item
+from tests.reporting.focus_rules.cells import MOST_ALIKE
+from tests.reporting.focus_rules.validator import REMEMBERED_ROWS, FocusCheckResult, check_focus_file, detect_version
+from tests.reporting.focus_rules.vocabulary import SUBCATEGORIES
 
 SPOT = replace(ADA, tier="spot")
 ITEMS = (

@@ -8,10 +8,10 @@ from decimal import Decimal
 import pytest
 
 from costguard.files.table import parse_json
-from costguard.reporting.focus.cells import ERROR, ROUNDING, WARNING
 from costguard.reporting.focus.columns import CHECKED_VERSIONS, get_columns
-from costguard.reporting.focus.row_rules import is_rounded
-from costguard.reporting.focus.validator import FocusCheckResult, check_focus_file, detect_version
+from tests.reporting.focus_rules.cells import ERROR, ROUNDING, WARNING
+from tests.reporting.focus_rules.row_rules import is_rounded
+from tests.reporting.focus_rules.validator import FocusCheckResult, check_focus_file, detect_version
 from tests.reporting.test_focus_check import SEEDED, Rows, checked, sample
 
 WARNED = {

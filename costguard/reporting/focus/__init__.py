@@ -1,1 +1,1 @@
-"""FOCUS, the standard for billing data: its columns, charge items as its rows, and a validator of files."""
+"""FOCUS, the standard for billing data: its columns, and charge items as its rows."""

@@ -19,7 +19,6 @@ from decimal import Context, Decimal
 
 from costguard.metering.charge_item import ChargeItem, ChargeItems
 from costguard.metering.meter import ADDRESS_CHARGE, COMPUTE, FIXED_UNITS, MONTH_UNITS, STORAGE, get_measure
-from costguard.reporting.focus.cells import PLACEHOLDERS
 from costguard.reporting.focus.columns import NEWEST_VERSION, get_columns
 from costguard.values import calendar
 from costguard.values.instant import HOUR_US
@@ -61,6 +60,8 @@ _LEFT_OUT = (
 
 CommitmentDiscountStatus stays, null: consumers (and focus-validator) ask whether it is Unused before they add up what was used.
 """
+PLACEHOLDERS = frozenset(("null", "none", "nil", "n/a", "na", "nan", "not applicable", "unknown", "undefined", "-", "\\n"))
+"""Words that stand for nothing; FOCUS wants the cell to be empty."""
 
 
 def list_header(version: str = NEWEST_VERSION) -> tuple[str, ...]:

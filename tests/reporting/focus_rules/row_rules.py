@@ -2,8 +2,8 @@
 
 Example: with ListUnitPrice 2.49 and PricingQuantity 1.5, ListCost must be 3.735; 3.7349999999 was rounded, 99 is an error.
 
-Each rule is as strict as the specification: what breaks a MUST is an error, what breaks a SHOULD is a warning (decision 0056
-has the table, and where versions differ).
+Each rule is as strict as the specification: what breaks a MUST is an error, what breaks a SHOULD is a warning, from the
+specifications of 1.2, 1.3 and 1.4 (read on 2026-11-25).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Context, Decimal
 
 from costguard.errors import shorten
-from costguard.reporting.focus.cells import (
+from tests.reporting.focus_rules.cells import (
     CONDITION_RULE,
     ERROR,
     IDENTITY_RULE,
@@ -26,7 +26,7 @@ from costguard.reporting.focus.cells import (
     CellFault,
     CellValue,
 )
-from costguard.reporting.focus.columns import SUBCATEGORIES
+from tests.reporting.focus_rules.vocabulary import SUBCATEGORIES
 
 EXACT = Context(prec=130)
 """Products of any two numbers that a cell can hold, without rounding."""

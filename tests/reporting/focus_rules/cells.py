@@ -18,23 +18,20 @@ from decimal import Decimal
 
 from costguard.errors import InputError, shorten, to_one_line
 from costguard.reporting.focus.columns import (
-    ALLOWED,
-    CURRENCY_CODES,
     CURRENCY_KIND,
     CUSTOM_PREFIX,
     DECIMAL_KIND,
     JSON_KIND,
     PAIRS_KIND,
-    PRICE_KEYS,
-    PRICE_NUMBERS,
     PRICED_KIND,
-    SUBCATEGORIES,
     TIME_KIND,
     UNIT_KIND,
     VIRTUAL_KIND,
     FocusColumn,
 )
+from costguard.reporting.focus.rows import PLACEHOLDERS
 from costguard.values.checks import find_nearest_names
+from tests.reporting.focus_rules.vocabulary import ALLOWED, CURRENCY_CODES, PRICE_KEYS, PRICE_NUMBERS, SUBCATEGORIES
 
 COLUMN_RULE, NULL_RULE, TYPE_RULE, FORMAT_RULE, VALUE_RULE, JSON_RULE = "column", "null", "type", "format", "value", "json"
 IDENTITY_RULE, ROUNDED_RULE, PERIOD_RULE, CONDITION_RULE = "identity", "rounded", "period", "condition"
@@ -45,7 +42,7 @@ what is stated twice."""
 
 ERROR, WARNING, ROUNDING = "error", "warning", "rounding"
 GRADES = (ERROR, WARNING, ROUNDING)
-"""How grave a finding is, the gravest first (decision 0056)."""
+"""How grave a finding is, the gravest first."""
 
 MOST_ALIKE = 20
 """Findings of one rule and grade in one column that are told; the others are counted. One finding tells of all roundings."""
@@ -133,7 +130,6 @@ PRICE_TEXTS = frozenset(PRICE_KEYS) - frozenset(PRICE_NUMBERS)
 
 NULL_TEXT = "NULL"
 """How some write null in CSV, beside nothing at all; other words for it are findings."""
-PLACEHOLDERS = frozenset(("null", "none", "nil", "n/a", "na", "nan", "not applicable", "unknown", "undefined", "-", "\\n"))
 FREE_COLUMNS = frozenset(
     ("ResourceName", "ResourceId", "ChargeDescription", "BillingAccountName", "SubAccountName", "HostProviderName")
 )

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from costguard.errors import shorten, to_one_line
-from costguard.reporting.focus.cells import (
+from costguard.reporting.focus.columns import (
+    CHECKED_VERSIONS,
+    CUSTOM_PREFIX,
+    NEWEST_VERSION,
+    REQUIRED,
+    FocusColumn,
+    get_columns,
+)
+from costguard.values.checks import find_nearest_names
+from costguard.values.instant import SECOND_US, to_micros
+from tests.reporting.focus_rules.cells import (
     COLUMN_RULE,
     CONSISTENT_RULE,
     ERROR,
@@ -26,18 +36,8 @@ from costguard.reporting.focus.cells import (
     ReadJson,
     read_cell,
 )
-from costguard.reporting.focus.columns import (
-    CHECKED_VERSIONS,
-    CUSTOM_PREFIX,
-    NEWEST_VERSION,
-    REQUIRED,
-    FocusColumn,
-    get_all_columns,
-    get_columns,
-)
-from costguard.reporting.focus.row_rules import FocusRow, find_row_faults
-from costguard.values.checks import find_nearest_names
-from costguard.values.instant import SECOND_US, to_micros
+from tests.reporting.focus_rules.row_rules import FocusRow, find_row_faults
+from tests.reporting.focus_rules.vocabulary import get_all_columns
 
 FileLine = tuple[int, Sequence[str]]
 """The line of the file that a row ends on, and its cells as text; "" is null."""
