@@ -10,7 +10,6 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from xml.etree.ElementTree import Element
 
 from costguard.bills.bill_line import BillLines
 from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError, RefusedError, shorten
@@ -23,12 +22,11 @@ from costguard.values.provider import REFUSED, ActionResponse, HealthCheck
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
 from costguard_aws.actions import InstanceActions
-from costguard_aws.api import Ec2Api
+from costguard_aws.api import Ec2Api, Ec2Item
 from costguard_aws.cloudwatch import DEFAULT_SIGNALS, CloudWatchMetrics
 from costguard_aws.cost_explorer import CostExplorer
 from costguard_aws.cost_exports import FocusExport
 from costguard_aws.credentials import CredentialSource
-from costguard_aws.ec2_xml import read_text
 from costguard_aws.errors import AWS, format_error
 from costguard_aws.examination import AccountExamination
 from costguard_aws.instance_types import GpuInstanceType, InstanceTypeCatalogue
@@ -156,10 +154,7 @@ class AwsAccount:
 
     def poll_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Return the same, asking only for what an earlier poll did not get."""
-        try:
-            return self._metrics.poll_utilization(self._list_own(seen), period)
-        finally:
-            self.session.release_models()  # the last request of a poll: each region has its clients now
+        return self._metrics.poll_utilization(self._list_own(seen), period)
 
     def _list_own(self, seen: Sequence[Observation]) -> list[Observation]:
         return [one for one in seen if one.key.account == self.session.account]
@@ -225,8 +220,8 @@ class AwsAccount:
         except ForbiddenError:
             return ()
 
-    def _find_type(self, item: Element, region: str) -> GpuInstanceType | None:
-        name = read_text(item, "instanceType")
+    def _find_type(self, item: Ec2Item, region: str) -> GpuInstanceType | None:
+        name = item.get("InstanceType", "")
         self._catalogue.learn([name], region, _ignore_note)
         return self._catalogue.find_type(name)
 

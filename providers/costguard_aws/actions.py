@@ -7,22 +7,20 @@ terminate its member and reduce its desired capacity by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from xml.etree.ElementTree import Element
+from collections.abc import Callable
 
 from costguard.errors import ForbiddenError, InputError, InvalidAnswerError, MissingError, ProviderError, UnreachableError
 from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
-from costguard_aws.api import Ec2Api
-from costguard_aws.ec2_xml import list_tags, read_flag, read_text
+from costguard_aws.api import Ec2Api, Ec2Item
 from costguard_aws.instance_types import GpuInstanceType
-from costguard_aws.translation import Controller, find_controller, list_local_losses
+from costguard_aws.translation import find_item_controller, list_local_losses
 
 GONE = ("shutting-down", "terminated")
 OFF = ("stopping", "stopped")
 ON = ("pending", "running")
 
-TypeLookup = Callable[[Element, str], GpuInstanceType | None]
+TypeLookup = Callable[[Ec2Item, str], GpuInstanceType | None]
 """The type of an instance that stands in a region."""
 
 
@@ -41,7 +39,7 @@ class InstanceActions:
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         """Terminate one instance."""
-        found: dict[str, Element] = {}
+        found: dict[str, Ec2Item] = {}
         return _receive_act(lambda: self._explain_no_end(key, found), lambda: self._send_terminate(key, found[key.id]))
 
     def start(self, key: ResourceKey) -> ActionResponse:
@@ -53,7 +51,7 @@ class InstanceActions:
         item = self._ec2.find_instance(key.region, key.id)
         if item is None:
             return ActionResponse(said=MISSING)
-        state = read_text(item, "instanceState/name")
+        state = _read_state(item)
         if state in GONE:
             return ActionResponse(said=MISSING, why=f"it is {state}")
         if state in ON:
@@ -67,7 +65,7 @@ class InstanceActions:
         item = self._ec2.find_instance(key.region, key.id)
         if item is None:
             return ActionResponse(said=MISSING)
-        state = read_text(item, "instanceState/name")
+        state = _read_state(item)
         if state in GONE:
             return ActionResponse(said=MISSING, why=f"it is {state}")
         if state in OFF:
@@ -77,31 +75,31 @@ class InstanceActions:
             return _refuse(f"a stop would lose {', '.join(unsaved)}")
         return self._explain_kept_up(item) or self._explain_spot_stop(item, key) or self._explain_protection(key, "stop")
 
-    def _explain_no_end(self, key: ResourceKey, found: dict[str, Element]) -> ActionResponse | None:
+    def _explain_no_end(self, key: ResourceKey, found: dict[str, Ec2Item]) -> ActionResponse | None:
         item = self._ec2.find_instance(key.region, key.id)
         if item is None:
             return ActionResponse(said=MISSING)
-        if read_text(item, "instanceState/name") in GONE:
-            return ActionResponse(said=ALREADY, why=f"it is {read_text(item, 'instanceState/name')}")
+        if _read_state(item) in GONE:
+            return ActionResponse(said=ALREADY, why=f"it is {_read_state(item)}")
         found[key.id] = item
-        controller = _find_controller_of_item(item)
+        controller = find_item_controller(item)
         if controller is not None and not controller.group:
             return _refuse(f"{controller.name} would replace it: {controller.ask}")
         return self._explain_spot_end(item, key) or self._explain_protection(key, "terminate")
 
-    def _explain_kept_up(self, item: Element) -> ActionResponse | None:
+    def _explain_kept_up(self, item: Ec2Item) -> ActionResponse | None:
         """Return the refusal to stop an instance that a controller would replace; None if there is no controller."""
-        controller = _find_controller_of_item(item)
+        controller = find_item_controller(item)
         return _refuse(f"{controller.name} would terminate and replace it: {controller.ask}") if controller else None
 
-    def _explain_spot_stop(self, item: Element, key: ResourceKey) -> ActionResponse | None:
-        request = read_text(item, "spotInstanceRequestId")
+    def _explain_spot_stop(self, item: Ec2Item, key: ResourceKey) -> ActionResponse | None:
+        request = item.get("SpotInstanceRequestId", "")
         if not request or self._ec2.read_spot_request_type(key.region, request) == "persistent":
             return None
         return _refuse(f"the one-time spot request {request} cannot be stopped: terminate it, or let it run")
 
-    def _explain_spot_end(self, item: Element, key: ResourceKey) -> ActionResponse | None:
-        request = read_text(item, "spotInstanceRequestId")
+    def _explain_spot_end(self, item: Ec2Item, key: ResourceKey) -> ActionResponse | None:
+        request = item.get("SpotInstanceRequestId", "")
         if not request or self._ec2.read_spot_request_type(key.region, request) != "persistent":
             return None
         first = f"aws ec2 cancel-spot-instance-requests --region {key.region} --spot-instance-request-ids {request}"
@@ -126,8 +124,8 @@ class InstanceActions:
         before, now = self._ec2.start(key.region, key.id)
         return _judge_state_change(before, now, ON)
 
-    def _send_terminate(self, key: ResourceKey, item: Element) -> ActionResponse:
-        controller = _find_controller_of_item(item)
+    def _send_terminate(self, key: ResourceKey, item: Ec2Item) -> ActionResponse:
+        controller = find_item_controller(item)
         if controller is None:
             before, now = self._ec2.terminate(key.region, key.id)
             return _judge_state_change(before, now, GONE)
@@ -164,10 +162,8 @@ def _judge_state_change(before: str, now: str, wanted: tuple[str, str]) -> Actio
     return ActionResponse(said=UNCLEAR, why=f"it was {before or 'unknown'} and is {now or 'unknown'}")
 
 
-def _find_controller_of_item(item: Element) -> Controller | None:
-    tags: Mapping[str, str] = dict(list_tags(item.find("tagSet")))
-    operator = item.find("operator")
-    return find_controller(tags, managed=read_flag(operator, "managed"), principal=read_text(operator, "principal"))
+def _read_state(item: Ec2Item) -> str:
+    return str(item.get("State", {}).get("Name", ""))
 
 
 def _refuse(why: str) -> ActionResponse:

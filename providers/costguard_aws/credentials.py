@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from botocore.credentials import (
 )
 from botocore.exceptions import ProfileNotFound
 from botocore.httpsession import URLLib3Session
+from botocore.loaders import Loader, create_loader
 from botocore.session import Session as BotocoreSession
 
 from costguard.errors import CredentialsError, ExposedError, InputError
@@ -89,8 +91,17 @@ def open_botocore_session(source: CredentialSource, environ: Mapping[str, str], 
             conversion_func=convert,
         )
         store.set_config_provider(name, provider)
+    with _named(session):
+        data_path = session.get_config_variable("data_path")
+    session.register_component("data_loader", _open_loader(data_path))
     session.register_component("credential_provider", _build_resolver(session, environ))
     return session
+
+
+@cache
+def _open_loader(data_path: str | None) -> Loader:
+    """Return botocore's reader of models, shared by all accounts: EC2's model is read once (0.16 s), and held once."""
+    return create_loader(data_path)
 
 
 def _resolve_home_path(default: Any, home: Path) -> Any:  # noqa: ANN401 - botocore's own defaults
@@ -126,20 +137,36 @@ def _bypass_proxy(provider: InstanceMetadataProvider) -> InstanceMetadataProvide
     return provider
 
 
-def load_credentials(source: CredentialSource, session: BotocoreSession, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - botocore has no types
-    """Return the source's credentials, which renew themselves; raises CredentialsError if there are none.
+class _Loaded:
+    """A provider of credentials that were loaded already."""
 
-    A role is assumed at its first use only, by a client that `create` makes.
+    def __init__(self, credentials: Any) -> None:  # noqa: ANN401 - botocore has no types
+        self._credentials = credentials
+
+    def load_credentials(self) -> Any:  # noqa: ANN401 - the same
+        """Return them."""
+        return self._credentials
+
+
+def load_credentials(source: CredentialSource, session: BotocoreSession, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - botocore has no types
+    """Return the source's credentials, which renew themselves, and let `session` use them.
+
+    A role is assumed at its first use only, by a client that `create` makes. Raises CredentialsError if there are none.
     """
     with _named(session), translate_botocore_errors(source.label):
-        found = session.get_credentials()
+        found = session.get_component("credential_provider").load_credentials()
     if found is None:
         looked = "the environment, ~/.aws and this machine's own role"
         where = looked if source.profile == DEFAULT else f"profile {source.profile} of ~/.aws"
         raise CredentialsError(f"no key in {where}", provider=AWS, hint=NO_KEY)
     _check_exposure(source, session, str(found.method or ""))
-    if not source.role_arn:
-        return found
+    if source.role_arn:
+        found = _assume_role(source, found, create)
+    session.register_component("credential_provider", _Loaded(found))
+    return found
+
+
+def _assume_role(source: CredentialSource, found: Any, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - the same
     more = {"RoleSessionName": source.session_name} | ({"ExternalId": source.external_id} if source.external_id else {})
     fetcher = AssumeRoleCredentialFetcher(create, found, source.role_arn, extra_args=more)
     return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method="assume-role")

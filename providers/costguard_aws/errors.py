@@ -54,7 +54,7 @@ def make_fault_reader(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[Ht
 
     def fault(reply: HttpResponse) -> ProviderError | None:
         if 200 <= reply.status < 300:  # noqa: PLR2004 - HTTP's own
-            return _detect_web_page(reply)
+            return _detect_odd_page(reply)
         code, told = parse_error_code(reply), _parse_error_text(reply)
         kind = _classify_error(code, reply.status)
         if not code or kind is None:
@@ -67,14 +67,16 @@ def make_fault_reader(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[Ht
     return fault
 
 
-def _detect_web_page(reply: HttpResponse) -> ProviderError | None:
-    """Return an error for a web page with a success status, None for other replies.
+def _detect_odd_page(reply: HttpResponse) -> ProviderError | None:
+    """Return an error for a web page with a success status, or XML that defines entities; None for other replies.
 
     Such a page comes from a proxy, and botocore would read an empty answer from it.
     """
-    if reply.body[:64].lstrip()[:5].lower() not in (b"<!doc", b"<html"):
-        return None
-    return InvalidAnswerError("answered with a web page", provider=AWS, status=reply.status)
+    if reply.body[:64].lstrip()[:5].lower() in (b"<!doc", b"<html"):
+        return InvalidAnswerError("answered with a web page", provider=AWS, status=reply.status)
+    if b"<!DOCTYPE" in reply.body or b"<!ENTITY" in reply.body:
+        return InvalidAnswerError("answered with XML that defines entities", provider=AWS, status=reply.status)
+    return None
 
 
 _CODE_XML = re.compile(rb"<Code>\s*([\w.:-]{1,100})\s*</Code>")

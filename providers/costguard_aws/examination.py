@@ -20,9 +20,9 @@ from costguard.values.provider import (
     HealthCheck,
 )
 from costguard_aws.api import Ec2Api
-from costguard_aws.ec2_xml import list_tags, read_text
 from costguard_aws.errors import call_operation
 from costguard_aws.session import AwsSession
+from costguard_aws.translation import list_tags
 
 MOST_SKEW_S = 30.0
 """Of this machine's clock against AWS's. AWS refuses requests from five minutes on; charges suffer before."""
@@ -30,12 +30,12 @@ MOST_SKEW_S = 30.0
 READER = "attach config/iam/aws-reader.json to the role or user"
 
 READS = {
-    "list instances": "DescribeInstances",
-    "list volumes": "DescribeVolumes",
-    "list addresses": "DescribeAddresses",
-    "list instance types": "DescribeInstanceTypes",
-    "spot prices": "DescribeSpotPriceHistory",
-    "spot requests": "DescribeSpotInstanceRequests",
+    "list instances": "describe_instances",
+    "list volumes": "describe_volumes",
+    "list addresses": "describe_addresses",
+    "list instance types": "describe_instance_types",
+    "spot prices": "describe_spot_price_history",
+    "spot requests": "describe_spot_instance_requests",
 }
 NOWHERE = "i-00000000000000000"
 """An id that no instance has: EC2 checks rights before it looks for the instance."""
@@ -105,7 +105,7 @@ class AccountExamination:
         instance = self._find_test_instance()
         found += [
             self._check_act(name, action, instance)
-            for name, action in (("stop", "StopInstances"), ("terminate", "TerminateInstances"), ("start", "StartInstances"))
+            for name, action in (("stop", "stop_instances"), ("terminate", "terminate_instances"), ("start", "start_instances"))
         ]
         return found
 
@@ -128,12 +128,12 @@ class AccountExamination:
         )
 
     def _check_read(self, name: str, action: str) -> HealthCheck:
-        return self._prove(f"{PERMISSION_CHECK}: {name}", lambda: self._ec2.check_permission(self._region, action, {}), READER)
+        return self._prove(f"{PERMISSION_CHECK}: {name}", lambda: self._ec2.check_permission(self._region, action), READER)
 
     def _check_act(self, name: str, action: str, instance: str) -> HealthCheck:
         subject, told = f"{PERMISSION_CHECK}: {name}", f"may {name} {instance}" if instance else f"may {name}"
         try:
-            self._ec2.check_permission(self._region, action, {"InstanceId.1": instance or NOWHERE})
+            self._ec2.check_permission(self._region, action, InstanceIds=[instance or NOWHERE])
         except MissingError:
             return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
         except ForbiddenError as denied:
@@ -151,9 +151,9 @@ class AccountExamination:
             page = next(self._ec2.list_instances(self._region, size=50), [])
         except CostguardError:
             return ""
-        alive = [item for item in page if read_text(item, "instanceState/name") != "terminated"]
-        allowed = [item for item in alive if ALLOWED_TAG in list_tags(item.find("tagSet"))]
-        return read_text((allowed or alive)[0], "instanceId") if alive else ""
+        alive = [item for item in page if item.get("State", {}).get("Name") != "terminated"]
+        allowed = [item for item in alive if ALLOWED_TAG in list_tags(item)]
+        return str((allowed or alive)[0].get("InstanceId", "")) if alive else ""
 
     def _check_service(self, name: str, service: str, region: str, operation: str, **arguments: object) -> HealthCheck:
         def asked() -> Mapping[str, object]:

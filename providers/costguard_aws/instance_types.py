@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
-from xml.etree.ElementTree import Element
 
 from costguard.errors import ProviderError, UnknownNameError
 from costguard.metering.observation import MOST_GPUS
 from costguard.system.clock import Clock
 from costguard.values.gpu import GpuNames
-from costguard_aws.api import Ec2Api
-from costguard_aws.ec2_xml import read_flag, read_text, read_whole_number
+from costguard_aws.api import Ec2Api, Ec2Item
 
 ASK_AGAIN = timedelta(hours=1)
 """A type that EC2 did not know, or could not be asked about, is asked about again after so long."""
@@ -59,7 +57,7 @@ class InstanceTypeCatalogue:
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
                 try:
-                    found = {read_text(item, "instanceType"): item for item in self._ec2.describe_types(region, batch)}
+                    found = {item.get("InstanceType", ""): item for item in self._ec2.describe_types(region, batch)}
                 except ProviderError as broken:
                     told(f"{region}: its instance types could not be asked for; the shipped table is used ({broken.what})")
                     found = {}
@@ -85,16 +83,16 @@ class InstanceTypeCatalogue:
         local_gb = None if gpu or WITH_DISKS.match(name) else 0
         return GpuInstanceType(name=name, gpu=gpu, gpu_count=0, vram_gb=0, vcpus=0, ram_gb=0, local_gb=local_gb)
 
-    def _parse_type(self, item: Element, told: Callable[[str], None]) -> GpuInstanceType:
-        name = read_text(item, "instanceType")
+    def _parse_type(self, item: Ec2Item, told: Callable[[str], None]) -> GpuInstanceType:
+        name = item["InstanceType"]
         word, count, vram_gb = _find_accelerator(item)
         return GpuInstanceType(
             name=name,
             gpu=self._find_canonical_gpu(name, word, vram_gb, told) if word else "",
             gpu_count=count if 0 <= count <= MOST_GPUS else 0,
             vram_gb=vram_gb or 0,
-            vcpus=read_whole_number(item, "vCpuInfo/defaultVCpus") or 0,
-            ram_gb=(read_whole_number(item, "memoryInfo/sizeInMiB") or 0) * MB_PER_MIB / 1000,
+            vcpus=item.get("VCpuInfo", {}).get("DefaultVCpus") or 0,
+            ram_gb=(item.get("MemoryInfo", {}).get("SizeInMiB") or 0) * MB_PER_MIB / 1000,
             local_gb=_sum_local_gb(item),
         )
 
@@ -116,36 +114,30 @@ class InstanceTypeCatalogue:
         return word[:80]
 
 
-def _sum_local_gb(item: Element) -> int | None:
+def _sum_local_gb(item: Ec2Item) -> int | None:
     """Return the GB of the host's local disks; None if EC2 states that there are some but not their size."""
-    stated = read_whole_number(item, "instanceStorageInfo/totalSizeInGB")
-    return stated if stated is not None else None if read_flag(item, "instanceStorageSupported") else 0
+    stated: int | None = item.get("InstanceStorageInfo", {}).get("TotalSizeInGB")
+    return stated if stated is not None else None if item.get("InstanceStorageSupported") else 0
 
 
-def _find_accelerator(item: Element) -> tuple[str, float, float | None]:
+def _find_accelerator(item: Ec2Item) -> tuple[str, float, float | None]:
     """Return EC2's name of the accelerator, their number, and GB of a whole one; "", 0 and None for a type without."""
-    for path in ("gpuInfo/gpus", "neuronInfo/neuronDevices", "inferenceAcceleratorInfo/accelerators"):
-        devices = list(item.find(path) or ())
+    for info, name in (("GpuInfo", "Gpus"), ("NeuronInfo", "NeuronDevices"), ("InferenceAcceleratorInfo", "Accelerators")):
+        devices = item.get(info, {}).get(name)
         if not devices:
             continue
         first = devices[0]
         share = _compute_share(first)
-        word = f"{read_text(first, 'manufacturer')} {read_text(first, 'name')}".strip()
-        mib = read_whole_number(first, "memoryInfo/sizeInMiB")
-        count = sum(
-            (read_whole_number(one, "count") or 0) or (read_whole_number(one, "logicalGpuCount") or 0) * _compute_share(one)
-            for one in devices
-        )
+        word = f"{first.get('Manufacturer', '')} {first.get('Name', '')}".strip()
+        mib = first.get("MemoryInfo", {}).get("SizeInMiB")
+        count = sum(one.get("Count") or (one.get("LogicalGpuCount") or 0) * _compute_share(one) for one in devices)
         return word, count, mib * MB_PER_MIB / 1000 / (share or 1) if mib else None
     return "", 0, None
 
 
-def _compute_share(device: Element) -> float:
+def _compute_share(device: Ec2Item) -> float:
     """Return the share of a sliced GPU that one slice has; 1 for a whole GPU."""
-    try:
-        share = float(read_text(device, "gpuPartitionSize") or 1)
-    except ValueError:
-        return 1
+    share = float(device.get("GpuPartitionSize") or 1)
     return share if 0 < share <= 1 else 1
 
 

@@ -7,13 +7,12 @@ single instance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
-from xml.etree.ElementTree import Element
+from functools import cache, partial
 
 from costguard.errors import InputError, ProviderError, shorten
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
@@ -21,12 +20,9 @@ from costguard.metering.observation import Observation, Price
 from costguard.providers.transport import Deadline, pause_gc
 from costguard.system.clock import Clock, make_executor
 from costguard.values.resource import ADDRESS, INSTANCE, VOLUME, ResourceKey, ScopeKey
-from costguard_aws.api import Ec2Api
-from costguard_aws.ec2_pages import CutShortError, ItemPage
-from costguard_aws.ec2_xml import read_text
+from costguard_aws.api import CutShortError, Ec2Api, Ec2Item
 from costguard_aws.errors import AWS, format_error
-from costguard_aws.instance_types import GpuInstanceType, InstanceTypeCatalogue
-from costguard_aws.item_memory import ItemMemory, KnownItem, compute_digest
+from costguard_aws.instance_types import InstanceTypeCatalogue
 from costguard_aws.price_list import OnDemandPrices, PriceKey
 from costguard_aws.session import limit_requests
 from costguard_aws.spot import LINUX, SpotHistory, SpotMarket
@@ -34,7 +30,6 @@ from costguard_aws.storage_prices import ADDRESS_KIND, StoragePrices
 from costguard_aws.translation import (
     ListingScope,
     TypeAndPriceLookup,
-    guess_price_key,
     is_usual_zone,
     make_price_key,
     observe_address,
@@ -70,10 +65,6 @@ class _PollNotes:
         if len(self.notes) < MOST_NOTES:
             self.notes[sentence] = None
 
-    def note_all(self, sentences: Iterable[str]) -> None:
-        for sentence in sentences:
-            self.note(sentence)
-
     def add_gap(self, sentence: str) -> None:
         if len(self.missing) < MOST_NOTES:
             self.missing[sentence] = None
@@ -97,8 +88,6 @@ class RegionListing:
     ) -> None:
         self._ec2, self._catalogue, self._prices, self._storage = ec2, catalogue, prices, storage
         self._spot, self._clock = spot, clock
-        self._instances: dict[ListingScope, ItemMemory[_InstanceFacts]] = {}
-        self._volumes: dict[ListingScope, ItemMemory[_VolumeFacts]] = {}
 
     def poll(self, scope: ScopeKey, timeout_s: float) -> Poll:
         """Poll the region; returns Failed if its instances cannot be listed, and raises nothing."""
@@ -108,7 +97,7 @@ class RegionListing:
         at = max(self._clock.now(), asked_at)
         return Poll(scope=scope, at=at, asked_at=asked_at, inventory=inventory, notes=tuple(told.notes))
 
-    def observe_one(self, item: Element, place: ListingScope) -> tuple[Observation, tuple[str, ...]]:
+    def observe_one(self, item: Ec2Item, place: ListingScope) -> tuple[Observation, tuple[str, ...]]:
         """Return one instance that was fetched alone, and notes of what could not be learned about it."""
         told = _PollNotes(Deadline(LOOK_S))
         found = self._read_instances([item], place, told)
@@ -137,83 +126,36 @@ class RegionListing:
 
     def _list_instances(self, place: ListingScope, told: _PollNotes) -> list[Observation]:
         found: list[_SeenInstance] = []
-        memory = self._instances.setdefault(place, ItemMemory())
-        memory.begin()
         try:
-            for page in self._ec2.poll_instances(place.region):
-                found += self._read_page(page, place, told, memory)
+            for page in self._ec2.list_instances(place.region):
+                found += self._read_instances(page, place, told)
         except CutShortError as short:
             told.add_gap(f"{place.region}: {short}")
         return self._price_spot(found, place.region, told)
 
-    def _read_page(
-        self, page: ItemPage, place: ListingScope, told: _PollNotes, memory: ItemMemory[_InstanceFacts]
-    ) -> list[_SeenInstance]:
+    def _read_instances(self, items: Sequence[Ec2Item], place: ListingScope, told: _PollNotes) -> list[_SeenInstance]:
         """Return the instances of one page; all types and list prices that they need are learned first."""
-        digests = list(map(compute_digest, page.pieces))
-        known = list(map(memory.find, digests))
-        guessed = [guess_price_key(page.pieces[i], place.region) for i, one in enumerate(known) if one is None]
-        self._learn_prices({*guessed, *(one.facts.price_key for one in known if one)}, place, told)
-        lookup = self._make_lookup(told)
-        with pause_gc():
-            for i, one in enumerate(known):
-                if one is not None and lookup.look_up(one.facts.price_key) != one.facts.found:
-                    known[i] = None
-            missing = [i for i, one in enumerate(known) if one is None]
-        fresh = iter(missing)
-        seen: dict[int, _SeenInstance | None] = {}
-        for lot in page.parse_pieces([page.pieces[i] for i in missing]):
-            self._learn_prices({_read_price_key(item, place.region) for item in lot}, place, told)
-            with pause_gc():
-                for item, i in zip(lot, fresh, strict=False):
-                    seen[i] = self._read_instance(item, place, told, lookup, partial(memory.keep, digests[i]))
-        found = self._read_instances(page.elements, place, told)
-        for i, one in enumerate(known):
-            if one is not None:
-                told.note_all(one.notes)
-                memory.keep(digests[i], one)
-            read = _SeenInstance(one.seen, one.facts.spot) if one is not None else seen.get(i)
-            found += [read] if read is not None else []
-        return found
-
-    def _read_instances(self, items: Sequence[Element], place: ListingScope, told: _PollNotes) -> list[_SeenInstance]:
-        """Return the instances of a page that was not cut."""
-        self._learn_prices({_read_price_key(item, place.region) for item in items}, place, told)
-        lookup = self._make_lookup(told)
-        with pause_gc():
-            found = [self._read_instance(item, place, told, lookup, _forget) for item in items]
-        return [one for one in found if one is not None]
-
-    def _learn_prices(self, keys: Collection[PriceKey], place: ListingScope, told: _PollNotes) -> None:
+        keys = set[PriceKey]()
+        for item in items:
+            with suppress(AttributeError, TypeError):  # of a field that came twice, as `_read_item` says
+                keys.add(make_price_key(item, place.region))
         with told.share_deadline():
             self._catalogue.learn({key.instance_type for key in keys}, place.region, told.note)
         with told.share_deadline():
             self._prices.learn([key for key in keys if key.instance_type])
-
-    def _make_lookup(self, told: _PollNotes) -> _PageLookup:
-        return _PageLookup(self._catalogue.find_type, partial(self._find_price, told=told))
+        known = TypeAndPriceLookup(self._catalogue.find_type, cache(partial(self._find_price, told=told)))
+        with pause_gc():
+            found = [self._read_instance(item, place, told, known) for item in items]
+        return [one for one in found if one is not None]
 
     def _read_instance(
-        self,
-        item: Element,
-        place: ListingScope,
-        told: _PollNotes,
-        lookup: _PageLookup,
-        keep: Callable[[KnownItem[_InstanceFacts]], None],
+        self, item: Ec2Item, place: ListingScope, told: _PollNotes, known: TypeAndPriceLookup
     ) -> _SeenInstance | None:
-        notes = list[str]()
-        known = TypeAndPriceLookup(lookup.find_type, lookup.find_price)
         seen = _read_item(
-            item, "instanceId", INSTANCE, place, told, read=lambda item: observe_instance(item, place, known, notes.append)
+            item, "InstanceId", INSTANCE, place, told, read=lambda item: observe_instance(item, place, known, told.note)
         )
-        told.note_all(notes)
-        if seen is None:
-            return None
-        spot = _parse_spot_market(item) if read_text(item, "instanceLifecycle") == "spot" else None
-        key = _read_price_key(item, place.region)
-        if seen.why != UNREADABLE:
-            keep(KnownItem(seen, tuple(notes), _InstanceFacts(key, lookup.look_up(key), spot)))
-        return _SeenInstance(seen, spot)
+        is_spot = seen is not None and seen.tier == "spot"
+        return None if seen is None else _SeenInstance(seen, _parse_spot_market(item) if is_spot else None)
 
     def _find_price(self, key: PriceKey, told: _PollNotes) -> Price:
         stated = self._prices.peek_price(key)
@@ -223,12 +165,12 @@ class RegionListing:
 
     def _price_spot(self, found: list[_SeenInstance], region: str, told: _PollNotes) -> list[Observation]:
         """Return the observations, those of spot machines with the prices that they have paid since their start."""
-        if not any(one.pays_spot for one in found):
+        if not any(one.market is not None for one in found):
             return [one.seen for one in found]
         now = self._clock.now()
         wanted: dict[SpotMarket, datetime] = {}
         for one in found:
-            if one.market is not None and one.pays_spot:
+            if one.market is not None:
                 start = min(one.seen.started_at or now, now)
                 wanted[one.market] = min(wanted.get(one.market, start), start)
         with told.share_deadline():
@@ -237,7 +179,7 @@ class RegionListing:
             told.note(why)
         return [
             replace(one.seen, prices=self._spot.list_prices(one.market, one.seen.started_at))
-            if one.market is not None and one.pays_spot
+            if one.market is not None
             else one.seen
             for one in found
         ]
@@ -254,68 +196,26 @@ class RegionListing:
         except ProviderError as broken:
             told.add_gap(f"{place.region}: disks hang on machines that are not listed, and not to be asked for: {broken.what}")
             return
-        alive = [item for item in there if read_text(item, "instanceState/name") != "terminated"]
+        alive = [item for item in there if item.get("State", {}).get("Name") != "terminated"]
         if alive:
             told.add_gap(f"{place.region}: the listing lacks {len(alive)} machines on which its disks hang")
 
     def _list_volumes(self, place: ListingScope, told: _PollNotes) -> tuple[list[Observation], set[str]]:
         """Return every volume, and the ids of the machines to which volumes are attached."""
-        found: list[Observation] = []
+        found: list[Observation | None] = []
         attached: set[str] = set()
-        memory = self._volumes.setdefault(place, ItemMemory())
-        memory.begin()
         try:
-            for page in self._ec2.poll_volumes(place.region):
-                read = self._read_volumes(page, place, told, memory)
-                attached.update(id_ for _, ids in read for id_ in ids)
-                found += [seen for seen, _ in read if seen is not None]
+            for page in self._ec2.list_volumes(place.region):
+                self._learn_storage({item.get("VolumeType", "") for item in page} - {""}, place, told)
+                attached.update(str(one.get("InstanceId", "")) for item in page for one in item.get("Attachments", ()))
+                with pause_gc():
+                    found += [self._read_volume(item, place, told) for item in page]
         except (CutShortError, ProviderError) as broken:
             told.add_gap(f"{place.region}: volumes: {_format_reason(broken)}")
-        return found, attached - {""}
+        return [seen for seen in found if seen is not None], attached - {""}
 
-    def _read_volumes(
-        self, page: ItemPage, place: ListingScope, told: _PollNotes, memory: ItemMemory[_VolumeFacts]
-    ) -> list[tuple[Observation | None, Sequence[str]]]:
-        """Return the volumes of one page, each with the ids of the machines to which it is attached."""
-        digests = list(map(compute_digest, page.pieces))
-        known = list(map(memory.find, digests))
-        self._learn_storage({one.facts.kind for one in known if one} - {""}, place, told)
-        for i, one in enumerate(known):
-            if one is not None and any(
-                self._storage.find_price(place.region, one.facts.kind, line) != nano for line, nano in one.facts.found
-            ):
-                known[i] = None
-        missing = [i for i, one in enumerate(known) if one is None]
-        fresh, seen = iter(missing), dict[int, tuple[Observation | None, Sequence[str]]]()
-        for lot in page.parse_pieces([page.pieces[i] for i in missing]):
-            self._learn_storage({read_text(item, "volumeType") for item in lot} - {""}, place, told)
-            for item, i in zip(lot, fresh, strict=False):
-                seen[i] = self._read_volume(item, place, told, partial(memory.keep, digests[i]))
-        self._learn_storage({read_text(item, "volumeType") for item in page.elements} - {""}, place, told)
-        found = [self._read_volume(item, place, told, _forget) for item in page.elements]
-        for i, one in enumerate(known):
-            if one is not None:
-                told.note_all(one.notes)
-                memory.keep(digests[i], one)
-            found.append((one.seen, one.facts.attached) if one is not None else seen[i])
-        return found
-
-    def _read_volume(
-        self,
-        item: Element,
-        place: ListingScope,
-        told: _PollNotes,
-        keep: Callable[[KnownItem[_VolumeFacts]], None],
-    ) -> tuple[Observation | None, Sequence[str]]:
-        notes, prices = list[str](), list[tuple[str, int | None]]()
-        seen = _read_item(
-            item, "volumeId", VOLUME, place, told, read=lambda item: self.observe_disk(item, place, notes.append, prices.append)
-        )
-        told.note_all(notes)
-        attached = tuple(read_text(one, "instanceId") for one in item.iterfind("attachmentSet/item"))
-        if seen is not None and seen.why != UNREADABLE:
-            keep(KnownItem(seen, tuple(notes), _VolumeFacts(seen.instance_type, tuple(prices), attached)))
-        return seen, attached
+    def _read_volume(self, item: Ec2Item, place: ListingScope, told: _PollNotes) -> Observation | None:
+        return _read_item(item, "VolumeId", VOLUME, place, told, read=lambda item: self.observe_disk(item, place, told.note))
 
     def _list_addresses(self, place: ListingScope, told: _PollNotes) -> list[Observation]:
         try:
@@ -326,7 +226,7 @@ class RegionListing:
         if page:
             self._learn_storage({ADDRESS_KIND}, place, told)
         found = [
-            _read_item(item, "allocationId", ADDRESS, place, told, read=lambda item: self.observe_ip(item, place))
+            _read_item(item, "AllocationId", ADDRESS, place, told, read=lambda item: self.observe_ip(item, place))
             for item in page
         ]
         return [seen for seen in found if seen is not None]
@@ -336,67 +236,19 @@ class RegionListing:
             for why in self._storage.learn(place.region, kinds):
                 told.note(why)
 
-    def observe_disk(
-        self,
-        item: Element,
-        place: ListingScope,
-        told: Callable[[str], None],
-        priced: Callable[[tuple[str, int | None]], None] = lambda _: None,
-    ) -> Observation:
-        """Return one volume with the prices that were learned for its type; `priced` receives each of them.
+    def observe_disk(self, item: Ec2Item, place: ListingScope, told: Callable[[str], None]) -> Observation:
+        """Return one volume with the prices that were learned for its type.
 
         Those of a Local Zone or an Outpost are others, which nobody was asked for.
         """
-
-        def find_price(line: str) -> int | None:
-            found = self._storage.find_price(place.region, kind, line)
-            priced((line, found))
-            return found
-
-        kind, zone = read_text(item, "volumeType"), read_text(item, "availabilityZone")
-        if read_text(item, "outpostArn") or (zone and not is_usual_zone(zone, place.region)):
+        kind, zone = item.get("VolumeType", ""), item.get("AvailabilityZone", "")
+        if item.get("OutpostArn") or (zone and not is_usual_zone(zone, place.region)):
             return observe_volume(item, place, told)
-        return observe_volume(item, place, told, find_price)
+        return observe_volume(item, place, told, lambda line: self._storage.find_price(place.region, kind, line))
 
-    def observe_ip(self, item: Element, place: ListingScope) -> Observation | None:
+    def observe_ip(self, item: Ec2Item, place: ListingScope) -> Observation | None:
         """Return one address with the price that was learned; None for a customer's own."""
         return observe_address(item, place, lambda line: self._storage.find_price(place.region, ADDRESS_KIND, line))
-
-
-@dataclass(frozen=True, slots=True)
-class _PageLookup:
-    """Look-ups of types and prices for one page; a price is looked up once, and its note told once."""
-
-    find_type: Callable[[str], GpuInstanceType | None]
-    _ask_price: Callable[[PriceKey], Price]
-    _prices: dict[PriceKey, Price] = field(default_factory=dict)
-
-    def find_price(self, key: PriceKey) -> Price:
-        if key not in self._prices:
-            self._prices[key] = self._ask_price(key)
-        return self._prices[key]
-
-    def look_up(self, key: PriceKey) -> tuple[GpuInstanceType | None, Price]:
-        """Return all that an instance's translation depends on beside its text."""
-        return self.find_type(key.instance_type), self.find_price(key)
-
-
-@dataclass(frozen=True, slots=True)
-class _InstanceFacts:
-    """`found`: type and price as they were looked up. `spot`: the market whose price a spot machine pays."""
-
-    price_key: PriceKey
-    found: tuple[GpuInstanceType | None, Price]
-    spot: SpotMarket | None
-
-
-@dataclass(frozen=True, slots=True)
-class _VolumeFacts:
-    """`found`: lines with the prices that were looked up. `attached`: ids of machines."""
-
-    kind: str
-    found: tuple[tuple[str, int | None], ...]
-    attached: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,32 +258,20 @@ class _SeenInstance:
     seen: Observation
     market: SpotMarket | None
 
-    @property
-    def pays_spot(self) -> bool:
-        return self.market is not None and self.seen.tier == "spot"
 
-
-def _read_price_key(item: Element, region: str) -> PriceKey:
-    return make_price_key({child.tag: child for child in item}, read_text(item, "instanceType"), region)
-
-
-def _parse_spot_market(item: Element) -> SpotMarket:
-    product = read_text(item, "platformDetails") or LINUX
-    return SpotMarket(read_text(item, "instanceType"), read_text(item, "placement/availabilityZone"), product)
-
-
-def _forget(item: object) -> None:
-    """Remember nothing of an item that was not recognised by its text."""
+def _parse_spot_market(item: Ec2Item) -> SpotMarket:
+    product = str(item.get("PlatformDetails") or LINUX)
+    return SpotMarket(str(item.get("InstanceType")), str(item.get("Placement", {}).get("AvailabilityZone")), product)
 
 
 def _read_item(
-    item: Element,
+    item: Ec2Item,
     id_field: str,
     kind: str,
     place: ListingScope,
     told: _PollNotes,
     *,
-    read: Callable[[Element], Observation | None],
+    read: Callable[[Ec2Item], Observation | None],
 ) -> Observation | None:
     """Return one item of a list; None if it is none.
 
@@ -439,8 +279,14 @@ def _read_item(
     """
     try:
         return read(item)
-    except (InputError, ValueError, OverflowError) as odd:
-        return _make_bare_observation(read_text(item, id_field), kind, place, odd, told)
+    except (
+        InputError,
+        ValueError,
+        OverflowError,
+        AttributeError,
+        TypeError,
+    ) as odd:  # a doubled element is a list
+        return _make_bare_observation(str(item.get(id_field, "")), kind, place, odd, told)
 
 
 def _make_bare_observation(id: str, kind: str, place: ListingScope, odd: Exception, told: _PollNotes) -> Observation | None:  # noqa: A002 - the ledger's word

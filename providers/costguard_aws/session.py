@@ -1,9 +1,7 @@
-"""Requests to AWS with one set of credentials: botocore signs and serialises, costguard's transport sends.
+"""Requests to AWS with one set of credentials: boto3's clients sign, serialise and parse, costguard's transport sends.
 
-    client(service, region)   botocore's client, whose HTTP goes through `costguard.providers.transport` and which retries
-                              nothing
-    query(service, region, action, params)   the XML of a Query API (EC2, STS, auto-scaling), without botocore's models,
-                                             which cost 24 MB and twice the time that everything else here takes
+The transport is plugged in by botocore's documented event `before-send`, whose handler may answer in place of botocore's own
+HTTP; so its limits of time, bytes and rate hold, and it alone retries: reads, and never an act.
 
 Every failure is a ProviderError with AWS's own code. Clients are thread-safe.
 """
@@ -19,14 +17,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
 from typing import Any
-from urllib.parse import urlencode
 
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
+import boto3
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
+from botocore.utils import parse_timestamp
 
-from costguard.errors import CredentialsError, InputError
+from costguard.errors import CredentialsError
 from costguard.providers.transport import (
     MOST_BYTES,
     Deadline,
@@ -38,6 +36,7 @@ from costguard.providers.transport import (
     TokenBucket,
     check_url,
 )
+from costguard.values.instant import parse_instant
 from costguard_aws.credentials import CredentialSource, load_credentials, open_botocore_session
 from costguard_aws.errors import AWS, make_fault_reader, translate_botocore_errors
 
@@ -47,13 +46,10 @@ logging.getLogger("botocore").setLevel(logging.WARNING)
 READ_S, ACT_S = 30.0, 20.0
 """Seconds for one read with all its tries where no poll sets a deadline, and for one act."""
 
-VERSIONS = {"ec2": "2016-11-15", "sts": "2011-06-15", "autoscaling": "2011-01-01"}
-"""Of the Query APIs: botocore 1.44's models, 2026-11."""
-
 LIMITS = {
     "ec2": (10.0, 60.0, 5.0),
     "sts": (5.0, 10.0, 0.0),
-    "autoscaling": (5.0, 10.0, 2.0),
+    "auto-scaling": (5.0, 10.0, 2.0),
     "pricing": (5.0, 10.0, 0.0),
     "cloudwatch": (20.0, 40.0, 0.0),
     "cost-explorer": (1.0, 5.0, 0.0),
@@ -96,49 +92,32 @@ class AwsSession:
         self.source, self.endpoint, self._around = source, endpoint, around
         self.account = ""
         """As AWS says who it is, once it was asked; "" before."""
-        self.botocore = open_botocore_session(source, around.environ, around.home)
-        self.botocore.register("before-send", self._send, unique_id="costguard-transport")
-        self.credentials = load_credentials(source, self.botocore, self._make_client_creator)
-        self.botocore._credentials = self.credentials  # noqa: SLF001 - set_credentials takes bare keys, and those of a role expire
+        self._core = open_botocore_session(source, around.environ, around.home)
+        self._core.register("before-send", self._send, unique_id="costguard-transport")
+        self._core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read_timestamp)
+        self._boto3 = boto3.Session(botocore_session=self._core)
+        self.credentials = load_credentials(source, self._core, self._make_client)
         self.region: str = region or around.environ.get("AWS_REGION") or self._read_config("region") or FIRST_REGION
-        self._signed_with: tuple[str | None, ...] = ()
-        self._tokens: tuple[str | None, ...] = ()
+        self._secrets: tuple[Secret, ...] = ()
+        """What signs, to be taken out of whatever AWS or a proxy echoes. Read before a request and not within one: botocore may
+        be renewing them at that moment, under a lock."""
         self._find_stated_endpoint("ec2")
         self._lock = threading.RLock()
         self._clients: dict[tuple[str, str], Any] = {}
-        self._endpoints: dict[tuple[str, str], str] = {}
-        self._has_models = False
         self._channels: dict[tuple[str, str], ProviderChannel] = {}
 
-    def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - botocore makes its classes as it goes
-        """Return botocore's client.
+    def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - boto3 makes its classes as it goes
+        """Return boto3's client.
 
         It raises ProviderErrors, except for botocore's own errors: call it within `translate_botocore_errors`.
         """
-        with self._lock:
-            if (service, region) not in self._clients:
-                self._has_models = True
-                with translate_botocore_errors(self.account):
-                    made = self._make_client_creator(service, region_name=region)
-                self._clients[service, region] = made
-            return self._clients[service, region]
-
-    def query(
-        self,
-        service: str,
-        region: str,
-        action: str,
-        params: Mapping[str, str] | None = None,
-        *,
-        deadline: Deadline | None = None,
-    ) -> bytes:
-        """Return the successful answer to one request of a Query API.
-
-        An act is sent once.
-        """
-        fields = {"Action": action, "Version": VERSIONS[service], **(params or {})}
-        request = self._sign(service, region, urlencode(fields).encode())
-        return self._ask(request, service, region, action, deadline).body
+        with translate_botocore_errors(self.account):
+            frozen = self.credentials.get_frozen_credentials()
+            self._secrets = tuple(Secret(one) for one in (frozen.secret_key, frozen.token) if one)
+            with self._lock:
+                if (service, region) not in self._clients:
+                    self._clients[service, region] = self._make_client(service, region_name=region)
+                return self._clients[service, region]
 
     def read_server_date(self, service: str, region: str) -> datetime | None:
         """Return AWS's clock at its last answer; None if there was none."""
@@ -154,46 +133,10 @@ class AwsSession:
         """The place of the chain that supplied the key: env, shared-credentials-file, sso, assume-role, iam-role ..."""
         return str(self.credentials.method or "")
 
-    def _sign(self, service: str, region: str, body: bytes) -> HttpRequest:
-        form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
-        request = AWSRequest(method="POST", url=f"{self._find_endpoint(service, region)}/", data=body, headers=form)
-        with translate_botocore_errors(self.account):
-            frozen = self.credentials.get_frozen_credentials()
-            self._signed_with = (frozen.secret_key, frozen.token)
-            SigV4Auth(frozen, service, region).add_auth(request)
-        return _to_transport_request(request.prepare())
-
-    def _find_endpoint(self, service: str, region: str) -> str:
-        """Return the address of `service` in `region`: from the settings or the environment, else AWS's."""
-        stated = self._find_stated_endpoint(service)
-        if stated:
-            return stated
-        with self._lock:
-            if (service, region) not in self._endpoints:
-                self._has_models = True
-                resolver = self.botocore._get_internal_component("endpoint_resolver")  # noqa: SLF001 - get_component deprecates it
-                found = resolver.construct_endpoint(service, region)
-                if not found or "hostname" not in found:
-                    hint = "check regions"
-                    raise InputError(f"has no {service}, as far as botocore knows", field=f"region {region}", hint=hint)
-                self._endpoints[service, region] = f"https://{found['hostname']}"
-            return self._endpoints[service, region]
-
-    def release_models(self) -> None:
-        """Let go of botocore's list of all endpoints and its models, 10 MB, after the first poll.
-
-        Clients and addresses that were looked up are kept; what needs another one reads the models again.
-        """
-        with self._lock:
-            if not self._has_models:
-                return
-            self._has_models = False
-            self.botocore._register_endpoint_resolver()  # noqa: SLF001 - as at its start: made when it is asked for
-            self.botocore.get_component("data_loader")._cache.clear()  # noqa: SLF001 - there is no public way
-
     def _find_stated_endpoint(self, service: str) -> str:
         """Return the configured address, looked up as AWS's own tools do: for the service, for all, in the profile."""
-        named = self._around.environ.get(f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}")
+        name = _SERVICE_IDS.get(service, service).upper().replace("-", "_")
+        named = self._around.environ.get(f"AWS_ENDPOINT_URL_{name}")
         found = (
             self.endpoint or named or self._around.environ.get("AWS_ENDPOINT_URL") or self._read_profile().get("endpoint_url")
         )
@@ -201,39 +144,35 @@ class AwsSession:
 
     def _read_profile(self) -> Mapping[str, Any]:
         with translate_botocore_errors(self.account):
-            found: Mapping[str, Any] = self.botocore.get_scoped_config()
+            found: Mapping[str, Any] = self._core.get_scoped_config()
         return found
 
     def _read_config(self, name: str) -> str:
         try:
-            return str(self.botocore.get_config_variable(name) or "")
+            return str(self._core.get_config_variable(name) or "")
         except BotoCoreError:
             return ""
 
-    def _make_client_creator(self, service: str, **more: Any) -> Any:  # noqa: ANN401 - as botocore's create_client
+    def _make_client(self, service: str, **more: Any) -> Any:  # noqa: ANN401 - as boto3's client
         """Return a client that sends each request once and uses no proxy: the transport handles both."""
-        config = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=5, read_timeout=20, proxies={})
+        config = Config(retries={"mode": "standard", "total_max_attempts": 1}, proxies={})
         more.setdefault("region_name", self._read_config("region") or FIRST_REGION)
         more.update(config=config, endpoint_url=self._find_stated_endpoint(service) or None)
-        return self.botocore.create_client(service, **more)
+        return self._boto3.client(service, **more)
 
     def _send(self, request: AWSPreparedRequest, event_name: str = "", **_more: Any) -> AWSResponse:  # noqa: ANN401 - botocore's
         """Send botocore's request through costguard's transport; botocore calls this hook before it sends."""
         _, service, operation = str(event_name).split(".", maxsplit=2)
-        carried = _to_transport_request(request)
-        self._tokens = (carried.headers.get("X-Amz-Security-Token"),)
-        reply = self._ask(carried, service, _parse_signed_region(request) or self.region, operation, None)
+        region = _parse_signed_region(request) or self.region
+        reply = self._ask(_to_transport_request(request), service, region, operation)
         return AWSResponse(request.url, reply.status, _drop_encoding_headers(reply), _Raw(reply.body))
 
-    def _ask(self, request: HttpRequest, service: str, region: str, action: str, deadline: Deadline | None) -> HttpResponse:
-        channel, bounds, act = self._open_channel(service, region), _bounds.get(), action in ACTS
-        limit = Deadline(ACT_S if act else READ_S)
-        if bounds is not None and not act:
-            limit = bounds.deadline
+    def _ask(self, request: HttpRequest, service: str, region: str, operation: str) -> HttpResponse:
+        channel, bounds, act = self._open_channel(service, region), _bounds.get(), operation in ACTS
         return channel.ask(
             request,
             scope=f"{service} {region}",
-            deadline=deadline or limit,
+            deadline=bounds.deadline if bounds and not act else Deadline(ACT_S if act else READ_S),
             act=act,
             most_bytes=bounds.most_bytes if bounds else MOST_BYTES,
         )
@@ -249,22 +188,22 @@ class AwsSession:
                     base_url=self._find_stated_endpoint(service),
                     account=f"{self.account or self.source.label} {region}",
                     buckets={"": TokenBucket(per_s, burst, kept=kept)},
-                    fault=make_fault_reader(self._list_secrets),
+                    fault=make_fault_reader(lambda: self._secrets),
                     advice={CredentialsError: "costguard doctor aws tells which key was used"},
                 )
             return found
 
-    def _list_secrets(self) -> tuple[Secret, ...]:
-        """Return the secrets that must not be shown if AWS or a proxy echoes them: the credentials that signed requests.
 
-        They are not read from botocore: it may be fetching them at that moment, and reading them would wait on its lock for
-        ever.
-        """
-        return tuple(Secret(one) for one in (*self._signed_with, *self._tokens) if one)
+_SERVICE_IDS = {"autoscaling": "auto-scaling", "ce": "cost-explorer"}
+"""boto3's name of a service -> how events and AWS_ENDPOINT_URL_... spell it, where they differ."""
 
 
-_SERVICE_IDS = {"autoscaling": "AUTO_SCALING", "ce": "COST_EXPLORER", "cost-explorer": "COST_EXPLORER"}
-"""How AWS spells a service in AWS_ENDPOINT_URL_..., where that is not its name in capitals."""
+def read_timestamp(value: Any) -> datetime | str | None:  # noqa: ANN401 - whatever the wire has
+    """Return the instant that AWS states; a text that states none is returned as it is, and must not be read as a time.
+
+    botocore's own reader is five times as slow, and takes "10" for the tenth of this month.
+    """
+    return parse_instant(value) or value if isinstance(value, str) else parse_timestamp(value)
 
 
 class _Raw(BytesIO):

@@ -15,19 +15,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from sys import intern
-from xml.etree.ElementTree import Element
+from typing import Any
 
 from costguard.metering.meter import GB, IOPS, MIBPS
 from costguard.metering.observation import LARGEST_GB, UNKNOWN_HANDLING, Disk, Handling, Observation, Price
 from costguard.values.instant import parse_instant
 from costguard.values.money import Rate
 from costguard.values.resource import ADDRESS, RUNNING, VOLUME, ResourceKey
-from costguard_aws.ec2_xml import list_tags, read_flag, read_text, read_whole_number
 from costguard_aws.instance_types import GpuInstanceType
 from costguard_aws.price_list import PLAIN, SOURCE, PriceKey
 from costguard_aws.storage_prices import ADDRESS_IDLE, ADDRESS_IN_USE
 
 AWS = "aws"
+
+Fields = Mapping[str, Any]
+"""An item of EC2 as boto3 gives it (`Ec2Item`): what EC2 left out is missing."""
 
 STATES = {
     "pending": "pending",
@@ -78,20 +80,19 @@ class TypeAndPriceLookup:
     price: Callable[[PriceKey], Price]
 
 
-def observe_instance(item: Element, place: ListingScope, known: TypeAndPriceLookup, told: Callable[[str], None]) -> Observation:
+def observe_instance(item: Fields, place: ListingScope, known: TypeAndPriceLookup, told: Callable[[str], None]) -> Observation:
     """Return the observation of one instance.
 
     `told`: receives a sentence for each field that cannot be read.
     """
-    fields = {child.tag: child for child in item}
-    key = ResourceKey(AWS, place.account, place.region, read_text(fields.get("instanceId")))
-    word = read_text(fields.get("instanceState"), "name")
+    key = ResourceKey(AWS, place.account, place.region, item.get("InstanceId", ""))
+    word = item.get("State", {}).get("Name", "")
     state = STATES.get(word, "unknown")
-    type_name = intern(read_text(fields.get("instanceType")))
+    type_name = intern(item.get("InstanceType", ""))
     kind = known.kind(type_name)
-    labels = parse_labels(fields.get("tagSet"))
-    launched = _parse_time(fields.get("launchTime"), key.id, "launchTime", told)
-    tier = TIERS.get(read_text(fields.get("instanceLifecycle")), "reserved")
+    labels = parse_labels(item)
+    launched = _read_time(item, "LaunchTime", key.id, told)
+    tier = TIERS.get(item.get("InstanceLifecycle", ""), "reserved")
     return Observation(
         key=key,
         state=state,
@@ -100,59 +101,33 @@ def observe_instance(item: Element, place: ListingScope, known: TypeAndPriceLook
         gpu=kind.gpu if kind else "",
         gpu_count=kind.gpu_count if kind else 0,
         tier=tier,
-        owner=_find_label(labels, "owner") or read_text(fields.get("keyName")) or _parse_role(fields.get("iamInstanceProfile")),
+        owner=_find_label(labels, "owner") or item.get("KeyName") or _parse_role(item),
         labels=labels,
-        created_at=_find_created_at(fields, launched),
+        created_at=_find_created_at(item, launched),
         started_at=None if state == "pending" else launched,
-        stopped_at=parse_left_at(read_text(fields.get("reason"))) if word in LEFT_RUNNING else None,
-        prices=_list_prices(fields, type_name, place.region, tier, known),
+        stopped_at=parse_left_at(item.get("StateTransitionReason", "")) if word in LEFT_RUNNING else None,
+        prices=_list_prices(item, place.region, tier, known),
         why="" if state == word else word[:80],
-        handling=_make_handling(fields, labels, word, tier, kind),
+        handling=_make_handling(item, word, tier, kind),
         vcpus=kind.vcpus if kind else 0,
         ram_gb=kind.ram_gb if kind else 0,
     )
 
 
-def make_price_key(fields: Mapping[str, Element], type_name: str, region: str) -> PriceKey:
+def make_price_key(item: Fields, region: str) -> PriceKey:
     """Return the key of an instance's list price."""
-    stated, platform = read_text(fields.get("usageOperation")), read_text(fields.get("platform"))
-    return _build_price_key(type_name, region, stated, platform, read_text(fields.get("placement"), "tenancy"))
+    operation = item.get("UsageOperation") or OPERATIONS.get(item.get("Platform", "").lower(), "RunInstances")
+    tenancy = item.get("Placement", {}).get("Tenancy") or "default"
+    return PriceKey(intern(item.get("InstanceType", "")), region, intern(operation), intern(tenancy))
 
 
-_GUESSED = (b"<instanceType>", b"<usageOperation>", b"<platform>", b"<tenancy>")
-
-
-def guess_price_key(piece: bytes, region: str) -> PriceKey:
-    """Return what is probably the key of an instance's list price, from its text before it is parsed.
-
-    Only for asking early: the prices of many types are then asked for together.
-    """
-    stated = []
-    for tag in _GUESSED:
-        at = piece.find(tag)
-        text = piece[at + len(tag) : piece.find(b"<", at + 1)] if at >= 0 else b""
-        stated.append(text.decode() if _WORD.fullmatch(text) else "")
-    type_name, operation, platform, tenancy = stated
-    return _build_price_key(type_name, region, operation, platform, tenancy)
-
-
-_WORD = re.compile(rb"[A-Za-z0-9.:-]{1,64}")
-
-
-def _build_price_key(type_name: str, region: str, operation: str, platform: str, tenancy: str) -> PriceKey:
-    operation = operation or OPERATIONS.get(platform.lower(), "RunInstances")
-    return PriceKey(intern(type_name), region, intern(operation), intern(tenancy or "default"))
-
-
-def _list_prices(
-    fields: dict[str, Element], type_name: str, region: str, tier: str, known: TypeAndPriceLookup
-) -> tuple[Price, ...]:
+def _list_prices(item: Fields, region: str, tier: str, known: TypeAndPriceLookup) -> tuple[Price, ...]:
     """Return today's list price; spot prices are learned separately, and those of reserved capacity are not in EC2."""
     if tier == "reserved":
-        return (Price(None, None, BLOCK, prepaid=read_text(fields.get("instanceLifecycle")) == "capacity-block", special=True),)
+        return (Price(None, None, BLOCK, prepaid=item.get("InstanceLifecycle") == "capacity-block", special=True),)
     if tier == "spot":
         return ()
-    key = make_price_key(fields, type_name, region)
+    key = make_price_key(item, region)
     if key.tenancy == "host":
         return (Price(None, None, HOST, special=True),)
     price = known.price(key)
@@ -169,68 +144,64 @@ def parse_left_at(reason: str) -> datetime | None:
     return parse_instant(found[1]) if found else None
 
 
-def _find_created_at(fields: dict[str, Element], launched: datetime | None) -> datetime | None:
+def _find_created_at(item: Fields, launched: datetime | None) -> datetime | None:
     """Return the first launch: when interface 0 or the root volume was attached; None if EC2 shows neither (terminated)."""
-    found: list[datetime | None] = []
-    for interface in fields.get("networkInterfaceSet", ()):
-        attachment = interface.find("attachment")
-        if read_text(attachment, "deviceIndex") == "0" and read_text(attachment, "networkCardIndex") in ("", "0"):
-            found.append(parse_instant(read_text(attachment, "attachTime")))
-    root = read_text(fields.get("rootDeviceName"))
-    devices = fields.get("blockDeviceMapping", ())
-    found += [
-        parse_instant(read_text(device, "ebs/attachTime")) for device in devices if read_text(device, "deviceName") == root
-    ]
-    known = [at for at in found if at is not None]
+    attachments = [interface.get("Attachment", {}) for interface in item.get("NetworkInterfaces", ())]
+    found = [one.get("AttachTime") for one in attachments if one.get("DeviceIndex") == 0 and not one.get("NetworkCardIndex")]
+    root, devices = item.get("RootDeviceName", ""), item.get("BlockDeviceMappings", ())
+    found += [device.get("Ebs", {}).get("AttachTime") for device in devices if device.get("DeviceName", "") == root]
+    known = [at for at in found if isinstance(at, datetime)]
     if not known:
         return None
     return min(*known, launched) if launched is not None else min(known)
 
 
-def parse_labels(tag_set: Element | None) -> tuple[tuple[str, str], ...]:
+def parse_labels(item: Fields) -> tuple[tuple[str, str], ...]:
     """Return the sorted pairs.
 
     Equal strings are stored once: thousands of machines have the same.
     """
-    return tuple(sorted((intern(key), intern(value)) for key, value in list_tags(tag_set)))
+    return tuple(sorted((intern(key), intern(value)) for key, value in list_tags(item)))
+
+
+def list_tags(item: Fields) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of an item's tags."""
+    for tag in item.get("Tags", ()):
+        if tag.get("Key"):
+            yield tag["Key"], tag.get("Value", "")
 
 
 def _find_label(labels: tuple[tuple[str, str], ...], name: str) -> str:
     return next((value for key, value in labels if key.lower() == name), "")
 
 
-def _parse_role(profile: Element | None) -> str:
+def _parse_role(item: Fields) -> str:
     """Return the name of the instance's role, which hints at its owner."""
-    return read_text(profile, "arn").rsplit("/", 1)[-1]
+    return str(item.get("IamInstanceProfile", {}).get("Arn", "")).rsplit("/", 1)[-1]
 
 
-def _parse_time(element: Element | None, id: str, name: str, told: Callable[[str], None]) -> datetime | None:  # noqa: A002 - the ledger's word
-    text = read_text(element)
-    at = parse_instant(text) if text else None
-    if text and at is None:
+def _read_time(item: Fields, name: str, id: str, told: Callable[[str], None]) -> datetime | None:  # noqa: A002 - the ledger's word
+    at = item.get(name)
+    if at and not isinstance(at, datetime):
         told(f"{id}: its {name} cannot be read")
-    return at
+    return at if isinstance(at, datetime) else None
 
 
-def _make_handling(
-    fields: dict[str, Element], labels: tuple[tuple[str, str], ...], word: str, tier: str, kind: GpuInstanceType | None
-) -> Handling:
+def _make_handling(item: Fields, word: str, tier: str, kind: GpuInstanceType | None) -> Handling:
     """Return the effects of acting on the instance."""
     if word == "terminated":
         return UNKNOWN_HANDLING
-    operator = fields.get("operator")
-    managed = read_flag(operator, "managed")
-    controller = find_controller(dict(labels), managed=managed, principal=read_text(operator, "principal"))
-    deleted = sum(read_flag(device, "ebs/deleteOnTermination") for device in fields.get("blockDeviceMapping", ()))
+    managed, controller = is_managed(item), find_item_controller(item)
+    deleted = sum(bool(device.get("Ebs", {}).get("DeleteOnTermination")) for device in item.get("BlockDeviceMappings", ()))
     local = list_local_losses(kind)
     made = Handling(
         controller=controller.name if controller else "",
-        stops=_can_stop(fields, word, tier, managed=managed),
+        stops=_can_stop(item, word, tier, managed=managed),
         terminates=not managed and word in STATES,
         stop_loses=local,
         terminate_loses=(*local, *([f"{deleted} EBS volume{'s' * (deleted > 1)} that end with it"] if deleted else [])),
         restart_doubtful=bool(kind and kind.gpu),
-        committed=_describe_commitment(fields, tier),
+        committed=_describe_commitment(item, tier),
         starts=word == "stopped" and not managed,
     )
     if len(_SHARED) > MOST_SHARED:
@@ -243,12 +214,12 @@ _SHARED: dict[Handling, Handling] = {}
 MOST_SHARED = 10_000
 
 
-def _can_stop(fields: dict[str, Element], word: str, tier: str, *, managed: bool) -> bool | None:
+def _can_stop(item: Fields, word: str, tier: str, *, managed: bool) -> bool | None:
     """Return whether EC2 can stop it; None if only its spot request shows that.
 
     It cannot with an instance-store root, or if another service runs it.
     """
-    if managed or read_text(fields.get("rootDeviceType")) == "instance-store" or word in ("pending", "shutting-down"):
+    if managed or item.get("RootDeviceType") == "instance-store" or word in ("pending", "shutting-down"):
         return False
     return None if tier == "spot" or word not in STATES else True
 
@@ -260,12 +231,12 @@ def list_local_losses(kind: GpuInstanceType | None) -> tuple[str, ...]:
     return (f"{kind.local_gb} GB of local disk",) if kind and kind.local_gb else ()
 
 
-def _describe_commitment(fields: dict[str, Element], tier: str) -> str:
+def _describe_commitment(item: Fields, tier: str) -> str:
     """Return what is still billed when it is stopped."""
-    reservation = read_text(fields.get("capacityReservationId"))
+    reservation = item.get("CapacityReservationId", "")
     if tier == "reserved":
-        return f"{BLOCK} {read_text(fields.get('capacityBlockId')) or reservation}".rstrip()
-    if read_text(fields.get("placement"), "tenancy") == "host":
+        return f"{BLOCK} {item.get('CapacityBlockId') or reservation}".rstrip()
+    if item.get("Placement", {}).get("Tenancy") == "host":
         return HOST
     return f"capacity reservation {reservation}, which bills while it is unused" if reservation else ""
 
@@ -285,13 +256,13 @@ def is_usual_zone(zone: str, region: str) -> bool:
 
 
 def observe_volume(
-    item: Element, place: ListingScope, told: Callable[[str], None], price: StoragePricing = lambda _line: None
+    item: Fields, place: ListingScope, told: Callable[[str], None], price: StoragePricing = lambda _line: None
 ) -> Observation:
     """Return one EBS volume: billed from creation to deletion, attached or not, with the performance that it pays for."""
-    key = ResourceKey(AWS, place.account, place.region, read_text(item, "volumeId"))
-    word, size = read_text(item, "status"), read_whole_number(item, "size")
-    state, kind = VOLUME_STATES.get(word, "unknown"), intern(read_text(item, "volumeType"))
-    labels, attached = parse_labels(item.find("tagSet")), read_text(item, "attachmentSet/item/instanceId")
+    key = ResourceKey(AWS, place.account, place.region, item.get("VolumeId", ""))
+    word, size = item.get("State", ""), _read_count(item, "Size")
+    state, kind = VOLUME_STATES.get(word, "unknown"), intern(item.get("VolumeType", ""))
+    labels, attached = parse_labels(item), next((one.get("InstanceId") for one in item.get("Attachments", ())), "")
     if size is None:
         told(f"{key.id}: its size cannot be read, so what it costs is unknown")
     return Observation(
@@ -302,10 +273,15 @@ def observe_volume(
         instance_type=kind,
         owner=_find_label(labels, "owner"),
         labels=labels,
-        created_at=_parse_time(item.find("createTime"), key.id, "createTime", told),
+        created_at=_read_time(item, "CreateTime", key.id, told),
         disks=(_price_disk(size, kind, GB, price), *_list_provisioned(item, kind, price)),
         why="" if state == RUNNING else word[:80],
     )
+
+
+def _read_count(item: Fields, name: str) -> int | None:
+    count = item.get(name)
+    return count if isinstance(count, int) and 0 <= count < 10**18 else None
 
 
 def _price_disk(amount: int | None, line: str, measure: str, price: StoragePricing) -> Disk:
@@ -313,9 +289,9 @@ def _price_disk(amount: int | None, line: str, measure: str, price: StoragePrici
     return Disk(amount, line, nano, measure, "" if nano is None else SOURCE)
 
 
-def _list_provisioned(item: Element, kind: str, price: StoragePricing) -> Iterator[Disk]:
+def _list_provisioned(item: Fields, kind: str, price: StoragePricing) -> Iterator[Disk]:
     """Yield the IOPS and MiB/s of a volume that cost extra; those of gp2, st1 and sc1 are in the price of their size."""
-    iops, mibps = read_whole_number(item, "iops") or 0, read_whole_number(item, "throughput") or 0
+    iops, mibps = _read_count(item, "Iops") or 0, _read_count(item, "Throughput") or 0
     extra: list[tuple[str, int, str]] = []
     if kind == "gp3":
         extra = [("gp3-iops", iops - GP3_IOPS, IOPS), ("gp3-mibps", mibps - GP3_MIBPS, MIBPS)]
@@ -329,21 +305,21 @@ def _list_provisioned(item: Element, kind: str, price: StoragePricing) -> Iterat
             yield _price_disk(amount, line, measure, price)
 
 
-def observe_address(item: Element, place: ListingScope, price: StoragePricing = lambda _line: None) -> Observation | None:
+def observe_address(item: Fields, place: ListingScope, price: StoragePricing = lambda _line: None) -> Observation | None:
     """Return one Elastic IP, which is billed in use or idle until it is released.
 
     None for a customer's own address, which is free.
     """
-    if read_text(item, "publicIpv4Pool") not in ("", "amazon"):
+    if item.get("PublicIpv4Pool") not in (None, "", "amazon"):
         return None
-    labels, name = parse_labels(item.find("tagSet")), read_text(item, "allocationId") or read_text(item, "publicIp")
-    used = bool(read_text(item, "associationId") or read_text(item, "instanceId"))
+    labels, name = parse_labels(item), item.get("AllocationId") or item.get("PublicIp", "")
+    used = bool(item.get("AssociationId") or item.get("InstanceId"))
     nano = price(ADDRESS_IN_USE if used else ADDRESS_IDLE)
     return Observation(
         key=ResourceKey(AWS, place.account, place.region, name),
         state=RUNNING,
         kind=ADDRESS,
-        name=_find_label(labels, "name") or read_text(item, "publicIp"),
+        name=_find_label(labels, "name") or item.get("PublicIp", ""),
         owner=_find_label(labels, "owner"),
         labels=labels,
         prices=() if nano is None else (Price(Rate(nano_per_hour=nano), None, SOURCE),),
@@ -392,6 +368,18 @@ _BY_TAG_LAST = (
     ("aws:ec2:fleet-id", "EC2 Fleet", "lower its target capacity, or delete the fleet"),
     ("aws:ec2spot:fleet-request-id", "Spot Fleet", "lower its target capacity, or cancel the request"),
 )
+
+
+def is_managed(item: Fields) -> bool:
+    """Return whether EC2 states that another AWS service runs the instance."""
+    return item.get("Operator", {}).get("Managed") is True
+
+
+def find_item_controller(item: Fields) -> Controller | None:
+    """Return the controller of an instance; None if there is none."""
+    return find_controller(
+        dict(list_tags(item)), managed=is_managed(item), principal=item.get("Operator", {}).get("Principal", "")
+    )
 
 
 def find_controller(tags: Mapping[str, str], *, managed: bool = False, principal: str = "") -> Controller | None:

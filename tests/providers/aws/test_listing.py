@@ -327,11 +327,32 @@ def test_no_call_is_made_for_a_single_machine(rig: AwsRig, source: AwsAccount) -
     assert len(rig.fake.asked) == 3
 
 
-def test_a_size_that_cannot_be_read_is_said(rig: AwsRig, source: AwsAccount) -> None:
+def test_a_size_that_is_missing_is_said(rig: AwsRig, source: AwsAccount) -> None:
     add(rig)
-    rig.fake.ec2.more[disk_id(rig.fake.resources[0].id, 0)] = {"size": "many"}
+    rig.fake.ec2.more[disk_id(rig.fake.resources[0].id, 0)] = {"size": ...}
     poll = poll_of(source)
     assert any("size cannot be read" in note for note in poll.notes)
+
+
+def test_a_size_that_is_no_number_loses_the_page_and_not_the_machines(rig: AwsRig, source: AwsAccount) -> None:
+    id_ = add(rig)
+    rig.fake.ec2.more[disk_id(rig.fake.resources[0].id, 0)] = {"size": "many"}
+    poll = poll_of(source)
+    assert isinstance(poll.inventory, Partial)
+    assert "volumes: returned unreadable data" in poll.inventory.why
+    assert [item.key.id for item in poll.inventory.items] == [id_]
+
+
+def test_a_time_that_cannot_be_read_is_said_at_each_poll(rig: AwsRig, source: AwsAccount) -> None:
+    rig.fake.ec2.more[add(rig)] = {"launchTime": "never"}
+    assert [len(poll_of(source).notes) for _ in range(3)] == [1, 1, 1]
+
+
+def test_types_of_a_large_fleet_are_asked_for_together(rig: AwsRig, source: AwsAccount) -> None:
+    for number, id_ in enumerate(rig.put(250)):
+        rig.fake.ec2.more[id_] = {"instanceType": ("g5.xlarge", "p4d.24xlarge", "g5.xlarge", "c7i.4xlarge")[number // 63]}
+    assert isinstance(poll_of(source).inventory, Complete)
+    assert rig.fake.calls("DescribeInstanceTypes") == 1
 
 
 def test_rates_of_a_world_are_in_the_price_list(rig: AwsRig, source: AwsAccount) -> None:

@@ -125,7 +125,7 @@ def test_a_price_list_without_its_list_is_doubted_and_said(rig: AwsRig, source: 
 def test_more_machines_than_the_cap_are_partial(rig: AwsRig, source: AwsAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.MOST_ITEMS == 50_000
     monkeypatch.setattr(api, "MOST_ITEMS", 4)
-    monkeypatch.setattr(api.Ec2Api._query_pages, "__kwdefaults__", {"most": 4})
+    monkeypatch.setattr(api.Ec2Api._read_pages, "__kwdefaults__", {"size": 1000, "most": 4})
     rig.put(7)
     rig.page(2)
     poll = poll_of(source)
