@@ -15,8 +15,10 @@ from costguard.errors import CostguardError, InputError, shorten
 from costguard.sizing.calibration import Calibration, FamilyEstimate, RunFamily
 from costguard.sizing.job import Table
 from costguard.system.atomic_file import remove_file, write_file_atomically
+from costguard.system.input_file import read_input_file
 
 SCHEMA = "costguard.calibration-file/1"
+BYTES_MAX = 64 * 2**20
 
 
 class CalibrationFile:
@@ -62,7 +64,7 @@ class CalibrationFile:
 
     def _read(self) -> Mapping[str, object] | None:
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
+            found = json.loads(read_input_file(self.path, BYTES_MAX))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as broken:

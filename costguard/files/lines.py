@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
-import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from costguard.errors import InputError, shorten, to_one_line
+from costguard.system.input_file import InputFileError, open_input_file
 
 LONGEST_LINE = 4 * 2**20
 """Characters: a row of an export has some thousand, with all its tags."""
@@ -34,14 +33,14 @@ BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"
 def open_file(path: Path) -> Iterator[io.BufferedReader]:
     """Yield the bytes of a regular file; raise InputError that names it if it cannot be opened or read."""
     try:
-        with path.open("rb") as raw:
-            if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
-                raise InputError("is not a plain file", field=str(path), hint="write it to a file first")
+        with open_input_file(path) as raw:
             yield raw
     except FileNotFoundError:
         raise InputError("there is no such file", field=str(path), hint="name a file that is there") from None
     except IsADirectoryError:
         raise InputError("is a folder, not a file", field=str(path), hint="name one file of it") from None
+    except InputFileError as refused:
+        raise InputError(refused.why, field=str(path), hint="write it to a file first") from None
     except OSError as wrong:
         raise InputError(f"cannot be read: {wrong.strerror or wrong}", field=str(path), hint="check its rights") from None
 

@@ -27,6 +27,7 @@ from costguard.settings import get_data_path
 from costguard.settings.web import parse_listen_address
 from costguard.system.atomic_file import make_folder
 from costguard.system.file_security import describe_exposure
+from costguard.system.input_file import read_input_file
 
 if TYPE_CHECKING:  # types and no more: the SDK brings them along
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -39,7 +40,7 @@ INSTRUCTIONS = (
     "keep and stop change things: ask the person first, and name the machine by its full key provider/account/region/id."
 )
 ENDPOINT = "/mcp"
-TOKEN_FILE, TOKEN_BYTES = "mcp.token", 32
+TOKEN_FILE, TOKEN_BYTES, TOKEN_FILE_BYTES_MAX = "mcp.token", 32, 4096
 CALLS_MAX = 4
 """Calls that are answered at once; others wait. Each may poll every cloud."""
 
@@ -108,7 +109,7 @@ def read_token(file: Path) -> str:
         with os.fdopen(made, "w") as opened:
             opened.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
     try:
-        token = file.read_text(encoding="ascii").strip()
+        token = read_input_file(file, TOKEN_FILE_BYTES_MAX).decode("ascii").strip()
     except (OSError, ValueError):
         token = ""
     if len(token) < TOKEN_BYTES:

@@ -16,6 +16,7 @@ from typing import Protocol
 from costguard.errors import InputError
 from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
 from costguard.system.clock import Clock
+from costguard.system.input_file import read_input_file
 
 WITHIN_S = 10.0
 LONGEST_FILE = 4096
@@ -62,7 +63,7 @@ def read_channel_secret(*, env: str, file: str, environ: Mapping[str, str], fiel
         return ""
     place = f"the variable {env}" if env else f"the file {file}"
     try:
-        text = environ.get(env, "") if env else Path(file).expanduser().read_bytes()[: LONGEST_FILE + 1].decode()
+        text = environ.get(env, "") if env else read_input_file(Path(file).expanduser(), LONGEST_FILE).decode()
     except (OSError, ValueError):
         text = ""
     secret = text.strip()

@@ -21,6 +21,7 @@ from costguard.providers.context import ProviderContext
 from costguard.providers.ports import InstanceSource
 from costguard.system.clock import Clock
 from costguard.system.file_security import describe_exposure
+from costguard.system.input_file import read_input_file
 from costguard.system.secret import Secret
 from costguard.values.checks import require, require_whole_number
 from costguard.values.provider import CHECK_BAD, CREDENTIALS_CHECK, HealthCheck, ProviderManifest, check_provider_table
@@ -228,8 +229,6 @@ def _shorten_path(path: Path, home: Path) -> str:
 def read_small_file(path: Path) -> str:
     """What a small text file holds; "" where it cannot be read."""
     try:
-        with path.open("rb") as file:
-            data = file.read(LONGEST_KEY_FILE + 1)
-        return data.decode() if len(data) <= LONGEST_KEY_FILE else ""
+        return read_input_file(path, LONGEST_KEY_FILE).decode()
     except (OSError, ValueError):
         return ""

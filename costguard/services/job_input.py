@@ -38,12 +38,14 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
     from costguard.quoting.template import WorkloadTemplate
     from costguard.sizing.observed_runs import ObservedRun
 
+SHIPPED_MODEL_HINT = "name a shipped model; costguard models lists them"
 LONGEST_COUNT = 12
 """Digits of a count of machines: more is a slip of the pen, and thousands of them no longer an integer."""
 
 
+NO_FOLDER = Path("/nonexistent")
 _INSIDE: ContextVar[Path | None] = ContextVar("costguard_inside", default=None)
-"""The folder outside of which no file that a job names is opened; None: any file may be."""
+"""The folder outside of which no file that a job names is opened; None: any file may be; NO_FOLDER: none may be."""
 
 CONFIG_ENDINGS = (".yaml", ".yml", ".py", ".ipynb", ".sh", ".slurm", ".sbatch", ".bin", ".pt", ".pth", ".pkl")
 """Endings of files that are another tool's; TOML and JSON are told by their keys, and others by their first line."""
@@ -77,6 +79,13 @@ def restrict_files(folder: Path) -> Iterator[None]:
         _INSIDE.reset(before)
 
 
+@contextmanager
+def refuse_files() -> Iterator[None]:
+    """Within the block, refuse a job that names any file, whether or not it exists: for jobs that come in requests."""
+    with restrict_files(NO_FOLDER):
+        yield
+
+
 def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: ShippedFacts) -> JobInput:
     """Merge flags over the job file, both over a template, with every GPU name made canonical.
 
@@ -85,6 +94,8 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     named_files = [job_files] if isinstance(job_files, str) else list(job_files or ())
     if "" in named_files:
         raise InputError("is empty", field="FILE", hint="write the name of a file, or leave it out")
+    if named_files and _INSIDE.get() is NO_FOLDER:
+        raise InputError("is a file, and a request may name none", field="FILE", hint="state the job in the request")
     paths = [expand_path(name) for name in named_files]
     own, config = _read_files(paths)
     table = merge_flags(own, flags) if paths else dict(flags)
@@ -351,9 +362,11 @@ def _find_config_file(stated: JobInput) -> Path | None:
         return None
     if key == "model" and stated.config is not None and stated.config.table.get("model") == name:
         return None  # another tool's config names no file outside of its folder: those inside it are stated as `path`
+    folder = _INSIDE.get()
+    if folder is NO_FOLDER:
+        raise InputError("names a file, and a request may name none", field=key, hint=SHIPPED_MODEL_HINT)
     path = expand_path(name)
     path = path if path.is_absolute() else stated.folder / path
-    folder = _INSIDE.get()
     if folder is not None and not path.resolve().is_relative_to(folder.resolve()):
         raise InputError("names a file outside of the folder that may be read", field=key, hint="name a file of the repository")
     return path

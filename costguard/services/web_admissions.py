@@ -36,6 +36,7 @@ from costguard.runs.admission import (
 )
 from costguard.services.admit import RunQuoter, list_fitting_changes, price_run
 from costguard.services.door_messages import HOLD_ID_MATCH, AdmitOffer, AdmitReply
+from costguard.services.job_input import refuse_files
 from costguard.sizing.job import merge_flags
 from costguard.sizing.job_flags import build_job_table
 from costguard.values.checks import require, require_number, require_whole_number
@@ -105,7 +106,8 @@ class AdmissionQuoter:
         with self._lock:
             kept = self._kept.get(key)
             if kept is None or kept.until < self.clock():
-                price, quoter = price_run(request, self._facts)
+                with refuse_files():
+                    price, quoter = price_run(request, self._facts)
                 kept = self._kept[key] = _KeptQuote(price, quoter, self.clock() + KEPT_S)
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MOST:
@@ -153,7 +155,6 @@ def parse_admit_request(table: Mapping[str, object], config: str | None) -> Admi
     job = table.get("job", {})
     if not isinstance(job, dict):
         raise InputError("must be an object", field="job", hint='write {"model": "llama-3.1-8b", "method": "qlora"}')
-    _refuse_files(job)
     merged = merge_flags(job, build_job_table(places)) if priced else job
     lasts = table.get("for_s")
     most = HOLD_DURATION_MAX.total_seconds() - 1
@@ -186,14 +187,6 @@ def _parse_body(body: bytes) -> Mapping[str, object]:
     if not isinstance(found, dict):
         raise MessageRefusedError(MALFORMED, "the request must be an object")
     return found
-
-
-def _refuse_files(job: Mapping[str, object]) -> None:
-    """Raise InputError for a job that names a file: it would be read on this machine, by whoever has a token."""
-    model = job.get("model")
-    named = isinstance(model, str) and (model.endswith(".json") or model.startswith((".", "/", "~")))
-    if named or "path" in job:
-        raise InputError("names a file, and none is read over HTTP", field="job.model", hint="name a shipped model")
 
 
 def _read_text(table: Mapping[str, object], key: str) -> str:

@@ -12,6 +12,7 @@ from costguard.reporting.statement.period import parse_report_period
 from costguard.services import CommandAnswer, overrides
 from costguard.services.audit import show_audit, verify_audit
 from costguard.services.fleet_page import FleetPage
+from costguard.services.job_input import refuse_files
 from costguard.services.ledger_answers import build_report
 from costguard.services.policy import arm_policy, explain_policies
 from costguard.services.quote_commands import answer_quote
@@ -45,7 +46,8 @@ def answer_page_quote(
     services: PageServices, flags: Mapping[str, object], count: float | None, hours: float | None
 ) -> CommandAnswer:
     """Return the quote that `costguard quote` gives for these flags, as `cli.options.build_job_table` builds them."""
-    return answer_quote(flags=dict(flags), count=count, hours=hours, config=services.config)
+    with refuse_files():
+        return answer_quote(flags=dict(flags), count=count, hours=hours, config=services.config)
 
 
 def build_budgets(fleet: FleetPage) -> Document:

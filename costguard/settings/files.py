@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 from costguard.errors import InputError, shorten
+from costguard.system.input_file import InputFileError, read_input_file
 from costguard.values.checks import describe_value
 
 FILE_NAME = "costguard.toml"
@@ -79,17 +81,16 @@ def _parse_cell(text: str) -> object:
 def read_text(path: Path) -> str:
     """Return the text of a file of at most LARGEST_FILE bytes; raise InputError that says why it cannot be read."""
     try:
-        if path.is_dir():
-            raise InputError("is a folder, not a file", field=str(path), hint=_suggest_file_inside(path))
-        with path.open("rb") as file:  # its stated size proves nothing: /dev/zero has none
-            content = file.read(LARGEST_FILE + 1)
-        if len(content) > LARGEST_FILE:
-            raise InputError(
-                f"is larger than {LARGEST_FILE // 2**20} MiB", field=str(path), hint="name a text file, not model weights"
-            )
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
+        return read_input_file(path, LARGEST_FILE).decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError:
         raise InputError("no such file", field=str(path), hint=f"looked from {Path.cwd()}") from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", field=str(path), hint=_suggest_file_inside(path)) from None
+    except InputFileError as refused:
+        if refused.errno != errno.EFBIG:
+            raise InputError(refused.why, field=str(path), hint="write it to a file first") from None
+        what = f"is larger than {LARGEST_FILE // 2**20} MiB"
+        raise InputError(what, field=str(path), hint="name a text file, not model weights") from None
     except UnicodeDecodeError:
         raise InputError("is not text in UTF-8", field=str(path), hint="save it as UTF-8") from None
     except (OSError, ValueError) as broken:

@@ -67,6 +67,7 @@ from costguard.settings.fields import (
 )
 from costguard.settings.files import expand_path
 from costguard.system.file_security import describe_exposure
+from costguard.system.input_file import read_input_file
 from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys, require_one_of
 
 CONSOLE_CHANNEL = "console"
@@ -132,8 +133,7 @@ def resolve_address(text: str, field: str, folder: Path | None = None, *, what: 
         return text
     path = (folder or Path()) / expand_path(file[1])
     try:
-        with path.open("rb") as opened:
-            found = opened.read(SECRET_BYTES_MAX).decode().strip()
+        found = read_input_file(path, SECRET_BYTES_MAX).decode().strip()
     except (OSError, ValueError):
         raise InputError(
             f"{path} cannot be read", field=field, hint=f"write the path of a file that holds the {what}"

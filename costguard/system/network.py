@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import httpx2
 
+from costguard.system.input_file import require_input_file
+
 RENEW = "its operator must renew it, or this machine's clock is wrong"
 SET_CLOCK = "check this machine's clock"
 WRONG_PLACE = "check the address; a proxy or an attacker may intercept the connection"
@@ -48,6 +50,7 @@ def load_file_context(ca_file: Path) -> ssl.SSLContext:
     the file named by SSLKEYLOGFILE.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    require_input_file(ca_file)
     context.load_verify_locations(cafile=ca_file)
     return context
 

@@ -16,6 +16,7 @@ from costguard.errors import InputError
 from costguard.settings import WebSettings, expand_path
 from costguard.settings.web import parse_listen_address
 from costguard.system.file_security import describe_exposure
+from costguard.system.input_file import require_input_file
 from costguard.web.connections import ConnectionTable, name_client, parse_address
 
 HEAD_S = 10.0
@@ -109,6 +110,8 @@ def check_web_files(web: WebSettings, key_file: Path) -> None:
     if who := describe_exposure(Path(expand_path(web.tls_key))):
         raise InputError(who, field=f"web.tls_key {web.tls_key}", hint=f"chmod 600 {web.tls_key}")
     try:
+        require_input_file(expand_path(web.tls_cert))
+        require_input_file(expand_path(web.tls_key))
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(expand_path(web.tls_cert), expand_path(web.tls_key))
     except (OSError, ValueError) as error:
         told = f"TLS cannot be used with these files: {error.strerror or error if isinstance(error, OSError) else error}"

@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from costguard.errors import InputError
 from costguard.system.file_security import describe_exposure
+from costguard.system.input_file import read_input_file
 
-KEY_BYTES = 32
+KEY_BYTES, KEY_FILE_BYTES_MAX = 32, 4096
 FIELD = "web.key_file"
 
 
@@ -68,7 +69,7 @@ def open_seal(path: Path) -> WatchdogSeal:
 
 def _read_key(path: Path) -> bytes | None:
     try:
-        text = path.read_bytes()
+        text = read_input_file(path, KEY_FILE_BYTES_MAX)
     except FileNotFoundError:
         return None
     if who := describe_exposure(path):

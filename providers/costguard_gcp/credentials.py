@@ -20,12 +20,14 @@ from costguard.errors import CredentialsError, ExposedError, ProviderError, Unre
 from costguard.providers.transport import Deadline, HttpRequest, ProviderContext, Secret, Transport
 from costguard.system.clock import read_monotonic
 from costguard.system.file_security import describe_exposure
+from costguard.system.input_file import read_input_file
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 FIX = "run: gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a credentials file"
 FAILED_FOR_S = 60.0
 """Seconds for which credentials that could not be renewed are not tried again: the metadata server is slow to be absent."""
 SPARE_S = 20.0
+LOGIN_BYTES_MAX = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +180,7 @@ def _load_file_credentials(path: Path) -> Any:  # noqa: ANN401 - google-auth has
     import google.auth
 
     try:
-        stated = json.loads(path.read_bytes())
+        stated = json.loads(read_input_file(path, LOGIN_BYTES_MAX))
         kind = stated.get("type") if isinstance(stated, dict) else None
     except (OSError, ValueError):
         kind = None

@@ -174,13 +174,24 @@ def test_a_reader_that_goes_away_is_no_failure(clean: dict[str, str], tmp_path: 
     assert (process.wait(), said) == (0, b"")
 
 
+PIPE_BYTES = 64 * 1024
+"""What Linux keeps of a pipe that nobody reads."""
+
+
 def test_an_interruption_ends_with_130_and_no_traceback(clean: dict[str, str], tmp_path: Path) -> None:
-    job = tmp_path / "job.toml"
-    os.mkfifo(job)
-    process = subprocess.Popen([*COSTGUARD, "quote", str(job)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean)
-    with job.open("w"):  # returns once costguard has opened the other end, and waits for what the file says
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+    process = subprocess.Popen(
+        [*COSTGUARD, "quote", "/dev/stdin"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"#" * (PIPE_BYTES + 1))  # returns once costguard reads its input, and waits for the rest
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
     assert process.returncode == 130
     assert out == b""
     assert b"Traceback" not in err

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from costguard.errors import ForbiddenError, InputError, MissingError, ProviderError
 from costguard.providers.transport import ProviderChannel, Transport, check_url
+from costguard.system.input_file import read_input_file
 from costguard.system.secret import Secret
 
 GITHUB, GITLAB = FORGES = ("github", "gitlab")
@@ -91,9 +92,7 @@ def _require(environ: Mapping[str, str], name: str) -> str:
 
 def _read_event(path: Path) -> dict[str, object]:
     try:
-        if path.stat().st_size > EVENT_BYTES_MAX:
-            raise InputError("is too large", field="GITHUB_EVENT_PATH")
-        event = json.loads(path.read_bytes())
+        event = json.loads(read_input_file(path, EVENT_BYTES_MAX))
     except (OSError, ValueError):
         raise InputError("cannot be read as JSON", field="GITHUB_EVENT_PATH", hint="GitHub sets it in a workflow") from None
     return event if isinstance(event, dict) else {}

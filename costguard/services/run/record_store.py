@@ -52,6 +52,7 @@ from costguard.settings import Settings, expand_path, get_data_path, resolve_led
 from costguard.system.atomic_file import hold_file_lock, make_folder, write_file_atomically
 from costguard.system.child.process import list_attempt_processes
 from costguard.system.child.terminal import write_message
+from costguard.system.input_file import read_input_file
 
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.guard.store import GuardStore
@@ -141,9 +142,7 @@ def _lock_record(path: Path, named: str) -> Iterator[None]:
 def read_record(path: Path) -> JobRecord:
     """Return the record in the file `path`; raise InputError if it is none."""
     try:
-        with path.open("rb") as file:
-            text = file.read(RECORD_BYTES_MAX).decode()
-        return parse_record(json.loads(text), str(path))
+        return parse_record(json.loads(read_input_file(path, RECORD_BYTES_MAX).decode()), str(path))
     except (OSError, ValueError, RecursionError):
         hint = "name another file with --record, or move this one away: the job then starts again"
         raise InputError("cannot be read as the record of a job", field=str(path), hint=hint) from None
