@@ -49,6 +49,7 @@ HOLD_REMEDIES = {
     "ledger": "free disk space, or mend the ledger: costguard db check",
     "older_ledger": "use the ledger that was used last: [ledger] url",
     "in_doubt": "wait: an act was sent, and is looked for until it is proven",
+    "refused": "wait: it is asked again; the audit and the provider's console say why it was refused",
     "stale": "costguard doctor says why its account cannot be asked",
     "not_acting": "nothing: one watchdog acts on a ledger, the others stand by",
     "not_accepted": "read costguard plan, then costguard plan --accept HASH",

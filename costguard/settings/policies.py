@@ -410,8 +410,16 @@ def compute_policy_digest(policy: Policy) -> str:
     meaning = (policy.target, policy.when.text, policy.hold, policy.then, policy.needs, policy.allow_irreversible, policy.rule)
     # policies without a start keep the digest that they were accepted by
     starts = (policy.start,) if policy.start else ()
-    parts = (*meaning, policy.schedule, policy.warmup_max, policy.alone, *starts)
-    return hashlib.sha256("\x1f".join(map(repr, parts)).encode()).hexdigest()[:DIGEST_CHARS]
+    parts = (*map(repr, meaning), _describe_schedule(policy.schedule), *map(repr, (policy.warmup_max, policy.alone, *starts)))
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:DIGEST_CHARS]
+
+
+def _describe_schedule(schedule: Schedule | None) -> str:
+    """Return `repr(schedule)` with its holidays in order: the order of a set of dates differs in each process."""
+    if schedule is None:
+        return repr(None)
+    holidays = f"frozenset({{{', '.join(map(repr, sorted(schedule.holidays)))}}})"
+    return repr(schedule).replace(repr(schedule.holidays), holidays) if schedule.holidays else repr(schedule)
 
 
 def _classify_rule(table: SettingsTable, schedule: Schedule | None, field: str) -> str:
