@@ -22,7 +22,7 @@ from tests.fakes.server import serving
 from tests.test_docs import Block, blocks
 
 NOT_HERE = {
-    "costguard top": "needs a terminal of its own (tests/cli/test_top.py)",
+    "costguard status --watch": "needs a terminal (tests/cli/test_status_watch.py)",
     "costguard size --model gpt2-medium": "needs torch, which is an extra (tests/services/test_exact_step.py)",
     "costguard review": "needs a repository with a change (tests/review/test_review.py)",
     "costguard run --job job.toml --id train-1": "ends the machine on which it runs (tests/cli/test_run_machine.py)",

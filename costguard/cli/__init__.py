@@ -37,7 +37,6 @@ COMMAND_GROUPS = {
     },
     "Clouds": {
         "status": "Show what is running, what it costs, and the month's forecast.",
-        "top": "Live view of running machines: burn and activity; keep, filter, sort.",
         "stop": "Stop one machine by hand: look, ask, send once, prove.",
         "terminate": "Terminate one machine by hand, for good: look, ask, send once, prove.",
         "start": "Start one stopped machine by hand: look, show its price, ask, send once, prove.",
@@ -79,7 +78,7 @@ COMMAND_GROUPS = {
 """The commands by what they are for, in the order of `--help`."""
 COMMANDS = {name: told for group in COMMAND_GROUPS.values() for name, told in group.items()}
 
-OWN_SCREEN = frozenset(("watch", "top", "run", "submit", "mcp"))
+OWN_SCREEN = frozenset(("watch", "run", "submit", "mcp"))
 """Commands that write to the terminal while they run."""
 INTERRUPTED = 130
 COMPLETION_VARIABLE = "_COSTGUARD_COMPLETE"

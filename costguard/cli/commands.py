@@ -74,7 +74,8 @@ TEXT = TextType()
 class CostguardCommand(click.Command):
     """A command with the global options after its name as well.
 
-    `own_screen`: it writes to the terminal while it runs, so that no line of progress may stand there.
+    `own_screen`: it writes to the terminal while it runs, so that no line of progress may stand there;
+    so does `status --watch`.
     """
 
     own_screen = False
@@ -90,7 +91,9 @@ class CostguardCommand(click.Command):
         from costguard.system.progress import show_progress
 
         check_format(ctx.params)
-        with show_progress(f"{ctx.info_name} is at work", verbose=ctx.obj.verbose, quiet=self.own_screen):
+        with show_progress(
+            f"{ctx.info_name} is at work", verbose=ctx.obj.verbose, quiet=self.own_screen or bool(ctx.params.get("watch"))
+        ):
             return super().invoke(ctx)
 
 

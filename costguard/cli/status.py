@@ -1,26 +1,40 @@
-"""`costguard status`: what is running, what it costs, and the month's forecast."""
+"""`costguard status`: what is running, what it costs, and the month's forecast; with `--watch` redrawn until Ctrl-C."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated
 
 from click import Context
 
 from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Option
+from costguard.cli.answer import add_output_options, find_format, write_answer
+from costguard.cli.commands import Option, Text
+from costguard.errors import InputError
+
+if TYPE_CHECKING:
+    from costguard.services import CommandAnswer
 
 EXAMPLES = """Examples:
 
 \b
   costguard status
   costguard status --ask
+  costguard status --watch             # redrawn every 10 seconds, until Ctrl-C
   costguard status --zone Europe/Berlin
   costguard status --json | jq .burn_usd_per_hour
 
 Where `costguard watch` ran within its interval, and read every account, the ledger answers, and the age of what it shows is
 said. Else the configured providers are asked first; `--ask` asks them in any case, `costguard --offline status` never.
+`--watch` asks them at most once a minute, however often it redraws.
 """
+SHORTEST_PAUSE, DEFAULT_PAUSE = timedelta(seconds=1), timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(hours=1)
+ASKED_EVERY_S = 60.0
+"""With `--watch`: between two answers that may ask the clouds; between them the ledger answers."""
 
 
 @add_output_options
@@ -29,13 +43,60 @@ def command(
     zone: o.Zone = None,
     ask: Annotated[bool, Option("--ask", help="Ask the clouds, even if a guard run did just now.")] = False,
     strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
+    watch: Annotated[bool, Option("--watch", help="Redraw it on this terminal until Ctrl-C.")] = False,
+    every: Annotated[Text, Option("--every", metavar="TIME", help="With --watch: time between two drawings (10s).")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Print the current costs and machines."""
+    pause = _read_pause(ctx, every) if watch else None
+    if every is not None and pause is None:
+        raise InputError("sets how often --watch redraws", field="--every", hint="add --watch")
     from costguard.services import ledger_answers
 
-    found = ledger_answers.answer_status(zone=zone, strict=strict, offline=ctx.obj.offline, ask=ask, config=ctx.obj.config)
-    write_answer(found, ctx)
+    def answer(*, offline: bool) -> CommandAnswer:
+        return ledger_answers.answer_status(zone=zone, strict=strict, offline=offline, ask=ask, config=ctx.obj.config)
+
+    if pause is None:
+        write_answer(answer(offline=ctx.obj.offline), ctx)
+    else:
+        _redraw_until_interrupted(answer, pause, offline=ctx.obj.offline, wide=ctx.obj.wide)
+
+
+def _read_pause(ctx: Context, every: str | None) -> timedelta:
+    """Return the time between two drawings; raises InputError if it is none, or if there is no terminal to draw on."""
+    from costguard.settings.fields import parse_duration
+
+    if ctx.params["strict"]:
+        raise InputError("decides an exit code, and --watch has none", field="--strict", hint="leave out one of them")
+    if find_format(ctx).name != "table" or ctx.params.get("output"):
+        raise InputError("draws tables on a terminal", field="--watch", hint="leave out --watch, or the format and the file")
+    if not sys.stdout.isatty():
+        hint = "costguard status prints the same once; costguard watch writes a line for each change"
+        raise InputError("needs a terminal to draw on", field="--watch", hint=hint)
+    return DEFAULT_PAUSE if every is None else parse_duration(every, "--every", least=SHORTEST_PAUSE, most=LONGEST_PAUSE)
+
+
+def _redraw_until_interrupted(answer: Callable[..., CommandAnswer], pause: timedelta, *, offline: bool, wide: bool) -> None:
+    """Draw the answer again and again; Ctrl-C ends it, and leaves the last one on the terminal."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text as StyledText
+
+    from costguard.renderers.table import render
+
+    asked_at = -ASKED_EVERY_S
+    with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="ellipsis") as live:
+        try:
+            while True:
+                may_ask = not offline and monotonic() - asked_at >= ASKED_EVERY_S
+                shown = answer(offline=not may_ask)
+                if may_ask:
+                    asked_at = monotonic()
+                drawn = render(shown.document, wide="yes" if wide else "")
+                live.update(StyledText.from_ansi(drawn, no_wrap=True, end=""), refresh=True)
+                sleep(pause.total_seconds())
+        except KeyboardInterrupt:
+            return
