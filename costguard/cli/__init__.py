@@ -60,7 +60,6 @@ COMMAND_GROUPS = {
     "Money": {
         "report": "Report a period's costs, and what the figures do not include.",
         "reconcile": "Compare the providers' bills with the recorded charges and explain differences.",
-        "lake": "Write closed months as FOCUS Parquet to a folder or object store, and report over years.",
     },
     "Setup": {
         "init": "Write a settings file for the credentials found on this machine.",

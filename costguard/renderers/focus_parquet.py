@@ -6,7 +6,7 @@ It needs pyarrow, which the extra `parquet` installs. Rows are written in groups
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -28,18 +28,15 @@ DIGITS, PLACES = 38, 21
 
 def render(document: Document, *, focus_version: str | None = None) -> Iterator[bytes]:
     """Yield the file in pieces; raise CostguardError if pyarrow is not installed."""
+    version = focus_version or NEWEST_VERSION
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         hint = "pip install 'gpu-costguard[parquet]', or name a file that ends in .csv"
         raise CostguardError("Parquet needs pyarrow, which is not installed", field="--output", hint=hint) from None
-    return _write_pieces(pa, pq, build_schema(pa, focus_version or NEWEST_VERSION), build_rows(document.items))
-
-
-def build_schema(pa: Any, version: str) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return pyarrow's schema of an export in `version`. `pa`: the module."""
-    return pa.schema([(name, _choose_type(pa, name, version)) for name in list_header(version)])
+    schema = pa.schema([(name, _choose_type(pa, name, version)) for name in list_header(version)])
+    return _write_pieces(pa, pq, schema, build_rows(document.items))
 
 
 class _PieceBuffer(io.RawIOBase):
@@ -72,13 +69,13 @@ class _PieceBuffer(io.RawIOBase):
 def _write_pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, RowValue]]) -> Iterator[bytes]:  # noqa: ANN401 - no types
     out = _PieceBuffer()
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        while any((packed := build_columns(schema.names, islice(found, GROUP))).values()):
+        while any((packed := _build_columns(schema.names, islice(found, GROUP))).values()):
             writer.write_table(pa.table(packed, schema=schema))
             yield out.taken()
     yield out.taken()
 
 
-def build_columns(names: list[str], lot: Iterable[Mapping[str, RowValue]]) -> dict[str, list[object]]:
+def _build_columns(names: list[str], lot: Iterator[dict[str, RowValue]]) -> dict[str, list[object]]:
     """Return the rows of `lot` by column."""
     found: dict[str, list[object]] = {name: [] for name in names}
     for each in lot:

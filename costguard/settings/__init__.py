@@ -34,8 +34,6 @@
     currency = "EUR"
     [web]                                           # WebSettings
     listen = "127.0.0.1:8470"
-    [lake]                                          # LakeSettings
-    url = "s3://bucket/costguard"
     [telemetry]                                     # TelemetrySettings
     traces = "http://127.0.0.1:4318/v1/traces"
     [providers.runpod]                              # keys that the provider defines
@@ -75,6 +73,7 @@ from costguard.settings.sections import (
     list_fields,
     load_zone,
     overlay_environment,
+    refuse_gone_section,
 )
 from costguard.values.checks import find_nearest_names
 
@@ -211,6 +210,8 @@ def _get_config_folder() -> Path:
 
 
 def _build_settings(table: Mapping[str, object], where: str) -> Settings:
+    for section in table:
+        refuse_gone_section(section, where)
     _require_known_keys(
         table, (*SECTIONS, BUDGET_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_KEY, PROVIDERS_KEY), where
     )

@@ -214,13 +214,6 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, 
         "Allowed difference between a provider's bill and the charges: a percentage, an amount, or the larger of both.",
         "1%, 0.10",
     ),
-    ("lake", "url"): (
-        (
-            "Folder or object store to which `costguard lake write` writes closed months as FOCUS Parquet. "
-            "Needs pip install 'gpu-costguard[lake]'."
-        ),
-        "s3://bucket/costguard",
-    ),
     ("web", "listen"): (
         (
             "Address at which `costguard watch` serves agents and readers; loopback unless tls_cert and tls_key or "

@@ -296,16 +296,6 @@ class WebSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakeSettings:
-    """The `[lake]` section.
-
-    `url`: folder, or fsspec URL of an object store ("s3://bucket/costguard"), for months that are closed; None: none.
-    """
-
-    url: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The whole settings file.
 
@@ -327,7 +317,6 @@ class Settings:
     display: DisplaySettings = field(default_factory=DisplaySettings)
     reconcile: ReconcileSettings = field(default_factory=ReconcileSettings)
     web: WebSettings = field(default_factory=WebSettings)
-    lake: LakeSettings = field(default_factory=LakeSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     budgets: tuple[Budget, ...] = ()
     policies: tuple[Policy, ...] = ()
@@ -343,6 +332,14 @@ class Settings:
 
 SECTIONS = {f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)}
 """The sections of plain fields, each with the dataclass it makes."""
+GONE_SECTIONS = {"lake": "delete it; costguard report --format focus writes a month (docs/EXPORTS.md, Years of months)"}
+"""Sections of earlier versions, each with what to do instead."""
+
+
+def refuse_gone_section(section: str, field: str) -> None:
+    """Raise InputError if `section` belongs to a feature that costguard no longer has. `field`: where it is stated."""
+    if section in GONE_SECTIONS:
+        raise InputError(f"[{section}] is gone, with the feature it belonged to", field=field, hint=GONE_SECTIONS[section])
 
 
 def list_sections() -> dict[str, object]:
@@ -397,6 +394,7 @@ def overlay_environment(table: dict[str, object]) -> dict[str, object]:
 
 def _require_known_field(name: str, section: str, key: str) -> None:
     """Raise UnknownNameError that names the variable, unless it belongs to a field."""
+    refuse_gone_section(section, f"the environment: {name}")
     if (section, key) not in _map_fields():
         known = _list_variables()
         near, ours = (

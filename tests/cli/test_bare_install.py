@@ -46,7 +46,6 @@ EXTRAS = {
     "serve": (("serve",), "web", WEB),
     "watch": (("watch",), "web", WEB),
     "metrics": (("metrics",), "web", ""),
-    "lake": (("lake", "write", "--url", "lake"), "lake", ""),
     "parquet": (("report", "--format", "focus", "-o", "a.parquet"), "parquet", ""),
     "parquet of others": (("focus", "check", "bill.parquet"), "parquet", ""),
     "traces": (("watch", "--once"), "otel", '[telemetry]\ntraces = "http://127.0.0.1:4318"\n'),

@@ -108,18 +108,6 @@ class SpendingReader:
                 sums.add_unobserved(period, spans)
             return sums.build_spending()
 
-    def find_first_charge(self) -> datetime | None:
-        """Return when the first recorded charge began; None: there is none."""
-        with self._reader.snapshot() as ask:
-            ((start_us,),) = ask("SELECT min(start_us) FROM span", ())
-        return None if start_us is None else from_micros(start_us)
-
-    def load_ledger_id(self) -> str:
-        """Return the id of this ledger, which its backups share."""
-        with self._reader.snapshot() as ask:
-            ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
-        return str(ledger_id)
-
     def items(self, period: Period, as_of: datetime) -> Iterator[ChargeItem]:
         """Yield the charge items that `load_spending` sums, resource by resource.
 

@@ -74,11 +74,10 @@ def build_rows(items: ChargeItems | None) -> Iterator[dict[str, RowValue]]:
     if items is not None:
         sellers = items.sellers
         for item in items:
-            yield build_row(item, get_seller(sellers, item.attribution.provider))
+            yield _build_row(item, get_seller(sellers, item.attribution.provider))
 
 
-def build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
-    """Return one item with every column of every version."""
+def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
     of = item.attribution
     service, month = get_focus_service(seller, item.charge), calendar.find_month(item.start, UTC)
     sku, price_details = _build_sku(item)
