@@ -15,15 +15,14 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from costguard.errors import InputError
-from costguard.quoting.offer import DRIFT_CLASSES, Offer, OfferSelection
-from costguard.quoting.own_drift import OwnDrift
+from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.price_series import PricedMachine, PriceRun, PriceSeries, identify_machine, is_dated_price
 from costguard.system.atomic_file import make_folder
 from costguard.values.money import Rate
@@ -51,16 +50,6 @@ CREATE TABLE prices (
     nano_usd_per_hour INTEGER NOT NULL CHECK (nano_usd_per_hour > 0),
     PRIMARY KEY (machine_id, seen_on)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE own_drift (
-    drift TEXT PRIMARY KEY,
-    growth REAL NOT NULL,
-    grace_days REAL NOT NULL,
-    most REAL NOT NULL,
-    series INTEGER NOT NULL,
-    pairs INTEGER NOT NULL,
-    days INTEGER NOT NULL,
-    why_not TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
@@ -70,7 +59,7 @@ EPOCH = date(1970, 1, 1)
 UNSEEN_DAYS_MAX = 35
 """A price that is seen again after more days than these begins a new row: nobody saw it in between. An assumption."""
 WEEKLY_AFTER_DAYS = 365
-"""Beyond this age one row a week is kept: drift over years is fitted to months, and a chart has fewer columns than weeks."""
+"""Beyond this age one row a week is kept: a chart has fewer columns than weeks."""
 ROWS_PER_MACHINE_MAX, ROWS_MAX = 600, 500_000
 """A year of days and five of weeks are 625 rows. A row takes about 25 bytes: 500,000 are 13 MB."""
 BUSY_WAIT_S = 20.0
@@ -93,14 +82,6 @@ def append_prices(path: Path, offers: Iterable[Offer], on: date) -> int:
         )
         _thin_rows(connection, _to_number(on))
     return added
-
-
-def save_own_drift(path: Path, found: Iterable[OwnDrift]) -> None:
-    """Replace the drift constants of one's own history that the file at `path` holds."""
-    rows = [tuple(asdict(one).values()) for one in found]
-    with _open_for_writing(path) as connection:
-        connection.execute("DELETE FROM own_drift")
-        connection.executemany("INSERT INTO own_drift VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def _select_cheapest(offers: Iterable[Offer], on: date) -> dict[tuple[PricedMachine, int], int]:
@@ -253,16 +234,6 @@ class PriceHistoryReader:
         where, values = _format_selection(selection)
         return self._collect_series(_SERIES.format(where=where), values)
 
-    def sample_series(self, most: int) -> list[PriceSeries]:
-        """Return the prices of at most `most` machines of each drift class, spread evenly over all of the class."""
-        return self._collect_series(_SERIES.format(where=_SAMPLED), [most, most])
-
-    def load_own_drift(self) -> tuple[OwnDrift, ...]:
-        """Return what was last estimated from this history, in the order of the drift classes."""
-        rows = self._list_rows("SELECT drift, growth, grace_days, most, series, pairs, days, why_not FROM own_drift", [])
-        found = {row[0]: OwnDrift(*row) for row in rows}
-        return tuple(found[name] for name in DRIFT_CLASSES if name in found)
-
     def describe_file(self) -> Mapping[str, object]:
         """Return the number of machines and rows, and the first and the last day on which a price was seen."""
         ((machines, rows, first, last),) = self._list_rows(_FACTS, [])
@@ -293,14 +264,6 @@ _SERIES = f"""
 SELECT {", ".join(f"m.{name}" for name in _MACHINE_COLUMNS)}, p.seen_on, p.last_seen_on, p.nano_usd_per_hour
 FROM machines AS m CROSS JOIN prices AS p USING (machine_id) WHERE {{where}} ORDER BY m.machine_id, p.seen_on
 """  # noqa: S608 - our own column names
-_SAMPLED = """
-m.machine_id IN (
-    SELECT machine_id FROM (
-        SELECT machine_id, row_number() OVER of_class - 1 AS place, count(*) OVER (PARTITION BY drift) AS machines FROM machines
-        WINDOW of_class AS (PARTITION BY drift ORDER BY machine_id)
-    ) WHERE place % ((machines + ? - 1) / ?) = 0
-)
-"""
 _FACTS = """
 SELECT (SELECT count(*) FROM machines), count(*), min(seen_on), max(last_seen_on) FROM prices
 """

@@ -41,7 +41,6 @@ from costguard.services.overrides import describe_user, get_now
 from costguard.services.quote_commands import (
     AskedRun,
     find_market_file,
-    load_price_drift,
     read_asked,
     resolve_limits,
 )
@@ -136,11 +135,10 @@ class RunQuoter:
     def quote(self, asked: Job | Rental, on: Hardware | None = None) -> Quote:
         """Return the quote of `asked` on `on`; None: on the whole market."""
         counts = self.counts if isinstance(asked, Job) else None
-        drift, _ = load_price_drift(self.facts)
         today = datetime.now(UTC).date()
         with MarketReader(find_market_file(self.request.market, self.request.config)) as source:
             asked = replace(asked, limits=resolve_limits(asked.limits, source))
-            return flow.build_quote(asked, market=source, facts=self.facts, on=on, counts=counts, today=today, drift=drift)
+            return flow.build_quote(asked, market=source, facts=self.facts, on=on, counts=counts, today=today)
 
     def quote_freely(self) -> Quote:
         """Return the quote of the same on any provider, region and tier; of a job, on any GPU.

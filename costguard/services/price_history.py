@@ -1,12 +1,12 @@
-"""The price history: collected by each refresh, shown by `costguard prices history`, added to reports, and turned into drift.
+"""The price history: collected by each refresh, shown by `costguard prices history`, and added to reports.
 
-The history is never a reason to fail for what uses it: a refresh, a quote or a report goes on without it and says so.
+The history is never a reason to fail for what uses it: a refresh or a report goes on without it and says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError, NoAnswerError
 from costguard.ledger.market import MarketReader
-from costguard.ledger.price_history import PriceHistoryReader, append_prices, save_own_drift
+from costguard.ledger.price_history import PriceHistoryReader, append_prices
 from costguard.quoting.offer import Offer, OfferSelection
-from costguard.quoting.own_drift import DAYS_MIN, OwnDrift, estimate_own_drift, replace_drift
-from costguard.quoting.price_drift import PriceDrift
 from costguard.quoting.price_series import PriceLine, PriceSeries, add_offers, draw_lines
 from costguard.services import CommandAnswer
 from costguard.settings import get_data_path
@@ -25,15 +23,13 @@ from costguard.settings.files import PRICE_HISTORY_FILE
 from costguard.values import checks
 from costguard.views.document import Document
 
-if TYPE_CHECKING:  # types and no more: a quote reads the drift alone
+if TYPE_CHECKING:
     from costguard.reporting.statement import Statement
 
 DAYS, DAYS_MAX = 365, 3650
 """Days that `prices history` shows, and the most that it can."""
 ROWS_MAX = 50
 """Rows of a table without a GPU; JSON has all."""
-DRIFT_SERIES_MAX = 300
-"""Machines of a class from which its drift is estimated: more do not narrow it, and each takes about 3 ms."""
 SPENT_ROWS_MAX = 8
 """Rows of the section in a report."""
 NO_HISTORY = (
@@ -48,55 +44,15 @@ def get_history_file() -> Path:
 
 
 def record_prices(offers: Iterable[Offer], on: date | None = None) -> tuple[str, ...]:
-    """Append the prices of `offers` to the history, and estimate the drift anew; return warnings about what failed.
+    """Append the prices of `offers` to the history; return warnings about what failed.
 
     `on`: the day; None: today.
     """
-    file = get_history_file()
     try:
-        append_prices(file, offers, on or _get_today())
-        _update_own_drift(file)
+        append_prices(get_history_file(), offers, on or _get_today())
     except CostguardError as failed:
         return (f"the prices were refreshed, but not added to the history: {_format_error(failed)}",)
     return ()
-
-
-def _update_own_drift(file: Path) -> None:
-    with PriceHistoryReader(file) as history:
-        facts = history.describe_file()
-        if not facts["oldest"] or _count_days(facts) < DAYS_MIN:
-            return
-        series = history.sample_series(DRIFT_SERIES_MAX)
-    save_own_drift(file, estimate_own_drift(series, ShippedFacts().get_price_drift()))
-
-
-def _count_days(facts: Mapping[str, object]) -> int:
-    return (date.fromisoformat(str(facts["newest"])) - date.fromisoformat(str(facts["oldest"]))).days
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftInUse:
-    """The drift constants to use: the shipped ones, replaced where one's own history says enough.
-
-    `own`: what the history says of each class. `warning`: why it could not be read, "": it could, or there is none.
-    """
-
-    terms: Mapping[str, PriceDrift]
-    own: tuple[OwnDrift, ...] = ()
-    warning: str = ""
-
-
-def load_price_drift() -> DriftInUse:
-    """Return the drift constants to use; the estimates in the history are those of its last refresh."""
-    shipped, file = ShippedFacts().get_price_drift(), get_history_file()
-    if not file.is_file():
-        return DriftInUse(terms=shipped)
-    try:
-        with PriceHistoryReader(file) as history:
-            own = history.load_own_drift()
-    except CostguardError as failed:
-        return DriftInUse(terms=shipped, warning=_format_error(failed))
-    return DriftInUse(terms=replace_drift(shipped, own), own=own)
 
 
 def answer_price_history(
@@ -131,18 +87,15 @@ def answer_price_history(
     if market is None and file != MARKET:  # what a refresh replaced in its own market is still in the shipped one
         with MarketReader(MARKET) as snapshot:
             offers += snapshot.list_offers(selection)
-    stored, own, known, damaged = _load_history(selection)
+    stored, known, damaged = _load_history(selection)
     warnings = (*stated.notes, *damaged)
     series = add_offers(stored, (offer for offer in offers if offer.observed_on <= end))
     lines = draw_lines(series, start, end)
-    classes = {line.drift for line in lines}
     document = build_price_history_document(
         lines if selection.gpus else tuple(list_widest_moves(lines)),
         start=start,
         end=end,
         history=known,
-        own=[one for one in own if one.drift in classes],
-        shipped=facts.get_price_drift(),
         chart=chart,
         rows_max=None if selection.gpus else ROWS_MAX,
         notes=() if known else (NO_HISTORY,),
@@ -164,16 +117,16 @@ def _explain_nothing(series: tuple[PriceSeries, ...], shown: int) -> NoAnswerErr
 
 def _load_history(
     selection: OfferSelection,
-) -> tuple[list[PriceSeries], tuple[OwnDrift, ...], Mapping[str, object] | None, tuple[str, ...]]:
-    """Return the selected series, the drift estimates, facts about the file (None: there is none), and warnings."""
+) -> tuple[list[PriceSeries], Mapping[str, object] | None, tuple[str, ...]]:
+    """Return the selected series, facts about the file (None: there is none), and warnings."""
     file = get_history_file()
     if not file.is_file():
-        return [], (), None, ()
+        return [], None, ()
     try:
         with PriceHistoryReader(file) as history:
-            return history.list_series(selection), history.load_own_drift(), history.describe_file(), ()
+            return history.list_series(selection), history.describe_file(), ()
     except CostguardError as failed:
-        return [], (), {"path": str(file)}, (f"the history is left out: {_format_error(failed)}",)
+        return [], {"path": str(file)}, (f"the history is left out: {_format_error(failed)}",)
 
 
 def add_spent_prices(document: Document, statement: Statement) -> Document:

@@ -67,17 +67,15 @@ def build_quote(
     sort: str = "usd",
     booted: bool = False,
     today: date | None = None,
-    drift: Mapping[str, PriceDrift] | None = None,
 ) -> Quote:
     """Return every way to run `asked`, ranked by `sort`, and the refused ones with reasons.
 
     `on`: stated hardware; None: the whole market. `counts`: allowed numbers of GPUs an instance; None: any. `booted`: the
     machine already runs, so no boot time is added. `today`: the day for which prices are estimated (None: now, in UTC).
-    `drift`: how prices move, by drift class (None: as shipped).
     """
     today = today or datetime.now(UTC).date()
     chosen = select_offers(asked.limits, counts, today)
-    drift = facts.get_price_drift() if drift is None else drift
+    drift = facts.get_price_drift()
     judge = partial(judge_vintage, drift=drift, today=today)
     shop = Shop(market=market, chosen=chosen, drift=drift, today=today, judge=judge)
     found = list(
@@ -445,17 +443,16 @@ def compare_with_claim(
     market: OfferSource,
     facts: ShippedFacts,
     today: date | None = None,
-    drift: Mapping[str, PriceDrift] | None = None,
 ) -> TemplateComparison:
     """Compare the claim of `template` with a quote; nothing is compared if flags changed the job.
 
-    `today` and `drift`: as in `build_quote`.
+    `today`: as in `build_quote`.
     """
     claim = template.claim
     if claim is None or changed:
         return TemplateComparison(template=template, changed=changed)
     on = Hardware(gpu=facts.get_gpus()[claim.gpu], gpu_count=claim.gpu_count, nodes=claim.nodes)
-    answer = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on, today=today, drift=drift)
+    answer = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on, today=today)
     kept = [o for o in answer.options if not o.offer or o.offer.tier != EXCLUDED_TIER]
     lacking = next((r.reason for r in answer.refused), None)
     return TemplateComparison(template=template, option=kept[0] if kept else None, lacking=None if kept else lacking)

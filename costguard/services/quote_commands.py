@@ -5,7 +5,7 @@ Shared inputs are the job, the market file and the calibration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -31,7 +31,6 @@ from costguard.services.job_input import (
     read_rental,
 )
 from costguard.settings import expand_path, get_cache_path, get_data_path, read_rows, read_settings
-from costguard.settings.files import PRICE_HISTORY_FILE
 from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
 from costguard.values import checks
@@ -40,7 +39,6 @@ from costguard.values.resource import COMMUNITY, TIERS
 from costguard.views.document import TableView
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
-    from costguard.quoting.price_drift import PriceDrift
     from costguard.quoting.template import TemplateComparison
     from costguard.sizing.observed_runs import CalibrationAnswer, ObservedRun
 
@@ -76,14 +74,13 @@ def answer_quote(
         flags, job_file, facts, on=on, count=count, hours=hours, strict=strict, calibration=calibration, config=config
     )
     asked, counts = told.asked, told.counts
-    drift, drift_notes = load_price_drift(facts)
     with MarketReader(find_market_file(market, config)) as source:
         asked = replace(asked, limits=resolve_limits(asked.limits, source))
         answer = flow.build_quote(
-            asked, market=source, facts=facts, on=told.hardware, sort=sort, counts=counts, today=_get_today(), drift=drift
+            asked, market=source, facts=facts, on=told.hardware, sort=sort, counts=counts, today=_get_today()
         )
-        compared = _compare_with_template(told.stated, asked, source, facts, drift)
-    answer = replace(answer, warnings=(*answer.warnings, *told.notes, *drift_notes))
+        compared = _compare_with_template(told.stated, asked, source, facts)
+    answer = replace(answer, warnings=(*answer.warnings, *told.notes))
     advice = None if every or rows is not None else choose_advice(answer.options)
     visible = answer.options[:rows] if advice is None else advice.options
     plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
@@ -231,12 +228,12 @@ def answer_offers(
                 limit=most,
                 strict=strict,
                 today=_get_today(),
-                drift=load_price_drift(facts)[0],
+                drift=facts.get_price_drift(),
                 every=every,
             )
         found = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
     document = build_offers_document(
-        found, facts_of, drift=load_price_drift(facts)[0], today=_get_today(), warnings=stated.notes, every=every
+        found, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=stated.notes, every=every
     )
     refusal = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
     return CommandAnswer(document=document, warnings=stated.notes, refusal=refusal)
@@ -272,7 +269,7 @@ def answer_breakeven(
             resale=None if resale is None else Money.parse(resale, field="--resale"),
             hours_week=hours_week,
             market=source,
-            drift=load_price_drift(facts)[0],
+            drift=facts.get_price_drift(),
             today=_get_today(),
         )
     notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
@@ -334,7 +331,7 @@ def _explain_no_offer(named: tuple[str, ...], facts: ShippedFacts, count: int) -
 
 
 def _compare_with_template(
-    stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts, drift: Mapping[str, PriceDrift]
+    stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts
 ) -> TemplateComparison | None:
     """Compare the claim of the template's source with the quote; None if no template was requested."""
     if stated.template is None or not isinstance(asked, Job):
@@ -343,7 +340,7 @@ def _compare_with_template(
     from costguard.services.quote import compare_with_claim
 
     changed = list_changed_keys(stated.table, stated.template)
-    return compare_with_claim(stated.template, asked, changed, market=source, facts=facts, today=_get_today(), drift=drift)
+    return compare_with_claim(stated.template, asked, changed, market=source, facts=facts, today=_get_today())
 
 
 def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
@@ -378,19 +375,6 @@ def find_calibration_file(stated: str | None, config: str | None) -> Path:
     """Return the file of observed runs."""
     chosen = stated or read_settings(config).quote.calibration
     return expand_path(chosen) if chosen else get_data_path("calibration.json")
-
-
-def load_price_drift(facts: ShippedFacts) -> tuple[Mapping[str, PriceDrift], tuple[str, ...]]:
-    """Return how prices drift, and a warning where one's own history of prices cannot be read.
-
-    Where there is enough of a history, it replaces the shipped constants of a class.
-    """
-    if not get_data_path(PRICE_HISTORY_FILE).is_file():
-        return facts.get_price_drift(), ()
-    from costguard.services.price_history import load_price_drift as load
-
-    found = load()
-    return found.terms, (f"the price history is not used: {found.warning}",) if found.warning else ()
 
 
 def find_market_file(stated: str | None, config: str | None) -> Path:

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from operator import attrgetter
 
-from costguard.quoting.own_drift import OwnDrift, describe_own_drift
-from costguard.quoting.price_drift import PriceDrift
 from costguard.quoting.price_series import PriceLine
 from costguard.values.money import Rate
 from costguard.views.columns import ColumnFit
@@ -49,8 +47,6 @@ def build_price_history_document(
     start: date,
     end: date,
     history: Mapping[str, object] | None,
-    own: Sequence[OwnDrift] = (),
-    shipped: Mapping[str, PriceDrift],
     chart: bool = False,
     rows_max: int | None = None,
     notes: Sequence[str] = (),
@@ -58,8 +54,8 @@ def build_price_history_document(
 ) -> Document:
     """Return the document for `lines` of prices between the days `start` and `end`.
 
-    `history`: facts about the history file; None: there is none. `own`: what it says of the drift classes, beside the `shipped`
-    constants. `chart`: draw a chart per line; of one line it is always drawn. `rows_max`: rows of the table; None: all.
+    `history`: facts about the history file; None: there is none. `chart`: draw a chart per line; of one line it is always
+    drawn. `rows_max`: rows of the table; None: all.
     """
     records = tuple(build_record(COLUMNS, line) for line in lines)
     shown = lines if rows_max is None else lines[:rows_max]
@@ -76,7 +72,7 @@ def build_price_history_document(
             {**record, "points": [_build_point_data(day, rate) for day, rate in line.points]}
             for record, line in zip(records, lines, strict=True)
         ],
-        "own_drift": [_build_drift_data(one) for one in own],
+        "own_drift": [],  # nothing is estimated from the history any more; the schema stays
         "warnings": list(warnings),
     }
     return Document(
@@ -91,7 +87,6 @@ def build_price_history_document(
                 else ()
             ),
             *notes,
-            *(f"Drift of {describe_own_drift(one, shipped[one.drift])}." for one in own),
         ),
     )
 
@@ -204,20 +199,6 @@ def _draw_cell(height: int | None, level: int) -> str:
 
 def _build_point_data(day: date, rate: Rate) -> dict[str, object]:
     return {"on": day.isoformat(), "usd_per_hour": rate.format()}
-
-
-def _build_drift_data(found: OwnDrift) -> dict[str, object]:
-    return {
-        "drift_class": found.drift,
-        "used": found.is_used,
-        "growth": round(found.growth, 6),
-        "grace_days": found.grace_days,
-        "most": round(found.most, 6),
-        "machines": found.series,
-        "pairs": found.pairs,
-        "days": found.days,
-        "why_not": found.why_not,
-    }
 
 
 def list_widest_moves(lines: Sequence[PriceLine]) -> Iterator[PriceLine]:

@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from costguard.data import ShippedFacts
-from costguard.ledger.price_history import PriceHistoryReader, append_prices, save_own_drift
+from costguard.ledger.price_history import PriceHistoryReader, append_prices
 from costguard.quoting.offer import Offer, OfferSelection
-from costguard.quoting.own_drift import OwnDrift
 from costguard.services import price_history
-from costguard.services.price_history import get_history_file, load_price_drift, record_prices
+from costguard.services.price_history import get_history_file, record_prices
 from costguard.views.document import TableView
 from costguard.views.price_history import BLOCKS, UNKNOWN, build_price_history_document
 from costguard.views.table_layout import fit_table
@@ -174,8 +172,6 @@ def test_a_damaged_history_is_a_warning_and_the_snapshot_is_drawn(costguard: Com
     assert ran.code == 0
     assert ran.data["series"]
     assert "mv price_history.sqlite" in ran.data["warnings"][-1]
-    assert load_price_drift().terms == ShippedFacts().get_price_drift()
-    assert "mv price_history.sqlite" in load_price_drift().warning
 
 
 def test_a_refresh_appends_what_it_fetched(costguard: Command, setup: Setup) -> None:
@@ -195,23 +191,6 @@ def test_a_history_that_cannot_be_written_does_not_stop_a_refresh(costguard: Com
     assert ran.code == 0
     assert "not added to the history" in ran.err
     assert costguard("offers", "--provider", "runpod", "--region", "moon", "--json").data["offers"]
-
-
-def move(number: int, back: int) -> str:
-    """A price that moves a good deal, and differently for each machine."""
-    return f"{2 + (number * 7 + back * 13) % 10 / 10:.2f}"
-
-
-def test_enough_history_gives_its_own_drift_and_says_so(costguard: Command, market: str) -> None:
-    for back in range(90, -1, -3):
-        offers = [h100(move(number, back), back, region=f"r{number}", tier="community") for number in range(8)]
-        assert record_prices(offers, TODAY - timedelta(days=back)) == ()
-    shipped, used = ShippedFacts().get_price_drift(), load_price_drift()
-    assert [one.drift for one in used.own if one.is_used] == ["community"]
-    assert used.terms["community"].growth > shipped["community"].growth
-    assert used.terms["spot"] == shipped["spot"]
-    ran = costguard("prices", "history", "--gpu", "H100", "--tier", "community", "--market", market)
-    assert "Drift of community: from your own history (8 machines" in ran.out
 
 
 def test_a_table_without_a_gpu_shows_what_moved_most(costguard: Command, collect: Collect, market: str) -> None:
@@ -238,9 +217,7 @@ def build_table(*prices: tuple[int, str]) -> TableView:
     offers += [h100("3", 60, tier="community"), h100("3", 0, tier="community")]
     lines = draw_lines(add_offers([], offers), TODAY - timedelta(60), TODAY)
     start = TODAY - timedelta(60)
-    document = build_price_history_document(
-        lines, start=start, end=TODAY, history=None, shipped=ShippedFacts().get_price_drift()
-    )
+    document = build_price_history_document(lines, start=start, end=TODAY, history=None)
     return document.tables[0]
 
 
@@ -294,26 +271,12 @@ def test_the_document_is_plain_data(costguard: Command, collect: Collect, market
     assert set(ran.data) == {"schema", "from", "to", "history", "series", "own_drift", "warnings"}
 
 
-def test_ones_own_history_widens_what_an_old_price_may_be(costguard: Command, market: str) -> None:
-    ask = ("quote", "--gpu", "H100", "--count", "8", "--hours", "12", "--provider", "lambda", "--market", market, "--json")
-    before = costguard(*ask).data["options"][0]["usd"]
-    own = OwnDrift("list", growth=0.09, grace_days=0, most=0.9, series=40, pairs=400, days=200)
-    append_prices(get_history_file(), [], TODAY)
-    save_own_drift(get_history_file(), [own])
-    after = costguard(*ask).data["options"][0]["usd"]
-    assert float(after["low"]) < float(before["low"]) < float(before["high"]) < float(after["high"])
-    save_own_drift(get_history_file(), [replace(own, why_not="too few machines")])
-    assert costguard(*ask).data["options"][0]["usd"] == before
-
-
-def test_a_damaged_history_leaves_the_shipped_drift_and_says_so(costguard: Command, market: str) -> None:
+def test_a_quote_is_the_same_with_and_without_a_history(costguard: Command, market: str) -> None:
     ask = ("quote", "--gpu", "H100", "--count", "8", "--hours", "12", "--market", market, "--json")
-    before = costguard(*ask).data["options"]
-    get_history_file().parent.mkdir(parents=True, exist_ok=True)
-    get_history_file().write_bytes(b"no database")
-    found = costguard(*ask).data
-    assert found["options"] == before
-    assert any("the price history is not used" in warning for warning in found["warnings"])
+    before = costguard(*ask).data
+    for back in range(90, -1, -3):
+        assert record_prices([h100(f"{2 + back * 13 % 10 / 10:.2f}", back)], TODAY - timedelta(days=back)) == ()
+    assert costguard(*ask).data == before
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,8 @@ from costguard.ledger.price_history import (
     WEEKLY_AFTER_DAYS,
     PriceHistoryReader,
     append_prices,
-    save_own_drift,
 )
 from costguard.quoting.offer import Offer, OfferSelection
-from costguard.quoting.own_drift import OwnDrift
 from tests import shop
 
 DAY = date(2026, 6, 1)
@@ -229,15 +227,6 @@ def test_a_file_that_another_process_holds_is_waited_for_and_not_called_damaged(
         assert runs(file) == [(0, 0, "1.0000")]
         other.execute("ROLLBACK")
     assert record(file, "2", 1) == 1
-
-
-def test_what_was_estimated_is_kept_and_replaced(file: Path) -> None:
-    own = OwnDrift("spot", 0.05, 14.0, 0.75, 20, 200, 90)
-    save_own_drift(file, [own, OwnDrift("list", 0.034, 21.0, 0.6, 2, 4, 90, "only 2 machines")])
-    save_own_drift(file, [replace(own, growth=0.06), OwnDrift("list", 0.034, 21.0, 0.6, 2, 4, 90, "only 2 machines")])
-    with PriceHistoryReader(file) as history:
-        found = history.load_own_drift()
-    assert [(one.drift, one.growth, one.is_used) for one in found] == [("list", 0.034, False), ("spot", 0.06, True)]
 
 
 APPENDER = """

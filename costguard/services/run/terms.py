@@ -34,7 +34,6 @@ from costguard.services.overrides import find_machine
 from costguard.services.quote_commands import (
     apply_calibration,
     find_market_file,
-    load_price_drift,
     read_asked_job,
     resolve_limits,
 )
@@ -168,7 +167,6 @@ def _quote_here(
     now: datetime,
 ) -> tuple[QuoteOption, JobMachine, tuple[str, ...]]:
     """Quote the job on this hardware at this price; if it is unknown, at the market's."""
-    drift, _ = load_price_drift(facts)
     if machine.hourly is not None:
         bare = replace(job, limits=JobLimits(max_usd=job.limits.max_usd, max_hours=job.limits.max_hours))
         offer = _build_offer(machine, hardware, live, now)
@@ -181,9 +179,7 @@ def _quote_here(
             here = guess_provider() if job.limits.providers is None else None
             sold = here in source.providers() if here else False
             narrowed = replace(job, limits=replace(job.limits, providers=(here,))) if sold and here else job
-            answer = flow.build_quote(
-                narrowed, market=source, facts=facts, on=hardware, booted=True, today=now.date(), drift=drift
-            )
+            answer = flow.build_quote(narrowed, market=source, facts=facts, on=hardware, booted=True, today=now.date())
     if not answer.options:
         why = answer.refused[0].reason if answer.refused else "this hardware is unknown"
         hint = "; ".join(answer.advice) or "fix the job file; without one the command is run unquoted"
