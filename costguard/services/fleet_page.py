@@ -1,15 +1,8 @@
-"""The fleet as the pages show it: a line for each machine, and all that the page of one machine shows, packed.
-
-It is built in a process of its own and handed over (`page_builder.py`), so it is made of two kinds of parts: `MachineRow`, a
-few texts for each machine, which searching and paging go through; and the machines themselves, pickled and compressed a hundred
-at a time, of which the page of a machine unpacks one hundred.
-"""
+"""The fleet as the pages show it: a few texts for each machine, which searching and paging go through, and its whole record."""
 
 from __future__ import annotations
 
-import pickle
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, cast
@@ -25,8 +18,6 @@ from costguard.values.money import Money
 from costguard.views.plan import build_plan_document
 from costguard.views.status import build_status_document, list_status_warnings
 
-PACK_SIZE = 100
-"""Machines of a pack: unpacking one takes 2 ms."""
 ACTING_MAX = 1_000
 """Verdicts with steps that are kept for the page Now, which shows the first of them and counts the others."""
 NO_TEAM = "nobody known"
@@ -71,13 +62,6 @@ class MachineFacts(NamedTuple):
     verdicts: tuple[Verdict, ...]
 
 
-class FleetPart(NamedTuple):
-    """Some rows, and their machines packed, in the same order."""
-
-    rows: tuple[MachineRow, ...]
-    packed: bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetHead:
     """What is shown about the whole fleet. `found`: the status without its machines. `last`: the guard run; None: none yet.
@@ -96,12 +80,9 @@ class FleetHead:
 class FleetPage:
     """The fleet as of one guard run."""
 
-    def __init__(self, head: FleetHead, parts: Iterable[FleetPart]) -> None:
-        self.head, self.rows, self._packs, self._places = head, list[MachineRow](), list[bytes](), dict[str, tuple[int, int]]()
-        for number, part in enumerate(parts):
-            self._packs.append(part.packed)
-            self._places.update((row.path, (number, place)) for place, row in enumerate(part.rows))
-            self.rows += part.rows
+    def __init__(self, head: FleetHead, rows: Sequence[MachineRow], facts: Sequence[MachineFacts]) -> None:
+        self.head, self.rows, self._facts = head, rows, facts
+        self._places = {row.path: place for place, row in enumerate(rows)}
 
     @property
     def found(self) -> FleetStatus:
@@ -125,37 +106,19 @@ class FleetPage:
 
     def find_row(self, path: str) -> MachineRow | None:
         """Return the row of the machine whose whole key is `path`; None if it is not listed."""
-        number, place = self._places.get(path, (-1, 0))
-        return None if number < 0 else self.rows[number * PACK_SIZE + place]
+        place = self._places.get(path)
+        return None if place is None else self.rows[place]
 
     def load_facts(self, path: str) -> MachineFacts | None:
         """Return what is known about the machine whose whole key is `path`; None if it is not listed."""
-        number, place = self._places.get(path, (-1, 0))
-        if number < 0:
-            return None
-        pack: list[MachineFacts] = pickle.loads(zlib.decompress(self._packs[number]))  # noqa: S301 - packed by `_pack`
-        return pack[place]
+        place = self._places.get(path)
+        return None if place is None else self._facts[place]
 
 
 def build_fleet_page(settings: Settings, now: datetime) -> FleetPage:
-    """Build the fleet from the ledger as of `now`."""
-    parts = build_fleet_parts(settings, now)
-    head = next(parts)
-    assert isinstance(head, FleetHead)  # noqa: S101 - it comes first
-    return FleetPage(head, cast("Iterator[FleetPart]", parts))
-
-
-def build_fleet_parts(settings: Settings, now: datetime) -> Iterator[FleetHead | FleetPart]:
-    """Build the fleet, and yield its head, then its parts, the highest burn first."""
+    """Build the fleet from the ledger as of `now`, the highest burn first."""
     with pause_gc():
-        head, rows, facts = _build_fleet(settings, now)
-    yield head
-    for start in range(0, len(rows), PACK_SIZE):
-        yield FleetPart(tuple(rows[start : start + PACK_SIZE]), _pack(facts[start : start + PACK_SIZE]))
-
-
-def _pack(facts: list[MachineFacts]) -> bytes:
-    return zlib.compress(pickle.dumps(facts, pickle.HIGHEST_PROTOCOL), 1)
+        return FleetPage(*_build_fleet(settings, now))
 
 
 def _build_fleet(settings: Settings, now: datetime) -> tuple[FleetHead, list[MachineRow], list[MachineFacts]]:

@@ -29,7 +29,7 @@ from costguard.settings import Settings, WebSettings, get_data_path, read_settin
 from costguard.values.agent import TOKEN_ROLES, WebToken, is_token_valid
 
 if TYPE_CHECKING:  # a type and no more: it imports what builds a plan
-    from costguard.services.page_builder import BuilderProcess, PageBuilder
+    from costguard.services.page_builder import PageBuilder
     from costguard.services.web_pages import PageServices
 
 LATE_AFTER_RUNS = 3
@@ -70,13 +70,12 @@ def build_web_services(
     *,
     config: str | None = None,
     interval: timedelta | None = None,
-    builder: PageBuilder | BuilderProcess | None = None,
 ) -> WebServices:
     """Return the parts over the ledger of `settings`. `config`: the file that they are read from again for each status.
 
-    `interval`: of the guard, None: that of the settings. `builder`: of status, metrics and pages; None: this process.
+    `interval`: of the guard, None: that of the settings.
     """
-    sources, builds = _LedgerSources(settings, config, interval), builder or _build_here(settings, config)
+    sources, builds = _LedgerSources(settings, config, interval), _open_builder(settings, config)
     board = RunBoard(sources.get_mark, builds.build_status)
     return WebServices(
         web=settings.web,
@@ -86,7 +85,7 @@ def build_web_services(
         reader=sources.authorize_reader,
         health=sources.check_health,
         metrics=open_metrics_board(settings, builds.build_metrics).read_text,
-        pages=_build_pages(settings, config, builder),
+        pages=_build_pages(settings, config),
         launchers=_build_launchers(sources, board, config),
         note_run=sources.note_run,
     )
@@ -146,7 +145,7 @@ class _LedgerSources:
         return self._settings
 
 
-def _build_here(settings: Settings, config: str | None) -> PageBuilder:
+def _open_builder(settings: Settings, config: str | None) -> PageBuilder:
     from costguard.services.page_builder import PageBuilder
 
     return PageBuilder(config, settings)
@@ -160,12 +159,12 @@ def _build_launchers(sources: _LedgerSources, board: RunBoard, config: str | Non
     )
 
 
-def _build_pages(settings: Settings, config: str | None, builder: PageBuilder | BuilderProcess | None) -> PageServices:
+def _build_pages(settings: Settings, config: str | None) -> PageServices:
     from costguard.services.web_pages import PageServices
 
     web = settings.web
     secure = web.tls_cert is not None or web.behind_proxy is not None
-    return PageServices(config=config, stated=settings, secure=secure, builder=builder)
+    return PageServices(config=config, stated=settings, secure=secure)
 
 
 def find_key_file(settings: Settings) -> Path:

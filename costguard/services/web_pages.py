@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from threading import Lock, Thread
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, NoAnswerError
@@ -104,13 +104,6 @@ class AskPage:
     keeps_for: str
 
 
-class FleetBuilder(Protocol):
-    """Builds the fleet for the pages."""
-
-    def build_fleet(self, now: datetime) -> FleetPage:
-        """Return the fleet as of `now`."""
-
-
 @dataclass(slots=True, kw_only=True)
 class PageServices:
     """What the pages are served with. `config`: the settings file; None: the usual one. `clock`: a demo's stands still.
@@ -118,7 +111,7 @@ class PageServices:
     `stated`: the settings as they were read already; they count until the file is read anew. None: it is read at once.
 
     `read_only`: nothing is changed, as in a demo. `secure`: cookies are sent over TLS only.
-    `builder`: builds the fleet; None: this process does. `audit`: remembers how much of the log was verified.
+    `audit`: remembers how much of the log was verified.
     """
 
     config: str | None = None
@@ -126,7 +119,6 @@ class PageServices:
     clock: Callable[[], datetime] = overrides.get_now
     read_only: bool = False
     secure: bool = False
-    builder: FleetBuilder | None = None
     audit: AuditWatch = field(default_factory=AuditWatch)
     _fleet: FleetPage | None = None
     _made_s: float = 0.0
@@ -191,7 +183,7 @@ class PageServices:
 
     def _build(self) -> None:
         began = monotonic()
-        made = (self.builder or PageBuilder(self.config, self.settings)).build_fleet(self.clock())
+        made = PageBuilder(self.config, self.settings).build_fleet(self.clock())
         self._fleet, self._made_s, self._took_s = made, monotonic(), monotonic() - began
 
     def _build_and_release(self) -> None:

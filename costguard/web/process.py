@@ -20,7 +20,6 @@ from typing import Any
 from costguard.errors import InputError
 from costguard.services.door_channel import connect_to_watchdog, find_channel_folder
 from costguard.services.door_messages import FILES_VARIABLE
-from costguard.services.page_builder import BuilderProcess
 from costguard.services.web_backend import build_web_services, find_key_file
 from costguard.settings import read_settings
 from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
@@ -58,15 +57,11 @@ def run_server(*, config: str | None, listen: str | None, interval: str | None, 
         check_web_files(settings.web, find_key_file(settings))
         bound, folder = bind_listener(settings.web), find_channel_folder(settings)
         link = WatchdogLink(lambda: connect_to_watchdog(folder))
-    builder = BuilderProcess(config)
-    made = build_server(build_web_services(settings, config=config, interval=every, builder=builder), bound, link)
+    made = build_server(build_web_services(settings, config=config, interval=every), bound, link)
     gc.collect()
     gc.freeze()  # what is imported by now stays: looking through it took 0.1 s again and again, while beats waited
     get_log().info("web_listens", address=settings.web.listen, tls=settings.web.tls_cert is not None, alone=not files)
-    try:
-        made.run()
-    finally:
-        builder.end()
+    made.run()
 
 
 def _adopt_files(files: str) -> tuple[LimitedListener, WatchdogLink]:

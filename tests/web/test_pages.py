@@ -108,7 +108,7 @@ def test_the_page_of_accounts_shows_who_holds_which(house: House) -> None:
         WatchdogShare(name="", accounts=("aws 3",), overdue=("aws 3",)),
     )
     head = replace(fleet.head, found=replace(fleet.found, watchdogs=shares), warnings=tuple(list_share_warnings(shares)))
-    house.services._fleet = FleetPage(head, ())
+    house.services._fleet = FleetPage(head, (), ())
     try:
         viewer = house.open("viewer")
         page, now = viewer.client.get("/accounts").text, viewer.client.get("/").text

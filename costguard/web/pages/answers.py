@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup, escape
 
@@ -42,7 +40,7 @@ def build_router(room: PageRoom) -> APIRouter:
     async def report(request: Request, reader: PageReader) -> Response:
         query, document, wrong = _read_query(request, PERIODS), None, ""
         try:
-            document = await asyncio.to_thread(web_answers.answer_page_report, services, query)
+            document = await room.run(web_answers.answer_page_report, services, query)
         except InputError as error:
             wrong = str(error)
         return room.render(
@@ -61,7 +59,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @room.open_to()
     async def export(request: Request, _: PageReader) -> Response:
         query, chosen = _read_query(request, PERIODS), request.query_params.get("format", "")
-        text, kind = await asyncio.to_thread(web_answers.export_report, services, query, chosen)
+        text, kind = await room.run(web_answers.export_report, services, query, chosen)
         ending = {"markdown": "md"}.get(chosen, chosen)
         headers = {**HEADERS, "content-disposition": f'attachment; filename="costguard-report.{ending}"'}
         return Response(text, media_type=kind, headers=headers)
@@ -72,7 +70,7 @@ def build_router(room: PageRoom) -> APIRouter:
         query, answer, wrong = _read_query(request, web_answers.QUOTE_FIELDS), None, ""
         if query:
             try:
-                answer = await asyncio.to_thread(_answer_quote, room, query)
+                answer = await room.run(_answer_quote, room, query)
                 wrong = str(answer.refusal or "")
             except CostguardError as error:
                 wrong = str(error)
@@ -102,11 +100,11 @@ def _add_policies(routes: APIRouter, room: PageRoom) -> None:
         query = _read_query(request, ("policy", "since"))
         stated = request.query_params.get("text", "").strip()[: TEXT_CHARS_MAX + 1]
         name, wrong, tests, text = query.get("policy", ""), "", None, stated
-        document = await asyncio.to_thread(web_answers.explain_page_policies, services)
+        document = await room.run(web_answers.explain_page_policies, services)
         try:
-            text = stated or await asyncio.to_thread(write_policy_text, services, name)
+            text = stated or await room.run(write_policy_text, services, name)
             if stated:
-                tests = await asyncio.to_thread(simulate_policy_change, services, name, stated, query.get("since", ""))
+                tests = await room.run(simulate_policy_change, services, name, stated, query.get("since", ""))
         except CostguardError as error:
             wrong = str(error)
         return room.render(
@@ -132,7 +130,7 @@ def _add_policies(routes: APIRouter, room: PageRoom) -> None:
         fields = await read_form(request)
         name, level, why = (fields.get(one, "") for one in ("policy", "level", "why"))
         try:
-            answer = await asyncio.to_thread(web_answers.arm_page_policy, services, reader.name, name, level, why)
+            answer = await room.run(web_answers.arm_page_policy, services, reader.name, name, level, why)
             room.tell_next(reader, "good", answer.document.lead)
         except CostguardError as error:
             room.tell_next(reader, "bad", tuple(str(error).splitlines()))
@@ -154,7 +152,7 @@ def _add_accounts(routes: APIRouter, room: PageRoom) -> None:
     async def log(request: Request, reader: PageReader) -> Response:
         since = request.query_params.get("since", LOG_SINCE)[:VALUE_CHARS_MAX]
         since = "" if services.read_only else since  # a demo's entries are of its own time
-        shown, checked, wrong = await asyncio.to_thread(web_answers.read_log, services, since)
+        shown, checked, wrong = await room.run(web_answers.read_log, services, since)
         return room.render(
             "log.html", reader, title="Log", here="/log", document=shown, checked=checked, wrong=wrong, since=since
         )

@@ -7,7 +7,6 @@ that it comes from this host. The watchdog looks the link up again, and answers.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from hmac import compare_digest
 
@@ -31,7 +30,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get(ASK_PATH + "{secret}")
     async def show(secret: str) -> Response:
         try:
-            asked = await asyncio.to_thread(room.services.find_ask, secret)
+            asked = await room.run(room.services.find_ask, secret)
         except CostguardError as error:
             return _refuse_link(room, error)
         token = compute_form_token(secret)
@@ -46,7 +45,7 @@ def build_router(room: PageRoom) -> APIRouter:
         if refused is not None:
             return refused
         try:
-            await asyncio.to_thread(room.services.find_link, secret)  # a stranger's guess costs the watchdog nothing
+            await room.run(room.services.find_link, secret)  # a stranger's guess costs the watchdog nothing
         except CostguardError as error:
             return _refuse_link(room, error)
         return await _pass_on(room, secret, approve=ANSWERS[fields["do"]])

@@ -63,7 +63,7 @@ class LiveRuns:
     async def _look(self) -> None:
         while True:
             with suppress(CostguardError):
-                run = await asyncio.to_thread(self._room.services.read_run_id)
+                run = await self._room.run(self._room.services.read_run_id)
                 if run != self._id and await self._is_built(run):
                     told, self._id = bool(self._id), run
                     if told:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 
@@ -29,8 +28,8 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/machine")
     @room.open_to()
     async def show(request: Request, reader: PageReader) -> Response:
-        found = await asyncio.to_thread(room.services.load_machine, request.query_params.get("id", ""))
-        fleet = await asyncio.to_thread(room.services.load_fleet)
+        found = await room.run(room.services.load_machine, request.query_params.get("id", ""))
+        fleet = await room.run(room.services.load_fleet)
         return room.render(
             "machine.html",
             reader,
@@ -45,7 +44,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/machine/samples")
     @room.open_to()
     async def samples(request: Request, _: PageReader) -> Response:
-        found = await asyncio.to_thread(room.services.load_samples, request.query_params.get("id", ""))
+        found = await room.run(room.services.load_samples, request.query_params.get("id", ""))
         return Response(json.dumps(found), media_type="application/json", headers=HEADERS)
 
     @routes.post("/machine")
@@ -57,7 +56,7 @@ def build_router(room: PageRoom) -> APIRouter:
         if not reader.may(needed):
             return room.refuse(403, "Not allowed", f"This needs the role {needed}; you are {reader.role}.", reader=reader)
         if do in ASKED_TWICE and fields.get("sure") != "yes":
-            found = await asyncio.to_thread(room.services.load_machine, path)
+            found = await room.run(room.services.load_machine, path)
             told = room.services.describe_act(found.one, do)
             return room.render("confirm.html", reader, title="Confirm", here="", machine=found, fields=fields, told=told)
         if do == "stop":
@@ -65,7 +64,7 @@ def build_router(room: PageRoom) -> APIRouter:
             return build_redirect(build_machine_path(path))
         try:
             stated = {name: fields.get(name, "") for name in ("length", "why", "life")}
-            answer = await asyncio.to_thread(room.services.change, reader.name, do, path, **stated)
+            answer = await room.run(room.services.change, reader.name, do, path, **stated)
             document = answer.document
             room.tell_next(reader, "good", (*document.lead, *(n for n in document.notes if not n.startswith("next:"))))
         except CostguardError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from hmac import compare_digest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from fastapi import Request, Response
@@ -37,6 +38,9 @@ HEADERS = {"content-security-policy": CONTENT_POLICY, "referrer-policy": "same-o
 """`same-origin`: with `no-referrer` a browser hides the origin of a form, which is checked."""
 FIELDS_MAX, FIELD_CHARS_MAX = 40, 500
 NEWS_MAX = 1_000
+PAGE_THREADS = 4
+"""Pages that are built at once; others wait for a thread."""
+_Built = TypeVar("_Built")
 HTTP_UNAUTHORIZED = 401
 OIDC_LOGIN_PATH = "/oidc/login"
 Page = Callable[[Request, "PageReader"], Awaitable[Response]]
@@ -63,6 +67,7 @@ class PageRoom:
     ) -> None:
         self.services, self.desk, self.link, self.oidc = services, desk, link, oidc
         self.cookie = SECURE_COOKIE if services.secure else COOKIE
+        self._threads = ThreadPoolExecutor(PAGE_THREADS, "pages")
         self._loading: asyncio.Task[FleetPage] | None = None
         self._news: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
         self._templates = Environment(
@@ -83,8 +88,12 @@ class PageRoom:
         A thread for each would take all that there are, while the first fleet after a start is built.
         """
         if self._loading is None or self._loading.done():
-            self._loading = asyncio.create_task(asyncio.to_thread(self.services.load_fleet))
+            self._loading = asyncio.create_task(self.run(self.services.load_fleet))
         return await asyncio.shield(self._loading)
+
+    async def run(self, build: Callable[..., _Built], *given: object, **named: object) -> _Built:
+        """Return `build(*given, **named)`, run in a thread of the pages' own: health, tokens and agents have others."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(build, *given, **named))
 
     def open_to(
         self, needed: str = VIEWER, *, changes: bool = False
