@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # types and no more
 GPU_COUNTS = (1, 2, 4, 8)
 """GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""
 
+ONE_COPY = Parallelism()
 PARAMETER_TOLERANCE = 0.001
 """Share by which two counts of one model's parameters may differ: a pooler, a classifier."""
 
@@ -119,7 +120,7 @@ def _place_as_stated(placer: Placer, on: Hardware) -> Placement:
 
 
 def _compute_footprint(job: Job) -> Footprint:
-    parallel = job.parallel or Parallelism()
+    parallel = job.parallel or ONE_COPY
     return compute_job_footprint(job, job.recipe, parallel, parallel.model_ranks)
 
 
@@ -142,28 +143,30 @@ def _search_counts(placer: Placer, gpus: list[Gpu]) -> Iterator[FittingGpus]:
 
     Whole copies need as much on several GPUs as on one: for counts above one only sharded splits are tried.
     """
+    sizes = [(gpu.memory_gib, gpu) for gpu in gpus]
     for count in GPU_COUNTS:
-        left = [gpu for gpu in gpus if count == 1 or not gpu.unified_memory]
+        left = [(has_gib, gpu) for has_gib, gpu in sizes if count == 1 or not gpu.unified_memory]
         if not left:
             return
-        ways = placer.list_splits(left[0], count, sharded=count > 1)
+        ways = placer.list_splits(left[0][1], count, sharded=count > 1)
         if isinstance(ways, ImpossiblePlacement):
             continue
-        gpus = []
-        for gpu in left:
-            has_gib = gpu.memory_gib
-            way = next((way for way in ways if way.reserved / GIB <= has_gib), None)
-            if way is None:
-                gpus.append(gpu)
-                continue
-            yield FittingGpus(
-                gpu=gpu.name,
-                count=count,
-                peak_gib=way.footprint.peak / GIB,
-                reserved_gib=way.reserved / GIB,
-                has_gib=has_gib,
-                precision=way.recipe.precision,
-            )
+        needs = [(way.reserved / GIB, way) for way in ways]
+        sizes = []
+        for has_gib, gpu in left:
+            for needs_gib, way in needs:
+                if needs_gib <= has_gib:
+                    yield FittingGpus(
+                        gpu=gpu.name,
+                        count=count,
+                        peak_gib=way.footprint.peak / GIB,
+                        reserved_gib=needs_gib,
+                        has_gib=has_gib,
+                        precision=way.recipe.precision,
+                    )
+                    break
+            else:
+                sizes.append((has_gib, gpu))
 
 
 def _list_memory_savings(job: Job, on: Hardware | None, now: Footprint) -> Iterable[JobChangeEffect]:

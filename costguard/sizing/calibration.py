@@ -22,6 +22,7 @@ from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import Job
 from costguard.sizing.memory.footprint import Footprint, MemoryPhase, TermExplanation
 from costguard.sizing.memory.interval import PEAK_SPREAD
+from costguard.sizing.memory.phases import build_phase
 from costguard.sizing.speed.throughput import Throughput
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
@@ -232,7 +233,7 @@ def _shift_phase(phase: MemoryPhase, factor: float) -> MemoryPhase:
         taken = min(terms[term], max(-change, 0))
         terms[term] -= taken
         change += taken
-    return MemoryPhase(phase.name, terms, sum(terms.values()))
+    return build_phase(phase.name, **terms)
 
 
 def _format_runs(count: int) -> str:

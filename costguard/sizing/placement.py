@@ -69,6 +69,10 @@ class Placement:
         return self.footprint.host_bytes * self.gpu_count / GIB
 
 
+TRAINING_SPLITS = (Parallelism(), Parallelism(zero=2), Parallelism(fsdp=True))
+"""What is tried where no split is stated: full copies first, then ever more of the states sharded."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpossiblePlacement:
     """The reason why a job cannot be split over these GPUs."""
@@ -93,10 +97,12 @@ class SizedSplit:
 class Placer:
     """Places one job on many kinds of GPU.
 
-    Memory depends on the split and the precision, and otherwise not on the kind of GPU, so each split is sized once for each.
+    Memory depends on the split and the precision, and otherwise not on the kind of GPU, so each split is sized once for each,
+    with one recipe for each precision.
     """
 
     job: Job
+    _recipes: dict[str, Recipe] = field(default_factory=dict)
     _sized: dict[tuple[str, int, int, bool], tuple[SizedSplit, ...] | ImpossiblePlacement] = field(default_factory=dict)
 
     def place(self, gpu: Gpu, gpu_count: int, nodes: int = 1) -> Placement | ImpossiblePlacement:
@@ -148,9 +154,12 @@ class Placer:
         lacking = explain_missing_precision(self.job.recipe, gpu)
         if lacking:
             return ImpossiblePlacement(reason=lacking)
-        key = (choose_precision(self.job.recipe, gpu), gpu_count, nodes, sharded)
+        precision = choose_precision(self.job.recipe, gpu)
+        key = (precision, gpu_count, nodes, sharded)
         if key not in self._sized:
-            recipe = adapt_recipe(self.job.recipe, gpu)
+            if precision not in self._recipes:
+                self._recipes[precision] = adapt_recipe(self.job.recipe, gpu)
+            recipe = self._recipes[precision]
             worth = _list_worthwhile_splits(self.job, gpu_count, nodes)
             chosen = worth[1:] if sharded and len(worth) > 1 else worth
             tried = [_size_split(self.job, recipe, parallel, gpu_count * nodes) for parallel in chosen]
@@ -201,9 +210,9 @@ def _list_worthwhile_splits(job: Job, gpu_count: int, nodes: int) -> tuple[Paral
     if job.parallel is not None:
         return (job.parallel,)
     if gpu_count * nodes == 1:
-        return (Parallelism(),)
+        return TRAINING_SPLITS[:1]
     if job.recipe.trains:
-        return (Parallelism(), Parallelism(zero=2), Parallelism(fsdp=True))
+        return TRAINING_SPLITS
     return tuple(Parallelism(tp=tp, pp=pp) for pp, tp in _list_serving_splits(gpu_count, nodes))
 
 

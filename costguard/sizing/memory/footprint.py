@@ -106,7 +106,8 @@ class Footprint:
         This is `fragments`, but at least SLACK_LEAST and at most SLACK_MOST of the peak: the allocator frees cached memory
         before it fails.
         """
-        least, most = int(overheads.SLACK_LEAST * self.peak), int(overheads.SLACK_MOST * self.peak)
+        peak = self.peak
+        least, most = int(overheads.SLACK_LEAST * peak), int(overheads.SLACK_MOST * peak)
         return min(max(self.fragments, least), most)
 
     @property
@@ -183,8 +184,7 @@ class FootprintBasis:
         These are all terms but weights, optimizer states, and gradients that are kept over several passes.
         """
         waits = has_waiting_gradients(self.recipe, self.stage.parallel)
-        terms = worst.terms
-        return worst.total - terms["weights"] - terms["optimizer"] - terms["gradients"] * waits
+        return worst.total - worst.weights - worst.optimizer - worst.gradients * waits
 
 
 def explain_footprint(basis: FootprintBasis, worst: MemoryPhase, context: int, slack: int) -> tuple[TermExplanation, ...]:

@@ -11,8 +11,9 @@ sequences of 8192 tokens need 17.2 GB of cache, more than the weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from costguard.sizing.memory import overheads
 from costguard.sizing.memory.frameworks import FP32, choose_loss, get_framework, is_layer_recomputed
@@ -23,20 +24,32 @@ from costguard.sizing.recipe import Parallelism, Recipe
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPhase:
-    """One phase.
-
-    `terms`: bytes of each of `TERMS` on one GPU. `total`: their sum.
-    """
+class MemoryPhase(NamedTuple):
+    """One phase: bytes of each of `TERMS` on one GPU, and `total`, their sum."""
 
     name: str
-    terms: Mapping[str, int]
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int
+    buffers: int
     total: int
 
+    @property
+    def terms(self) -> dict[str, int]:
+        """Return the bytes of each term by its name."""
+        return dict(zip(TERMS, self[1:-1], strict=True))
 
-def build_phase(  # noqa: PLR0917 - called by place where it counts, see below
+
+Moment = tuple[str, float, float, float, float]
+"""What differs between the phases of a training step: name, gradients, activations, logits, and buffers beside the standing
+ones, in bytes that are not rounded yet. Plain tuples: nine of them are made for every footprint."""
+
+
+def build_phase(
     name: str,
+    *,
     weights: float,
     gradients: float = 0.0,
     optimizer: float = 0.0,
@@ -45,13 +58,8 @@ def build_phase(  # noqa: PLR0917 - called by place where it counts, see below
     buffers: float = 0.0,
 ) -> MemoryPhase:
     """Return the MemoryPhase of these terms in whole bytes; negative terms become 0."""
-    # Written out: this runs ten times a footprint, and a footprint dozens of times a quote (bench/quote.py).
-    w, g, o = int(weights), int(gradients), int(optimizer)
-    a, x, b = int(activations), int(logits), int(buffers)
-    if w < 0 or g < 0 or o < 0 or a < 0 or x < 0 or b < 0:
-        w, g, o, a, x, b = max(w, 0), max(g, 0), max(o, 0), max(a, 0), max(x, 0), max(b, 0)
-    terms = {"weights": w, "gradients": g, "optimizer": o, "activations": a, "logits": x, "buffers": b}
-    return MemoryPhase(name, terms, w + g + o + a + x + b)
+    w, g, o, a, x, b = (max(int(term), 0) for term in (weights, gradients, optimizer, activations, logits, buffers))
+    return MemoryPhase(name, w, g, o, a, x, b, w + g + o + a + x + b)
 
 
 @dataclass(slots=True)  # not frozen: seventeen fields would cost a footprint 1.5 of its 25 microseconds; it never leaves here
@@ -84,13 +92,17 @@ class TrainingStep:
     checkpointed: bool
     tp: int
 
-    def build_phase_at(
-        self, name: str, gradients: float, activations: float, *, logits: float = 0.0, buffers: float = 0.0
-    ) -> MemoryPhase:
-        """Return the phase `name`, including the states and buffers that every phase has."""
-        held, waiting = self.held, self.accumulated
-        whole = gradients if gradients > waiting else waiting  # noqa: FURB136 - max() is slower, and this runs ten times a footprint
-        return build_phase(name, held.weights, whole, held.optimizer, activations, logits, self.standing + buffers)
+    def build_phases(self, moments: Iterable[Moment]) -> Iterator[MemoryPhase]:
+        """Yield the phase of each moment: with the states and buffers that every phase has, in whole bytes, none below 0."""
+        # Written out: this runs nine times a footprint, and a footprint dozens of times a quote (bench/quote.py).
+        held, waiting, standing = self.held, self.accumulated, self.standing
+        w, o = max(int(held.weights), 0), max(int(held.optimizer), 0)
+        for name, gradients, activations, logits, buffers in moments:
+            g = int(gradients if gradients > waiting else waiting)  # noqa: FURB136 - max() is slower
+            a, x, b = int(activations), int(logits), int(standing + buffers)
+            if g < 0 or a < 0 or x < 0 or b < 0:
+                g, a, x, b = max(g, 0), max(a, 0), max(x, 0), max(b, 0)
+            yield MemoryPhase(name, w, g, o, a, x, b, w + g + o + a + x + b)
 
 
 def list_training_phases(
@@ -98,14 +110,13 @@ def list_training_phases(
 ) -> tuple[MemoryPhase, ...]:
     """Return the bytes alive in each training phase on one GPU of `stage`."""
     step = _build_step(m, recipe, stage, held, buffers)
-    load = build_phase("load", weights=held.weights, buffers=buffers.load)
-    return (
-        load,
-        *_list_loss_phases(step),
-        *_list_last_layer_phases(step),
-        *_list_first_layer_phases(step),
-        step.build_phase_at("step", held.gradients, 0.0, buffers=buffers.step),
+    moments = (
+        *_list_loss_moments(step),
+        *_list_last_layer_moments(step),
+        *_list_first_layer_moments(step),
+        ("step", held.gradients, 0.0, 0.0, buffers.step),
     )
+    return (build_phase("load", weights=held.weights, buffers=buffers.load), *step.build_phases(moments))
 
 
 def _build_step(
@@ -148,7 +159,7 @@ def has_waiting_gradients(recipe: Recipe, parallel: Parallelism) -> bool:
     )
 
 
-def _list_loss_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
+def _list_loss_moments(s: TrainingStep) -> tuple[Moment, ...]:
     """Return the phases in the loss, in its backward pass, and in the backward pass of the head.
 
     Autocast's copies are kept for the backward pass unless the layer is recomputed. Copies of trained weights stay in
@@ -160,9 +171,9 @@ def _list_loss_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     made = b.casts if s.m.casts_cached else max(saved, b.cast_layer)
     activations = s.alive + s.outside
     return (
-        s.build_phase_at("forward", 0.0, activations, logits=inside, buffers=head + made),
-        s.build_phase_at("loss", 0.0, activations, logits=loss, buffers=head + saved),
-        s.build_phase_at("backward, head", s.held.head_gradient, activations, logits=back, buffers=head + saved),
+        ("forward", 0.0, activations, inside, head + made),
+        ("loss", 0.0, activations, loss, head + saved),
+        ("backward, head", s.held.head_gradient, activations, back, head + saved),
     )
 
 
@@ -195,17 +206,17 @@ def _compute_logits(s: TrainingStep) -> tuple[float, float, float]:
     return inside + cap, copies * loss * numbers + cap, back + cap
 
 
-def _list_last_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
+def _list_last_layer_moments(s: TrainingStep) -> tuple[Moment, ...]:
     """Return the phases of the backward pass through the last layer.
 
     Nearly all activations exist, but of the gradients only the head's.
     """
     activations = s.alive + (s.layer if s.checkpointed else 0.0)
     casts = s.buffers.cast_layer if s.checkpointed else s.buffers.casts
-    return _list_half_phases(s, "last", s.held.head_waiting, activations, casts + s.buffers.kept)
+    return _list_half_moments(s, "last", s.held.head_waiting, activations, casts + s.buffers.kept)
 
 
-def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
+def _list_first_layer_moments(s: TrainingStep) -> tuple[Moment, ...]:
     """Return the phases of the backward pass through the first layer and the embedding.
 
     Nearly all gradients exist, but of the activations only one layer's. A tied embedding gets its second gradient here, so the
@@ -215,16 +226,18 @@ def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     done = h.whole_gradients - (h.head_gradient + h.layer_gradient + (0.0 if s.m.tied else h.embedding_gradient)) / h.transit
     rest = h.whole_gradients - h.root_gradient / h.transit
     return (
-        *_list_half_phases(s, "first", done * h.gradients_stay + h.head_waiting, s.left + s.layer, s.buffers.cast_layer),
-        s.build_phase_at(
+        *_list_half_moments(s, "first", done * h.gradients_stay + h.head_waiting, s.left + s.layer, s.buffers.cast_layer),
+        (
             "backward, embedding",
             rest * h.gradients_stay + h.root_gradient + 2 * h.embedding_gradient * s.m.tied,
             s.left + s.entry,
+            0.0,
+            0.0,
         ),
     )
 
 
-def _list_half_phases(s: TrainingStep, which: str, done: float, activations: float, casts: float) -> tuple[MemoryPhase, ...]:
+def _list_half_moments(s: TrainingStep, which: str, done: float, activations: float, casts: float) -> tuple[Moment, ...]:
     """Return the backward phases of both halves of a layer.
 
     `done`: bytes of gradients that exist already. `casts`: of copies of weights. Autocast's copy of a matrix is freed after its
@@ -233,8 +246,8 @@ def _list_half_phases(s: TrainingStep, which: str, done: float, activations: flo
     h, b, m = s.held, s.buffers, s.m
     left = casts - b.cast_layer * (1 - m.attention_parameters / m.layer_parameters)
     return (
-        s.build_phase_at(f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
-        s.build_phase_at(f"backward, {which} attention", done + s.fed, activations + s.attend, buffers=left),
+        (f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, 0.0, casts),
+        (f"backward, {which} attention", done + s.fed, activations + s.attend, 0.0, left),
     )
 
 

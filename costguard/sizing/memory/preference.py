@@ -89,7 +89,7 @@ def _combine_models(workers: tuple[ActiveModel, ...]) -> CombinedFootprint:
 def _add_resting(worker: ActiveModel, own: MemoryPhase, workers: tuple[ActiveModel, ...]) -> MemoryPhase:
     others = [w.rest.terms for w in workers if w is not worker]
     terms = {term: size + sum(rest[term] for rest in others) for term, size in own.terms.items()}
-    return replace(own, terms=terms, total=sum(terms.values()))
+    return build_phase(own.name, **terms)
 
 
 def _list_models(
@@ -154,14 +154,14 @@ def _build_generation(
 
 def _build_generation_phase(moment: MemoryPhase, *, gathers: bool) -> MemoryPhase:
     terms = dict(moment.terms) if gathers else {**moment.terms, "weights": 0}
-    return replace(moment, name=f"generation: {moment.name}", terms=terms, total=sum(terms.values()))
+    return build_phase(f"generation: {moment.name}", **terms)
 
 
 def _build_resting_phase(need: Footprint) -> MemoryPhase:
     """Return the weights and optimizer states, which exist in every phase."""
     terms = {term: size if term in KEPT_TERMS else 0 for term, size in need.phases[-1].terms.items()}
-    return replace(need.phases[-1], name="rest", terms=terms, total=sum(terms.values()))
+    return build_phase("rest", **terms)
 
 
 def _rename_phase(moment: MemoryPhase, name: str) -> MemoryPhase:
-    return replace(moment, name=name)
+    return moment._replace(name=name)
