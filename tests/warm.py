@@ -35,7 +35,7 @@ LEFT_OUT = "__main__"
 Ended = subprocess.CompletedProcess[bytes]
 
 
-def run(*commands: Sequence[str], cwd: Path, environs: Sequence[Mapping[str, str]], limit_s: int = 90) -> list[Ended]:
+def run(*commands: Sequence[str], cwd: Path, environs: Sequence[Mapping[str, str]], limit_s: int = 300) -> list[Ended]:
     """What came of `costguard` with each of `commands`, all at the same time; whoever takes longer than `limit_s` is ended."""
     server = _server()
     assert server.stdin is not None

@@ -59,7 +59,7 @@ class Machine:
         fresh.write_text(json.dumps({"gpus": gpus, **more}))
         fresh.replace(self.nvml)
 
-    def command(self, *words: str, within_s: float = 30) -> subprocess.CompletedProcess[str]:
+    def command(self, *words: str, within_s: float = 300) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.python, "-S", "-c", START, *words],
             env=self.env,

@@ -72,7 +72,7 @@ class Watchdog:
         """All records in the order of their moments, each once."""
         return [self.records[at][0] for at in sorted(self.records)]
 
-    def until(self, ready: Callable[[], object], within_s: float = 20.0) -> None:
+    def until(self, ready: Callable[[], object], within_s: float = 120.0) -> None:
         """Wait until something is so; fail where it does not come."""
         end = time.monotonic() + within_s
         while not ready():

@@ -62,7 +62,7 @@ ASK: Mapping[str, Any] = {
 """What one of Vast's hosts offers: the other fakes have a catalogue of their own."""
 SLOW_S: Mapping[str, int] = {"vast": 10}
 """`timeout_s` of the one that drips, so that it does not take a minute."""
-LONGEST_S = 90
+LONGEST_S = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def ran(folder: Path, how: str, *command: str, cold: bool = False) -> tuple[int,
     environ = {**os.environ, **dirs, "HOME": str(folder), "PYTHONPATH": path}
     if cold:
         words = [sys.executable, "-m", "costguard", *command, "--json"]
-        done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, timeout=300, check=False)
     else:
         (done,) = warm.run((*command, "--json"), cwd=folder, environs=[environ], limit_s=60)
     assert done.stdout, done.stderr.decode()

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -87,24 +87,34 @@ def test_nothing_that_decides_has_a_default_so_that_none_of_it_can_be_forgotten(
     assert [one.name for one in fields(known) if (one.default, one.default_factory) != (MISSING, MISSING)] == []
 
 
+@dataclass
+class Watched:
+    """Five clouds that a watchdog has watched every five minutes for two hours, and watches on: its next look is at `at`."""
+
+    five: Five
+    before: Before
+    at: datetime
+
+    def catch_up(self) -> None:
+        """Look at every step up to now, however long the last one took."""
+        while self.at <= datetime.now(UTC):
+            self.before.watch(self.at)
+            assert self.before.unseen == ()
+            self.at += STEP
+        self.before.give_turn()
+
+
 @pytest.fixture(scope="module")
-def five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Five]:
-    """Five clouds that a watchdog has watched every five minutes for two hours."""
-    now = datetime.now(UTC)
-    born = now - 120 * MINUTE
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    born = datetime.now(UTC) - 120 * MINUTE
     with five_clouds(tmp_path_factory.mktemp("five"), born) as made, ExitStack() as stack:
-        before = Before(made, made.write(STATED), born, STEP, stack)
-        at = born
-        while at <= now:
-            before.watch(at)
-            assert before.unseen == ()
-            at += STEP
-        before.give_turn()
-        yield made
+        yield Watched(made, Before(made, made.write(STATED), born, STEP, stack), born)
 
 
-def said(five: Five, *flags: str) -> dict[str, States]:
+def said(watched: Watched, *flags: str) -> dict[str, States]:
     """What each command says at this moment, each on a copy of the ledger."""
+    watched.catch_up()
+    five = watched.five
     five.set_clocks(datetime.now(UTC))
     copies = [five.folder / f"{words[0]}{'-'.join(flags)}.db" for words in COMMANDS]
     for copy in copies:
@@ -118,8 +128,8 @@ def said(five: Five, *flags: str) -> dict[str, States]:
 
 
 @pytest.mark.parametrize("flags", [(), ("--offline",)])
-def test_all_commands_say_the_same_of_the_machines_of_five_clouds(five: Five, flags: tuple[str, ...]) -> None:
-    found = said(five, *flags)
+def test_all_commands_say_the_same_of_the_machines_of_five_clouds(watched: Watched, flags: tuple[str, ...]) -> None:
+    found, five = said(watched, *flags), watched.five
     idle = {name: found["watch"][five.victim(name)] for name in five.ids}
     assert idle == {**dict.fromkeys(MEASURED, IDLE), "lambda": UNKNOWN}
     busy = {name: {found["watch"][one] for one in ids if one != five.victim(name)} for name, ids in five.ids.items()}

@@ -21,7 +21,7 @@ from costguard.settings import check_settings
 from tests.smtp import PASSWORD, Post, post_office
 
 HOURS = timedelta(hours=30)
-LONGEST_S = 60
+LONGEST_S = 300
 SETTINGS = """
 [ledger]
 url = "{url}"

@@ -61,7 +61,7 @@ S = timedelta(seconds=1)
 MACHINES, VICTIM = 3, 1
 GCP_DUTY = "agent.googleapis.com/gpu/utilization"
 IDLE, BUSY = 0.0, 80.0
-LONGEST_S = 120.0
+LONGEST_S = 300.0
 PACED = ("gcp", "vast")
 """Whose accounts ask no faster than their providers let anybody, by the real time: each round opens them anew."""
 OWN_PACE = ("aws", "gcp")

@@ -36,7 +36,7 @@ from tests.providers.transport.wires import Told
 
 HOOK, CHAT, DEAD, SIGNING = "canaryHook7Qm2Zx9Lp", "canaryChat4vT8wB3nYc", "canaryDead5kR1sD6fGh", "canarySign9jH2gF4dSa"
 HEARTBEAT, PASSWORD, PROXY = "canaryBeat3zX5cV7bNm", "canary+Pass/8pL1=oK2", "canaryProxy6tY4uI8oP"
-LONGEST_S = 90
+LONGEST_S = 300
 SETTINGS = """
 [ledger]
 url = "sqlite:///ledger.db"

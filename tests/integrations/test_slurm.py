@@ -65,7 +65,7 @@ def run(
         **more,
     }
     words = [sys.executable, "-m", "costguard_slurm", word]
-    return subprocess.run(words, env=environ, check=False, timeout=30, capture_output=True, text=True)
+    return subprocess.run(words, env=environ, check=False, timeout=300, capture_output=True, text=True)
 
 
 def open_ids(watchdog: Station) -> list[str]:

@@ -373,9 +373,9 @@ def _next(answers: Any, processes: list[Any]) -> tuple[int, str, bool, str]:  # 
     """The next answer, as long as anybody is there to give one."""
     while any(process.exitcode is None for process in processes):
         try:
-            answer: tuple[int, str, bool, str] = answers.get(timeout=5)
+            answer: tuple[int, str, bool, str] = answers.get(timeout=60)
         except Empty:
             continue
         return answer
-    last: tuple[int, str, bool, str] = answers.get(timeout=5)
+    last: tuple[int, str, bool, str] = answers.get(timeout=60)
     return last

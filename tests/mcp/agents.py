@@ -91,7 +91,7 @@ def http_server() -> Iterator[str]:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         thread = threading.Thread(target=server.run, args=([taken],), daemon=True)
         thread.start()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while not server.started and time.monotonic() < until:
             time.sleep(0.01)
         try:

@@ -53,7 +53,7 @@ def touched(do: str, folder: Path) -> list[tuple[str, str]]:
         env={**environ, "TO_DO": do},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
         check=True,
     )
     found: list[Any] = json.loads(ran.stderr.splitlines()[-1])

@@ -131,8 +131,8 @@ def test_a_hung_provider_does_not_keep_the_process_alive() -> None:
         "poll_sources([hung], Memory(), Hands(), limit_s=0.2)"
     )
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=25)
-    assert time.monotonic() - began < 20
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    assert time.monotonic() - began < 110
 
 
 def test_a_scope_that_two_accounts_list_is_polled_once_and_both_are_named() -> None:

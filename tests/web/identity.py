@@ -35,7 +35,7 @@ def ec_key(name: str) -> ECKey:
 
 @dataclass
 class Identity:
-    """The provider. A test changes what it says. `sign`: replaces the ID token; `hangs_s`: before each answer."""
+    """The provider. A test changes what it says. `sign`: replaces the ID token; `answers`: nothing is answered before it."""
 
     issuer: str = ""
     key: Key = field(default_factory=lambda: rsa_key("one"))
@@ -44,7 +44,7 @@ class Identity:
     discovery: dict[str, Any] = field(default_factory=dict)
     sign: Callable[[dict[str, Any]], str] | None = None
     nonce: str | None = None
-    hangs_s: float = 0.0
+    answers: threading.Event = field(default_factory=threading.Event)
     issued: dict[str, dict[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -95,6 +95,7 @@ class Identity:
 def identity_provider() -> Iterator[Identity]:
     """A provider that answers while the block runs."""
     made = Identity()
+    made.answers.set()
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -106,7 +107,7 @@ def identity_provider() -> Iterator[Identity]:
                 return
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, said = made.answer(self.command, urlsplit(self.path).path, self.headers, body)
-            time.sleep(made.hangs_s)
+            made.answers.wait(300)
             text = json.dumps(said).encode()
             with suppress(OSError):  # whoever asked may be gone
                 self.send_response(status)

@@ -33,7 +33,7 @@ DASHBOARD = json.loads((ROOT / "config/grafana/costguard.json").read_text())
 RULES = yaml.safe_load((SHIPPED / "rules.yml").read_text())
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: apt install prometheus)")
-LONGEST_S = 90
+LONGEST_S = 300
 
 EMPTY_PANELS = {
     "Oldest waiting message": "no message waits",

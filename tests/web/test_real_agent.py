@@ -97,7 +97,7 @@ def test_an_agent_that_was_stopped_leaves_a_hole_and_goes_on(tmp_path: Path, mon
         assert "refuse" not in said, said
 
 
-def until(ready: Callable[[], bool], within_s: float = 60.0) -> None:
+def until(ready: Callable[[], bool], within_s: float = 300.0) -> None:
     """Wait until something is so that other processes do."""
     end = time.monotonic() + within_s
     while not ready():

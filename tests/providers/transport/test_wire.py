@@ -23,8 +23,8 @@ from tests.providers.transport.wires import CANARY, Told, authority_of, https, r
 
 MIB = 2**20
 KEY = {"Authorization": f"Bearer {CANARY}"}
-SOON_S = 8
-"""Seconds within which a deadline of half a second must have ended, on a busy machine."""
+SOON_S = 45
+"""Seconds within which a deadline of half a second must have ended, however busy the machine: the servers here hang for 60."""
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
-PATIENCE_S = 15.0
+PATIENCE_S = 120.0
 """Until a test gives up: nothing here is measured by the clock."""
 
 

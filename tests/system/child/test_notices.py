@@ -19,7 +19,7 @@ from costguard.services.run.machine_provider import find_spot_notice_source, get
 from costguard.system.child.hints import HintReceiver
 from costguard.system.child.spot_notices import MetadataService, SpotNotice, SpotNoticeWatcher
 
-PATIENCE_S = 15.0
+PATIENCE_S = 120.0
 ACTION = "/latest/meta-data/spot/instance-action"
 PREEMPTED = "/computeMetadata/v1/instance/preempted"
 
