@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from costguard.bills.bill_line import BillLines
 from costguard.errors import InputError, InvalidAnswerError, ProviderError, RefusedError, UnreachableError
@@ -24,7 +25,10 @@ from costguard_gcp.machine_types import ShapeCatalogue
 from costguard_gcp.price_list import PriceCatalogue
 from costguard_gcp.settings import GcpSettings
 from costguard_gcp.translation import observe_instance
-from costguard_gcp.wire import Instance, ProjectPage, take_last_part
+from costguard_gcp.wire import ProjectPage, take_last_part
+
+if TYPE_CHECKING:  # the SDK is imported when it is asked
+    from google.cloud.compute_v1 import Instance
 
 SCOPE = "project"
 NO_BILL = "no bill: name a FOCUS export of BigQuery in [providers.gcp] focus_export"
@@ -161,7 +165,7 @@ class GcpAccount:
             raise RefusedError("is not watched by this login", provider="gcp", account=key.account)
 
     def _observe(self, instance: Instance, key: ResourceKey, deadline: Deadline) -> Observation:
-        alone = AggregatedList[Instance](items=[(key.region, instance)])
+        alone = AggregatedList(items=[(key.region, instance)])
         reading = self.lister.prepare_context(key.account, alone, deadline, [])
         return observe_instance(instance, key.region, reading)[0]
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from costguard.errors import (
     ConflictError,
@@ -28,11 +26,11 @@ from costguard.errors import (
     to_one_line,
 )
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Deadline, HttpResponse
+from costguard.providers.transport import Deadline
 from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 from costguard_gcp.api import PAGE, ComputeSdk
-from costguard_gcp.inventory import CLIENTS, MOST_PAGES, format_reason, read_aggregated
+from costguard_gcp.inventory import EMPTY, MOST_PAGES, format_reason, list_aggregated
 from costguard_gcp.machine_types import MachineShape, ShapeCatalogue
 from costguard_gcp.translation import (
     STOPPED_WORDS,
@@ -43,9 +41,10 @@ from costguard_gcp.translation import (
     observe_disk,
     sum_scratch_gb,
 )
-from costguard_gcp.wire import Address, Instance, Numbered, Operation, PersistentDisk, WireObject, take_last_part
+from costguard_gcp.wire import take_last_part
 
-T = TypeVar("T", Instance, PersistentDisk)
+if TYPE_CHECKING:  # the SDK is imported when it is asked
+    from google.cloud.compute_v1 import Instance, Operation
 
 LOOK_S, ACT_S = 8.0, 20.0
 """Seconds: together less than the 30 s after which an intent expires."""
@@ -56,30 +55,24 @@ NOT_THERE = "its zone has no machine with that number"
 OPERATING = frozenset(("PENDING", "RUNNING", "DONE"))
 
 
-class _Zonal(WireObject):
-    """A page of a list of one zone."""
-
-    next_page_token: str | None = None
-    kind: str | None = None
-    items: list[msgspec.Raw] | None = None
-    warning: msgspec.Raw | None = None
-
-
 def find_instance(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Instance | None:
     """Return the machine with the number of `key` in its zone; None if there is none.
 
     Raises a ProviderError if the zone gives no usable answer.
     """
     try:
-        found = list_by_id(compute, ("InstancesClient", "ListInstancesRequest"), {"zone": key.region}, key, deadline)
+        found: list[Instance] = list_by_id(
+            compute, ("InstancesClient", "ListInstancesRequest"), {"zone": key.region}, key, deadline
+        )
     except MissingError:
-        return find_in_project(compute, "instances", Instance, key, deadline)
-    return _parse_instance(found[0]) if found else None
+        there: Instance | None = find_in_project(compute, "instances", key, deadline)
+        return there
+    return found[0] if found else None
 
 
 def list_by_id(
     compute: ComputeSdk, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
-) -> list[msgspec.Raw]:
+) -> list[Any]:
     """Return what a zone or region lists for the number of `key`: one item or none.
 
     `listed`: client and request. A page of a filtered list may be empty without being the last; and the answer is checked, in
@@ -91,13 +84,14 @@ def list_by_id(
     token, seen, doubtful = "", set[str](), False
     while token not in seen and len(seen) < MOST_PAGES:
         seen.add(token)
-        reply = compute.ask(listed[0], "list", listed[1], fields | ({"page_token": token} if token else {}), deadline=deadline)
-        page = _parse_page(reply, key.account)
-        ids = [_parse_id(raw) for raw in page.items or ()]
-        if key.id in ids:
-            return [(page.items or [])[ids.index(key.id)]]
-        unwell = page.warning is not None and b"NO_RESULTS_ON_PAGE" not in bytes(page.warning)
-        doubtful, token = doubtful or unwell or None in ids, page.next_page_token or ""
+        page = compute.ask(listed[0], "list", listed[1], fields | ({"page_token": token} if token else {}), deadline=deadline)
+        if not page.items and not page.kind.endswith("List"):
+            raise InvalidAnswerError("the answer is not a list", provider="gcp", account=key.account)
+        for one in page.items:
+            if "id" in one and str(one.id) == key.id:
+                return [one]
+        unwell = "warning" in page and page.warning.code != EMPTY
+        doubtful, token = doubtful or unwell or any("id" not in one for one in page.items), page.next_page_token
         if not token and not doubtful:
             return []
         if not token:
@@ -105,46 +99,15 @@ def list_by_id(
     raise InvalidAnswerError("the answer is not a whole list", provider="gcp", account=key.account)
 
 
-def _parse_page(reply: HttpResponse, project: str) -> _Zonal:
-    try:
-        page = msgspec.json.decode(reply.body, type=_Zonal)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise InvalidAnswerError("the answer is not a list", provider="gcp", account=project, status=reply.status) from None
-    if page.items is None and not (page.kind or "").endswith("List"):
-        raise InvalidAnswerError("the answer is not a list", provider="gcp", account=project, status=reply.status)
-    return page
-
-
-def _parse_id(raw: msgspec.Raw) -> str | None:
-    """Return the number of an item; None if it cannot be read."""
-    try:
-        return str(msgspec.json.decode(raw, type=Numbered).id)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def find_in_project(compute: ComputeSdk, what: str, kind: type[T], key: ResourceKey, deadline: Deadline) -> T | None:
-    """Return the machine or disk from the list of its whole project, for a zone that cannot be listed alone."""
-    client, request = CLIENTS[what]
-
-    def ask(token: str) -> HttpResponse:
-        fields = {"project": key.account, "max_results": PAGE, **({"page_token": token} if token else {})}
-        return compute.ask(client, "aggregated_list", request, fields, deadline=deadline)
-
-    listed = read_aggregated(ask, what, kind)
+def find_in_project(compute: ComputeSdk, what: str, key: ResourceKey, deadline: Deadline) -> Any:  # noqa: ANN401 - an item of the SDK
+    """Return the machine or disk from the list of its whole project, for a zone that cannot be listed alone; None: no such."""
+    listed = list_aggregated(compute, key.account, what, deadline)
     for where, one in listed.items:
         if str(one.id) == key.id and (take_last_part(one.zone) or where) == key.region:
             return one
     if listed.why or any(str(one.id) == key.id for _, one in listed.named):
         raise InvalidAnswerError(f"it is not in what could be read of the {what}", provider="gcp", account=key.account)
     return None
-
-
-def _parse_instance(raw: msgspec.Raw) -> Instance:
-    try:
-        return msgspec.json.decode(raw, type=Instance)
-    except (msgspec.DecodeError, RecursionError):
-        raise InvalidAnswerError("the machine cannot be read", provider="gcp") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +160,15 @@ class InstanceActions:
     def _send_act(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> ActionResponse:
         """Send the one request that changes something."""
         try:
-            reply = self.compute.ask("InstancesClient", method, request, fields, deadline=Deadline(ACT_S), act=True)
+            operation = self.compute.ask("InstancesClient", method, request, fields, deadline=Deadline(ACT_S), act=True)
         except ProviderError as broken:
             return interpret_error(broken)
-        return interpret_operation(reply, key)
+        return interpret_operation(operation, key)
 
 
 def _has_ssd(instance: Instance, shape: MachineShape | None) -> bool:
     """Return whether a stop request must state what happens to local SSD, listed or bundled; Google refuses it otherwise."""
-    return bool(sum_scratch_gb(instance, shape)) or any(disk.type == "SCRATCH" for disk in instance.disks or ())
+    return bool(sum_scratch_gb(instance, shape)) or any(disk.type_ == "SCRATCH" for disk in instance.disks)
 
 
 def _build_fields(key: ResourceKey, instance: Instance) -> dict[str, object]:
@@ -228,27 +191,19 @@ def interpret_error(broken: ProviderError, *, looking: bool = False) -> ActionRe
     return ActionResponse(said=REFUSED if isinstance(broken, ThrottledError) and broken.code else UNCLEAR, why=why)
 
 
-def interpret_operation(reply: HttpResponse, key: ResourceKey) -> ActionResponse:
+def interpret_operation(operation: Operation, key: ResourceKey) -> ActionResponse:
     """Return the result stated by an act's operation."""
-    try:
-        operation = msgspec.json.decode(reply.body, type=Operation)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return ActionResponse(said=UNCLEAR, why="the answer is not an operation")
-    if operation.status not in OPERATING:
-        return ActionResponse(said=UNCLEAR, why=f"the operation is {shorten(to_one_line(operation.status))}")
-    if operation.target_id is not None and str(operation.target_id) not in (key.id, "0", ""):
-        return ActionResponse(
-            said=UNCLEAR, why=f"the name led to another machine, {shorten(to_one_line(str(operation.target_id)))}"
-        )
-    errors = operation.error.errors if operation.error else None
-    if errors or (operation.http_error_status_code or 0) >= 400:  # noqa: PLR2004 - HTTP's own line
-        stated = [f"{one.code or '?'}{f': {one.message}' if one.message else ''}" for one in errors or ()]
+    if operation.status.name not in OPERATING:
+        return ActionResponse(said=UNCLEAR, why="the answer is not an operation in a known state")
+    if operation.target_id and str(operation.target_id) != key.id:
+        return ActionResponse(said=UNCLEAR, why=f"the name led to another machine, {operation.target_id}")
+    errors = operation.error.errors
+    if errors or operation.http_error_status_code >= 400:  # noqa: PLR2004 - HTTP's own line
+        stated = [f"{one.code or '?'}{f': {one.message}' if one.message else ''}" for one in errors]
         said = shorten(to_one_line("; ".join(stated)), 200) or str(operation.http_error_status_code)
         return ActionResponse(said=REFUSED, why=f"the operation failed ({said})")
     return ActionResponse(said=ACCEPTED)
 
-
-ItemT = TypeVar("ItemT")
 
 GLOBAL = "global"
 
@@ -273,7 +228,7 @@ def _find_zonal(compute: ComputeSdk, key: ResourceKey, deadline: Deadline, prici
         return _find_disk(compute, ("DisksClient", "ListDisksRequest"), {"zone": key.region}, key, deadline, pricing)
     except MissingError:
         with suppress(MissingError):
-            disk = find_in_project(compute, "disks", PersistentDisk, key, deadline)
+            disk = find_in_project(compute, "disks", key, deadline)
             return None if disk is None else observe_disk(disk, key.region, key.account, pricing.disk)[0]
     return None
 
@@ -286,10 +241,8 @@ def _find_disk(  # noqa: PLR0917 - what is asked of whom, and what it costs
     deadline: Deadline,
     pricing: StoragePricing,
 ) -> Observation | None:
-    for raw in list_by_id(compute, listed, where, key, deadline):
-        disk = _parse_item(raw, PersistentDisk)
-        if str(disk.id) == key.id:
-            return observe_disk(disk, key.region, key.account, pricing.disk)[0]
+    for disk in list_by_id(compute, listed, where, key, deadline):
+        return observe_disk(disk, key.region, key.account, pricing.disk)[0]
     return None
 
 
@@ -301,15 +254,6 @@ def _find_address(  # noqa: PLR0917 - what is asked of whom, and what it costs
     deadline: Deadline,
     pricing: StoragePricing,
 ) -> Observation | None:
-    for raw in list_by_id(compute, listed, where, key, deadline):
-        address = _parse_item(raw, Address)
-        if str(address.id) == key.id:
-            return observe_address(address, key.region, key.account, pricing.address)
+    for address in list_by_id(compute, listed, where, key, deadline):
+        return observe_address(address, key.region, key.account, pricing.address)
     return None
-
-
-def _parse_item(raw: msgspec.Raw, kind: type[ItemT]) -> ItemT:
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, RecursionError):
-        raise InvalidAnswerError("the item cannot be read", provider="gcp") from None

@@ -2,24 +2,33 @@
 
 Every project has its own quotas, and so its own channel.
 
-The SDK (google-cloud-compute) contains the addresses, parameters and names of Compute Engine; it is imported at the first
+The SDK (google-cloud-compute) contains the addresses, parameters and answers of Compute Engine; it is imported at the first
 request (2 s and 150 MB). Its HTTP is an adapter of `requests` that passes every request to a channel: so deadlines, byte
-limits, buckets, circuits and TLS are costguard's, and its own retries (600 s) never run. Answers are parsed here and not by the
-SDK, which loses a whole page of 500 machines because of one unexpected field, and is slower.
+limits, buckets, circuits and TLS are costguard's, and its own retries (600 s) never run.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from costguard.errors import CredentialsError, ForbiddenError, MissingError, ProviderError, RefusedError, ThrottledError
+from costguard.errors import (
+    CredentialsError,
+    ForbiddenError,
+    InvalidAnswerError,
+    MissingError,
+    ProviderError,
+    RefusedError,
+    ThrottledError,
+    shorten,
+)
 from costguard.providers.transport import (
     Deadline,
     HttpRequest,
@@ -200,21 +209,37 @@ class ComputeSdk:
         self._asking = threading.local()
 
     def ask(
-        self, client: str, method: str, request: str, fields: Mapping[str, object], *, deadline: Deadline, act: bool = False
-    ) -> HttpResponse:
-        """Return the successful reply to `method` of `client` with a `request` of `fields`; raises a ProviderError."""
+        self,
+        client: str,
+        method: str,
+        request: str,
+        fields: Mapping[str, object],
+        *,
+        deadline: Deadline,
+        act: bool = False,
+        repair: Callable[[bytes], Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - a message of the SDK
+        """Return the SDK's answer to `method` of `client` with a `request` of `fields`, of a list one page.
+
+        `repair`: makes an answer of a body that the SDK refuses; None: it is an error. Raises a ProviderError.
+        """
         caller = self._get_client(client)
-        message = getattr(self._import_sdk(), request)(**fields)
-        self._asking.now = _CurrentRequest(str(fields["project"]), deadline, act=act)
-        getattr(caller, method)(request=message, retry=None, timeout=max(deadline.compute_left(), 0.001))
-        reply: HttpResponse = self._asking.now.reply
-        return reply
+        message = getattr(self.import_sdk(), request)(**fields)
+        now = self._asking.now = _CurrentRequest(str(fields["project"]), deadline, act=act)
+        try:
+            answer = getattr(caller, method)(request=message, retry=None, timeout=max(deadline.compute_left(), 0.001))
+            return next(iter(answer.pages)) if hasattr(answer, "pages") else answer
+        except ProviderError:
+            raise
+        except Exception as odd:  # protobuf has an error of its own, and raises others
+            if now.body is None:
+                raise
+            if repair is not None:
+                return repair(now.body)
+            raise explain_odd_body(now.body, odd) from None
 
-    def has_field(self, request: str, field: str) -> bool:
-        """Return whether this release of the SDK has `field` in `request`."""
-        return field in getattr(self._import_sdk(), request).meta.fields
-
-    def _import_sdk(self) -> Any:  # noqa: ANN401 - a module of 3,000 classes
+    def import_sdk(self) -> Any:  # noqa: ANN401 - a module of 3,000 classes
+        """Return `google.cloud.compute_v1`; raises RefusedError if it is not installed."""
         try:
             from google.cloud import compute_v1
         except ImportError:
@@ -228,25 +253,36 @@ class ComputeSdk:
             return self._clients[name]
 
     def _make_client(self, name: str) -> Any:  # noqa: ANN401 - a client of the SDK
-        sdk = self._import_sdk()
-        from google.api_core.client_options import ClientOptions
+        client = getattr(self.import_sdk(), name)
         from google.auth.credentials import AnonymousCredentials
 
-        options = ClientOptions(api_endpoint=self._google.get_base_url(COMPUTE))
-        nobody = AnonymousCredentials()  # type: ignore[no-untyped-call]
-        made = getattr(sdk, name)(credentials=nobody, client_options=options)
-        session = made.transport._session  # noqa: SLF001 - the SDK has no public way to its HTTP
-        for scheme in ("https://", "http://"):
-            session.mount(scheme, _make_adapter(self._google, self._asking))
-        return made
+        rest, place = client.get_transport_class("rest"), urlsplit(self._google.get_base_url(COMPUTE))
+        adapter = _make_adapter(self._google, self._asking)
+
+        class ChannelTransport(rest):  # type: ignore[misc,valid-type]
+            """The SDK's own REST transport, whose `requests` session sends over a channel."""
+
+            def __init__(self) -> None:
+                nobody = AnonymousCredentials()  # type: ignore[no-untyped-call]
+                super().__init__(credentials=nobody, host=place.netloc, url_scheme=place.scheme)
+                for scheme in ("https://", "http://"):
+                    self._session.mount(scheme, adapter)
+
+        return client(transport=ChannelTransport())
 
 
 class _CurrentRequest:
-    """The current thread's request and its reply."""
+    """The current thread's request, and the body of its reply."""
 
     def __init__(self, project: str, deadline: Deadline, *, act: bool) -> None:
         self.project, self.deadline, self.act = project, deadline, act
-        self.reply: HttpResponse | None = None
+        self.body: bytes | None = None
+
+
+def explain_odd_body(body: bytes, odd: Exception) -> InvalidAnswerError:
+    """Return the error of an answer that the SDK refuses, without what stands in it."""
+    what = "is a web page, not JSON" if body[:64].lstrip()[:1] == b"<" else f"cannot be read ({shorten(type(odd).__name__)})"
+    return InvalidAnswerError(f"the answer {what}", provider="gcp", status=200)
 
 
 def _make_adapter(google: GoogleApi, asking: threading.local) -> Any:  # noqa: ANN401 - made here so that `requests` is imported late
@@ -254,17 +290,15 @@ def _make_adapter(google: GoogleApi, asking: threading.local) -> Any:  # noqa: A
     from requests.adapters import BaseAdapter
 
     class ChannelAdapter(BaseAdapter):
-        """Sends the SDK's `requests` over a channel.
-
-        It returns an empty object to the SDK, and keeps the reply for the caller.
-        """
+        """Sends the SDK's `requests` over a channel."""
 
         def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:  # noqa: ANN401 - proxies and certificates are costguard's business
             now: _CurrentRequest = asking.now
-            now.reply = google.ask(COMPUTE, now.project, _to_transport_request(request), deadline=now.deadline, act=now.act)
+            reply = google.ask(COMPUTE, now.project, _to_transport_request(request), deadline=now.deadline, act=now.act)
             answer = requests.Response()
-            answer.status_code, answer.url, answer.request = 200, request.url or "", request
-            answer._content = b"{}"  # noqa: SLF001 - as the library's own test doubles do
+            answer.status_code, answer.url, answer.request = reply.status, request.url or "", request
+            answer.raw = io.BytesIO(reply.body)
+            now.body = reply.body
             return answer
 
         def close(self) -> None:

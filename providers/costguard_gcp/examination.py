@@ -23,7 +23,7 @@ from costguard.values.provider import (
 )
 from costguard_gcp.api import COMPUTE, MONITORING, RESOURCES
 from costguard_gcp.credentials import FIX
-from costguard_gcp.inventory import CLIENTS, is_no_compute_refusal, parse_aggregated_page
+from costguard_gcp.inventory import CLIENTS, check_page, is_no_compute_refusal
 from costguard_gcp.wire import Permissions, SeriesPage
 
 if TYPE_CHECKING:
@@ -106,10 +106,8 @@ def _check_reach(account: GcpAccount, project: str) -> HealthCheck:
     subject = f"{REACHABLE_CHECK}: {project}"
     try:
         fields = {"project": project, "max_results": 1}
-        client, request = CLIENTS["instances"]
-        parse_aggregated_page(
-            account.compute.ask(client, "aggregated_list", request, fields, deadline=Deadline(ASKED_S)), "instances"
-        )
+        client, request, *_ = CLIENTS["instances"]
+        check_page(account.compute.ask(client, "aggregated_list", request, fields, deadline=Deadline(ASKED_S)), "instances")
     except CredentialsError as broken:
         return HealthCheck(
             subject=f"{CREDENTIALS_CHECK}: {project}", outcome=CHECK_BAD, told=to_one_line(broken.what), fix=broken.hint or FIX

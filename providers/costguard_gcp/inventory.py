@@ -10,22 +10,23 @@ requests: the requested project may be full of machines.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from costguard.errors import ForbiddenError, InputError, InvalidAnswerError, ProviderError, shorten, to_one_line
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial
 from costguard.metering.observation import Observation, Price
-from costguard.providers.transport import Deadline, HttpResponse, ProviderContext
+from costguard.providers.transport import Deadline, ProviderContext
 from costguard.system.clock import Clock
 from costguard.values.resource import ADDRESS, INSTANCE, VOLUME
-from costguard_gcp.api import DISABLED, PAGE, RESOURCES, SPEAKS_OF, UNBILLED, ComputeSdk, GoogleApi
+from costguard_gcp.api import DISABLED, PAGE, RESOURCES, SPEAKS_OF, UNBILLED, ComputeSdk, GoogleApi, explain_odd_body
 from costguard_gcp.machine_types import ShapeCatalogue
 from costguard_gcp.price_list import (
     SOURCE,
@@ -45,27 +46,16 @@ from costguard_gcp.translation import (
     observe_instance,
     observe_unreadable,
 )
-from costguard_gcp.wire import (
-    Address,
-    Instance,
-    ListWarning,
-    Named,
-    PersistentDisk,
-    ProjectNumber,
-    Text,
-    WireObject,
-    take_last_part,
-)
-
-ResourceT = TypeVar("ResourceT")
+from costguard_gcp.wire import Named, ProjectNumber, take_last_part
 
 MOST_NOTES = 40
 
 CLIENTS = {
-    "instances": ("InstancesClient", "AggregatedListInstancesRequest"),
-    "disks": ("DisksClient", "AggregatedListDisksRequest"),
-    "addresses": ("AddressesClient", "AggregatedListAddressesRequest"),
+    "instances": ("InstancesClient", "AggregatedListInstancesRequest", "InstanceAggregatedList", "Instance"),
+    "disks": ("DisksClient", "AggregatedListDisksRequest", "DiskAggregatedList", "Disk"),
+    "addresses": ("AddressesClient", "AggregatedListAddressesRequest", "AddressAggregatedList", "Address"),
 }
+"""List -> the SDK's client, and its types of a request, a page and an item."""
 FALL_BACK = "last known and public prices replace it; exact ones need: gcloud services enable cloudbilling.googleapis.com"
 
 
@@ -94,7 +84,7 @@ class ProjectLister:
     def list_project(self, project: str, deadline: Deadline) -> tuple[Inventory, tuple[str, ...]]:
         """Return the inventory of `project`, and notes; Failed if it cannot be listed."""
         try:
-            instances = self._list_aggregated(project, "instances", Instance, deadline)
+            instances = list_aggregated(self._compute, project, "instances", deadline)
         except ProviderError as broken:
             doubt = self.absence.doubt(broken, project, deadline) if is_no_compute_refusal(broken) else format_reason(broken)
             if not doubt:
@@ -113,9 +103,7 @@ class ProjectLister:
             shown = (*shown[:MOST_NOTES], f"and {len(shown) - MOST_NOTES} more of the like")
         return (Partial(tuple(items), "; ".join(why)) if why else Complete(tuple(items))), shown
 
-    def prepare_context(
-        self, project: str, found: AggregatedList[Instance], deadline: Deadline, notes: list[str]
-    ) -> ListingContext:
+    def prepare_context(self, project: str, found: AggregatedList, deadline: Deadline, notes: list[str]) -> ListingContext:
         """Return the data needed to translate machines.
 
         Prices and types are fetched only if there are machines; disks and addresses fetch prices by themselves.
@@ -142,18 +130,9 @@ class ProjectLister:
             notes.append(f"{listed.why}; {FALL_BACK}")
         return listed.prices
 
-    def _list_aggregated(self, project: str, what: str, kind: type[ResourceT], deadline: Deadline) -> AggregatedList[ResourceT]:
-        client, request = CLIENTS[what]
-
-        def ask(token: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a Reply
-            fields = {"project": project, "max_results": PAGE, **({"page_token": token} if token else {})}
-            return self._compute.ask(client, "aggregated_list", request, fields, deadline=deadline)
-
-        return read_aggregated(ask, what, kind)
-
     def _add_disks(self, project: str, deadline: Deadline, items: list[Observation], why: list[str], notes: list[str]) -> None:
         try:
-            disks = self._list_aggregated(project, "disks", PersistentDisk, deadline)
+            disks = list_aggregated(self._compute, project, "disks", deadline)
         except ProviderError as broken:
             why.append(f"disks: {format_reason(broken)}")
             return
@@ -172,7 +151,7 @@ class ProjectLister:
         self, project: str, deadline: Deadline, items: list[Observation], why: list[str], notes: list[str]
     ) -> None:
         try:
-            addresses = self._list_aggregated(project, "addresses", Address, deadline)
+            addresses = list_aggregated(self._compute, project, "addresses", deadline)
         except ProviderError as broken:
             why.append(f"addresses: {format_reason(broken)}")
             return
@@ -214,11 +193,11 @@ def _make_pricing(prices: Prices) -> Callable[[PriceQuestion], tuple[Price, str]
 
 
 def _take_items(
-    found: AggregatedList[ResourceT],
+    found: AggregatedList,
     items: list[Observation],
     why: list[str],
     notes: list[str],
-    translate: Callable[[ResourceT, str], tuple[Observation | None, tuple[str, ...]]],
+    translate: Callable[[Any, str], tuple[Observation | None, tuple[str, ...]]],
 ) -> None:
     """Add every item that a ledger can store."""
     for where, one in found.items:
@@ -232,7 +211,7 @@ def _take_items(
             items.append(seen)
 
 
-def _observe_named(found: AggregatedList[ResourceT], project: str, kind: str, why: list[str]) -> list[Observation]:
+def _observe_named(found: AggregatedList, project: str, kind: str, why: list[str]) -> list[Observation]:
     """Return items of which only the id can be read, in an unknown state."""
     items: list[Observation] = []
     for where, one in found.named:
@@ -244,65 +223,64 @@ def _observe_named(found: AggregatedList[ResourceT], project: str, kind: str, wh
     return items
 
 
-T = TypeVar("T")
-
 MOST_PAGES, MOST_ITEMS = 1000, 50_000
 """Of one list of one project: more is refused, and said."""
 EMPTY = "NO_RESULTS_ON_PAGE"
 
 
-class AggregatedPage(WireObject):
-    """One page of an aggregated list.
-
-    The items of each scope are decoded later, one scope at a time.
-    """
-
-    kind: Text = None
-    items: dict[str, msgspec.Raw] | None = None
-    next_page_token: Text = None
-    unreachables: list[str] | None = None
-    warning: ListWarning | None = None
-
-
 @dataclass(slots=True, kw_only=True)
-class AggregatedList(Generic[T]):
-    """Items with their zone or region.
+class AggregatedList:
+    """The SDK's items with their zone or region.
 
     `named`: those of which only the id can be read. `why`: what is missing.
     """
 
-    items: list[tuple[str, T]] = field(default_factory=list)
+    items: list[tuple[str, Any]] = field(default_factory=list)
     named: list[tuple[str, Named]] = field(default_factory=list)
     why: list[str] = field(default_factory=list)
     pages: int = 0
 
 
-Ask = Callable[[str], HttpResponse]
-"""The page that a token names, "" for the first."""
+Ask = Callable[[str, Callable[[bytes], Any]], Any]
+"""The page that a token names, "" for the first; and what makes a page of a body that the SDK refuses."""
 
 
-def read_aggregated(ask: Ask, what: str, kind: type[T]) -> AggregatedList[T]:
-    """Read every page of the list `what` ("instances").
+def list_aggregated(compute: ComputeSdk, project: str, what: str, deadline: Deadline) -> AggregatedList:
+    """Return the list `what` ("instances") of a project; raises a ProviderError if its first page fails."""
+    client, request, page_kind, kind = CLIENTS[what]
+
+    def ask(token: str, repair: Callable[[bytes], Any]) -> Any:  # noqa: ANN401 - a message of the SDK
+        fields = {"project": project, "max_results": PAGE, **({"page_token": token} if token else {})}
+        return compute.ask(client, "aggregated_list", request, fields, deadline=deadline, repair=repair)
+
+    sdk = compute.import_sdk()
+    return read_aggregated(ask, what, getattr(sdk, page_kind), getattr(sdk, kind))
+
+
+def read_aggregated(ask: Ask, what: str, page_kind: Any, kind: Any) -> AggregatedList:  # noqa: ANN401 - types of the SDK
+    """Read every page of the list `what`, of the SDK's types `page_kind` and `kind`.
 
     Raises a ProviderError if the first page fails; a later failure is added to `why`.
     """
-    found: AggregatedList[T] = AggregatedList()
+    found = AggregatedList()
     token, seen = "", set[str]()
+    repair = partial(_repair_page, what=what, page_kind=page_kind, kind=kind, found=found)
     while True:
         try:
-            page = parse_aggregated_page(ask(token), what)
+            page = ask(token, repair)
+            check_page(page, what)
         except ProviderError as broken:
             if not found.pages:
                 raise
             found.why.append(f"page {found.pages + 1} of {what}: {to_one_line(broken.what)}")
             return found
         found.pages += 1
-        _merge_page(page, what, kind, found)
+        _merge_page(page, what, found)
         if len(found.items) > MOST_ITEMS:
             del found.items[MOST_ITEMS:]
             found.why.append(f"more than {MOST_ITEMS} {what}")
             return found
-        token = page.next_page_token or ""
+        token = page.next_page_token
         if not token:
             return found
         if token in seen or found.pages >= MOST_PAGES:
@@ -311,80 +289,69 @@ def read_aggregated(ask: Ask, what: str, kind: type[T]) -> AggregatedList[T]:
         seen.add(token)
 
 
-def parse_aggregated_page(reply: HttpResponse, what: str) -> AggregatedPage:
-    """Parse a page of the list `what`; raises InvalidAnswerError if it is none."""
-    try:
-        page = msgspec.json.decode(reply.body, type=AggregatedPage)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as odd:
-        told = "is a web page, not JSON" if reply.body[:64].lstrip()[:1] == b"<" else f"cannot be read ({shorten(str(odd))})"
-        raise InvalidAnswerError(f"the list of {what} {told}", provider="gcp", status=reply.status) from None
-    if page.items is None and not (page.kind or "").endswith("AggregatedList"):
-        raise InvalidAnswerError(f"the answer is not a list of {what}", provider="gcp", status=reply.status)
-    return page
+def check_page(page: Any, what: str) -> None:  # noqa: ANN401 - a message of the SDK
+    """Raise InvalidAnswerError if the page is none of an aggregated list."""
+    if not page.items and not page.kind.endswith("AggregatedList"):
+        raise InvalidAnswerError(f"the answer is not a list of {what}", provider="gcp")
 
 
-def _merge_page(page: AggregatedPage, what: str, kind: type[T], found: AggregatedList[T]) -> None:
-    for scope, raw in (page.items or {}).items():
-        where = take_last_part(scope)
-        try:
-            scoped = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        except (msgspec.DecodeError, RecursionError):
+def _merge_page(page: Any, what: str, found: AggregatedList) -> None:  # noqa: ANN401 - a message of the SDK
+    for scope, scoped in page.items.items():
+        where, items = take_last_part(scope), getattr(scoped, what)
+        if "warning" in scoped and scoped.warning.code != EMPTY:  # the scope's content is unknown
+            found.why.append(f"{_shorten_text(where)}: {_shorten_text(scoped.warning.code or 'a warning without a code')}")
+        elif "warning" not in scoped and not items:  # Google warns of an empty scope; protobuf makes one of any other shape
             found.why.append(f"{_shorten_text(where)} cannot be read")
-            continue
-        _note_warning(scoped.get("warning"), _shorten_text(where), found.why)
-        if what in scoped:
-            _add_items(scoped[what], where, kind, found)
-    dead = sorted({_shorten_text(take_last_part(one)) for one in page.unreachables or ()})
+        for one in items:
+            if "id" in one:
+                found.items.append((where, one))
+            else:
+                found.why.append(f"an item in {_shorten_text(where)} cannot be read, not even its id")
+    dead = sorted({_shorten_text(take_last_part(one)) for one in page.unreachables})
     if dead:
         found.why.append(f"not reached: {', '.join(dead)}")
-    if page.warning and page.warning.code not in (None, EMPTY):
-        found.why.append(_shorten_text(page.warning.code or ""))
+    if page.warning.code not in ("", EMPTY):
+        found.why.append(_shorten_text(page.warning.code))
 
 
-def _note_warning(raw: msgspec.Raw | None, where: str, why: list[str]) -> None:
-    """Note every warning except that of an empty scope: the scope's content is unknown."""
+def _repair_page(body: bytes, what: str, page_kind: Any, kind: Any, found: AggregatedList) -> Any:  # noqa: ANN401 - types of the SDK
+    """Return the page without the items that the SDK refuses, for which it refuses a whole page of 500 machines.
+
+    They are added to `found.named`, or to `found.why`.
+    """
     try:
-        warning = None if raw is None else msgspec.json.decode(raw, type=ListWarning | None)
-    except (msgspec.DecodeError, RecursionError):
-        warning = ListWarning(code="a warning that cannot be read")
-    if warning is not None and warning.code != EMPTY:
-        why.append(f"{where}: {_shorten_text(warning.code or 'a warning without a code')}")
-
-
-def _add_items(raw: msgspec.Raw, where: str, kind: type[T], found: AggregatedList[T]) -> None:
-    """Decode all items at once; if that fails, one by one."""
+        page = json.loads(body)
+    except (ValueError, RecursionError) as odd:
+        raise explain_odd_body(body, odd) from None
+    scopes = page.get("items") if isinstance(page, dict) else None
+    for scope, scoped in list(scopes.items() if isinstance(scopes, dict) else ()):
+        items = scoped.get(what) or [] if isinstance(scoped, dict) else None
+        if isinstance(items, list):
+            scoped[what] = [one for one in items if _is_sound(one, take_last_part(scope), kind, found)]
+            if items and not scoped[what]:
+                scoped.setdefault("warning", {"code": EMPTY})
+        else:
+            found.why.append(f"{_shorten_text(take_last_part(scope))} cannot be read")
+            del page["items"][scope]
     try:
-        found.items += [(where, one) for one in msgspec.json.decode(raw, type=list[kind] | None) or ()]  # type: ignore[valid-type]
-    except (msgspec.DecodeError, RecursionError):
-        try:
-            each = msgspec.json.decode(raw, type=list[msgspec.Raw])
-        except (msgspec.DecodeError, RecursionError):
-            found.why.append(f"what {_shorten_text(where)} holds is not a list")
-            return
-        for one in each:
-            _add_item(one, where, kind, found)
+        return page_kind.from_json(json.dumps(page), ignore_unknown_fields=True)
+    except Exception as odd:  # noqa: BLE001 - protobuf has an error of its own, and raises others
+        raise explain_odd_body(body, odd) from None
 
 
-def _add_item(raw: msgspec.Raw, where: str, kind: type[T], found: AggregatedList[T]) -> None:
-    with suppress(msgspec.DecodeError, RecursionError):
-        found.items.append((where, msgspec.json.decode(raw, type=kind)))
-        return
-    for partly in (raw, _keep_only_id(raw)):
-        try:
-            found.named.append((where, msgspec.json.decode(partly, type=Named)))
-        except (msgspec.DecodeError, RecursionError):
-            continue
-        return
-    found.why.append(f"an item in {_shorten_text(where)} cannot be read, not even its id")
-
-
-def _keep_only_id(raw: msgspec.Raw) -> bytes:
-    """Return the item reduced to its id, which may be its only valid field."""
+def _is_sound(item: Any, where: str, kind: Any, found: AggregatedList) -> bool:  # noqa: ANN401 - whatever stands there
     try:
-        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        return msgspec.json.encode({"id": fields["id"]} if "id" in fields else {})
-    except (msgspec.DecodeError, RecursionError):
-        return b"{}"
+        kind.from_json(json.dumps(item), ignore_unknown_fields=True)
+    except Exception:  # noqa: BLE001 - as above
+        for partly in (item, {"id": item.get("id")} if isinstance(item, dict) else None):
+            try:
+                found.named.append((where, msgspec.convert(partly, Named)))
+            except msgspec.ValidationError:
+                continue
+            return False
+        found.why.append(f"an item in {_shorten_text(where)} cannot be read, not even its id")
+        return False
+    return True
 
 
 def _shorten_text(text: str) -> str:

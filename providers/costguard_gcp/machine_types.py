@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from costguard.errors import InvalidAnswerError, MissingError, ProviderError
 from costguard.providers.transport import Deadline
 from costguard_gcp.api import ComputeSdk
-from costguard_gcp.wire import MachineType
+
+if TYPE_CHECKING:  # the SDK is imported when it is asked
+    from google.cloud.compute_v1 import MachineType
 
 SSD_PART_GIB = 375
 """One local SSD of Compute Engine (gcp.md, section 1; specs/gcp_machine_gpus.csv), 2026-11."""
@@ -189,11 +190,10 @@ class ShapeCatalogue:
 
     def _fetch_shape(self, project: str, zone: str, name: str, deadline: Deadline) -> MachineShape:
         fields = {"project": project, "zone": zone, "machine_type": name}
-        reply = self._compute.ask("MachineTypesClient", "get", "GetMachineTypeRequest", fields, deadline=deadline)
-        try:
-            return parse_shape(msgspec.json.decode(reply.body, type=MachineType))
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            raise InvalidAnswerError("the answer is not a machine type", provider="gcp") from None
+        stated = self._compute.ask("MachineTypesClient", "get", "GetMachineTypeRequest", fields, deadline=deadline)
+        if not all(field in stated for field in ("name", "guest_cpus", "memory_mb")):
+            raise InvalidAnswerError("the answer is not a machine type", provider="gcp")
+        return parse_shape(stated)
 
 
 def parse_shape(stated: MachineType) -> MachineShape:
@@ -201,14 +201,13 @@ def parse_shape(stated: MachineType) -> MachineShape:
 
     No type has several kinds of GPUs, so the first is used.
     """
-    gpus = [one for one in stated.accelerators or () if one.guest_accelerator_type and one.guest_accelerator_count]
-    ssds = stated.bundled_local_ssds.partition_count if stated.bundled_local_ssds else 0
+    gpus = [one for one in stated.accelerators if one.guest_accelerator_type and one.guest_accelerator_count]
     return MachineShape(
         name=stated.name,
         vcpus=stated.guest_cpus,
         ram_gib=stated.memory_mb / 1024,
-        accelerator=(gpus[0].guest_accelerator_type or "") if gpus else "",
-        gpus=float(gpus[0].guest_accelerator_count or 0) if gpus else 0,
-        ssd_gib=(ssds or 0) * SSD_PART_GIB,
-        shared=bool(stated.is_shared_cpu),
+        accelerator=gpus[0].guest_accelerator_type if gpus else "",
+        gpus=float(gpus[0].guest_accelerator_count) if gpus else 0,
+        ssd_gib=stated.bundled_local_ssds.partition_count * SSD_PART_GIB,
+        shared=stated.is_shared_cpu,
     )

@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from costguard.errors import InputError, UnknownNameError, shorten, to_one_line
 from costguard.metering.meter import GB, IOPS, MIBPS
@@ -24,7 +23,11 @@ from costguard.values.money import Rate
 from costguard.values.resource import ADDRESS, SPOT, VOLUME, ResourceKey, make_storable
 from costguard_gcp.machine_types import MachineShape
 from costguard_gcp.price_list import FLEX, IOPS_END, MIBPS_END, ON_DEMAND, REGIONAL, SOURCE
-from costguard_gcp.wire import Accelerator, Address, Instance, Named, PersistentDisk, parse_whole_number, take_last_part
+from costguard_gcp.wire import Named, parse_whole_number, read_number, take_last_part
+
+if TYPE_CHECKING:  # a listing of offers does not pay for the SDK
+    from google.cloud.compute_v1 import AcceleratorConfig, Address, Instance
+    from google.cloud.compute_v1 import Disk as PersistentDisk
 
 STATES = {
     "PENDING": "pending",
@@ -104,7 +107,7 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
 
     Raises InputError if no ledger can store it.
     """
-    name, type_name = instance.name or "", take_last_part(instance.machine_type)
+    name, type_name = instance.name, take_last_part(instance.machine_type)
     where = take_last_part(instance.zone) or zone
     shape = reading.machines(where, type_name) if type_name else None
     notes: list[str] = []
@@ -117,7 +120,7 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         "lastStopTimestamp": instance.last_stop_timestamp,
     }
     notes += [f"{field} cannot be read" for field, stated in times.items() if stated and parse_instant(stated) is None]
-    state = STATES.get(instance.status or "", "unknown")
+    state = STATES.get(instance.status, "unknown")
     if state == "unknown":
         notes.append(f"status {shorten(instance.status or 'missing')} is not known")
     asked = PriceQuestion(machine=shape, accelerators=attached, sku_tier=find_sku_tier(instance), region=parse_region(where))
@@ -146,7 +149,7 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         stopped_at=stopped if state in AT_REST or (stopped and started and stopped >= started) else None,
         prices=(price,),
         disks=_list_local_ssds(instance, shape, reading.local_ssd(asked.sku_tier, asked.region)),
-        why=make_storable(shorten(instance.status or "")),
+        why=make_storable(shorten(instance.status)),
         handling=make_handling(instance, shape, started),
         vcpus=shape.vcpus if shape else _parse_vcpus(type_name),
         ram_gb=shape.ram_gib if shape else 0,
@@ -173,18 +176,17 @@ LONGEST_ZONE_LETTER = 2
 
 def list_accelerators(instance: Instance) -> tuple[tuple[str, int], ...]:
     """Return (API's name, count) of the GPUs that the machine states; TPUs (ct...) are not GPUs."""
-    stated = [(take_last_part(one.accelerator_type), _parse_count(one)) for one in instance.guest_accelerators or ()]
+    stated = [(take_last_part(one.accelerator_type), _parse_count(one)) for one in instance.guest_accelerators]
     return tuple((name, count) for name, count in stated if name and count and not name.startswith("ct"))
 
 
 def _has_uncounted_gpus(instance: Instance) -> bool:
     """Return whether the machine states GPUs without their number, which must not count as none."""
-    return any(one.accelerator_type and not _parse_count(one) for one in instance.guest_accelerators or ())
+    return any(one.accelerator_type and not _parse_count(one) for one in instance.guest_accelerators)
 
 
-def _parse_count(one: Accelerator) -> int:
-    count = one.accelerator_count
-    return count if count is not None and 0 < count <= MOST_ACCELERATORS else 0
+def _parse_count(one: AcceleratorConfig) -> int:
+    return one.accelerator_count if 0 < one.accelerator_count <= MOST_ACCELERATORS else 0
 
 
 MOST_ACCELERATORS = 1000
@@ -228,8 +230,6 @@ def find_tier(instance: Instance) -> str:
     Older preemptible machines state only `preemptible`: either field means spot.
     """
     scheduling = instance.scheduling
-    if scheduling is None:
-        return "on-demand"
     if scheduling.provisioning_model == "SPOT" or scheduling.preemptible:
         return SPOT
     return "reserved" if scheduling.provisioning_model == "RESERVATION_BOUND" else "on-demand"
@@ -239,8 +239,8 @@ def find_sku_tier(instance: Instance) -> str:
     """Return the price list's tier: Flex-start has its own; a bound reservation is billed by itself."""
     if find_tier(instance) == SPOT:
         return SPOT
-    model = instance.scheduling.provisioning_model if instance.scheduling else None
-    known = {None: ON_DEMAND, "": ON_DEMAND, "STANDARD": ON_DEMAND, "FLEX_START": FLEX}
+    model = instance.scheduling.provisioning_model
+    known = {"": ON_DEMAND, "STANDARD": ON_DEMAND, "FLEX_START": FLEX}
     return known.get(model, "reservation" if model == "RESERVATION_BOUND" else "unknown")
 
 
@@ -257,7 +257,7 @@ def _list_local_ssds(instance: Instance, shape: MachineShape | None, nano: int |
     """Return attached local SSD, which is billed while the machine runs; bundled SSD is in the machine's price."""
     if shape and shape.ssd_gib:
         return ()
-    sizes = (parse_whole_number(disk.disk_size_gb) for disk in instance.disks or () if disk.type == "SCRATCH")
+    sizes = (parse_whole_number(disk.disk_size_gb) for disk in instance.disks if disk.type_ == "SCRATCH")
     return tuple(_make_disk(gb, "local-ssd", GB, nano) for gb in sizes if gb)
 
 
@@ -265,14 +265,14 @@ def _make_disk(amount: int | None, line: str, measure: str, nano: int | None) ->
     return Disk(amount, line, nano, measure, "" if nano is None else SOURCE)
 
 
-def sort_labels(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
+def sort_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the sorted pairs."""
-    return tuple(sorted((make_storable(k), make_storable(v)) for k, v in (labels or {}).items()))
+    return tuple(sorted((make_storable(k), make_storable(v)) for k, v in labels.items()))
 
 
-def find_owner(labels: dict[str, str] | None) -> str:
+def find_owner(labels: Mapping[str, str]) -> str:
     """Return the value of the label `owner`, in any case."""
-    return next((v for k, v in sorted((labels or {}).items()) if k.lower() == "owner"), "")
+    return next((v for k, v in sorted(labels.items()) if k.lower() == "owner"), "")
 
 
 DISK_STATES = {
@@ -295,9 +295,9 @@ def observe_disk(
 
     `price`: of the price list. A regional disk is two disks, and is priced as a type of its own ("pd-ssd-regional").
     """
-    size = parse_whole_number(disk.size_gb)
+    size = read_number(disk, "size_gb")
     notes = [] if size is not None else ["size is missing or cannot be read"]
-    kind, zone = take_last_part(disk.type), take_last_part(disk.zone)
+    kind, zone = take_last_part(disk.type_), take_last_part(disk.zone)
     region = parse_region(zone) if zone else take_last_part(disk.region) or where
     line = kind if zone or not disk.region or not kind.startswith("pd-") else f"{kind}{REGIONAL}"
     try:
@@ -307,14 +307,14 @@ def observe_disk(
     seen = Observation(
         key=_make_key(project, take_last_part(disk.zone) or take_last_part(disk.region) or where, disk.id),
         kind=VOLUME,
-        state=DISK_STATES.get(disk.status or "", "unknown"),
-        name=make_storable(shorten(disk.name or "")),
-        instance_type=make_storable(shorten(take_last_part(disk.type))),
+        state=DISK_STATES.get(disk.status, "unknown"),
+        name=make_storable(shorten(disk.name)),
+        instance_type=make_storable(shorten(take_last_part(disk.type_))),
         owner=make_storable(shorten(find_owner(disk.labels))),
         labels=sort_labels(disk.labels),
         created_at=parse_instant(disk.creation_timestamp),
         disks=disks,
-        why=make_storable(shorten(disk.status or "")),
+        why=make_storable(shorten(disk.status)),
     )
     return seen, tuple(f"disk {disk.name or disk.id}: {note}" for note in notes)
 
@@ -354,13 +354,13 @@ def observe_address(
     return Observation(
         key=_make_key(project, region, address.id),
         kind=ADDRESS,
-        state=ADDRESS_STATES.get(address.status or "", "unknown"),
-        name=make_storable(shorten(address.name or "")),
+        state=ADDRESS_STATES.get(address.status, "unknown"),
+        name=make_storable(shorten(address.name)),
         owner=make_storable(shorten(find_owner(address.labels))),
         labels=sort_labels(address.labels),
         created_at=parse_instant(address.creation_timestamp),
         prices=(Price(None if nano is None else Rate(nano_per_hour=nano), None, SOURCE),),  # none ends the price of an idle one
-        why=make_storable(shorten(address.status or "")),
+        why=make_storable(shorten(address.status)),
     )
 
 
@@ -380,7 +380,7 @@ def make_handling(instance: Instance, shape: MachineShape | None, started: datet
     """
     scratch = sum_scratch_gb(instance, shape)
     ssd = (f"{scratch} GB of {LOCAL_SSD}",) if scratch else ()
-    status = instance.status or ""
+    status = instance.status
     return Handling(
         controller=find_controller(instance),
         stops=None if status not in _STOPPABLE and status not in STOPPED_WORDS else status in _STOPPABLE,
@@ -397,14 +397,14 @@ def make_handling(instance: Instance, shape: MachineShape | None, started: datet
 
 def sum_scratch_gb(instance: Instance, shape: MachineShape | None) -> int:
     """Return the GB of local SSD that a stop loses: attached scratch disks, or the type's own if they are not listed."""
-    attached = sum(parse_whole_number(disk.disk_size_gb) or 0 for disk in instance.disks or () if disk.type == "SCRATCH")
+    attached = sum(parse_whole_number(disk.disk_size_gb) or 0 for disk in instance.disks if disk.type_ == "SCRATCH")
     return max(attached, shape.ssd_gib if shape else 0)
 
 
 def find_controller(instance: Instance) -> str:
     """Return what would start it again or must be changed instead; "" if nothing is known."""
     maker = read_creator(instance)
-    labels = instance.labels or {}
+    labels = instance.labels
     if "/instanceGroupManagers/" in maker and not _find_label_owner(labels, "goog-gke"):
         return f"managed instance group {_shorten_name(take_last_part(maker))}"
     for starts, told, named_by in _OWNERS:
@@ -413,7 +413,7 @@ def find_controller(instance: Instance) -> str:
             return f"{told} {_shorten_name(name)}".rstrip()
     if "/instanceGroupManagers/" in maker:
         return f"managed instance group {_shorten_name(take_last_part(maker))}"
-    if (instance.name or "").startswith("gke-"):
+    if instance.name.startswith("gke-"):
         return "GKE node pool"
     return f"{SCHEDULE}, which may start it again" if instance.resource_policies else ""
 
@@ -425,14 +425,8 @@ def find_replacer(instance: Instance) -> str:
 
 
 def read_creator(instance: Instance) -> str:
-    """Return the value of the metadata key `created-by`; no other value is read."""
-    for item in (instance.metadata.items if instance.metadata else None) or ():
-        if item.key == "created-by":
-            try:
-                return msgspec.json.decode(item.value, type=str)
-            except msgspec.DecodeError:
-                return ""
-    return ""
+    """Return the value of the metadata key `created-by`; no other value is read: they may be secrets."""
+    return next((item.value for item in instance.metadata.items if item.key == "created-by"), "")
 
 
 def _find_label_owner(labels: Mapping[str, str], *starts: str) -> bool:
@@ -462,9 +456,9 @@ _STOPPABLE = frozenset(
 def _list_deleted_disks(instance: Instance) -> tuple[str, ...]:
     """Return the persistent disks that are deleted with the machine."""
     told: list[str] = []
-    for disk in instance.disks or ():
-        if disk.auto_delete and disk.type != "SCRATCH":
-            size = parse_whole_number(disk.disk_size_gb)
+    for disk in instance.disks:
+        if disk.auto_delete and disk.type_ != "SCRATCH":
+            size = read_number(disk, "disk_size_gb")
             name = _shorten_name(take_last_part(disk.source) or disk.device_name or "?")
             told.append(f"{'boot disk' if disk.boot else 'disk'} {name}{'' if size is None else f' ({size} GB)'}")
     return tuple(told)
@@ -476,22 +470,22 @@ def _describe_commitment(instance: Instance) -> str:
     Other machines may use one too; the API does not state that.
     """
     affinity, scheduling = instance.reservation_affinity, instance.scheduling
-    if scheduling and scheduling.provisioning_model == "RESERVATION_BOUND":
+    if scheduling.provisioning_model == "RESERVATION_BOUND":
         return "bound to a reservation, which bills whether it runs or not"
-    if affinity and affinity.consume_reservation_type == "SPECIFIC_RESERVATION":
-        name = _shorten_name(take_last_part(next(iter(affinity.values or ()), "")))
+    if affinity.consume_reservation_type == "SPECIFIC_RESERVATION":
+        name = _shorten_name(take_last_part(next(iter(affinity.values), "")))
         return f"uses reservation {name}".rstrip() + ", which bills whether it runs or not"
     return ""
 
 
 def _find_end(instance: Instance, started: datetime | None) -> datetime | None:
     scheduling = instance.scheduling
-    if scheduling is None or instance.status in STOPPED_WORDS:
+    if instance.status in STOPPED_WORDS:
         return None
     stated = parse_instant(scheduling.termination_time)
     if stated is not None:
         return stated
-    seconds = parse_whole_number(scheduling.max_run_duration.seconds) if scheduling.max_run_duration else None
-    if started is None or not seconds or seconds > LONGEST_MAX_RUN_S:
+    seconds = scheduling.max_run_duration.seconds
+    if started is None or not 0 < seconds <= LONGEST_MAX_RUN_S:
         return None
     return started + timedelta(seconds=seconds)

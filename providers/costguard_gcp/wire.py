@@ -1,12 +1,10 @@
-"""The types of Google's answers: only the fields in use, each of which may be missing or null.
-
-A machine's metadata may contain secrets: only its keys are read, and the value of the key `created-by`.
-"""
+"""Google's answers beside Compute Engine's, which are the SDK's: only the fields in use, each of which may be missing."""
 
 # ruff: noqa: D101 - each class is named as Google names the object
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 
@@ -21,106 +19,6 @@ class WireObject(msgspec.Struct, rename="camel"):
     """A JSON object with Google's field names."""
 
 
-class ListWarning(WireObject):
-    """A warning of a scope or of a whole listing: NO_RESULTS_ON_PAGE, UNREACHABLE."""
-
-    code: Text = None
-    message: Text = None
-
-
-class Accelerator(WireObject):
-    accelerator_type: Text = None
-    accelerator_count: int | None = None
-
-
-class Seconds(WireObject):
-    seconds: Number = None
-
-
-class Scheduling(WireObject):
-    provisioning_model: Text = None
-    preemptible: bool | None = None
-    instance_termination_action: Text = None
-    max_run_duration: Seconds | None = None
-    termination_time: Time = None
-
-
-class MetadataItem(WireObject):
-    key: Text = None
-    value: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class Metadata(WireObject):
-    items: list[MetadataItem] | None = None
-
-
-class AttachedDisk(WireObject):
-    type: Text = None
-    disk_size_gb: Number = None
-    auto_delete: bool | None = None
-    boot: bool | None = None
-    source: Text = None
-    device_name: Text = None
-
-
-class ReservationAffinity(WireObject):
-    consume_reservation_type: Text = None
-    values: list[str] | None = None
-
-
-class Instance(WireObject):
-    id: str | int
-    name: Text = None
-    zone: Text = None
-    machine_type: Text = None
-    status: Text = None
-    creation_timestamp: Time = None
-    last_start_timestamp: Time = None
-    last_stop_timestamp: Time = None
-    last_suspended_timestamp: Time = None
-    guest_accelerators: list[Accelerator] | None = None
-    scheduling: Scheduling | None = None
-    labels: dict[str, str] | None = None
-    deletion_protection: bool | None = None
-    metadata: Metadata | None = None
-    disks: list[AttachedDisk] | None = None
-    reservation_affinity: ReservationAffinity | None = None
-    resource_policies: list[str] | None = None
-
-
-class PersistentDisk(WireObject):
-    id: str | int
-    name: Text = None
-    zone: Text = None
-    region: Text = None
-    type: Text = None
-    size_gb: Number = None
-    provisioned_iops: Number = None
-    provisioned_throughput: Number = None
-    status: Text = None
-    creation_timestamp: Time = None
-    labels: dict[str, str] | None = None
-    users: list[str] | None = None
-
-
-class Address(WireObject):
-    id: str | int
-    name: Text = None
-    region: Text = None
-    address_type: Text = None
-    ip_version: Text = None
-    status: Text = None
-    creation_timestamp: Time = None
-    labels: dict[str, str] | None = None
-    users: list[str] | None = None
-
-
-class Numbered(WireObject):
-    """An item reduced to its number."""
-
-    id: str | int
-
-
 class Named(WireObject):
     """The identifying fields of an item that cannot be read otherwise."""
 
@@ -128,45 +26,6 @@ class Named(WireObject):
     name: Text = None
     zone: Text = None
     region: Text = None
-
-
-class MachineAccelerator(WireObject):
-    guest_accelerator_type: Text = None
-    guest_accelerator_count: int | None = None
-
-
-class BundledSsds(WireObject):
-    partition_count: int | None = None
-
-
-class MachineType(WireObject):
-    name: str
-    guest_cpus: int
-    memory_mb: int
-    accelerators: list[MachineAccelerator] | None = None
-    bundled_local_ssds: BundledSsds | None = None
-    is_shared_cpu: bool | None = None
-
-
-class OperationError(WireObject):
-    code: Text = None
-    message: Text = None
-
-
-class OperationErrors(WireObject):
-    errors: list[OperationError] | None = None
-
-
-class Operation(WireObject):
-    """A zonal operation.
-
-    Neither status 200 nor DONE means that it succeeded.
-    """
-
-    status: str
-    target_id: Number = None
-    error: OperationErrors | None = None
-    http_error_status_code: int | None = None
 
 
 class ErrorReason(WireObject):
@@ -279,6 +138,11 @@ class Permissions(WireObject):
 def take_last_part(path: str | None) -> str:
     """Return the last part of one of Google's addresses: us-central1-a of `.../zones/us-central1-a`."""
     return (path or "").rstrip("/").rsplit("/", 1)[-1]
+
+
+def read_number(message: Any, name: str) -> int | None:  # noqa: ANN401 - a message of the SDK
+    """Return a whole number that a message of the SDK states; None if it states none, where the message itself says 0."""
+    return parse_whole_number(getattr(message, name)) if name in message else None
 
 
 def parse_whole_number(value: object) -> int | None:

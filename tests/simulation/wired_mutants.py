@@ -29,14 +29,13 @@ Patch = pytest.MonkeyPatch
 def next_page_ignored(patch: Patch) -> None:
     """The first page is all there is (RunPod, Google Cloud)."""
     patch.setattr(runpod_pages, "_find_next_cursor", lambda _page, _limit: ("", ""))
-    read = gcp_listing.parse_aggregated_page
+    check = gcp_listing.check_page
 
-    def alone(reply: Any, what: str) -> Any:  # noqa: ANN401 - a page
-        page = read(reply, what)
-        page.next_page_token = None
-        return page
+    def alone(page: Any, what: str) -> None:  # noqa: ANN401 - a page
+        check(page, what)
+        page.next_page_token = ""
 
-    patch.setattr(gcp_listing, "parse_aggregated_page", alone)
+    patch.setattr(gcp_listing, "check_page", alone)
 
 
 def lost_page_is_the_end(patch: Patch) -> None:

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from costguard_gcp.machine_types import TABLE, MachineShape, find_shape, parse_shape
 from costguard_gcp.price_list import classify_sku, collect_prices, compute_rate, find_disk_price
-from costguard_gcp.wire import MachineType, Sku
+from costguard_gcp.wire import Sku
+from google.cloud.compute_v1 import MachineType
 
 from tests.fakes.gcp_prices import sku
 
@@ -165,7 +166,7 @@ def test_a_type_that_is_asked_for_brings_its_gpus_and_its_ssd() -> None:
         "accelerators": [{"guestAcceleratorType": "nvidia-z9", "guestAcceleratorCount": 2}],
         "bundledLocalSsds": {"partitionCount": 4},
     }
-    made = parse_shape(msgspec.convert(stated, MachineType))
+    made = parse_shape(MachineType.from_json(json.dumps(stated)))
     assert (made.gpus, made.ram_gib, made.ssd_gib, made.accelerator) == (2, 234, 1500, "nvidia-z9")
 
 
