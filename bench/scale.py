@@ -109,7 +109,7 @@ def measure_fleet(
     """Accounts that several watchdogs poll a minute, guard runs of the one that plans included."""
     with temporary_server() as (server, folder):
         town = Town(
-            server=server, folder=folder, accounts=accounts, instances=instances, interval_s=interval_s, lease_min_s=6.0
+            server=server, folder=folder, accounts=accounts, instances=instances, interval_s=interval_s, dead_after_s=15.0
         )
         for _ in range(watchdogs):
             town.start()
@@ -189,7 +189,7 @@ def make_town(server: Server, folder: Path, interval_s: float, accounts: int = 1
         instances=10,
         interval_s=interval_s,
         poll_s=0.3,
-        lease_min_s=2.0,
+        dead_after_s=2.0,
         acts=True,
     )
 
@@ -205,7 +205,7 @@ def measure_kills(*, events: int = 120, interval_s: float = 9.0, seed: int = 1) 
             )
         if ignores:
             yield Measured(
-                what="    the control, which ignores its epoch: records under an older lease, caught",
+                what="    the control, which ignores its epoch: records of polls that were ended, caught",
                 target="> 0",
                 reached=str(len(found.faults)),
                 met=bool(found.faults),

@@ -37,7 +37,7 @@ LATE_S = 210.0
 
 
 class LogLine(NamedTuple):
-    """A line of the log. `more`: of a call the process, of a record the epoch of its lease."""
+    """A line of the log. `more`: of a call the process, of a record its job."""
 
     what: str
     at: float
@@ -109,7 +109,7 @@ class Town:
     instances: int
     interval_s: float
     poll_s: float = 0.02
-    lease_min_s: float = 3.0
+    dead_after_s: float = 3.0
     acts: bool = False
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     started: int = 0
@@ -134,7 +134,7 @@ class Town:
         if self.acts and self.started == 1:
             with shorten_grace():
                 accept_policies([policy.digest for policy in read_settings(str(settings)).policies], config=str(settings))
-        words = [settings, self.log, self.accounts, self.instances, self.poll_s, self.lease_min_s]
+        words = [settings, self.log, self.accounts, self.instances, self.poll_s, self.dead_after_s]
         said = {"ignore-epoch": ignores_epoch, "act": self.acts, "ignore-turn": ignores_turn}
         words += [word for word, so in said.items() if so]
         environ = os.environ | {"XDG_DATA_HOME": str(self.folder / "data"), "HOME": str(self.folder)}
@@ -336,7 +336,7 @@ def judge(town: Town) -> Iterator[str]:
         if what == KEPT:
             kept[number] += 1
             if epoch < epochs[number]:
-                yield f"account {number} was recorded at {at:.3f} under lease {epoch}, after one under lease {epochs[number]}"
+                yield f"account {number} was recorded at {at:.3f} by job {epoch}, after one by job {epochs[number]}"
             epochs[number] = max(epoch, epochs[number])
     with psycopg.connect(town.server.plain_url) as look:
         polls = {int(account): int(count) for account, count in look.execute(_POLLS).fetchall()}

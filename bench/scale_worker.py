@@ -1,14 +1,15 @@
 """One `costguard watch` with accounts that lie in memory, for `bench.scale` and the campaign of kills.
 
-    python -m bench.scale_worker SETTINGS LOG ACCOUNTS INSTANCES POLL_S LEASE_MIN_S [ignore-epoch] [act] [ignore-turn]
+    python -m bench.scale_worker SETTINGS LOG ACCOUNTS INSTANCES POLL_S DEAD_AFTER_S [ignore-epoch] [act] [ignore-turn]
 
 Everything is the real watchdog, but for the clouds. Each call to one, and each poll that is in the ledger, is a line of LOG:
 
     call 1795219200.123 17 4711     account 17, by the process 4711
-    kept 1795219200.456 17 3 4711   account 17, under the lease that was taken the third time
+    kept 1795219200.456 17 3 4711   account 17, by the third job
 
-`ignore-epoch`: a control. It records whatever lease it has. `act`: some machines are meant by a policy that stops them
-(`bench.scale_machines`). `ignore-turn`: a control. It sends whoever plans by now, and however old its last look is.
+`DEAD_AFTER_S`: as in `poll_jobs`. `ignore-epoch`: a control. It records whether its job is running or not. `act`: some machines
+are meant by a policy that stops them (`bench.scale_machines`). `ignore-turn`: a control. It sends whoever plans by now, and
+however old its last look is.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from costguard.ledger.guard import send_gate
 from costguard.ledger.spans import writer
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Handling, Observation, Price
-from costguard.services import guard, shared_polls, watchdog_context
+from costguard.services import guard, poll_jobs, watchdog_context
 from costguard.services.act import send_action
 from costguard.services.watch import run_watch
 from costguard.values.money import Rate
@@ -148,21 +149,26 @@ def ignore_turn() -> Iterator[None]:
 
 def main() -> int:
     """Run until a signal ends it."""
-    settings, log_path, accounts, instances, poll_s, lease_min_s, *more = sys.argv[1:]
+    settings, log_path, accounts, instances, poll_s, dead_after_s, *more = sys.argv[1:]
     log = Log(os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
     machines = Machines.open(Path(log_path).parent / "machines") if "act" in more else None
     sources = tuple(MemoryAccount(number, int(instances), float(poll_s), log, machines) for number in range(int(accounts)))
     trusting = (lambda _ask, _lease: datetime.now(UTC)) if "ignore-epoch" in more else require_lease
     finish = DutyStore.finish_poll
 
-    def finish_and_tell(self: DutyStore, lease: Lease, *, next_in: timedelta, at: datetime, body: str) -> None:
-        finish(self, lease, next_in=next_in, at=at, body=body)
-        log.write("kept", time.time(), int(lease.account.rpartition(" ")[2]) - 1, lease.epoch, os.getpid())
+    def finish_and_tell(self: DutyStore, lease: Lease, *, every: timedelta, at: datetime, body: str) -> None:
+        finish(self, lease, every=every, at=at, body=body)
+        log.write("kept", time.time(), int(lease.account.rpartition(" ")[2]) - 1, lease.job, os.getpid())
 
     with (
         patch.object(watchdog_context, "list_sources", lambda _clouds: sources),
         patch.object(DutyStore, "finish_poll", finish_and_tell),
-        patch.object(shared_polls, "LEASE_MIN_S", float(lease_min_s)),
+        patch.multiple(
+            poll_jobs,
+            HEARTBEAT_S=float(dead_after_s) / 3,
+            DEAD_AFTER_S=float(dead_after_s),
+            SWEEP_EVERY_S=float(dead_after_s),
+        ),
         patch.object(duties, "require_lease", trusting),
         patch.object(writer, "require_lease", trusting),
         patch.object(guard, "LEADER_LEASE_MIN", timedelta(seconds=1)),

@@ -30,7 +30,7 @@ def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> 
         ),
         (),
     )
-    empty |= {"samples": {}, "judged": {}, "known": {}, "protections": {}, "lags": {}, "asked": NO_COST_FACTS}
+    empty |= {"samples": {}, "known": {}, "protections": {}, "lags": {}, "asked": NO_COST_FACTS}
     empty |= {
         "gap_ended_at": None,
         "apart": None,

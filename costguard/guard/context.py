@@ -34,7 +34,6 @@ from costguard.guard.grouping import (
     counts_for_group,
     find_group,
 )
-from costguard.guard.judged_machine import ActivityQuery, EvidenceTerms, JudgedMachine
 from costguard.guard.limits import Breaker
 from costguard.guard.overrides import (
     FREEZE,
@@ -108,8 +107,7 @@ class GuardSnapshot:
 
     `services.guard_snapshot` builds it for `watch`, `plan`, `status` and `top`, `guard.replay.history` for `simulate`.
 
-    `live` includes the handling of the last listing. `judged`: machines that another watchdog judged, whose `samples` are not
-    read then; all of them stand (`judgement.select_standing`). `wishes`: overrides, also those that ended recently.
+    `live` includes the handling of the last listing. `wishes`: overrides, also those that ended recently.
 
     `sent`: acts that were sent in the last day, and `started`: the starts among them, counted apart. `start_histories`: of
     stopped machines that a policy may start. `intents`: open and recently ended ones. `lags`: how late each provider's
@@ -128,7 +126,6 @@ class GuardSnapshot:
     live: tuple[LiveResource, ...]
     standings: tuple[BudgetStatus, ...]
     samples: Mapping[ResourceKey, SampleColumns]
-    judged: Mapping[ResourceKey, JudgedMachine]
     known: Mapping[ResourceKey, FirstSighting]
     protections: Mapping[ResourceKey, ProtectionSighting]
     wishes: tuple[Override, ...]
@@ -155,6 +152,8 @@ class GuardSnapshot:
     ready_since: Mapping[str, datetime]
 
 
+ActivityQuery = tuple[timedelta, tuple[str, ...], timedelta]
+"""What an activity is asked by: the window, the needs, and how long a machine may be warming."""
 ACTIVITY_WINDOW = timedelta(minutes=45)
 """Of samples, where no policy with a longer wait concerns a machine."""
 ACTIVITY_WINDOW_MIN = timedelta(minutes=10)
@@ -204,8 +203,8 @@ class ResourceContext:
 
     `inputs`: see `known`. `works`: cached activities, by window and needs; `evidence`: the samples that all of them use, once
     they were requested; `interval`: how often one is due, once it was estimated; `times`: of the samples of all machines of the
-    run. `evidence_from`: what was measured before it no longer counts; None: all counts. `judged`: by another watchdog.
-    `own_start`: a schedule, not a person, started this run of it.
+    run. `evidence_from`: what was measured before it no longer counts; None: all counts. `own_start`: a schedule, not a person,
+    started this run of it.
     """
 
     live: LiveResource
@@ -222,7 +221,6 @@ class ResourceContext:
     refused: tuple[Intent, ...]
     evidence_from: datetime | None
     times: TimesPool
-    judged: JudgedMachine | None = None
     policies: tuple[Policy, ...] = ()
     own_start: bool = False
     inputs: FactInputs | None = None
@@ -246,7 +244,6 @@ class ResourceContext:
         lease, lease_ended_at = find_lease(life, wishes, now), find_lease_end(life, wishes, now)
         ends = [at for at in (lease_ended_at, sight.gap_ended_at) if at is not None]
         doubt = next((i for i in shared.doubtful if i.life.key == seen.key), None)
-        judged = sight.judged.get(seen.key)
         return cls(
             live=live,
             life=life,
@@ -262,11 +259,8 @@ class ResourceContext:
             refused=tuple(one for one in shared.refused if is_same_life(one.life, life)),
             evidence_from=max(ends, default=None),
             times=shared.times,
-            judged=judged,
             policies=policies,
             own_start=own_start,
-            interval=judged.interval if judged else None,
-            works=dict(judged.works) if judged else {},
         )
 
     @property
@@ -331,10 +325,7 @@ class ResourceContext:
 
     def classify_alone(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
         """Return its own activity, independent of its group; cached for policies with the same window and needs."""
-        return self.classify_by(build_activity_query(policy), rules, sight)
-
-    def classify_by(self, asks: ActivityQuery, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
-        """Return its own activity, by one query."""
+        asks = build_activity_query(policy)
         made = self.works.get(asks)
         if made is None:
             seen = self.live.observation
@@ -345,15 +336,9 @@ class ResourceContext:
             self.works[asks] = made
         return made
 
-    def describe_evidence(self, sight: GuardSnapshot) -> EvidenceTerms:
-        """Return what its activity depends on besides samples, the query and the time."""
-        until = self.phase.until if self.phase else None
-        gpus = self.live.observation.gpu_count
-        return EvidenceTerms(self.life, gpus, self._find_evidence_start(), until, self.get_lag(sight))
-
     def find_sample_bounds(self, sight: GuardSnapshot) -> tuple[datetime, datetime] | None:
         """Return when its first and its last sample was taken; None: there is none."""
-        return self.judged.bounds if self.judged else find_sample_bounds(sight.samples.get(self.key, {}))
+        return find_sample_bounds(sight.samples.get(self.key, {}))
 
     def _classify_once(
         self, window: timedelta, needs: tuple[str, ...], warmup: timedelta, rules: GuardConfig, sight: GuardSnapshot
@@ -389,23 +374,19 @@ class ResourceContext:
     def release_evidence(self) -> None:
         """Let go of its samples and activities once all its policies are evaluated: of a large fleet two kB a machine.
 
-        Members of a group keep theirs, which its other members ask for. What is asked for again is computed again;
-        what another watchdog judged stays, since its samples are not here.
+        Members of a group keep theirs, which its other members ask for. What is asked for again is computed again.
         """
         if self.group is None:
             self.evidence = self.inputs = None
-            self.works = dict(self.judged.works) if self.judged else {}
+            self.works = {}
 
     def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
         """Return from when on its samples count, how often one is due, and the series that count, for all policies."""
         columns: SampleColumns = sight.samples.get(self.key, {})
-        since = self._find_evidence_start()
+        began = [self.live.observation.started_at or self.live.observation.created_at, self.evidence_from]
+        since = max([at for at in began if at is not None], default=self.live.first_seen_at)
         interval = self.get_sample_interval(rules, sight)
         return since, interval, select_counted_series(columns, since, sight.now, self.times)
-
-    def _find_evidence_start(self) -> datetime:
-        began = [self.live.observation.started_at or self.live.observation.created_at, self.evidence_from]
-        return max([at for at in began if at is not None], default=self.live.first_seen_at)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,15 @@
-"""Leases on duties as values, and reads of them in transactions of others. `ledger.duties` takes and holds them."""
+"""Who polls which account of a PostgreSQL ledger that several watchdogs share, and the check of a poll that is recorded.
+
+A poll is a job of procrastinate, whose tables lie in a schema of their own. Whoever records something names its job, and the
+transaction that records checks it:
+
+    12:00:00  one fetches job 4 of the account aws, asks the cloud, and is suspended
+    12:00:31  its heartbeat is missing: two ends job 4 as failed; 12:01:00 it polls aws by job 9
+    12:05:00  one wakes up, and wants to record what it heard at 12:00: refused, nothing is written
+
+A transaction that records keeps the job's row locked (FOR SHARE) until it commits: meanwhile nobody can end the job. A holder
+that is suspended within a transaction loses its session to the server's limit on idle transactions (`connection.IDLE_POLL_S`).
+"""
 
 from __future__ import annotations
 
@@ -24,21 +35,28 @@ SERVER_NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 CLOCK_OFF_MAX = timedelta(seconds=5)
 """By how much the clock of a watchdog that shares accounts may differ from the server's: a hundred times what NTP leaves."""
 LEFT_BEHIND_AFTER = timedelta(days=1)
-"""After which a duty that nobody holds and that is not due any more is removed, unless whoever looks has its account: settings
+"""After which a duty that nobody does and that is not due any more is removed, unless whoever looks has its account: settings
 that are a day old and come back find their accounts as new ones, which are polled at once."""
+JOBS_SCHEMA = "costguard_jobs"
+"""Where procrastinate's tables lie: so neither migrations nor `db check` take them for the ledger's."""
 
 
 class Lease(NamedTuple):
-    """A duty that `holder` took, the `epoch`-th time that it was taken."""
+    """The poll of an account by `holder`, which is in force while its `job` is running.
 
-    kind: str
+    `deferred_at`: of the job, in milliseconds: after a backup was restored, numbers are given again.
+    """
+
     account: str
-    epoch: int
+    job: int
+    deferred_at: int
     holder: str
 
 
 class Duty(NamedTuple):
-    """A duty as it stands. `due_at`: when it is next to be done. `holder`: "" if nobody holds it.
+    """A duty as it stands. `due_at`: when it is next to be done. `holder`: who did it last, and counts for it `until` then.
+
+    `epoch`: the job by which it was done last.
 
     `clock_off`: of a watchdog whose clock is wrong, by how much it is ahead of the server's; zero of all others.
     """
@@ -52,21 +70,21 @@ class Duty(NamedTuple):
     clock_off: timedelta = timedelta()
 
     def is_held(self, now: datetime) -> bool:
-        """Return whether a process holds it at `now`."""
+        """Return whether a process counts for it at `now`."""
         return bool(self.holder) and now < self.until
 
 
 def require_lease(ask: Query, lease: Lease) -> datetime:
-    """Return the time of the server's clock. Raise LeaseLostError unless `lease` is in force.
+    """Return the time of the server's clock. Raise LeaseLostError unless the job of `lease` is running.
 
-    In a write transaction it stays in force until that ends.
+    In a write transaction it stays so until that ends.
     """
-    rows = ask(_CHECK, (lease.kind, lease.account, lease.epoch, lease.holder))
+    rows = ask(_CHECK, (lease.job, lease.account, lease.deferred_at))
     if not rows:
         raise LeaseLostError(
-            f"{lease.kind} of {lease.account} is another watchdog's by now: nothing was recorded",
+            f"the poll of {lease.account} was ended: nothing was recorded",
             field="lease",
-            hint="this watchdog was suspended or cut off for too long; it goes on with the accounts that it holds",
+            hint="this watchdog was suspended or cut off for too long; it goes on with the next polls",
         )
     return from_micros(rows[0][0])
 
@@ -118,6 +136,6 @@ def load_duties(ask: Query) -> tuple[list[Duty], datetime]:
 
 
 _CHECK = f"""
-SELECT {SERVER_NOW_US} FROM duty
-WHERE kind = ? AND account = ? AND epoch = ? AND holder = ? AND until_us > {SERVER_NOW_US} FOR KEY SHARE
+SELECT {SERVER_NOW_US} FROM {JOBS_SCHEMA}.procrastinate_jobs
+WHERE id = ? AND status = 'doing' AND lock = ? AND (args ->> 'deferred_at')::bigint = ? FOR SHARE
 """  # noqa: S608 - our own words

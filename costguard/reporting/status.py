@@ -158,7 +158,7 @@ class CurrencyOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogShare:
-    """One of several watchdogs that share the accounts: which it holds, and whether it plans. `name` "": held by nobody.
+    """One of several watchdogs that share the accounts: which it polled last, and whether it plans. `name` "": nobody did.
 
     `overdue`: those of `accounts` that were due an interval ago, so that nobody polled them for two. `clock_off`: its clock is
     wrong, and ahead of the ledger server's by so much (negative: behind), so that it takes part in nothing; zero: it is right.

@@ -10,7 +10,7 @@ allow waits for it until the plan can be judged, or until the longest wait of a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -29,7 +29,6 @@ from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import mark_step_done
 from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
-from costguard.guard.judged_machine import JudgedMachine
 from costguard.guard.limits import compute_plan_fingerprint, explain_clock_doubt, explain_config_excess, is_config_undecided
 from costguard.guard.overrides import ACCEPT, ARM, ARMED_FOR, SNOOZE, Override, is_override_open
 from costguard.guard.policy import ASK, DENY, NOTIFY, RECORD, Policy
@@ -59,7 +58,7 @@ from costguard.services.run_view import VIEW_FACT, encode_run_view
 from costguard.system.clock import Clock
 from costguard.system.process import pause_gc
 from costguard.system.tracing import trace_span
-from costguard.values.resource import Incarnation, ResourceKey
+from costguard.values.resource import Incarnation
 
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.guard.audit_log import RollbackMarker
@@ -92,10 +91,6 @@ class GuardRunResult:
     notes: tuple[str, ...] = ()
 
 
-def _judge_all_here(_rules: GuardConfig, _lags: Mapping[str, timedelta], _now: datetime) -> Mapping[ResourceKey, JudgedMachine]:
-    return {}
-
-
 @dataclass(slots=True, kw_only=True)
 class GuardRunner:
     """The guard of one ledger. `holder`: name of this process. `latest`: called for the last listings in each run.
@@ -106,8 +101,7 @@ class GuardRunner:
     could never be asked for theirs, which the ledger does not know; people are alerted about them as about the others.
     `asks`: the `digest_providers` of what is polled. `shares`: while another watchdog has the lead, this one evaluates nothing.
     `more_alerts`: returns those about the watchdog's own processes at an instant. `clock_doubt`: explains why this machine's
-    clock cannot be trusted, so that nothing is evaluated; "" if it can. `judged`: returns what others judged of
-    their accounts, by the configuration and the lags, for a run at an instant.
+    clock cannot be trusted, so that nothing is evaluated; "" if it can.
     """
 
     book: GuardStore
@@ -128,7 +122,6 @@ class GuardRunner:
     shares: bool = False
     more_alerts: Callable[[datetime], Sequence[Alert]] = lambda _: ()
     clock_doubt: Callable[[], str] = str
-    judged: Callable[[GuardConfig, Mapping[str, timedelta], datetime], Mapping[ResourceKey, JudgedMachine]] = _judge_all_here
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
@@ -174,7 +167,6 @@ class GuardRunner:
                 before=before,
                 held=tuple(self._list_blockers(now, epoch, before.gap)),
                 lookback=self._lookback,
-                judged=self.judged(self.rules, latest.lags, now),
             )
             unreached = tuple(self.unreached())
             scopes = (*books.list_scopes(), *unreached)

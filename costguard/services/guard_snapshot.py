@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -27,8 +27,6 @@ from costguard.guard.alerts.held import name_act
 from costguard.guard.alerts.rules import ActCost
 from costguard.guard.alerts.starts import StartCost
 from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling
-from costguard.guard.judged_machine import JudgedMachine
-from costguard.guard.judgement import has_worked_since, list_later_measured, list_unjudged, select_standing
 from costguard.guard.limits import Breaker, explain_gap_doubt
 from costguard.guard.overrides import Override
 from costguard.guard.policy import DESTRUCTIVE, START, STOP, Proposal
@@ -47,7 +45,6 @@ from costguard.metering.spending import LiveResource
 from costguard.services.guard_inputs import PollResults
 from costguard.services.ports import GuardRecords
 from costguard.services.status import load_budget_statuses
-from costguard.system.process import pause_gc
 from costguard.values.instant import to_micros
 from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
@@ -127,24 +124,21 @@ def build_guard_snapshot(
     before: PreviousRuns,
     held: tuple[tuple[str, str], ...],
     lookback: SampleWindow,
-    judged: Mapping[ResourceKey, JudgedMachine] | None = None,
 ) -> GuardSnapshot:
     """Build the snapshot at `now`, the same for every command.
 
     `books`: resources and costs. `records`: guard runs and overrides. `latest`: data that the ledger does not store. `wishes`:
     as `load_recent_overrides` reads them, with those that a plan assumes. `before`: from `read_previous_runs`. `held`: what
-    holds every act of this run, by reason. `lookback`: reads the samples. `judged`: what other watchdogs
-    judged of their accounts; None or empty: all is judged here.
+    holds every act of this run, by reason. `lookback`: reads the samples.
     """
     live = tuple(apply_handling(one, latest.handling) for one in books.load_live(now))
     climbs = tuple(records.load_escalations())
     sent = records.load_sends_since(now - DAY)
-    sight = GuardSnapshot(
+    return GuardSnapshot(
         now=now,
         live=live,
         standings=load_budget_statuses(books=books, budgets=rules.budgets, holds=holds, live=live, now=now),
-        samples={},
-        judged={},
+        samples=lookback.read(records, now),
         known=records.load_first_polls([one.observation.key for one in live]),
         protections=records.load_protections(),
         wishes=wishes,
@@ -170,31 +164,6 @@ def build_guard_snapshot(
         ready_since=decode_ready_acts(before.facts.get(READY_FACT)),
         raised=books.list_raised_prices(live) if any(one.hard for one in rules.budgets) else frozenset(),
     )
-    return (
-        replace(sight, samples=lookback.read(records, now))
-        if not judged
-        else use_judgements(sight, judged, rules, records, lookback)
-    )
-
-
-def use_judgements(
-    sight: GuardSnapshot,
-    judged: Mapping[ResourceKey, JudgedMachine],
-    rules: GuardConfig,
-    records: GuardRecords,
-    lookback: SampleWindow,
-) -> GuardSnapshot:
-    """Return `sight` with those of `judged` that stand, and with the samples of all other running machines."""
-    with pause_gc():
-        standing = select_standing(judged, rules, sight)
-    later = list_later_measured(standing, sight)
-    if later:
-        fresh = records.load_columns_since(min(later.values()), list(later))
-        live = {one.observation.key: one for one in sight.live}
-        for key, columns in fresh.items():
-            if has_worked_since(standing[key], live[key], columns, sight.now):
-                del standing[key]
-    return replace(sight, judged=standing, samples=lookback.read(records, sight.now, list_unjudged(sight, standing)))
 
 
 def reload_intents(sight: GuardSnapshot, records: GuardRecords, rules: GuardConfig) -> GuardSnapshot:
@@ -291,43 +260,28 @@ FULL_READ_EVERY = timedelta(hours=6)
 class SampleBook(Protocol):
     """Reads samples."""
 
-    def load_columns_since(
-        self, at: datetime, keys: Collection[ResourceKey] | None = None
-    ) -> Mapping[ResourceKey, SampleColumns]:
-        """Return the samples at or after `at` of `keys` (None: of all), in columns."""
+    def load_columns_since(self, at: datetime) -> Mapping[ResourceKey, SampleColumns]:
+        """Return the samples at or after `at`, in columns."""
 
 
 @dataclass(slots=True)
 class SampleWindow:
-    """The samples that this process has read. `_read_at`: time of the last read; `_whole_at`: of the last full read.
-
-    `_keys`: of which machines; None: of all.
-    """
+    """The samples that this process has read. `_read_at`: time of the last read; `_whole_at`: of the last full read."""
 
     _kept: dict[ResourceKey, SampleColumns] = field(default_factory=dict)
     _read_at: datetime | None = None
     _whole_at: datetime | None = None
-    _keys: frozenset[ResourceKey] | None = None
 
-    def read(
-        self, book: SampleBook, now: datetime, keys: Collection[ResourceKey] | None = None
-    ) -> Mapping[ResourceKey, SampleColumns]:
-        """Return the samples of the last SAMPLE_LOOKBACK of `keys` (None: of all), as `book.load_columns_since` would.
-
-        Those of other machines are forgotten; of machines that were not among the last `keys` all are read.
-        """
-        since, wanted = self._find_read_start(now), None if keys is None else frozenset(keys)
-        if since is None or (wanted is None and self._keys is not None):
-            self._kept = _load_columns(book, now - SAMPLE_LOOKBACK, wanted)
+    def read(self, book: SampleBook, now: datetime) -> Mapping[ResourceKey, SampleColumns]:
+        """Return the samples of the last SAMPLE_LOOKBACK, as `book.load_columns_since` would."""
+        since = self._find_read_start(now)
+        if since is None:
+            self._kept = dict(book.load_columns_since(now - SAMPLE_LOOKBACK))
             self._whole_at = now
         else:
-            known = wanted if wanted is None or self._keys is None else wanted & self._keys
-            kept = self._kept if wanted is None else {key: one for key, one in self._kept.items() if key in wanted}
             start = to_micros(now - SAMPLE_LOOKBACK)
-            self._kept = _join_columns(kept, _load_columns(book, since, known), start, to_micros(since))
-            if wanted is not None and known is not None:
-                self._kept |= _load_columns(book, now - SAMPLE_LOOKBACK, wanted - known)
-        self._read_at, self._keys = now, wanted
+            self._kept = _join_columns(self._kept, book.load_columns_since(since), start, to_micros(since))
+        self._read_at = now
         return self._kept
 
     def _find_read_start(self, now: datetime) -> datetime | None:
@@ -336,12 +290,6 @@ class SampleWindow:
             return None
         steady = self._read_at <= now < self._whole_at + FULL_READ_EVERY and now - self._read_at < REREAD_SPAN / 2
         return self._read_at - REREAD_SPAN if steady else None
-
-
-def _load_columns(book: SampleBook, since: datetime, keys: Collection[ResourceKey] | None) -> dict[ResourceKey, SampleColumns]:
-    if keys is None:
-        return dict(book.load_columns_since(since))
-    return dict(book.load_columns_since(since, keys)) if keys else {}
 
 
 def _join_columns(

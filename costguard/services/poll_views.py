@@ -11,13 +11,10 @@ samples are those in the ledger, and where they are missing it counts as one tha
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
-from zlib import compress, decompress
-from zlib import error as zlib_error
 
 from costguard.ledger.db.codecs import decode_observation, encode_observation
 from costguard.ledger.duties import PollView
@@ -72,31 +69,31 @@ def find_twin_views(views: Mapping[str, AccountView]) -> list[TwinAccounts]:
 
 
 def encode_account_view(view: AccountView) -> str:
-    """Return `view` as compressed JSON. 100 machines are 1 to 3 KB."""
+    """Return `view` as JSON. 100 machines are some 10 KB."""
     said = {
         "scopes": [list(scope) for scope in view.scopes],
-        "handling": [[*key, *_encode_handling(one)] for key, one in view.handling.items()],
-        "members": [[*one.key, encode_observation(one), *_encode_handling(one.handling)] for one in view.members],
+        "handling": [[*key, _encode_handling(one)] for key, one in view.handling.items()],
+        "members": [[*one.key, encode_observation(one), _encode_handling(one.handling)] for one in view.members],
         "balance": encode_balance(view.balance) if view.balance else None,
         "unreached": [encode_unreached(one) for one in view.unreached],
         **({"identity": view.identity} if view.identity else {}),
     }
-    return b64encode(compress(json.dumps(said, separators=(",", ":")).encode(), 1)).decode()
+    return json.dumps(said, separators=(",", ":"))
 
 
 def decode_account_view(view: PollView) -> AccountView | None:
     """Return what `view` says; None if another version wrote it, so that nothing is known."""
     try:
-        said: dict[str, Any] = json.loads(decompress(b64decode(view.body)))
+        said: dict[str, Any] = json.loads(view.body)
         return AccountView(
             scopes=tuple(ScopeKey(*scope) for scope in said["scopes"]),
-            handling={ResourceKey(*row[:4]): _decode_handling(row[4:]) for row in said["handling"]},
+            handling={ResourceKey(*key): _decode_handling(one) for *key, one in said["handling"]},
             members=tuple(_decode_member(row) for row in said["members"]),
             balance=decode_balance(*said["balance"]) if said["balance"] else None,
             unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
             identity=said.get("identity", ""),
         )
-    except (ValueError, KeyError, TypeError, RecursionError, zlib_error):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -123,20 +120,13 @@ def list_unpolled(
     ]
 
 
-_FIELDS = tuple(field.name for field in fields(Handling))
+def _encode_handling(one: Handling) -> dict[str, object]:
+    """Return the fields of `one` that differ from their defaults."""
+    said = {name: value for name, value in asdict(one).items() if value != getattr(UNKNOWN_HANDLING, name)}
+    return said | ({"ends_at": to_micros(one.ends_at)} if one.ends_at else {})
 
 
-def _encode_handling(one: Handling) -> list[object]:
-    """Return the fields of `one` in order, without those at the end that have their defaults."""
-    values: list[object] = [to_micros(value) if isinstance(value, datetime) else value for value in astuple(one)]
-    usual = list(astuple(UNKNOWN_HANDLING))
-    while values and values[-1] == usual[len(values) - 1]:
-        values.pop()
-    return values
-
-
-def _decode_handling(values: list[Any]) -> Handling:
-    said = dict(zip(_FIELDS, values, strict=False))
+def _decode_handling(said: dict[str, Any]) -> Handling:
     for name in ("protected", "stop_loses", "terminate_loses"):
         if name in said:
             said[name] = tuple(said[name])
@@ -146,7 +136,5 @@ def _decode_handling(values: list[Any]) -> Handling:
 
 
 def _decode_member(row: list[Any]) -> Observation:
-    from dataclasses import replace
-
-    *key, text = row[:5]
-    return replace(decode_observation(ResourceKey(*key), text)[0], handling=_decode_handling(row[5:]))
+    *key, text, handling = row
+    return replace(decode_observation(ResourceKey(*key), text)[0], handling=_decode_handling(handling))

@@ -210,8 +210,8 @@ def _check_watchdogs(url: str) -> list[HealthCheck]:
     orphaned = any(not one.name and one.accounts for one in shares)
     if not warnings and not orphaned:
         return [clock, HealthCheck(subject="watchdogs", outcome=CHECK_GOOD, told=told)]
-    fix = "the watchdogs' logs say why (leases_not_renewed, clock_off, job_failed); start costguard watch where none runs"
-    outcome = CHECK_BAD if warnings else CHECK_UNSURE  # what nobody holds changes hands within seconds
+    fix = "the watchdogs' logs say why (polls_paused, clock_off, job_failed); start costguard watch where none runs"
+    outcome = CHECK_BAD if warnings else CHECK_UNSURE  # what nobody polls is polled with the next interval
     return [clock, HealthCheck(subject="watchdogs", outcome=outcome, told="; ".join((told, *warnings)), fix=fix)]
 
 

@@ -42,7 +42,6 @@ from costguard.services.policy import describe_machines
 from costguard.services.poll import PollCycleResult
 from costguard.services.price_refresh import CHECK_EVERY
 from costguard.services.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
-from costguard.services.shared_polls import TICK
 from costguard.services.status import build_totals
 from costguard.services.watchdog_context import (
     HEARTBEAT_LIMIT_S,
@@ -155,6 +154,8 @@ def run_watch(
             if not offline and polled is not None:
                 _check_answers(made, polled, strict=strict)
             return 0
+        if made.shared is not None:
+            made.shared.start()
         with serve_while_watching(made, open_door, config=config):
             code = Watchdog(
                 _build_duties(made, show, every),
@@ -233,7 +234,6 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
         others=(
             Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
             Duty(name="holds", run=_build_hold_duty(made).run, every=HOLDS_EVERY),
-            *((Duty(name="shared polls", run=made.shared.run, every=TICK),) if made.shared else ()),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
             *((Duty(name="bills", run=made.bills.run, every=BILLS_EVERY),) if made.bills else ()),
         ),

@@ -31,7 +31,6 @@ from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import load_counting_holds
-from costguard.ledger.judgements import AccountReader, JudgementStore
 from costguard.ledger.reports.store import ReportStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
@@ -62,7 +61,6 @@ from costguard.services.guard_inputs import (
     read_measurement_lags,
     read_price_ceilings,
 )
-from costguard.services.judgements import AccountJudge, JudgementLoader
 from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.services.poll_views import AccountView
 from costguard.services.ports import Ledger
@@ -119,7 +117,7 @@ class WatchdogContext:
     `lags`: how late each provider's measurements arrive. `recorded`: the last run is in the ledger. `heard`: cache of agents'
     samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time of the last run of this
     process that is in the ledger. `prices`: refreshes the prices once a day; None: never. `bills`: asks for bills; None: never.
-    `shared`: polls the accounts that it holds; None: this process polls every account.
+    `shared`: polls accounts beside other watchdogs; None: this process polls every account.
     """
 
     settings: Settings
@@ -396,17 +394,7 @@ def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> Sha
     digest = digest_providers(made.settings.providers)[:8]
     store = DutyStore(url, made.guard.holder, group=digest)
     accounts = {f"{digest}/{name}": source for name, source in name_sources(made.sources)}
-    judgements = JudgementStore(url)
-    made.guard.judged = JudgementLoader(store=judgements, accounts=accounts, every=every, log=get_log()).load
-    judge = AccountJudge(
-        reader=AccountReader(url),
-        store=judgements,
-        rules=lambda: made.guard.rules,
-        lags=made.lags,
-        agents=made.agents,
-        clock=made.clock,
-    )
-    return SharedPolls(room=made, store=store, accounts=accounts, every=every, log=get_log(), judge=judge)
+    return SharedPolls(room=made, store=store, group=digest, accounts=accounts, every=every, log=get_log())
 
 
 def name_sources(sources: Sequence[InstanceSource]) -> list[tuple[str, InstanceSource]]:

@@ -1,6 +1,6 @@
-"""Who holds what, where several watchdogs share the accounts of a ledger: for `costguard status`, `doctor` and the pages.
+"""Who polls what, where several watchdogs share the accounts of a ledger: for `costguard status`, `doctor` and the pages.
 
-Example: db1 holds 334 accounts and plans, db2 holds 333, nobody holds 1; of those of db2, aws 17 is overdue.
+Example: db1 polled 334 accounts last and plans, db2 polled 333, nobody 1 in two intervals; of those of db2, aws 17 is overdue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from costguard.reporting.status import WatchdogShare
 def load_watchdog_shares(ask: Query, now: datetime) -> tuple[WatchdogShare, ...]:
     """Return the watchdogs that share the accounts, the one that plans first; empty where none do.
 
-    `now`: by this machine's clock, which times the turn; leases are timed by the server's.
+    `now`: by this machine's clock, which times the turn; polls are timed by the server's.
     """
     duties, at = load_duties(ask)
     if not duties:

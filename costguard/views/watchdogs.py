@@ -10,7 +10,7 @@ from costguard.values.text_format import format_length, limit_lines
 
 
 def build_share_data(one: WatchdogShare) -> dict[str, object]:
-    """Return one watchdog as JSON. `name` null: the accounts that nobody holds."""
+    """Return one watchdog as JSON. `name` null: the accounts that nobody polls."""
     return {
         "name": one.name or None,
         "accounts": len(one.accounts),
@@ -22,7 +22,7 @@ def build_share_data(one: WatchdogShare) -> dict[str, object]:
 
 
 def format_shares(shares: Sequence[WatchdogShare]) -> str:
-    """Return who holds what as one sentence: `334 held by db1, which plans, 2 by nobody`."""
+    """Return who polls what as one sentence: `334 polled by db1, which plans, 2 polled by no watchdog`."""
     return ", ".join(map(_format_share, shares))
 
 
@@ -41,5 +41,5 @@ def list_share_warnings(shares: Sequence[WatchdogShare]) -> Iterator[str]:
 
 
 def _format_share(one: WatchdogShare) -> str:
-    held = f"{len(one.accounts)} held by {one.name or 'no watchdog'}"
+    held = f"{len(one.accounts)} polled by {one.name or 'no watchdog'}"
     return f"{held}{', which plans' if one.plans else ''}"

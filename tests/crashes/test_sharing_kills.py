@@ -16,7 +16,9 @@ INTERVAL_S = 3.0
 @pytest.mark.parametrize("ignores_epoch", [False, True], ids=["watchdogs", "control"])
 def test_no_poll_is_recorded_late_lost_or_doubled(tmp_path: Path, *, ignores_epoch: bool) -> None:
     with open_server(tmp_path / "pg") as server:
-        town = Town(server=server, folder=tmp_path, accounts=6, instances=5, interval_s=INTERVAL_S, poll_s=0.3, lease_min_s=1.0)
+        town = Town(
+            server=server, folder=tmp_path, accounts=6, instances=5, interval_s=INTERVAL_S, poll_s=0.3, dead_after_s=1.0
+        )
         found = play_kills(
             town, watchdogs=2, events=1 if ignores_epoch else 3, seed=1, pause_s=1.0, ignores_epoch=ignores_epoch
         )

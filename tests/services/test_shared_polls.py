@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,6 +16,7 @@ from typing import Any, cast
 
 import psycopg
 import pytest
+from procrastinate.schema import SchemaManager
 
 from costguard.errors import InputError, LedgerError
 from costguard.guard.policy import Rails
@@ -21,6 +25,7 @@ from costguard.ledger.db.connection import upgrade_schema
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS
 from costguard.ledger.duties import DutyStore, PollView
+from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
@@ -38,7 +43,7 @@ from costguard.system.logs import get_log
 from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.ledger.conftest import postgres_server, postgres_url
-from tests.ledger.fleet import CEILINGS, RULES, asked, machine, rows
+from tests.ledger.fleet import CEILINGS, RULES, asked, machine
 from tests.ledger.test_migrations import NEXT, SECOND
 
 __all__ = ["postgres_server", "postgres_url"]
@@ -71,10 +76,12 @@ class Cloud:
 
 @dataclass
 class Room:
-    """What `SharedPolls` needs of a watchdog."""
+    """What `SharedPolls` needs of a watchdog. `polled`: the leases of all watchdogs, each once it was recorded under."""
 
     ledger: SerializedLedger
-    before_record: Callable[[], None] = lambda: None
+    polled: list[Lease]
+    busy: Counter[str]
+    before_record: Callable[[Lease], None] = lambda _: None
     seen: dict[int, Poll] = field(default_factory=dict)
     ahead: timedelta = timedelta()
     resigned: int = 0
@@ -90,11 +97,15 @@ class Room:
         self.resigned += 1
 
     def poll(self, sources: list[Cloud], *, ledger: LeasedLedger) -> None:
-        (source,) = sources
+        (source,), name = sources, ledger.lease.account
+        self.busy[name] += 1
+        assert self.busy[name] == 1  # else the job fails, and the test waits in vain
         found = source.poll()
-        self.before_record()
+        self.busy[name] -= 1
+        self.before_record(ledger.lease)
         ledger.record_polls([found])
         self.seen[id(source)] = found
+        self.polled.append(ledger.lease)
 
     def describe_account(self, source: Cloud) -> AccountView:
         items = cast("Complete", self.seen[id(source)].inventory).items
@@ -111,45 +122,60 @@ class Town:
     url: str
     every: timedelta
     asked: Counter[str] = field(default_factory=Counter)
+    polled: list[Lease] = field(default_factory=list)
+    busy: Counter[str] = field(default_factory=Counter)
     workers: list[SharedPolls] = field(default_factory=list)
     ledgers: list[LedgerWriter] = field(default_factory=list)
 
-    def join(self, *, ahead: timedelta = timedelta()) -> SharedPolls:
+    def join(self, *, start: bool = True, ahead: timedelta = timedelta()) -> SharedPolls:
         ledger = LedgerWriter(self.url, rules=RULES, ceilings=CEILINGS)
         self.ledgers.append(ledger)
         accounts = {name: cast("InstanceSource", Cloud(name, self.asked)) for name in map(str, range(ACCOUNTS))}
         made = SharedPolls(
-            room=cast("Any", Room(SerializedLedger(ledger), ahead=ahead)),
-            store=DutyStore(self.url, f"worker {len(self.ledgers)}"),
+            room=cast("Any", Room(SerializedLedger(ledger), self.polled, self.busy, ahead=ahead)),
+            store=DutyStore(self.url, f"worker {len(self.ledgers)}", group="acme"),
+            group="acme",
             accounts=accounts,
             every=self.every,
             log=get_log(),
         )
         self.workers.append(made)
+        if start:
+            made.start()
         return made
 
-    def run(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Let all watchdogs tick for so long."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not until():
-            for one in self.workers:
-                one.run()
+    def wait(self, until: Callable[[], bool], limit_s: float = 60.0) -> None:
+        """Wait until that is so; fail if it never is."""
+        end = time.monotonic() + limit_s
+        while not until():
+            assert time.monotonic() < end, "it did not come"
             time.sleep(0.02)
 
-    def hold_on(self) -> None:
-        """Let all leases go on for a minute, however slow this machine is."""
-        with psycopg.connect(self.url.replace("+psycopg", ""), autocommit=True) as hand:
-            hand.execute("UPDATE duty SET until_us = until_us + 60000000 WHERE until_us > 0")
+    def wait_for_rounds(self, count: int) -> None:
+        """Wait until every account was polled and recorded so many times more."""
+        before = Counter(lease.account for lease in self.polled)
+        self.wait(lambda: all(self.count()[name] >= before[name] + count for name in map(str, range(ACCOUNTS))))
 
-    @property
-    def held(self) -> list[str]:
-        return sorted(name for one in self.workers for name in one.held)
+    def count(self) -> Counter[str]:
+        return Counter(lease.account for lease in self.polled)
+
+    def run_sql(self, sql: str) -> None:
+        with psycopg.connect(self.url.replace("+psycopg", ""), autocommit=True) as hand:
+            hand.execute(f"SET search_path TO public, costguard_jobs; {sql}".encode())
+
+    def end_polls(self) -> None:
+        """Let all watchdogs finish what they do, and do no more."""
+        for one in self.workers:
+            if one._worker is not None:
+                one._worker.close()
 
 
 @pytest.fixture
 def town(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
-    monkeypatch.setattr("costguard.services.shared_polls.LEASE_MIN_S", 0.6)
-    found = Town(postgres_url, timedelta(seconds=1.2))
+    for name, seconds in (("HEARTBEAT_S", 0.3), ("DEAD_AFTER_S", 5.0), ("SWEEP_EVERY_S", 0.5), ("RESTART_AFTER_S", 0.1)):
+        monkeypatch.setattr(f"costguard.services.poll_jobs.{name}", seconds)
+    monkeypatch.setattr("costguard.services.poll_jobs.LOOK_EVERY_S", 0.1)
+    found = Town(postgres_url, timedelta(seconds=1))
     yield found
     for one in found.workers:
         one.close()
@@ -160,91 +186,105 @@ def town(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
 def test_watchdogs_share_the_accounts_and_ask_each_once_an_interval(town: Town, tmp_path: Path) -> None:
     town.join()
     town.join()
-    town.run(10, until=lambda: len(town.asked) == ACCOUNTS and [len(one.held) for one in town.workers] == [4, 4])
-    assert [len(one.held) for one in town.workers] == [4, 4]
-    assert town.held == sorted(map(str, range(ACCOUNTS)))
-    began, before = time.monotonic(), town.asked.total()
-    town.run(3.6)
-    intervals = (time.monotonic() - began) / town.every.total_seconds()
-    assert ACCOUNTS * (intervals - 1.5) <= town.asked.total() - before <= ACCOUNTS * (intervals + 1.1)
+    town.wait_for_rounds(4)
+    town.wait(lambda: {lease.holder for lease in town.polled} == {"worker 1", "worker 2"})
+    town.end_polls()
+    assert len({(lease.account, lease.deferred_at) for lease in town.polled}) == len(town.polled) == town.asked.total()
+    assert asked_of(town.url, "SELECT count(*) FROM costguard_jobs.procrastinate_jobs WHERE status <> 'todo'") == 0
+    assert asked_of(town.url, "SELECT count(*) FROM costguard_jobs.procrastinate_jobs") <= ACCOUNTS + 1
+    assert check_ledger(town.url) == []
     planner = town.workers[0].collect_poll_results(NOTHING)  # what the other polled has come to this one
     assert len(planner.sources) == len(planner.handling) == ACCOUNTS
     assert all(one.stops for one in planner.handling.values())
     assert planner.sources[ScopeKey("acme", "3", "all")] is town.workers[0].accounts["3"]
-    town.hold_on()
     beside = town.workers[0].list_scopes_beside([town.workers[0].accounts["3"]])
     assert sorted(scope.account for scope in beside) == [str(number) for number in range(ACCOUNTS) if number != 3]
+    town.run_sql("UPDATE duty SET holder = CASE WHEN account < '4' THEN 'worker 1' ELSE 'worker 2' END WHERE kind = 'poll'")
+    town.run_sql("UPDATE duty SET until_us = until_us + 60000000, due_us = due_us + 60000000")  # however slow this machine is
     file = tmp_path / "costguard.toml"
     file.write_text(f'[ledger]\nurl = "{town.url}"\n')
     answer = answer_status(offline=True, config=str(file))
-    assert "Accounts: 4 held by worker 1, 4 held by worker 2." in answer.document.lead
+    assert "Accounts: 4 polled by worker 1, 4 polled by worker 2." in answer.document.lead
     assert any("no watchdog plans and acts" in warning for warning in answer.warnings)
     with GuardStore(town.url, rails=Rails()) as book:
         assert book.acquire_leader_lease("worker 2", datetime.now(UTC), timedelta(minutes=3))
     lead = answer_status(offline=True, config=str(file)).document.lead
-    assert "Accounts: 4 held by worker 2, which plans, 4 held by worker 1." in lead
+    assert "Accounts: 4 polled by worker 2, which plans, 4 polled by worker 1." in lead
     checks = answer_doctor(config=str(file)).document.data["ledger"]["checks"]  # type: ignore[index]  # of JSON
     assert {one["check"]: one["outcome"] for one in checks} == {"ledger": "good", "clock": "good", "watchdogs": "good"}
-    assert checks[-1]["told"] == "accounts: 4 held by worker 2, which plans, 4 held by worker 1"
+    assert checks[-1]["told"] == "accounts: 4 polled by worker 2, which plans, 4 polled by worker 1"
 
 
-def test_the_accounts_of_one_that_dies_go_to_the_others_and_its_late_record_is_refused(town: Town) -> None:
+def test_the_job_of_one_that_died_is_ended_and_its_account_polled_again(town: Town) -> None:
+    town.join(start=False).store.prepare_jobs(SchemaManager.get_schema())
+    town.run_sql(
+        "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 minute');"
+        "INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, status, worker_id)"
+        " SELECT 'acme', 'poll', '3', '3', 'doing', max(id) FROM procrastinate_workers"
+    )
     town.join()
+    town.wait_for_rounds(2)
+    assert asked_of(town.url, "SELECT count(*) FROM costguard_jobs.procrastinate_jobs WHERE id = 1") == 0
+
+
+def test_the_late_record_of_a_poll_that_was_ended_is_refused(town: Town) -> None:
+    """As of a watchdog that was suspended between the cloud's answer and the record."""
+    one, reached, ended = town.join(start=False), threading.Event(), threading.Event()
+
+    def wait_at_three(lease: Lease) -> None:
+        if lease.account == "3" and not reached.is_set():
+            reached.set()
+            assert ended.wait(60)
+
+    cast("Room", one.room).before_record = wait_at_three
+    one.start()
+    assert reached.wait(60)
+    town.run_sql("DELETE FROM costguard_jobs.procrastinate_jobs WHERE lock = '3' AND status = 'doing'")
+    ended.set()
+    town.wait_for_rounds(2)
+    town.end_polls()
+    assert town.asked["3"] == town.count()["3"] + 1
+    assert asked_of(town.url, "SELECT sum(polls) FROM coverage") == len(town.polled)
+
+
+def test_one_that_was_given_up_begins_anew(town: Town) -> None:
+    """As after a suspension that was longer than what it may be silent."""
     town.join()
-    town.run(10, until=lambda: [len(one.held) for one in town.workers] == [4, 4])
-    town.run(5, until=lambda: len(town.asked) == ACCOUNTS)
-    dead = town.workers.pop()  # it neither renews nor gives back: suspended
-    lost = dead.held
-    town.run(10, until=lambda: len(town.held) == ACCOUNTS)
-    assert town.held == sorted(map(str, range(ACCOUNTS)))
-    dead._pool.shutdown(wait=True)
-    for one in town.workers:  # nothing else writes from here on
-        one._pool.shutdown(wait=True)
-    state = rows(town.url)
-    for name in lost:
-        dead._poll(name, dead._held[name])
-    assert rows(town.url) == state
-    assert dead.held == ()
-    dead.store.close()
+    town.wait_for_rounds(1)
+    town.run_sql("DELETE FROM costguard_jobs.procrastinate_workers")
+    town.wait_for_rounds(3)
+    town.run_sql("DROP SCHEMA costguard_jobs CASCADE")  # as in a ledger that was restored
+    town.wait_for_rounds(2)
 
 
-def test_an_account_that_was_polled_late_is_not_polled_twice_in_an_interval(town: Town) -> None:
-    one = town.join()
-    town.run(5, until=lambda: len(town.asked) == ACCOUNTS and not any(held.busy for held in one._held.values()))
-    every_s = town.every.total_seconds()
-    for late_s, next_s in ((0.2 * every_s, 0.8 * every_s), (5 * every_s, every_s)):
-        held, now = one._held["3"], time.monotonic()
-        held.due_s = now - late_s
-        one._poll("3", held)
-        assert held.due_s - now == pytest.approx(next_s, abs=0.2)
+def test_a_watchdog_that_the_ledger_refuses_polls_nothing(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, refused = town.join(), threading.Event()
+    town.wait_for_rounds(1)
 
-
-def test_a_watchdog_that_cannot_renew_polls_nothing(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = town.join()
-    town.run(5, until=lambda: len(town.asked) == ACCOUNTS)
-
-    def fail(*_: object) -> int:
+    def fail(*_: object, **__: object) -> None:
+        refused.set()
         raise LedgerError("does not answer")
 
     with monkeypatch.context() as broken:
         broken.setattr(one.store, "announce", fail)
-        town.run(one.lease_s + 0.1)
+        assert refused.wait(60)
+        no_worker = "SELECT count(*) FROM costguard_jobs.procrastinate_workers"
+        town.wait(lambda: asked_of(town.url, no_worker) == 0)  # the polls in progress were waited for
         asked = town.asked.total()
-        town.run(2)
+        refused.clear()
+        assert refused.wait(60)
         assert town.asked.total() == asked
-    town.run(5, until=lambda: town.asked.total() >= asked + ACCOUNTS)  # what ran out is taken again
-    assert town.asked.total() >= asked + ACCOUNTS
+    town.wait_for_rounds(1)
 
 
 def test_one_whose_clock_is_hours_off_polls_nothing_and_says_so(town: Town, tmp_path: Path) -> None:
     """What it recorded would hold up the account's newer listings for so long."""
     right, wrong = town.join(), town.join(ahead=timedelta(hours=2))
     room = cast("Room", wrong.room)
-    town.run(10, until=lambda: len(right.held) == ACCOUNTS and len(town.asked) == ACCOUNTS)
-    assert (len(right.held), wrong.held) == (ACCOUNTS, ())
+    town.wait_for_rounds(2)
+    town.wait(lambda: bool(room.resigned))
+    assert {lease.holder for lease in town.polled} == {"worker 1"}
     assert "2 h ahead of the ledger server's" in wrong.explain_clock_doubt()
-    assert room.resigned
-    town.hold_on()
     file = tmp_path / "costguard.toml"
     file.write_text(f'[ledger]\nurl = "{town.url}"\n')
     answer = answer_doctor(config=str(file))
@@ -253,28 +293,23 @@ def test_one_whose_clock_is_hours_off_polls_nothing_and_says_so(town: Town, tmp_
     assert checks["watchdogs"]["outcome"] == "bad"
     assert "the clock of the watchdog worker 2 is 2 h ahead" in checks["watchdogs"]["told"]
     assert (wrong.explain_clock_doubt(), right.explain_clock_doubt()) != ("", "")
-    with psycopg.connect(town.url.replace("+psycopg", ""), autocommit=True) as hand:
-        hand.execute("UPDATE duty SET until_us = until_us - 60000000 WHERE until_us > 0")
     room.ahead = timedelta()  # somebody set it
-    town.run(10, until=lambda: [len(one.held) for one in town.workers] == [4, 4])
-    assert [len(one.held) for one in town.workers] == [4, 4]
+    town.wait(lambda: "worker 2" in {lease.holder for lease in town.polled})
     assert wrong.explain_clock_doubt() == ""
-    asked = town.asked.total()
-    room.ahead = timedelta(hours=2)  # it jumps while it holds accounts: whatever comes first, nothing lands
-    town.run(4)
-    assert wrong.held == ()
-    assert town.asked.total() > asked
+    room.ahead = timedelta(hours=2)  # it jumps while it polls: whatever comes first, nothing lands
+    town.wait(lambda: wrong.explain_clock_doubt() != "")
+    town.wait_for_rounds(1)
     assert asked_of(town.url, "SELECT count(*) FROM coverage WHERE end_us > extract(epoch FROM now()) * 1000000 + 5000000") == 0
 
 
-def test_accounts_that_nobody_holds_or_polls_are_shown(town: Town, tmp_path: Path) -> None:
-    one = town.join()
-    town.run(10, until=lambda: len(one.held) == ACCOUNTS and len(town.asked) == ACCOUNTS)
-    one._pool.shutdown(wait=True)
-    town.hold_on()
-    with psycopg.connect(town.url.replace("+psycopg", ""), autocommit=True) as hand:
-        hand.execute("UPDATE duty SET until_us = 1 WHERE account = '3'")
-        hand.execute("UPDATE duty SET due_us = due_us - 600000000 WHERE account IN ('3', '5')")
+def test_accounts_that_nobody_polls_are_shown(town: Town, tmp_path: Path) -> None:
+    town.join()
+    town.wait_for_rounds(1)
+    town.end_polls()
+    town.run_sql("UPDATE duty SET until_us = until_us + 60000000 WHERE until_us > 0")
+    town.run_sql("UPDATE duty SET due_us = due_us + 60000000")
+    town.run_sql("UPDATE duty SET until_us = 1 WHERE account = '3'")
+    town.run_sql("UPDATE duty SET due_us = due_us - 600000000 WHERE account IN ('3', '5')")
     file = tmp_path / "costguard.toml"
     file.write_text(f'[ledger]\nurl = "{town.url}"\n')
     answer = answer_status(offline=True, config=str(file))
@@ -287,52 +322,60 @@ def test_accounts_that_nobody_holds_or_polls_are_shown(town: Town, tmp_path: Pat
 
 
 def test_one_that_polls_every_account_once_beside_them_doubles_and_freezes_nothing(town: Town) -> None:
-    """`watch --once` takes no lease: what it records counts once, and those that share go on from there."""
-    one, two = town.join(), town.join()
-    town.run(10, until=lambda: [len(one.held), len(two.held)] == [4, 4] and len(one._load_views()) == ACCOUNTS)
+    """`watch --once` takes no job: what it records counts once, and those that share go on from there."""
+    one, _ = town.join(), town.join()
+    town.wait_for_rounds(1)
+    by_hand = 0
     with LedgerWriter(town.url, rules=RULES, ceilings=CEILINGS) as ledger:
         for _ in range(2):
             for source in one.accounts.values():
-                ledger.record_polls([cast("Cloud", source).poll()])
-            before = town.asked.total()
-            town.run(5, until=lambda before=before: town.asked.total() >= before + ACCOUNTS)  # type: ignore[misc]  # bound now
-    for worker in town.workers:
-        worker._pool.shutdown(wait=True)
-    assert asked_of(town.url, "SELECT sum(polls) FROM coverage") == town.asked.total()
-    newest = "SELECT min(last) FROM (SELECT max(end_us) AS last FROM coverage GROUP BY scope_id) AS scopes"
-    assert asked_of(town.url, newest) > (datetime.now(UTC) - 3 * town.every).timestamp() * 1e6
+                by_hand += len(ledger.record_polls([cast("Cloud", source).poll()]))
+            town.wait_for_rounds(1)
+    town.end_polls()
+    assert asked_of(town.url, "SELECT sum(polls) FROM coverage") <= town.asked.total() == len(town.polled) + by_hand
     assert check_ledger(town.url) == []
     assert asked_of(town.url, "SELECT count(*) FROM span WHERE end_us IS NULL AND charge = 'compute'") == ACCOUNTS
 
 
-def test_after_an_upgrade_old_watchdogs_take_nothing_and_new_ones_go_on(
+def test_after_an_upgrade_old_watchdogs_record_nothing_and_new_ones_go_on(
     town: Town, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The first new watchdog migrates the ledger while an old one polls: nothing is lost, and every account changes hands."""
-    old = town.join()
-    town.run(5, until=lambda: len(town.asked) == ACCOUNTS and not any(one.busy for one in old._held.values()))
-    before = rows(town.url)
+    """The first new watchdog migrates the ledger while an old one polls: nothing is lost."""
+    old = town.join(start=False)
+    waiting, migrated = set[str](), threading.Event()
+
+    def wait_for_the_upgrade(lease: Lease) -> None:
+        if lease.account in town.count():
+            waiting.add(lease.account)
+            assert migrated.wait(60)
+
+    cast("Room", old.room).before_record = wait_for_the_upgrade
+    old.start()
+    town.wait(lambda: len(waiting) == ACCOUNTS)
     with monkeypatch.context() as version:
         become_newer(version, tmp_path)
         assert upgrade_schema(town.url).before == REVISIONS[-1]
-    for name, held in dict(old._held.items()).items():  # its leases are still in force, and it has heard something
-        old._poll(name, held)
-    town.run(old.lease_s + 1)
+    before = asked_newer(town.url, version=monkeypatch, folder=tmp_path)
+    migrated.set()  # its jobs are running, and it has heard something
+    town.wait(lambda: old._cut_off)
+    town.end_polls()
+    town.workers.clear()
+    assert asked_newer(town.url, version=monkeypatch, folder=tmp_path) == before == ACCOUNTS
     with monkeypatch.context() as version:
         become_newer(version, tmp_path)
-        assert {table: [row[: len(before[table][0])] for row in kept] for table, kept in rows(town.url).items()} == before
-        town.workers.clear()
         new = town.join()
-        town.run(5, until=lambda: len(new.held) == ACCOUNTS)
-        asked = town.asked.total()
-        town.run(5, until=lambda: town.asked.total() >= asked + ACCOUNTS)
+        town.wait_for_rounds(2)
         new.close()
         town.workers.clear()
         assert check_ledger(town.url) == []
-        polls = "SELECT min(polls) FROM coverage"
-        assert asked_of(town.url, polls) >= 2
-    old._pool.shutdown(wait=True)
     old.store.close()
+
+
+def asked_newer(url: str, *, version: pytest.MonkeyPatch, folder: Path) -> int:
+    """Return how many polls a newer ledger has."""
+    with version.context() as newer:
+        become_newer(newer, folder)
+        return asked_of(url, "SELECT sum(polls) FROM coverage")
 
 
 def become_newer(version: pytest.MonkeyPatch, folder: Path) -> None:
@@ -353,7 +396,7 @@ def asked_of(url: str, sql: str) -> int:
 
 
 def test_accounts_that_nobody_polled_are_told_of_and_never_taken_for_empty(town: Town) -> None:
-    one = town.join()
+    one = town.join(start=False)
     assert one.list_unreached() == ()
     one._began -= 3 * one.every
     assert {scope.why for scope in one.list_unreached()} == {"no watchdog has polled it yet"}
@@ -394,19 +437,22 @@ def test_what_a_poll_saw_comes_through_the_ledger_whole() -> None:
 
 
 def test_accounts_that_are_one_are_told_of_and_the_second_is_not_polled(town: Town) -> None:
-    """Whichever watchdogs hold the two: the one that plans compares what both saw."""
-    one, two = town.join(), town.join()
-    cast("Cloud", two.accounts["6"]).name = cast("Cloud", one.accounts["6"]).name = "2"
-    town.run(10, until=lambda: len(one._load_views()) == ACCOUNTS)
+    """Whichever watchdogs poll the two: the one that plans compares what both saw."""
+    one, two = town.join(start=False), town.join(start=False)
+    for worker in town.workers:
+        cast("Cloud", worker.accounts["6"]).name = "2"
+        worker.start()
+    town.wait(lambda: len(one._load_views()) == ACCOUNTS)
     (alert,) = one.list_alerts(datetime.now(UTC))
     assert alert.what == "the account 2 and the account 6 are the same account"
     assert ("both are", "acme/2/all") in alert.facts
     seen = one.collect_poll_results(NOTHING)
     assert (len(seen.sources), seen.sources[ScopeKey("acme", "2", "all")]) == (ACCOUNTS - 1, one.accounts["2"])
-    town.run(1.5)  # both have renewed
-    town.asked.clear()
-    town.run(3)
-    assert max(town.asked.values()) == town.asked["3"] >= town.asked["2"] - 1  # not twice as often as others
+    last = max(lease.deferred_at for lease in town.polled)
+    town.wait(lambda: max(lease.deferred_at for lease in town.polled) >= last + 3000)
+    assert all(lease.deferred_at <= last + 1000 for lease in town.polled if lease.account == "6")
+    two.close()
+    town.workers.remove(two)
 
 
 def test_accounts_are_one_by_what_they_list_or_are_called() -> None:
@@ -435,3 +481,8 @@ def test_sharing_needs_a_server(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="alone"):
         read_settings(str(file))
     assert replace(read_settings(None)).scale.workers == "alone"
+
+
+def test_a_watchdog_by_itself_imports_nothing_of_it() -> None:
+    said = "import sys, costguard.services.watch; sys.exit('procrastinate' in sys.modules)"
+    subprocess.run([sys.executable, "-c", said], check=True, timeout=60)

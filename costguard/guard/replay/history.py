@@ -315,7 +315,6 @@ class ReplayedResource:
             live=(live,),
             standings=(),
             samples={self.past.key: self.past.select_samples(at)},
-            judged={},
             known={
                 self.past.key: FirstSighting(
                     at=self.past.first_seen_at, polls=self.lookout.count_listings(self.past.first_seen_at, at)

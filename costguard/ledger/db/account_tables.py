@@ -1,4 +1,4 @@
-"""The tables of accounts: each one's audit log on PostgreSQL, and the leases of watchdogs that share accounts.
+"""The tables of accounts: each one's audit log on PostgreSQL, and who polls which where watchdogs share them.
 
 Their columns are 64-bit numbers, texts and keys, as in `db.columns`.
 """
@@ -68,7 +68,8 @@ DUTY = Table(
     Index("duty_by_due", "kind", "due_us"),
     **STRICT,
 )
-"""A standing duty, on PostgreSQL: who polls which account. `epoch`: rises with each taking. `holder`: '' if nobody holds it.
+"""A standing duty, on PostgreSQL: who polls which account. `epoch`: the job by which it was polled last, by `holder`, who
+counts as the one that polls it until `until_us`; '': nobody does. `due_us`: when it is next to be polled.
 
 `clock_us`: of a watchdog whose clock is wrong, by how much it is ahead of the server's; 0 of all others, and of accounts."""
 
@@ -81,17 +82,4 @@ POLL_VIEW = Table(
     _make_text("body"),
     **STRICT,
 )
-"""What the last poll of an account leaves for the watchdog that plans, where several share them. `body`: compressed JSON."""
-
-POLL_JUDGEMENT = Table(
-    "poll_judgement",
-    METADATA,
-    Column("account", Text, primary_key=True),
-    _make_number("read_us"),
-    _make_number("epoch"),
-    _make_text("body"),
-    **STRICT,
-)
-"""What the watchdog that polled an account judged of its machines afterwards, for the one that plans.
-
-`read_us`: when it read the samples, by the server's clock. `body`: of `services.judgements`."""
+"""What the last poll of an account leaves for the watchdog that plans, where several share them. `body`: JSON."""

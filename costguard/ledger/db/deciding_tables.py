@@ -134,7 +134,6 @@ OTHER_TABLES = {
     "monthly": "is derived: the check compares it with the days and the spans",
     "notice_state": "what people were told: no act depends on it",
     "outbox": "messages on their way: a grace begins with a row of notice_delivery",
-    "poll_judgement": "follows from samples, and the next poll replaces it: an act needs samples taken at that moment",
     "poll_view": "what the next poll of the account replaces: an act looks at the machine itself right before it",
     "row_digest": "the audit log has the hash of its rows",
     "row_seal": "compared with the rows that it seals",

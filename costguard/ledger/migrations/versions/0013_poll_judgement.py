@@ -1,4 +1,4 @@
-"""What the watchdog that polled an account judged of its machines, for the one that plans. Made 2026-11-28 (decision 0086)."""
+"""What the watchdog that polled an account judged of its machines, for the one that plans. Made 2026-11-28."""
 
 from __future__ import annotations
 
