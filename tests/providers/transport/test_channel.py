@@ -170,7 +170,12 @@ def test_an_act_that_is_not_answered_ends_in_time(monkeypatch: pytest.MonkeyPatc
 def test_tries_with_their_pauses_never_outlive_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda _low, high: high)
     paused = list[float]()
-    monkeypatch.setattr(channels, "pass_simulated_time", lambda wait: paused.append(wait) or 0.0)
+
+    def pause(wait: float) -> float:
+        paused.append(wait)
+        return 0.0
+
+    monkeypatch.setattr(channels, "pass_simulated_time", pause)
     cloud = Told(status(500))
     with channel_to(cloud) as channel, pytest.raises(UnreachableError):
         channel.read("/v2", deadline=Deadline(1, lambda: sum(paused)))
