@@ -214,11 +214,12 @@ class ShippedFacts:
 @cache
 def _find_provider_folders() -> tuple[tuple[str, Path], ...]:
     """(plug-in, folder of its package) of every installed provider, by name."""
-    from importlib.metadata import entry_points
     from importlib.util import find_spec
 
+    from costguard.system.process import list_entry_points
+
     found = dict[str, Path]()
-    for point in entry_points(group=PROVIDER_GROUP):
+    for point in list_entry_points(PROVIDER_GROUP):
         spec = find_spec(point.module.partition(".")[0])
         if spec is not None and spec.submodule_search_locations:
             found[point.name.removeprefix(PROVIDER_PREFIX)] = Path(spec.submodule_search_locations[0])

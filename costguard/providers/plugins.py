@@ -11,11 +11,12 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, cast
 
 from costguard.errors import CostguardError, InputError, UnknownNameError, shorten, to_one_line
+from costguard.system.process import list_entry_points
 from costguard.values.checks import find_nearest_names
 from costguard.values.provider import ProviderManifest, ProviderSetting, Seller
 from costguard.views.document import LongRenderer, Renderer
@@ -98,7 +99,7 @@ def find_format_by_ending(file: str) -> str:
     ending = _get_ending(file)
     if not ending[:1].isalpha():
         return "table"
-    wanted, names = FORMAT_BY_ENDING.get(ending, ending), sorted(entry_points(group=REPORT_GROUP).names)
+    wanted, names = FORMAT_BY_ENDING.get(ending, ending), sorted(list_entry_points(REPORT_GROUP).names)
     made_for = [name for name in names if name == wanted or name.endswith(f"-{wanted}")]
     if not made_for:
         known = ", ".join(f".{one}" for one in sorted({*FORMAT_BY_ENDING, *(name.rpartition("-")[2] for name in names)}))
@@ -118,7 +119,7 @@ def _get_ending(file: str) -> str:
 def load_report_format(name: str, *, file: str = "") -> ReportFormat:
     """The report format `name`; for `file` the variant made for its ending: `focus` for x.parquet is `focus-parquet`."""
     ending = _get_ending(file)
-    if ending and f"{name}-{ending}" in entry_points(group=REPORT_GROUP).names:
+    if ending and f"{name}-{ending}" in list_entry_points(REPORT_GROUP).names:
         name = f"{name}-{ending}"
     render = load_renderer(name)
     module = sys.modules.get(getattr(render, "__module__", ""))
@@ -135,7 +136,7 @@ def load_providers() -> ProviderRegistry:
     """Every installed provider. One that cannot be imported, or says nothing of itself, is named and stops no other."""
     found, broken = dict[str, DiscoveredProvider](), dict[str, str]()
     for point in sorted(
-        entry_points(group=PROVIDER_GROUP), key=lambda point: (not point.name.startswith(OUR_PREFIX), point.name)
+        list_entry_points(PROVIDER_GROUP), key=lambda point: (not point.name.startswith(OUR_PREFIX), point.name)
     ):
         name = point.name.removeprefix(OUR_PREFIX)
         try:
@@ -165,7 +166,7 @@ def load_price_sources() -> PriceSourceRegistry:
 
     found: dict[str, PublicPriceSource] = {}
     broken: dict[str, str] = {}
-    for point in sorted(entry_points(group=PRICE_SOURCE_GROUP), key=lambda point: point.name):
+    for point in sorted(list_entry_points(PRICE_SOURCE_GROUP), key=lambda point: point.name):
         try:
             source = point.load()
             facts = source.facts
@@ -229,7 +230,7 @@ def _load_provider(point: EntryPoint) -> DiscoveredProvider:
 
 def _load_entry_point(group: str, name: str, kind: str, field: str) -> Callable[..., object]:
     """The object behind entry point `name` of `group`."""
-    found = entry_points(group=group)
+    found = list_entry_points(group)
     if name not in found.names:
         known = tuple(sorted(found.names))
         raise UnknownNameError(

@@ -35,6 +35,8 @@ class NoCache:
 
 NAMES = GpuNames(ShippedFacts().get_gpus())
 BILLS = BillExportReader()
+BUSY_S = 300
+"""How long a poll may take where nothing is said of it: as long as a busy machine may need."""
 
 
 class Rig(ABC):
@@ -164,7 +166,7 @@ class Rig(ABC):
         around = ProviderContext(
             transport=transport, clock=self.clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
         )
-        accounts: Sequence[InstanceSource] = self.plugin().open({**self.table(base), **more}, around)
+        accounts: Sequence[InstanceSource] = self.plugin().open({"timeout_s": BUSY_S, **self.table(base), **more}, around)
         return accounts
 
 
