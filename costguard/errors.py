@@ -2,6 +2,7 @@
 
     CostguardError                 exit 1   something failed; the message says what, to which thing, and what to do
     |- InputError                  exit 2   what the user wrote cannot be used
+    |  |- SeveralInputsError                all that is wrong in one file
     |  |- UnknownNameError                  a model, GPU, provider ... that is not known; carries the nearest names
     |- NoAnswerError               exit 3   the question was understood and the answer is no (nothing fits, over the cap)
     |- IncompleteError             exit 4   the answer leaves out what could not be seen, and `--strict` asked for a whole one
@@ -26,6 +27,9 @@ from __future__ import annotations
 FIELD_LENGTH_MAX = 200
 """Characters of a field or path in a message: a path can be thousands long."""
 
+MOST_ERRORS = 10
+"""Errors of one file that are shown at once."""
+
 MOST_HINT_LINES = 4
 """With the line that says what is wrong, the five lines an error may have."""
 
@@ -48,9 +52,26 @@ class CostguardError(Exception):
 
 
 class InputError(CostguardError):
-    """What the user wrote cannot be used: names the file, line or field, what is wrong, what to write."""
+    """What the user wrote cannot be used: names the file, line or field, what is wrong, what to write.
+
+    `path`: the keys and numbers that lead to the value in its file (`("budget", 2, "cap")`); (): not known.
+    """
 
     exit_code = 2
+    path: tuple[str | int, ...] = ()
+
+
+class SeveralInputsError(InputError):
+    """Several things in one file cannot be used. `what`, `field` and `hint` are those of the first of `errors`."""
+
+    def __init__(self, errors: tuple[InputError, ...]) -> None:
+        self.errors = errors
+        super().__init__(errors[0].what, field=errors[0].field, hint=errors[0].hint)
+
+    def __str__(self) -> str:
+        """Every error with its hint, MOST_ERRORS at most."""
+        rest = len(self.errors) - MOST_ERRORS
+        return "\n".join([*map(str, self.errors[:MOST_ERRORS]), *([f"and {rest} more"] if rest > 0 else [])])
 
 
 class UnknownNameError(InputError):

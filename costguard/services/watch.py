@@ -51,8 +51,8 @@ from costguard.services.watchdog_context import (
     send_heartbeat,
 )
 from costguard.settings import Settings, read_settings
-from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.fields import parse_duration
+from costguard.settings.section_values import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.sections import DAILY
 from costguard.system.logs import configure_logging, get_log
 from costguard.system.process import is_on_terminal

@@ -1,65 +1,36 @@
-"""The settings file, checked for unknown keys. Job files and tables of runs are read by `files`.
-
-    [quote]                                         # QuoteSettings
-    market = "prices.sqlite"
-    [prices]                                        # PricesSettings
-    refresh = "daily"
-    [ledger]                                        # LedgerSettings
-    url = "sqlite:///ledger.db"
-    [defaults]                                      # DefaultSettings
-    timezone = "Europe/Berlin"
-    [network]                                       # NetworkSettings
-    ca_file = "company.pem"
-    [[budget]]                                      # `budgets`: any number of them
-    name = "vision"
-    match = { labels = { team = "vision" } }
-    cap = "3000 USD"
-    [[policy]]                                      # `policies`: any number of them; [[hook]]: commands that they may run
-    name = "idle-gpu"
-    when = 'state == "idle"'
-    then = [{ do = "notify" }]
-    [rails]                                         # `rails`: limits that apply to every policy
-    [[notify.route]]                                # `notify`: where messages are sent
-    to = "console"
-    [[report]]                                      # `reports`: sent once a day, week or month
-    name = "month"
-    to = ["lead@lab.org"]
-    [watch]                                         # WatchSettings
-    interval = "60s"
-    [scale]                                         # ScaleSettings
-    workers = "share"
-    [reconcile]                                     # ReconcileSettings
-    tolerance = "1%, 0.10"
-    [display]                                       # DisplaySettings
-    currency = "EUR"
-    [web]                                           # WebSettings
-    listen = "127.0.0.1:8470"
-    [telemetry]                                     # TelemetrySettings
-    traces = "http://127.0.0.1:4318/v1/traces"
-    [providers.runpod]                              # keys that the provider defines
-    base_url = "http://127.0.0.1:8080"
+"""The settings file. Each section is a model of its own (`sections`, `budgets`, `policies`, `guard`, `notify`).
 
 Order of precedence: flags, then `COSTGUARD_SECTION__FIELD` in the environment, then the file, then the defaults here. The file
 is `--config`, else `$COSTGUARD_CONFIG`, else `./costguard.toml`, else one in a folder above, up to your home, else
-`costguard.toml` in the platform's config folder. The file is read without pydantic-settings: `quote` reads the settings, and
-importing that library takes longer than the whole quote.
+`costguard.toml` in the platform's config folder. All errors of the file are raised at once, each with its line.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import tzinfo
 from pathlib import Path
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.settings.files import FILE_NAME, LARGEST_FILE, expand_path, get_cache_path, get_data_path, read_rows, read_table
+from costguard.settings.environment import CONFIG_VARIABLE, format_variable, overlay_environment, refuse_gone_section
+from costguard.settings.fields import read_section
+from costguard.settings.files import (
+    FILE_NAME,
+    LARGEST_FILE,
+    expand_path,
+    get_cache_path,
+    get_data_path,
+    parse_table,
+    read_rows,
+    read_table,
+    read_text,
+)
+from costguard.settings.lines import add_lines
+from costguard.settings.model import collect_errors, find_reader, make_unknown_key_error, raise_errors, read_model
+from costguard.settings.section_values import SQLITE_PREFIX, load_zone
 from costguard.settings.sections import (
-    CONFIG_VARIABLE,
-    NESTED,
     SECTIONS,
-    SQLITE_PREFIX,
     DefaultSettings,
     LedgerSettings,
     NetworkSettings,
@@ -69,13 +40,7 @@ from costguard.settings.sections import (
     Settings,
     WatchSettings,
     WebSettings,
-    describe_origin,
-    list_fields,
-    load_zone,
-    overlay_environment,
-    refuse_gone_section,
 )
-from costguard.values.checks import find_nearest_names
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -121,9 +86,11 @@ def read_settings(stated: str | None) -> Settings:
     `stated`: the value of `--config`; None if it was not given.
     """
     path = _find_settings_file(stated)
-    table = _resolve_paths(read_table(path), path.parent) if path is not None else {}
-    where = str(path) if path is not None else "the environment"
-    return _build_settings(overlay_environment(table), where)
+    if path is None:
+        return _build_settings(overlay_environment({}), "the environment", "")
+    text = read_text(path)
+    table = _resolve_paths(parse_table(text, path), path.parent)
+    return _build_settings(overlay_environment(table), str(path), text)
 
 
 def load_tables(stated: str | None, key: str) -> list[Mapping[str, object]]:
@@ -140,7 +107,7 @@ def check_settings(text: str, where: str) -> Settings:
     """Return the settings that `text` would give as the content of the file `where`; raise InputError if it is invalid."""
     import tomllib
 
-    return _build_settings(tomllib.loads(text), where)
+    return _build_settings(tomllib.loads(text), where, text)
 
 
 def resolve_ledger_url(settings: Settings) -> str:
@@ -151,10 +118,11 @@ def resolve_ledger_url(settings: Settings) -> str:
 def _resolve_paths(table: dict[str, object], folder: Path) -> dict[str, object]:
     """Return `table` with its relative paths resolved against `folder`."""
     placed = dict(table)
-    for section, make in SECTIONS.items():
+    for section, model in SECTIONS.items():
         inner = table.get(section)
         if isinstance(inner, Mapping):
-            places = {f.name: f.metadata["place"] for f in list_fields(make) if "place" in f.metadata}
+            readers = {name: find_reader(field) for name, field in model.model_fields.items()}
+            places = {name: reader.place for name, reader in readers.items() if reader and reader.place}
             placed[section] = {k: places[k](v, folder) if k in places and isinstance(v, str) else v for k, v in inner.items()}
     return placed
 
@@ -209,94 +177,92 @@ def _get_config_folder() -> Path:
     return Path(platformdirs.user_config_dir("costguard", appauthor=False))
 
 
-def _build_settings(table: Mapping[str, object], where: str) -> Settings:
-    for section in table:
-        refuse_gone_section(section, where)
-    _require_known_keys(
-        table, (*SECTIONS, BUDGET_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_KEY, PROVIDERS_KEY), where
-    )
-    made = {name: _build_section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
-    settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
-    zone = load_zone(settings.defaults.timezone, describe_origin("defaults", "timezone", where))
-    if {"watch", "scale", "defaults", "network", "ledger", "display", "reconcile", "web", "prices", "telemetry"} & set(made):
-        from costguard.settings.checks import check_sections
+def _build_settings(table: Mapping[str, object], where: str, text: str) -> Settings:
+    """Return the settings that `table` states; raise everything that is wrong in it, with the lines of `text`."""
+    errors: list[InputError] = []
+    known = (*SECTIONS, BUDGET_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_KEY, PROVIDERS_KEY)
+    for key in [key for key in table if key not in known]:
+        with collect_errors(errors, (key,)):
+            refuse_gone_section(key, where)
+            raise make_unknown_key_error(key, known, where)
+    settings = Settings(**_read_sections(table, where, errors))  # type: ignore[arg-type]  # each made by its own model
+    settings = _read_guard_tables(settings, table, where, errors)
+    if not errors:
+        from costguard.settings.checks import check_whole_file
 
-        check_sections(settings, where)
+        with collect_errors(errors):
+            check_whole_file(settings, where)
+    add_lines(errors, text)
+    raise_errors(errors)
+    return settings
+
+
+def _read_sections(table: Mapping[str, object], where: str, errors: list[InputError]) -> dict[str, object]:
+    """Return the sections of plain fields that `table` states; what is wrong in them is added to `errors`."""
+    sections = dict[str, object]()
+    for name, model in SECTIONS.items():
+        if name not in table:
+            continue
+        wrong: list[InputError] = []
+        with collect_errors(wrong, (name,)):
+            stated = read_section(table[name], f"{where}: {name}", f"a [{name}] section")
+            sections[name] = read_model(model, stated, f"{where}: {name}", (name,))
+        for error in wrong:
+            if isinstance(error, UnknownNameError) and error.what.startswith("unknown key"):
+                error.field = f"{where}: [{'.'.join(map(str, error.path[:-1]))}]"
+            elif error.path[1:] and (variable := format_variable(name, str(error.path[1]))) in os.environ:
+                error.field = variable
+        errors += wrong
+    return sections
+
+
+def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: str, errors: list[InputError]) -> Settings:
+    """Return `settings` with the tables of the guard; a module is imported only if its table is stated."""
+    zone = load_zone(settings.defaults.timezone, "defaults.timezone")
+    made = dict[str, object]()
     if BUDGET_KEY in table:
         from costguard.settings.budgets import read_budgets
 
-        settings = replace(settings, budgets=read_budgets(table[BUDGET_KEY], where, zone))
+        with collect_errors(errors, (BUDGET_KEY,)):
+            made["budgets"] = read_budgets(table[BUDGET_KEY], where, zone)
     if PROVIDERS_KEY in table:
         from costguard.settings.checks import read_provider_tables
 
-        settings = replace(settings, providers=read_provider_tables(table[PROVIDERS_KEY], where))
-    settings = _read_guard_tables(settings, table, where, zone)
-    if settings.defaults.tenant_labels:
-        from costguard.settings.checks import check_tenant_labels
-
-        check_tenant_labels(settings, where)
-    return settings
-
-
-def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: str, zone: tzinfo) -> Settings:
-    """Return `settings` with the tables of the guard; a module is imported only if its table is stated."""
+        with collect_errors(errors, (PROVIDERS_KEY,)):
+            made["providers"] = read_provider_tables(table[PROVIDERS_KEY], where)
     if HOOK_KEY in table:
         from costguard.settings.guard import read_hooks
 
-        settings = replace(settings, hooks=read_hooks(table[HOOK_KEY], where))
+        with collect_errors(errors, (HOOK_KEY,)):
+            made["hooks"] = read_hooks(table[HOOK_KEY], where)
     if POLICY_KEY in table:
         from costguard.settings.policies import read_policies
 
-        hooks = tuple(hook.name for hook in settings.hooks)
-        policies = read_policies(table[POLICY_KEY], where, zone=zone, poll=settings.watch.every, hooks=hooks)
-        settings = replace(settings, policies=policies)
+        hooks = tuple(list_names(table.get(HOOK_KEY)))
+        with collect_errors(errors, (POLICY_KEY,)):
+            made["policies"] = read_policies(table[POLICY_KEY], where, zone=zone, poll=settings.watch.every, hooks=hooks)
     if RAILS_KEY in table:
         from costguard.settings.guard import read_rails
 
-        settings = replace(settings, rails=read_rails(table[RAILS_KEY], where))
+        with collect_errors(errors, (RAILS_KEY,)):
+            made["rails"] = read_rails(table[RAILS_KEY], where)
     if NOTIFY_KEY in table:
         from costguard.settings.notify import read_notify
 
-        told = read_notify(table[NOTIFY_KEY], where, policies=tuple(one.name for one in settings.policies))
-        settings = replace(
-            settings,
-            routes=told.routes,
-            signed_with=told.signed_with,
-            mail=told.mail,
-            console_is_delivery=told.console_is_delivery,
-        )
-    if REPORT_KEY in table:
+        with collect_errors(errors, (NOTIFY_KEY,)):
+            made |= read_notify(table[NOTIFY_KEY], where, policies=tuple(list_names(table.get(POLICY_KEY))))._asdict()
+    settings = replace(settings, **made)  # type: ignore[arg-type]  # each made by its own reader
+    if REPORT_KEY in table and not any(error.path[:1] == (NOTIFY_KEY,) for error in errors):
         from costguard.settings.notify import read_reports
 
-        settings = replace(settings, reports=read_reports(table[REPORT_KEY], where, routes=settings.routes, mail=settings.mail))
+        with collect_errors(errors, (REPORT_KEY,)):
+            reports = read_reports(table[REPORT_KEY], where, routes=settings.routes, mail=settings.mail)
+            settings = replace(settings, reports=reports)
     return settings
 
 
-def _build_section(name: str, make: object, stated: object, where: str) -> object:
-    if not isinstance(stated, Mapping):
-        from costguard.settings.fields import describe_unlike
-
-        told = f"must be a table, not {describe_unlike(stated)}"
-        raise InputError(told, field=f"{where}: {name}", hint=f"write a [{name}] section")
-    kinds = {one.name: one.metadata for one in list_fields(make)}
-    _require_known_keys(stated, tuple(kinds), f"{where}: [{name}]")
-    return make(**{key: _read_field(value, where, f"{name}.{key}", kinds[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
-
-
-def _read_field(value: object, where: str, name: str, marks: Mapping[str, object]) -> object:
-    from costguard.settings.fields import read_endpoints, read_text, read_texts
-
-    field = f"{where}: {name}"
-    if NESTED in marks:
-        return _build_section(name, marks[NESTED], value, where)
-    if "tables" in marks:
-        return read_endpoints(value, field)
-    return read_texts(value, field) if "list" in marks else read_text(value, field)
-
-
-def _require_known_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise UnknownNameError(
-                "key", str(key), field=where, nearest=find_nearest_names(str(key), known), hint=f"known: {', '.join(known)}"
-            )
+def list_names(tables: object) -> Iterator[str]:
+    """Yield the names that a list of tables states, also of those that are wrong otherwise."""
+    for one in tables if isinstance(tables, list) else []:
+        if isinstance(one, Mapping) and isinstance(one.get("name"), str):
+            yield one["name"].strip()

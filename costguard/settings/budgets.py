@@ -1,30 +1,14 @@
-"""Reads `match` tables (which spending a budget counts, which machines a policy applies to) and `[[budget]]` tables.
-
-    match = { providers = ["aws", "gcp"], labels = { team = ["vision", "robotics"] } }
-
-All stated conditions must match. An empty list matches nothing. An empty table is refused, because it is ambiguous.
-
-    [[budget]]
-    name = "vision"                           # required; unique
-    cap = "3000 USD"                          # required: an amount and its currency
-    period = "month"                          # "day", "week" (from Monday), "month", or "rolling 7d": the last 7 x 24 hours
-    timezone = "Europe/Berlin"                # zone of its days and months; default: [defaults] timezone
-    hard = false                              # true: machines may be stopped to keep it, if a policy is armed
-    allow_irreversible = false                # true: also machines whose stop loses data; else a person is asked about those
-    warn = ["pace+15%", "forecast>100%", "time_to_cap<24h"]     # the default; "spent>80%" is possible too
-    [budget.match]                            # default: everything. All stated keys must match; an empty list matches nothing
-    providers = ["aws", "gcp"]                # also accounts, regions, owners, gpus, tiers, kinds
-    labels = { team = ["vision", "robotics"] }
-
-Errors name the file, the number of the table, its name and the field: `costguard.toml: budget 2 (vision).cap: ...`.
-"""
+"""The models of `match` (which spending a budget counts, which machines a policy applies to) and of `[[budget]]` tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import tzinfo
 from fractions import Fraction
+from typing import Annotated, Self
+
+from pydantic import model_validator
 
 from costguard.budgets.budget import (
     DEFAULT_THRESHOLDS,
@@ -39,49 +23,28 @@ from costguard.budgets.budget import (
     ResourceFilter,
 )
 from costguard.errors import InputError, UnknownNameError
-from costguard.settings.fields import (
-    SettingsTable,
-    read_flag,
-    read_inner,
-    read_name,
-    read_tables,
-    read_text,
-    read_texts,
-    require_unique_names,
+from costguard.settings.fields import read_text, read_texts
+from costguard.settings.model import (
+    Flag,
+    OptionalTexts,
+    ReadAs,
+    SettingsModel,
+    choose_many,
+    describe_flag,
+    describe_key,
+    name_as,
+    read_models,
+    refuse,
+    require_table,
 )
-from costguard.settings.sections import load_zone
+from costguard.settings.section_values import read_zone
 from costguard.values.calendar import LONGEST_ROLLING_DAYS
-from costguard.values.checks import (
-    describe_value,
-    find_nearest_names,
-    require,
-    require_known_keys,
-    require_one_of,
-    require_whole_number,
-)
+from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of, require_whole_number
 from costguard.values.money import Money
 from costguard.values.resource import GROUPED_LABELS, KINDS, TIERS
 
-MATCH_KEYS = ("providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels")
-MATCH_CHOICES = {"tiers": TIERS, "kinds": KINDS}
 
-
-def read_match(stated: SettingsTable, field: str) -> ResourceFilter:
-    """Return the ResourceFilter that the keys MATCH_KEYS of `stated` define."""
-    lists = {key: _read_names(key, stated[key], f"{field}.{key}") for key in MATCH_KEYS[:-1] if key in stated}
-    labels = _read_labels(stated["labels"], f"{field}.labels") if "labels" in stated else None
-    return ResourceFilter(**lists, labels=labels)
-
-
-def _read_names(key: str, stated: object, field: str) -> tuple[str, ...]:
-    names = read_texts(stated, field)
-    for name in names:
-        if key in MATCH_CHOICES:
-            require_one_of(name, MATCH_CHOICES[key], field)
-    return _resolve_gpus(names, field) if key == "gpus" else names
-
-
-def _resolve_gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
+def _read_gpus(stated: object, field: str) -> tuple[str, ...]:
     """Return the canonical GPU names.
 
     A name that matches several GPUs is refused, because the filter would silently leave out the others.
@@ -89,7 +52,7 @@ def _resolve_gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
     from costguard.data import ShippedFacts
 
     known = ShippedFacts().get_gpu_names()
-    found = {name: known.resolve(name, field=field) for name in names}
+    found = {name: known.resolve(name, field=field) for name in read_texts(stated, field)}
     for name, gpu in found.items():
         hint = f'write "{gpu.canonical}", and any others you mean'
         require(not gpu.taken_as_short, field, f"'{name}' matches several GPUs", hint)
@@ -104,7 +67,27 @@ def _read_labels(stated: object, field: str) -> tuple[tuple[str, tuple[str, ...]
     return tuple((str(key).lower(), read_texts(values, f"{field}.{key}")) for key, values in sorted(stated.items()))
 
 
-BUDGET_KEYS = ("name", "cap", "period", "timezone", "match", "hard", "allow_irreversible", "warn")
+class MatchTable(SettingsModel):
+    """All stated conditions must match. An empty list matches nothing. An empty table is refused, because it is ambiguous."""
+
+    providers: OptionalTexts = None
+    accounts: OptionalTexts = None
+    regions: OptionalTexts = None
+    owners: OptionalTexts = None
+    gpus: Annotated[tuple[str, ...] | None, ReadAs(_read_gpus)] = None
+    tiers: Annotated[tuple[str, ...] | None, choose_many(*TIERS)] = None
+    kinds: Annotated[tuple[str, ...] | None, choose_many(*KINDS)] = None
+    labels: Annotated[tuple[tuple[str, tuple[str, ...]], ...] | None, ReadAs(_read_labels)] = None
+
+
+MATCH_KEYS = tuple(MatchTable.model_fields)
+
+
+def make_filter(table: MatchTable | None) -> ResourceFilter:
+    """Return the filter that the keys of a MatchTable define; without any of them it matches everything."""
+    stated = {key: getattr(table, key) for key in MATCH_KEYS if table is not None and key in table.model_fields_set}
+    return ResourceFilter(**stated) if stated else MATCH_ALL
+
 
 CAP_HINT = 'write an amount and its currency, such as "3000 USD"'
 PERIOD_HINT = 'write "day", "week", "month" or "rolling 7d"'
@@ -114,38 +97,6 @@ MONEY_PATTERN = re.compile(r"([-+]?[\d._]+)\s+([A-Z]{3})")
 WINDOW_PATTERN = re.compile(rf"{ROLLING}\s+(\d{{1,6}})\s*d(?:ays?)?")
 THRESHOLD_PATTERN = re.compile(r"([a-z_]+)\s*([+><])\s*(\d{1,6}(?:\.\d{1,6})?)\s*(%|h)")
 THRESHOLD_SIGNS = {"pace": "+%", "forecast": ">%", "spent": ">%", TIME_TO_CAP: "<h"}
-
-
-def read_budgets(stated: object, where: str, zone: tzinfo) -> tuple[Budget, ...]:
-    """Return the budgets of the file `where` in their order.
-
-    `zone`: the zone of budgets that state none.
-    """
-    tables = read_tables(stated, where, "budget")
-    budgets = tuple(_read_budget(table, f"{where}: budget {number}", zone) for number, table in enumerate(tables, 1))
-    require_unique_names([budget.name for budget in budgets], where, "budget")
-    return budgets
-
-
-def _read_budget(table: SettingsTable, place: str, zone: tzinfo) -> Budget:
-    name = read_name(table.get("name"), f"{place}.name", "vision")
-    place = f"{place} ({name})"
-    require_known_keys(table, BUDGET_KEYS, place)
-    hard = read_flag(table.get("hard", False), f"{place}.hard")
-    allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
-    require(hard or not allow, f"{place}.allow_irreversible", "has no effect without hard", "add hard = true")
-    period, days = _read_period(table.get("period", MONTH), f"{place}.period")
-    return Budget(
-        name=name,
-        cap=_read_cap(table.get("cap"), f"{place}.cap"),
-        period=period,
-        days=days,
-        zone=load_zone(read_text(table["timezone"], f"{place}.timezone"), f"{place}.timezone") if "timezone" in table else zone,
-        match=_read_budget_match(table["match"], f"{place}.match") if "match" in table else MATCH_ALL,
-        hard=hard,
-        allow_irreversible=allow,
-        warn=_read_warnings(table["warn"], f"{place}.warn") if "warn" in table else DEFAULT_THRESHOLDS,
-    )
 
 
 def _read_cap(stated: object, field: str) -> Money:
@@ -187,7 +138,54 @@ def _read_threshold(text: str, field: str) -> BudgetThreshold:
     return BudgetThreshold(measure=found[1], limit=Fraction(found[3]) / share)
 
 
-def _read_budget_match(stated: object, field: str) -> ResourceFilter:
-    table = read_inner(stated, field, '{ providers = ["aws"] }')
-    require_known_keys(table, MATCH_KEYS, field)
-    return read_match(table, field)
+class BudgetTable(SettingsModel):
+    """A `[[budget]]` table."""
+
+    name: Annotated[str, name_as("vision")] = describe_key(..., "Unique.", "everything")
+    cap: Annotated[Money, ReadAs(_read_cap)] = describe_key(..., "An amount and its currency.", "3000 USD")
+    period: Annotated[tuple[str, int], ReadAs(_read_period)] = describe_key(
+        (MONTH, 0), '"day", "week" (from Monday), "month", or "rolling 7d": the last 7 x 24 hours.', "month"
+    )
+    timezone: Annotated[tzinfo | None, ReadAs(read_zone)] = describe_key(
+        None, "Zone of its days and months, if not that of [defaults].", "Europe/Berlin"
+    )
+    match: Annotated[MatchTable | None, require_table('{ providers = ["aws"] }')] = describe_key(
+        None,
+        "What is counted (default: everything), by providers, accounts, regions, owners, gpus, tiers, kinds, and labels. All "
+        "stated keys must match; an empty list matches nothing.",
+        {"providers": ["aws", "gcp"], "labels": {"team": ["vision"]}},
+    )
+    hard: Flag = describe_flag("true: machines may be stopped to keep it, where a policy is armed.")
+    allow_irreversible: Flag = describe_flag("true: also machines whose stop loses data; else a person is asked about those.")
+    warn: Annotated[tuple[BudgetThreshold, ...], ReadAs(_read_warnings)] = describe_key(
+        DEFAULT_THRESHOLDS, 'When to warn; "spent>80%" is possible too.', ["pace+15%", "forecast>100%", "time_to_cap<24h"]
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        effective = self.hard or not self.allow_irreversible
+        refuse(require, effective, ".allow_irreversible", "has no effect without hard", "add hard = true")
+        return self
+
+
+def read_budgets(stated: object, where: str, zone: tzinfo) -> tuple[Budget, ...]:
+    """Return the budgets of the file `where` in their order.
+
+    `zone`: the zone of budgets that state none.
+    """
+    return read_models("budget", BudgetTable, stated, where, lambda table: _make_budget(table, zone))
+
+
+def _make_budget(table: BudgetTable, zone: tzinfo) -> Budget:
+    period, days = table.period
+    return Budget(
+        name=table.name,
+        cap=table.cap,
+        period=period,
+        days=days,
+        zone=table.timezone or zone,
+        match=make_filter(table.match),
+        hard=table.hard,
+        allow_irreversible=table.allow_irreversible,
+        warn=table.warn,
+    )

@@ -8,84 +8,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
 
 from costguard.errors import InputError, shorten
-from costguard.settings.fields import describe_unlike, parse_duration
-from costguard.settings.sections import (
-    REFRESHES,
-    SHARE,
-    SQLITE_PREFIX,
-    WORKERS,
-    Settings,
-    WebSettings,
-    describe_origin,
-    format_variable,
-)
-from costguard.values.checks import require, require_one_of
-
-INTERVAL_MIN, INTERVAL_MAX = timedelta(seconds=1), timedelta(hours=1)
-"""Between two polls."""
-OWNER_PATTERN = re.compile(r"(?:label|tag):[^\s=][^=]*")
-PROTECTED_PATTERN = re.compile(r"(?:label|tag):[^\s=][^=]*(?:=.*)?")
-"""Labels only: one machine is protected by `costguard protect ID`."""
-GROUP_PATTERN = re.compile(r"(?:label|tag):[^\s=+][^=+]*(?: \+ (?:label|tag):[^\s=+][^=+]*)*")
-LABEL_FIELDS = (
-    ("owner_from", OWNER_PATTERN, "label:owner"),
-    ("protect", PROTECTED_PATTERN, "label:costguard=never"),
-    ("group_from", GROUP_PATTERN, "label:cluster"),
-    ("tenant_labels", OWNER_PATTERN, "label:team"),
-)
-PASSWORD_PATTERN = re.compile(r"://[^/?#@\s]*:[^/?#@\s]+@|[?&](?:ssl)?password=[^&]")
-ENDPOINT_PATTERN = re.compile(
-    r"(?:https|(?P<plain>http))://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~-]+)*/?", re.ASCII
-)
-ENDPOINT_HINT = 'write "https://mirror.example", or "http://127.0.0.1:8080" for a server on this machine'
-LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-PROXY_PATTERN = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGNORECASE)
+from costguard.settings.environment import describe_origin
+from costguard.settings.fields import describe_unlike, read_section
+from costguard.settings.model import collect_errors, raise_errors
+from costguard.settings.section_values import SQLITE_PREFIX
+from costguard.settings.sections import SHARE, Settings
+from costguard.values.checks import require
 
 
-def check_sections(settings: Settings, where: str) -> None:
-    """Raise InputError for invalid values of a section of plain fields: [watch], [defaults], [network], [prices] and so on."""
-    parse_duration(settings.watch.interval, describe_origin("watch", "interval", where), least=INTERVAL_MIN, most=INTERVAL_MAX)
-    parse_duration(settings.watch.jitter, describe_origin("watch", "jitter", where))
-    _check_workers(settings, where)
-    if settings.watch.heartbeat_url is not None:
-        from costguard.settings.notify import check_address
-
-        check_address(settings.watch.heartbeat_url, describe_origin("watch", "heartbeat_url", where), "HEARTBEAT_URL")
-    for key, pattern, example in LABEL_FIELDS:
-        for text in getattr(settings.defaults, key):
-            hint = f'write ["{example}"]' + ("; one machine: costguard protect ID" if key == "protect" else "")
-            told = f"'{shorten(text)}' does not say where to look"
-            require(bool(pattern.fullmatch(text)), describe_origin("defaults", key, where), told, hint)
-    if settings.ledger.url is not None and not settings.ledger.url.startswith(SQLITE_PREFIX):
-        _check_server(settings.ledger.url, describe_origin("ledger", "url", where))
-    if settings.reconcile.tolerance is not None:
-        from costguard.bills.drift import parse_tolerance
-
-        parse_tolerance(settings.reconcile.tolerance, describe_origin("reconcile", "tolerance", where))
-    require_one_of(settings.prices.refresh, REFRESHES, describe_origin("prices", "refresh", where))
-    for name, endpoint in settings.prices.sources.items():
-        _check_endpoint(endpoint, f"{where}: prices.sources.{name}.endpoint")
-    if settings.telemetry.traces is not None:
-        _check_endpoint(settings.telemetry.traces, describe_origin("telemetry", "traces", where))
-    if settings.network.proxy is not None:
-        _check_proxy(settings.network.proxy, describe_origin("network", "proxy", where))
-    if settings.web != WebSettings():
-        from costguard.settings.web import check_web
-
-        check_web(settings.web, where)
-    _check_display(settings, where)
+def check_whole_file(settings: Settings, where: str) -> None:
+    """Raise InputErrors for sections that do not fit together."""
+    errors: list[InputError] = []
+    for check, path in (
+        (_check_workers, ("scale", "workers")),
+        (_check_display, ("display", "rates")),
+        (check_tenant_labels, ()),
+    ):
+        with collect_errors(errors, path):
+            check(settings, where)
+    raise_errors(errors)
 
 
 def _check_workers(settings: Settings, where: str) -> None:
     """Raise InputError if watchdogs are to share the accounts of a ledger that is a file: it has one writer at a time."""
-    origin, url = describe_origin("scale", "workers", where), settings.ledger.url or SQLITE_PREFIX
-    require_one_of(settings.scale.workers, WORKERS, origin)
     hint = 'set [ledger] url = "postgresql+psycopg://HOST/NAME", or leave workers out'
-    fits = settings.scale.workers != SHARE or not url.startswith(SQLITE_PREFIX)
-    require(fits, origin, "needs a ledger on a PostgreSQL server", hint)
+    fits = settings.scale.workers != SHARE or not (settings.ledger.url or SQLITE_PREFIX).startswith(SQLITE_PREFIX)
+    require(fits, describe_origin("scale", "workers", where), "needs a ledger on a PostgreSQL server", hint)
+
+
+def _check_display(settings: Settings, where: str) -> None:
+    """Raise InputError if the display currency has no rate."""
+    from costguard.values.money import EXCHANGE_EXAMPLE, parse_exchange_rate
+
+    field, currency = describe_origin("display", "rates", where), settings.display.currency
+    if currency is not None and currency != "USD":
+        known = [parse_exchange_rate(text, field).currency for text in settings.display.rates]
+        told = f"has no exchange rate for {shorten(currency)}"
+        require(currency in known, field, told, f'write rates = ["{EXCHANGE_EXAMPLE.replace("EUR", currency[:3].upper())}"]')
 
 
 def check_tenant_labels(settings: Settings, where: str) -> None:
@@ -105,47 +66,6 @@ def check_tenant_labels(settings: Settings, where: str) -> None:
         used += owners if match.owners is not None else []
         told = f"selects by {', '.join(used)}, which tenants set (defaults.tenant_labels) and which {does}"
         require(not used, f"{where}: {called}", told, "match accounts or regions instead, or take the label from tenant_labels")
-
-
-def _check_endpoint(endpoint: str, field: str) -> None:
-    """Raise InputError if this is no address that may be asked: https anywhere, plain http on this machine only."""
-    found = ENDPOINT_PATTERN.fullmatch(endpoint)
-    require(found is not None, field, "is not an address of a host", ENDPOINT_HINT)
-    plain = found is not None and found["plain"] is not None
-    near = found is not None and found["host"].lower() in LOOPBACK_HOSTS
-    require(near or not plain, field, "is plain http to another machine, which anybody on the way can change", ENDPOINT_HINT)
-
-
-def _check_display(settings: Settings, where: str) -> None:
-    """Raise InputError if a rate cannot be parsed, or if the display currency has no rate."""
-    from costguard.values.money import EXCHANGE_EXAMPLE, parse_exchange_rate
-
-    field, currency = describe_origin("display", "rates", where), settings.display.currency
-    known = [parse_exchange_rate(text, field).currency for text in settings.display.rates]
-    if currency is not None and currency != "USD":
-        told = f"has no exchange rate for {shorten(currency)}"
-        require(currency in known, field, told, f'write rates = ["{EXCHANGE_EXAMPLE.replace("EUR", currency[:3].upper())}"]')
-
-
-def _check_server(url: str, field: str) -> None:
-    """Raise InputError for a server address with a password, which is only allowed in the environment variable.
-
-    Other errors in the address are reported when it is opened.
-    """
-    variable = format_variable("ledger", "url")
-    found = PASSWORD_PATTERN.search(url)
-    hint = f"keep it in ~/.pgpass (0600), or export {variable} with the whole address and remove the line"
-    require(field == variable or not found, field, "holds a password; the settings file must not contain one", hint)
-
-
-def _check_proxy(proxy: str, field: str) -> None:
-    """Raise InputError if this is no http(s) address, or if it has a password outside the environment variable."""
-    found = PROXY_PATTERN.fullmatch(proxy)
-    require(found is not None, field, "is not an address of a proxy", 'write "http://proxy.example:3128"')
-    variable = format_variable("network", "proxy")
-    hidden = field == variable or not (found and found["who"])
-    hint = f"export {variable} with the whole address, and remove the line"
-    require(hidden, field, "holds a password; the settings file must not contain one", hint)
 
 
 SECRET_KEY_PATTERN = re.compile(
@@ -173,15 +93,13 @@ def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str
             field=f"{where}: providers",
             hint="write a [providers.NAME] section",
         )
+    errors: list[InputError] = []
     for name, table in stated.items():
-        field = f"{where}: providers.{name}"
-        if not isinstance(table, Mapping):
-            raise InputError(
-                f"must be a table, not {describe_unlike(table)}",
-                field=field,
-                hint="write [providers.NAME], and its keys below it",
-            )
-        _reject_secrets(table, field, str(name))
+        with collect_errors(errors, ("providers", str(name))):
+            field = f"{where}: providers.{name}"
+            read_section(table, field, "[providers.NAME], and its keys below it")
+            _reject_secrets(table, field, str(name))
+    raise_errors(errors)
     return {str(name): dict(table) for name, table in stated.items()}
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 
 from costguard.errors import InputError
-from costguard.values.checks import describe_value, require, require_known_keys
+from costguard.values.checks import describe_value, require
 
 SettingsTable = Mapping[str, object]
 NAME_CHARS_MAX = 80
@@ -22,15 +22,6 @@ def read_tables(stated: object, where: str, kind: str) -> list[SettingsTable]:
         raise InputError(what, field=f"{where}: {kind}", hint=f"write [[{kind}]], and its keys below it")
     require(len(stated) <= TABLES_MAX, f"{where}: {kind}", f"has {len(stated)} tables", f"write at most {TABLES_MAX}")
     return stated
-
-
-def require_unique_names(names: Sequence[str], where: str, kind: str) -> None:
-    """Raise InputError if two of the `[[kind]]` tables have the same name, ignoring case."""
-    numbers: dict[str, int] = {}
-    for number, name in enumerate(names, 1):
-        first = numbers.setdefault(name.casefold(), number)
-        field = f"{where}: {kind} {number} ({name}).name"
-        require(first == number, field, f"is also the name of {kind} {first}", f"give each {kind} a name of its own")
 
 
 def read_name(stated: object, field: str, example: str) -> str:
@@ -74,17 +65,11 @@ def read_inner(stated: object, field: str, example: str) -> SettingsTable:
     return stated
 
 
-def read_endpoints(stated: object, field: str) -> Mapping[str, str]:
-    """Return the `endpoint` of each table below `field`, by the name of the table."""
-    if not isinstance(stated, Mapping) or not all(isinstance(table, Mapping) for table in stated.values()):
-        hint = f'write [{field.rpartition(": ")[2]}.NAME] and endpoint = "https://..." below it'
-        raise InputError(f"must be tables, not {describe_unlike(stated)}", field=field, hint=hint)
-    found = dict[str, str]()
-    for name, table in stated.items():
-        require_known_keys(table, ("endpoint",), f"{field}.{name}")
-        if "endpoint" in table:
-            found[str(name)] = read_text(table["endpoint"], f"{field}.{name}.endpoint")
-    return found
+def read_section(stated: object, field: str, header: str) -> SettingsTable:
+    """Return a section's table, which may be empty."""
+    if not isinstance(stated, Mapping):
+        raise InputError(f"must be a table, not {describe_unlike(stated)}", field=field, hint=f"write {header}")
+    return stated
 
 
 def describe_unlike(stated: object) -> str:

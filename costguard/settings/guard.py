@@ -1,56 +1,37 @@
-"""Reads the `[rails]` section (limits on all acts, whatever the policies state) and the `[[hook]]` tables.
-
-    [rails]
-    acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
-    caps = { per_10m = 20 }      # hard caps that a person accepted: the keys of acts; default: as many as a cap needs
-    starts = { per_run = 2, per_h = 20 }
-    breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
-    first_seen = "15m"
-
-A hook is a command or a request that a policy's escalation may run before its next step:
-
-    [[hook]]
-    name = "checkpoint"
-    command = ["/usr/local/bin/save", "--all"]      # run without a shell; or a url
-    env = ["AWS_PROFILE"]                           # variables passed to the command; no other key or secret is passed
-    url = "https://example.com/save"                # called by POST; "env:NAME" and "file:PATH" name the source of the address
-"""
+"""The models of `[rails]` (limits on all acts, whatever the policies state) and of the `[[hook]]` tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
+from typing import Annotated, Self
+
+from pydantic import model_validator
 
 from costguard.errors import InputError
 from costguard.guard.escalation import Hook
 from costguard.guard.policy import Rails
-from costguard.settings.fields import (
-    SettingsTable,
-    describe_unlike,
-    parse_duration,
-    read_inner,
-    read_name,
-    read_tables,
-    read_text,
-    read_texts,
-    require_unique_names,
+from costguard.settings.fields import read_section, read_text, read_texts
+from costguard.settings.model import (
+    ReadAs,
+    SettingsModel,
+    count,
+    describe_key,
+    limit_duration,
+    list_stated,
+    name_as,
+    read_model,
+    read_models,
+    refuse,
+    require_table,
 )
 from costguard.settings.notify import check_address
-from costguard.values.checks import describe_value, require, require_known_keys, require_number, require_whole_number
+from costguard.values.checks import describe_value, require, require_number
 
-ACTS_MAX = 1000
-ONE_DAY = timedelta(days=1)
-
-
-def _read_count(stated: object, field: str) -> int:
-    return require_whole_number(stated, field, least=0, most=ACTS_MAX)
-
-
-def _read_machines(stated: object, field: str) -> int:
-    return require_whole_number(stated, field, least=1, most=10**6)
+ACTS_MAX, MACHINES_MAX = 1000, 10**6
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
 def _read_percent(stated: object, field: str) -> Fraction:
@@ -59,111 +40,140 @@ def _read_percent(stated: object, field: str) -> Fraction:
     return Fraction(str(require_number(stated, field, least=1, most=100))) / 100
 
 
-def _read_time(stated: object, field: str) -> timedelta:
-    return parse_duration(stated, field, most=7 * ONE_DAY)
+Count = Annotated[int | None, count(0, ACTS_MAX)]
+Machines = Annotated[int | None, count(1, MACHINES_MAX)]
+Percent = Annotated[Fraction | None, ReadAs(_read_percent)]
+Time = Annotated[timedelta | None, limit_duration(most=7 * DAY)]
+Interval = Annotated[timedelta | None, limit_duration(MINUTE, DAY)]
 
 
-def _read_period(stated: object, field: str) -> timedelta:
-    return parse_duration(stated, field, least=timedelta(minutes=1), most=ONE_DAY)
+class ActsTable(SettingsModel):
+    """`acts`: the most stops. The fields are those of Rails, the keys those of the file."""
+
+    acts_per_run: Count = describe_key(None, "stops in a run", 1, key="per_run")
+    acts_per_10m: Count = describe_key(None, "stops in 10 minutes", 3, key="per_10m")
+    fleet_share_10m: Percent = describe_key(None, "share of the fleet in 10 minutes", 100, key="fleet_percent")
+    fleet_share_day: Percent = describe_key(None, "share of the fleet in a day", 50, key="fleet_percent_day")
+    acts_least_day: Machines = describe_key(None, "that many in a day in any case", 20, key="least_per_day")
+    irreversible_per_h: Count = describe_key(None, "stops that lose data in an hour", 1)
 
 
-FieldReader = Callable[[object, str], object]
-RAIL_FIELDS: Mapping[str, Mapping[str, tuple[str, FieldReader]]] = {
-    "acts": {
-        "per_run": ("acts_per_run", _read_count),
-        "per_10m": ("acts_per_10m", _read_count),
-        "fleet_percent": ("fleet_share_10m", _read_percent),
-        "fleet_percent_day": ("fleet_share_day", _read_percent),
-        "least_per_day": ("acts_least_day", _read_machines),
-        "irreversible_per_h": ("irreversible_per_h", _read_count),
-    },
-    "starts": {
-        "per_run": ("starts_per_run", _read_count),
-        "per_h": ("starts_per_h", _read_count),
-    },
-    "breaker": {
-        "percent": ("breaker_share", _read_percent),
-        "least": ("breaker_least", _read_machines),
-        "window": ("breaker_window", _read_period),
-        "recovery": ("breaker_recovery", _read_period),
-        "asks": ("breaker_asks", _read_period),
-        "lasts": ("breaker_lasts", _read_time),
-    },
-}
-"""Key -> inner key -> the field of Rails, and how it is read."""
-CAP_FIELDS: Mapping[str, tuple[str, FieldReader]] = {
-    name: (field, _read_machines if read is _read_count else read) for name, (field, read) in RAIL_FIELDS["acts"].items()
-}
-"""The keys of `caps`: those of `acts`, but none may be 0."""
-RAIL_EXAMPLES = {
-    "acts": "{ per_10m = 3 }",
-    "caps": "{ per_10m = 20 }",
-    "starts": "{ per_h = 20 }",
-    "breaker": "{ percent = 25 }",
-}
+class CapsTable(SettingsModel):
+    """`caps`: the keys of `acts` for hard caps that a person accepted; none of them may be 0."""
+
+    acts_per_run: Machines = describe_key(None, example=99, key="per_run")
+    acts_per_10m: Machines = describe_key(None, example=99, key="per_10m")
+    fleet_share_10m: Percent = describe_key(None, example=100, key="fleet_percent")
+    fleet_share_day: Percent = describe_key(None, example=100, key="fleet_percent_day")
+    acts_least_day: Machines = describe_key(None, example=99, key="least_per_day")
+    irreversible_per_h: Machines = describe_key(None, example=99)
+
+
+class StartsTable(SettingsModel):
+    """`starts`: the most machines that schedules start."""
+
+    starts_per_run: Count = describe_key(None, "in a run", 2, key="per_run")
+    starts_per_h: Count = describe_key(None, "in an hour", 20, key="per_h")
+
+
+class BreakerTable(SettingsModel):
+    """`breaker`: when idle acts are suspended."""
+
+    breaker_share: Percent = describe_key(None, "share of the fleet that turns idle or unknown", 25, key="percent")
+    breaker_least: Machines = describe_key(None, "and so many machines", 5, key="least")
+    breaker_window: Interval = describe_key(None, "within this time", "10m", key="window")
+    breaker_recovery: Interval = describe_key(None, "suspended until so long after it ends", "30m", key="recovery")
+    breaker_asks: Interval = describe_key(None, "a person is asked after this time", "1h", key="asks")
+    breaker_lasts: Time = describe_key(None, "suspended for at most this time", "24h", key="lasts")
+
+
+class RailsTable(SettingsModel):
+    """The `[rails]` section; missing values take the defaults of Rails."""
+
+    acts: Annotated[ActsTable | None, require_table("acts = { per_10m = 3 }")] = describe_key(
+        None,
+        "Maximum number of stops in a run and in 10 minutes, maximum share of the fleet in 10 minutes and in a day (at least "
+        "one), how many that lose data in an hour.",
+    )
+    starts: Annotated[StartsTable | None, require_table("starts = { per_h = 20 }")] = describe_key(
+        None, "Maximum number of machines that schedules start in a run and in an hour."
+    )
+    breaker: Annotated[BreakerTable | None, require_table("breaker = { percent = 25 }")] = describe_key(
+        None,
+        "Once this share of the fleet (and so many) turns idle or unknown within the window, idle acts are suspended until "
+        "that long after it ends.",
+    )
+    caps: Annotated[CapsTable | None, require_table("caps = { per_10m = 20 }")] = describe_key(
+        None,
+        "The same keys, none of them 0, for hard caps that somebody accepted (costguard plan --accept); default: as many stops "
+        "as a cap needs. A hard cap that nobody accepted acts within acts.",
+    )
+    first_seen: Time = describe_key(None, "No act on machines observed for less.", "15m")
 
 
 def read_rails(stated: object, where: str) -> Rails:
-    """Return the rails of the file `where`; missing values take the defaults of Rails."""
+    """Return the rails of the file `where`."""
     place = f"{where}: rails"
-    if not isinstance(stated, Mapping):
-        raise InputError(f"must be a table, not {describe_unlike(stated)}", field=place, hint="write a [rails] section")
-    require_known_keys(stated, (*RAIL_FIELDS, "caps", "first_seen"), place)
+    table = read_model(RailsTable, read_section(stated, place, "a [rails] section"), place, ("rails",))
     values = dict[str, object]()
-    for key, fields in RAIL_FIELDS.items():
-        values |= _read_fields(stated, key, fields, place)
-    if caps := _read_fields(stated, "caps", CAP_FIELDS, place):
-        values["caps"] = replace(Rails.unlimited(), **caps)  # type: ignore[arg-type]  # each read as its field wants it
+    for inner in (table.acts, table.starts, table.breaker):
+        values |= list_stated(inner) if inner else {}
     if "fleet_share_day" in values and "acts_least_day" not in values:
         values["acts_least_day"] = 1  # who states a share of the day means it for small fleets too
-    if "first_seen" in stated:
-        values["first_seen"] = _read_time(stated["first_seen"], f"{place}.first_seen")
+    if table.first_seen is not None:
+        values["first_seen"] = table.first_seen
+    if table.caps:
+        values["caps"] = replace(Rails.unlimited(), **list_stated(table.caps))
     return Rails(**values)  # type: ignore[arg-type]  # each read as its field wants it
 
 
-def _read_fields(
-    stated: Mapping[str, object], key: str, fields: Mapping[str, tuple[str, FieldReader]], place: str
-) -> dict[str, object]:
-    """Return the fields of Rails that the inner table `key` states; empty if there is none."""
-    if key not in stated:
-        return {}
-    table = read_inner(stated[key], f"{place}.{key}", f"{key} = {RAIL_EXAMPLES[key]}")
-    require_known_keys(table, tuple(fields), f"{place}.{key}")
-    return {fields[name][0]: fields[name][1](value, f"{place}.{key}.{name}") for name, value in table.items()}
-
-
-HOOK_KEYS = ("name", "command", "url", "env")
 VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HOOK_VARIABLES_MAX = 32
 COMMAND_HINT = 'write a list (no shell is used): command = ["/usr/local/bin/save", "--all"]'
 
 
+def _read_command(stated: object, field: str) -> tuple[str, ...]:
+    if isinstance(stated, str):
+        raise InputError("must be a list of texts, not one text", field=field, hint=COMMAND_HINT)
+    command = read_texts(stated, field)
+    require(bool(command) and bool(command[0].strip()), field, "names no program", COMMAND_HINT)
+    return command
+
+
+def _read_variables(stated: object, field: str) -> tuple[str, ...]:
+    names = read_texts(stated, field)
+    require(len(names) <= HOOK_VARIABLES_MAX, field, f"names {len(names)} variables", f"name {HOOK_VARIABLES_MAX} at most")
+    for name in names:
+        what = f"'{name}' is not a name of a variable"
+        require(bool(VARIABLE_NAME_PATTERN.fullmatch(name)), field, what, 'write "AWS_PROFILE"')
+    return names
+
+
+def _read_url(stated: object, field: str) -> str:
+    return check_address(read_text(stated, field), field, "HOOK_URL")
+
+
+class HookTable(SettingsModel):
+    """A `[[hook]]` table: a command or a request that a policy's escalation may run before its next step."""
+
+    name: Annotated[str, name_as("checkpoint")] = describe_key(..., "The name by which a step runs it.", "checkpoint")
+    command: Annotated[tuple[str, ...], ReadAs(_read_command)] = describe_key(
+        (), "A program and its arguments, without a shell.", ["/usr/local/bin/save-checkpoint"]
+    )
+    url: Annotated[str, ReadAs(_read_url)] = describe_key("", "Called by POST instead.", "https://example.com/drain")
+    env: Annotated[tuple[str, ...], ReadAs(_read_variables)] = describe_key(
+        (), "Environment variables passed to a command; no other key or secret is passed.", ["AWS_PROFILE"]
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        stated = self.model_fields_set
+        refuse(require, ("command" in stated) != ("url" in stated), "", "needs a command or a url, and not both", COMMAND_HINT)
+        alone = "url" not in stated or "env" not in stated
+        refuse(require, alone, ".env", "belongs to a command", "remove it: a web server gets no variables")
+        return self
+
+
 def read_hooks(stated: object, where: str) -> tuple[Hook, ...]:
     """Return the hooks of the file `where` in their order."""
-    hooks = tuple(_read_hook(table, f"{where}: hook {n}") for n, table in enumerate(read_tables(stated, where, "hook"), 1))
-    require_unique_names([hook.name for hook in hooks], where, "hook")
-    return hooks
-
-
-def _read_hook(table: SettingsTable, place: str) -> Hook:
-    name = read_name(table.get("name"), f"{place}.name", "checkpoint")
-    place = f"{place} ({name})"
-    require_known_keys(table, HOOK_KEYS, place)
-    require(("command" in table) != ("url" in table), place, "needs a command or a url, and not both", COMMAND_HINT)
-    if "url" in table:
-        require("env" not in table, f"{place}.env", "belongs to a command", "remove it: a web server gets no variables")
-        return Hook(name=name, url=check_address(read_text(table["url"], f"{place}.url"), f"{place}.url", "HOOK_URL"))
-    if isinstance(table["command"], str):
-        raise InputError("must be a list of texts, not one text", field=f"{place}.command", hint=COMMAND_HINT)
-    command = read_texts(table["command"], f"{place}.command")
-    require(bool(command) and bool(command[0].strip()), f"{place}.command", "names no program", COMMAND_HINT)
-    env = read_texts(table.get("env", []), f"{place}.env")
-    require(len(env) <= HOOK_VARIABLES_MAX, f"{place}.env", f"names {len(env)} variables", f"name {HOOK_VARIABLES_MAX} at most")
-    for variable in env:
-        require(
-            bool(VARIABLE_NAME_PATTERN.fullmatch(variable)),
-            f"{place}.env",
-            f"'{variable}' is not a name of a variable",
-            'write "AWS_PROFILE"',
-        )
-    return Hook(name=name, command=command, env=env)
+    return read_models("hook", HookTable, stated, where, lambda table: Hook(**dict(table)))

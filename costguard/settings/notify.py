@@ -1,4 +1,4 @@
-"""Reads the `[notify]` section with its routes, the `[[report]]` tables, and the addresses that they use.
+"""The models of `[notify]` with its routes and of `[[report]]` tables, and the addresses that they use.
 
 An address of a channel, a hook or the heartbeat is one of these; a secret address is referred to by its source:
 
@@ -7,68 +7,46 @@ An address of a channel, a hook or the heartbeat is one of these; a secret addre
     "env:SLACK_URL"                   the variable that holds the address, such as slack://... (any that Apprise supports)
     "file:/run/secrets/slack"         the file that holds it
 
-Routes state who receives which messages, and how often they are repeated:
-
-    [notify]
-    signed_with = "env:COSTGUARD_WEBHOOK_SECRET"    # source of the secret that signs webhooks; or "file:PATH"
-    console_is_delivery = false                     # true: somebody reads the console or journal, so it counts as delivered
-    mail = "env:MAIL_URL"                           # source of the mail server's address (mailto://...) for mail to people
-    [[notify.route]]
-    to = ["env:SLACK_URL", "console"]               # addresses as above
-    name = "team"                                   # default: the text of `to`
-    group_by = ["owner", "policy"]                  # also topic, subject; []: one message for all notices of a run
-    repeat = ["4h", "24h", "7d"]                    # after the first message; the last one repeats; []: never
-    min_severity = "warning"                        # info, warning, page
-    match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"],
-              audience = ["owner"] }                    # of a step's `to`: owner, admin
-
 An AlertRoute holds the names of its channels, as written in `to`; `resolve_address` reads a secret address when a message is
 sent.
-
-Reports are sent once a day, week or month:
-
-    [[report]]
-    every = "month"                     # day, week (from Monday) or month, of the [defaults] timezone
-    to = ["lead@lab.org", "team"]       # mail addresses of people, names of routes, or channels as in a route's `to`
-    name = "month"                      # default: `every`; sent reports are recorded under this name
-    at = "08:00"                        # on the first day after the period
-    by = ["owner", "gpu"]               # as `costguard report --by`
-    format = "html"                     # of the attachment, if a channel accepts files
-
-Mail to a person is sent through the server that [notify] mail names.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import time, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 from costguard.errors import InputError, shorten
 from costguard.guard.alerts.alert import AUDIENCES, GROUP_BY_FIELDS, INFO, REPEAT_INTERVALS, SEVERITIES, AlertRoute
 from costguard.reporting.schedule import MAIL_PREFIX, REPORT_FREQUENCIES, ReportSchedule
 from costguard.reporting.statement.groups import parse_group_keys
-from costguard.settings.fields import (
-    SettingsTable,
-    describe_unlike,
-    parse_duration,
-    read_flag,
-    read_inner,
-    read_name,
-    read_tables,
-    read_text,
-    read_texts,
-    require_unique_names,
-)
+from costguard.settings.fields import SettingsTable, parse_duration, read_section, read_text, read_texts
 from costguard.settings.files import expand_path
+from costguard.settings.model import (
+    Flag,
+    OptionalTexts,
+    ReadAs,
+    SettingsModel,
+    choose,
+    choose_many,
+    collect_errors,
+    describe_flag,
+    describe_key,
+    name_as,
+    raise_errors,
+    read_model,
+    read_models,
+    require_table,
+)
 from costguard.system.file_security import describe_exposure
 from costguard.system.input_file import read_input_file
-from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys, require_one_of
+from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of
 
 CONSOLE_CHANNEL = "console"
 JOURNAL_SCHEMES = ("syslog", "rsyslog", "journald", "dbus", "gnome", "glib", "kde", "macosx", "windows")
@@ -144,13 +122,90 @@ def resolve_address(text: str, field: str, folder: Path | None = None, *, what: 
     return found
 
 
-ROUTE_KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
-ROUTE_MATCH_KEYS = ("owners", "policies", "topics", "audience")
-SECRET_FIELDS = {"signed_with": "COSTGUARD_WEBHOOK_SECRET", "mail": "MAIL_URL"}
-"""Keys that say where a secret is kept, and the variable that it might be."""
 ROUTE_TO_HINT = 'write to = ["console"], "env:SLACK_URL" or "https://example.com/hook"'
 REPEAT_MIN = timedelta(minutes=15)
 """A repeat more often than this is a storm."""
+
+
+def _read_channels(stated: object, field: str) -> tuple[str, ...]:
+    if stated is None:
+        raise InputError("is missing", field=field, hint=ROUTE_TO_HINT)
+    channels = tuple(dict.fromkeys(read_channel(text, field) for text in read_texts(stated, field)))
+    require(bool(channels), field, "is empty", ROUTE_TO_HINT)
+    return channels
+
+
+def _read_repeat(stated: object, field: str) -> tuple[timedelta, ...]:
+    times = tuple(parse_duration(text, field, least=REPEAT_MIN) for text in read_texts(stated, field))
+    rising = all(earlier < later for earlier, later in pairwise(times))
+    require(rising, field, "must rise from one to the next", 'write ["4h", "24h", "7d"]')
+    return times
+
+
+def _read_secret_place(variable: str) -> ReadAs:
+    """Return the mark of a field that says where a secret is kept, such as in `variable`."""
+
+    def read(stated: object, field: str) -> str:
+        text = read_text(stated, field)
+        kept = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
+        hint = f'write "env:{variable}", or "file:PATH" of a file that holds it'
+        require(kept is not None, field, "holds a secret; the settings file must not contain one", hint)
+        return text
+
+    return ReadAs(read)
+
+
+class RouteMatchTable(SettingsModel):
+    """`match` of a route; None: all."""
+
+    owners: OptionalTexts = None
+    policies: OptionalTexts = None
+    topics: OptionalTexts = None
+    audience: Annotated[tuple[str, ...] | None, choose_many(*AUDIENCES)] = None
+
+
+class RouteTable(SettingsModel):
+    """A `[[notify.route]]` table: who receives which messages, and how often they are repeated."""
+
+    to: Annotated[tuple[str, ...], ReadAs(_read_channels)] = describe_key(
+        ...,
+        '"console", the https:// address of a webhook, or the source of a secret address: "env:NAME" or "file:PATH" of '
+        "slack://..., mailto://..., ntfy://..., all that Apprise supports.",
+        ["env:SLACK_URL", "console"],
+    )
+    name: Annotated[str | None, name_as("team")] = describe_key(None, "Default: the text of `to`.", "team")
+    group_by: Annotated[tuple[str, ...], choose_many(*GROUP_BY_FIELDS)] = describe_key(
+        ("owner", "policy"), "owner, policy, topic, subject; []: one message for all notices of a run.", ["owner", "policy"]
+    )
+    repeat: Annotated[tuple[timedelta, ...], ReadAs(_read_repeat)] = describe_key(
+        REPEAT_INTERVALS, "After the first message, the last value repeatedly; []: never.", ["4h", "24h", "7d"]
+    )
+    min_severity: Annotated[str, choose(*SEVERITIES)] = describe_key(INFO, "info, warning, page.", "info")
+    match: Annotated[RouteMatchTable | None, require_table('match = { owners = ["alice"] }')] = describe_key(
+        None,
+        'Owners, policies by their names, topics such as "budget:*", audience (owner, admin: the `to` of a step); default: '
+        "all. A message without an owner goes to every route.",
+        {"owners": ["alice"], "policies": ["idle-gpu"], "topics": ["budget:*"], "audience": ["owner"]},
+    )
+
+
+class NotifyTable(SettingsModel):
+    """The `[notify]` section beside its routes."""
+
+    route: object = ()
+    """Read by RouteTable."""
+    signed_with: Annotated[str, _read_secret_place("COSTGUARD_WEBHOOK_SECRET")] = describe_key(
+        "", "Source of the secret that signs webhooks.", "env:COSTGUARD_WEBHOOK_SECRET"
+    )
+    mail: Annotated[str, _read_secret_place("MAIL_URL")] = describe_key(
+        "",
+        "Source of the mail server's address (mailtos://USER:PASSWORD@HOST?from=ADDRESS), for [[report]] and `report --email`.",
+        "env:MAIL_URL",
+    )
+    console_is_delivery: Flag = describe_flag(
+        "true where somebody reads the terminal or the journal all the time. The grace before a stop begins when a notice was "
+        "delivered; without a route that takes every warning to a person, nothing beyond notify is armed."
+    )
 
 
 class NotifySettings(NamedTuple):
@@ -171,48 +226,37 @@ def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> Not
 
     `policies`: the names of the policies.
     """
-    if not isinstance(stated, Mapping):
-        told = f"must be a table, not {describe_unlike(stated)}"
-        raise InputError(told, field=f"{where}: notify", hint="write [[notify.route]], and its keys below it")
-    require_known_keys(stated, ("route", "console_is_delivery", *SECRET_FIELDS), f"{where}: notify")
-    tables = read_tables(stated.get("route", []), where, "notify.route")
-    routes = tuple(_read_route(table, f"{where}: notify.route {number}", policies) for number, table in enumerate(tables, 1))
-    require_unique_names([route.name for route in routes], where, "notify.route")
-    signed_with, mail = (
-        _read_secret_place(stated[key], f"{where}: notify.{key}", key) if key in stated else "" for key in SECRET_FIELDS
-    )
-    console = read_flag(stated.get("console_is_delivery", False), f"{where}: notify.console_is_delivery")
-    return NotifySettings(routes, signed_with, mail, console)
+    place = f"{where}: notify"
+    table = read_section(stated, place, "[[notify.route]], and its keys below it")
+    routes: tuple[AlertRoute, ...] = ()
+    errors: list[InputError] = []
+    with collect_errors(errors):
+        plain = read_model(NotifyTable, table, place, ("notify",))
+    with collect_errors(errors, ("notify", "route")):
+        routes = read_models(
+            "notify.route",
+            RouteTable,
+            table.get("route", []),
+            where,
+            lambda one: _make_route(one, policies),
+            title=lambda _: None,
+        )
+    raise_errors(errors)
+    return NotifySettings(routes, plain.signed_with, plain.mail, plain.console_is_delivery)
 
 
-def _read_secret_place(stated: object, field: str, key: str) -> str:
-    """Return the source of a secret; raise InputError if `stated` is not `env:NAME` or `file:PATH`."""
-    text = read_text(stated, field)
-    kept = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
-    hint = f'write "env:{SECRET_FIELDS[key]}", or "file:PATH" of a file that holds it'
-    require(kept is not None, field, "holds a secret; the settings file must not contain one", hint)
-    return text
-
-
-def _read_route(table: SettingsTable, place: str, policies: tuple[str, ...]) -> AlertRoute:
-    require_known_keys(table, ROUTE_KEYS, place)
-    if "to" not in table:
-        raise InputError("is missing", field=f"{place}.to", hint=ROUTE_TO_HINT)
-    channels = tuple(dict.fromkeys(read_channel(text, f"{place}.to") for text in read_texts(table["to"], f"{place}.to")))
-    require(bool(channels), f"{place}.to", "is empty", ROUTE_TO_HINT)
-    name = read_name(table["name"], f"{place}.name", "team") if "name" in table else ", ".join(channels)
-    match = read_inner(table["match"], f"{place}.match", 'match = { owners = ["alice"] }') if "match" in table else {}
-    require_known_keys(match, ROUTE_MATCH_KEYS, f"{place}.match")
-    grouped = read_texts(table.get("group_by", ["owner", "policy"]), f"{place}.group_by")
+def _make_route(table: RouteTable, policies: tuple[str, ...]) -> AlertRoute:
+    match = table.match or RouteMatchTable()
+    named = [f"policy:{require_one_of(name, policies, '.match.policies')}" for name in match.policies or ()]
     return AlertRoute(
-        name=name,
-        channels=channels,
-        group_by=tuple(require_one_of(key, GROUP_BY_FIELDS, f"{place}.group_by") for key in grouped),
-        repeat=_read_repeat(table["repeat"], f"{place}.repeat") if "repeat" in table else REPEAT_INTERVALS,
-        min_severity=require_one_of(table.get("min_severity", INFO), SEVERITIES, f"{place}.min_severity"),
-        owners=read_texts(match["owners"], f"{place}.match.owners") if "owners" in match else None,
-        topics=_read_topics(match, f"{place}.match", policies),
-        audience=_read_audience(match["audience"], f"{place}.match.audience") if "audience" in match else None,
+        name=table.name or ", ".join(table.to),
+        channels=table.to,
+        group_by=table.group_by,
+        repeat=table.repeat,
+        min_severity=table.min_severity,
+        owners=match.owners,
+        topics=None if match.policies is None and match.topics is None else (*named, *(match.topics or ())),
+        audience=match.audience,
     )
 
 
@@ -239,28 +283,6 @@ def read_channel(text: str, field: str) -> str:
     )
 
 
-def _read_repeat(stated: object, field: str) -> tuple[timedelta, ...]:
-    times = tuple(parse_duration(text, field, least=REPEAT_MIN) for text in read_texts(stated, field))
-    rising = all(earlier < later for earlier, later in pairwise(times))
-    require(rising, field, "must rise from one to the next", 'write ["4h", "24h", "7d"]')
-    return times
-
-
-def _read_audience(stated: object, field: str) -> tuple[str, ...]:
-    """Return the audiences that a route matches, from AUDIENCES."""
-    return tuple(require_one_of(one, AUDIENCES, field) for one in read_texts(stated, field))
-
-
-def _read_topics(match: SettingsTable, field: str, policies: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the topics that a route matches; None: all."""
-    if "policies" not in match and "topics" not in match:
-        return None
-    named = read_texts(match.get("policies", []), f"{field}.policies")
-    topics = [f"policy:{require_one_of(name, policies, f'{field}.policies')}" for name in named]
-    return (*topics, *read_texts(match.get("topics", []), f"{field}.topics"))
-
-
-REPORT_KEYS = ("name", "every", "at", "to", "by", "format")
 REPORT_TO_HINT = 'write to = ["lead@lab.org"], the name of a route, or "env:SLACK_URL"'
 NO_MAIL_HINT = (
     'write [notify] mail = "env:MAIL_URL", and set MAIL_URL to the address of your server, '
@@ -269,17 +291,6 @@ NO_MAIL_HINT = (
 MAIL_PATTERN = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
 CLOCK_PATTERN = re.compile(r"([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
 FORMAT_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,39}")
-
-
-def read_reports(stated: object, where: str, *, routes: Sequence[AlertRoute], mail: str) -> tuple[ReportSchedule, ...]:
-    """Return the report schedules of the file `where` in their order.
-
-    `mail`: source of the mail server's address, as in the settings.
-    """
-    tables = read_tables(stated, where, "report")
-    made = tuple(_read_report(table, f"{where}: report {n}", routes, mail) for n, table in enumerate(tables, 1))
-    require_unique_names([one.name for one in made], where, "report")
-    return made
 
 
 def read_recipient(
@@ -310,35 +321,23 @@ def read_person(text: str, field: str, *, mail: str) -> str:
     return f"{MAIL_PREFIX}{text}"
 
 
-def _read_report(table: SettingsTable, place: str, routes: Sequence[AlertRoute], mail: str) -> ReportSchedule:
-    require_known_keys(table, REPORT_KEYS, place)
-    every = require_one_of(_require_key(table, "every", place, 'write every = "month"'), REPORT_FREQUENCIES, f"{place}.every")
-    name = read_name(table["name"], f"{place}.name", "month") if "name" in table else every
-    place = f"{place} ({name})"
-    texts = read_texts(_require_key(table, "to", place, REPORT_TO_HINT), f"{place}.to")
-    require(bool(texts), f"{place}.to", "is empty", REPORT_TO_HINT)
-    channels = (one for text in texts for one in read_recipient(text, f"{place}.to", routes=routes, mail=mail))
-    return ReportSchedule(
-        name=name,
-        every=every,
-        channels=tuple(dict.fromkeys(channels)),
-        by=_read_by(table, f"{place}.by"),
-        at=_read_clock(table.get("at", "08:00"), f"{place}.at"),
-        format=_read_format(table.get("format", "html"), f"{place}.format"),
-    )
+def _read_every(stated: object, field: str) -> str:
+    if stated is None:
+        raise InputError("is missing", field=field, hint='write every = "month"')
+    return require_one_of(stated, REPORT_FREQUENCIES, field)
 
 
-def _require_key(table: SettingsTable, key: str, place: str, hint: str) -> object:
-    if key not in table:
-        raise InputError("is missing", field=f"{place}.{key}", hint=hint)
-    return table[key]
+def _read_recipients(stated: object, field: str) -> tuple[str, ...]:
+    if stated is None:
+        raise InputError("is missing", field=field, hint=REPORT_TO_HINT)
+    texts = read_texts(stated, field)
+    require(bool(texts), field, "is empty", REPORT_TO_HINT)
+    return texts
 
 
-def _read_by(table: SettingsTable, field: str) -> tuple[str, ...]:
-    if "by" not in table:
-        return parse_group_keys(None)
+def _read_by(stated: object, field: str) -> tuple[str, ...]:
     try:
-        return parse_group_keys(",".join(read_texts(table["by"], field)))
+        return parse_group_keys(",".join(read_texts(stated, field)))
     except InputError as wrong:
         raise InputError(wrong.what, field=field, hint=wrong.hint) from None
 
@@ -359,3 +358,48 @@ def _read_format(stated: object, field: str) -> str:
     name = read_text(stated, field)
     require(bool(FORMAT_PATTERN.fullmatch(name)), field, f"is not a name of a format: {describe_value(name)}", 'write "html"')
     return name
+
+
+class ReportTable(SettingsModel):
+    """A `[[report]]` table: a report that `costguard watch` sends."""
+
+    name: Annotated[str | None, name_as("month")] = describe_key(
+        None, "Identifies the report (default: `every`); sent reports are recorded under it.", "month"
+    )
+    every: Annotated[str, ReadAs(_read_every)] = describe_key(
+        ..., '"day", "week" (from Monday) or "month", of [defaults] timezone.', "month"
+    )
+    at: Annotated[time, ReadAs(_read_clock)] = describe_key(time(8), "On the first day after the period.", "08:00")
+    to: Annotated[tuple[str, ...], ReadAs(_read_recipients)] = describe_key(
+        ..., "Mail addresses, names of routes, or channels as in a route's `to`.", ["lead@lab.org", "team"]
+    )
+    by: Annotated[tuple[str, ...], ReadAs(_read_by)] = describe_key(
+        parse_group_keys(None), "As `report --by`.", ["provider", "owner"]
+    )
+    format: Annotated[str, ReadAs(_read_format)] = describe_key(
+        "html", "Of the attachment where a channel takes files; a webhook gets JSON.", "html"
+    )
+
+
+def read_reports(stated: object, where: str, *, routes: Sequence[AlertRoute], mail: str) -> tuple[ReportSchedule, ...]:
+    """Return the report schedules of the file `where` in their order.
+
+    `mail`: source of the mail server's address, as in the settings.
+    """
+
+    def make(table: ReportTable) -> ReportSchedule:
+        channels = (one for text in table.to for one in read_recipient(text, ".to", routes=routes, mail=mail))
+        return ReportSchedule(
+            name=table.name or table.every,
+            every=table.every,
+            channels=tuple(dict.fromkeys(channels)),
+            by=table.by,
+            at=table.at,
+            format=table.format,
+        )
+
+    return read_models("report", ReportTable, stated, where, make, title=_find_report_name)
+
+
+def _find_report_name(table: SettingsTable) -> object:
+    return table.get("name", table.get("every") if table.get("every") in REPORT_FREQUENCIES else None)

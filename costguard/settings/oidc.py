@@ -14,10 +14,12 @@ from urllib.parse import urlsplit
 
 from costguard.errors import InputError, shorten
 from costguard.settings.notify import FILE_PATTERN, VARIABLE_PATTERN, resolve_address
-from costguard.settings.sections import VARIABLE_PREFIX, OidcSettings, WebSettings
+from costguard.settings.sections import OidcSettings, WebSettings
 from costguard.values.checks import require
 from costguard.values.web_login import ROLES
 
+SERVER_PREFIX = "COSTGUARD_"
+"""How the variables begin that the process which serves pages gets."""
 CALLBACK_PATH = "/oidc/callback"
 SCOPE_PATTERN = re.compile(r"[!#-\[\]-~]{1,100}", re.ASCII)
 """A scope of RFC 6749, 3.3, not longer than anybody writes one."""
@@ -26,9 +28,9 @@ SECRET_EXAMPLE = "env:COSTGUARD_OIDC_SECRET"  # noqa: S105 - where a secret is k
 VALUE_CHARS_MAX = 200
 
 
-def check_oidc(web: WebSettings, where: str) -> None:
+def check_oidc(web: WebSettings, place: str) -> None:
     """Raise InputError for values of [web.oidc] that no login could be made with, or that a secret is in."""
-    oidc, place = web.oidc, f"{where}: web.oidc"
+    oidc = web.oidc
     assert oidc is not None  # noqa: S101 - whoever calls has looked
     require(bool(oidc.issuer), f"{place}.issuer", "is missing", 'write "https://login.example"')
     require(bool(oidc.client_id), f"{place}.client_id", "is missing", "write the client id that the provider shows")
@@ -83,8 +85,8 @@ def _check_secret_source(source: str, field: str) -> None:
         raise InputError(told, field=field, hint=f'write "{SECRET_EXAMPLE}", or "file:PATH" of a file that holds it')
     told = f"names {variable[1]}, which the process that serves pages does not get" if variable else ""
     require(
-        variable is None or variable[1].startswith(VARIABLE_PREFIX),
+        variable is None or variable[1].startswith(SERVER_PREFIX),
         field,
         told,
-        f'name it {VARIABLE_PREFIX}..., such as "{SECRET_EXAMPLE}"',
+        f'name it {SERVER_PREFIX}..., such as "{SECRET_EXAMPLE}"',
     )

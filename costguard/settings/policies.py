@@ -1,31 +1,7 @@
-"""Reads `[[policy]]` tables, with their `schedule` and their escalation steps `then`.
+"""The models of `[[policy]]` tables, with their `schedule` and their escalation steps `then`.
 
 Rules for every escalation: a stop comes at least five minutes after a notice about it, and a terminate only if the policy
 allows the loss of data.
-
-    [policy.schedule]                               # when the machines should be off
-    timezone = "Europe/Berlin"                      # default: [defaults] timezone
-    off = ["20:00-08:00", "sat-sun"]                # days, hours or both ("mon-fri 20:00-08:00"); the days are its first days
-    holidays = [2026-12-25]                         # off all day
-    exemptions = [{ start = 2026-11-24T18:00:00, end = 2026-11-26, why = "release" }]
-    start = true                                    # start what it stopped when the off period ends; or a table:
-                                                    # { within = "2h", price_rise = "10%" }, with these defaults
-
-A time without an offset is in the schedule's zone. A date without a time is the whole day: the exemption above ends at the end
-of the 26th.
-
-    [[policy]]
-    name = "idle-gpu"                               # required; unique
-    arm = "stop"                                    # observe (default), notify, stop, terminate: the strongest act allowed
-    match = { gpu = true }                          # default: everything; also ids, names, and all keys of a budget's match
-    when = 'state == "idle" && confidence >= 0.9'   # required without a schedule; see condition_syntax
-    for = "45m"                                     # how long `when` must hold first
-    needs = ["duty", "cpu"]                         # families of signals; default: all that its provider can deliver
-    then = [{ do = "notify", to = "owner" }, { after = "15m", do = "stop" }]
-    lease = { max = "24h", renewals = 3 }
-    rule = "idle"                                   # "limit": on a lease or an age, applied without evidence of idleness
-    warmup = "45m"
-    alone = false                                   # true: a member of a group is evaluated on its own
 
 `after` counts from the first step. Errors name the file, the number of the table, its name and the field.
 """
@@ -33,14 +9,13 @@ of the 26th.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from fractions import Fraction
+from datetime import timedelta, tzinfo
+from typing import Annotated, Self
 
-from costguard.budgets.budget import MATCH_ALL
-from costguard.errors import InputError, UnknownNameError
+from pydantic import model_validator
+
+from costguard.errors import InputError
 from costguard.guard.alerts.alert import SEVERITIES, WARNING
 from costguard.guard.cap_acceptance import CAP_SUBJECT
 from costguard.guard.policy import (
@@ -59,8 +34,6 @@ from costguard.guard.policy import (
     STEP_LEVELS,
     STOP,
     TERMINATE,
-    Exemption,
-    OffWindow,
     Policy,
     PolicyStep,
     PolicyTarget,
@@ -69,54 +42,77 @@ from costguard.guard.policy import (
 )
 from costguard.guard.signals import SIGNAL_FAMILIES
 from costguard.guard.timed_stops import TIMED_STOP
-from costguard.settings.budgets import MATCH_KEYS, read_match
+from costguard.settings.budgets import MatchTable, make_filter
 from costguard.settings.conditions import CompiledCondition, read_condition
-from costguard.settings.fields import (
-    SettingsTable,
-    format_duration,
-    parse_duration,
-    read_flag,
-    read_inner,
-    read_name,
-    read_tables,
-    read_text,
-    read_texts,
-    require_unique_names,
+from costguard.settings.fields import format_duration, read_name, read_text
+from costguard.settings.model import (
+    CheckFirst,
+    Flag,
+    OptionalFlag,
+    OptionalTexts,
+    ReadAs,
+    SettingsModel,
+    Text,
+    choose,
+    choose_many,
+    count,
+    describe_flag,
+    describe_key,
+    limit_duration,
+    list_keys,
+    read_models,
+    refuse,
+    require_table,
 )
-from costguard.settings.sections import load_zone
-from costguard.values.checks import (
-    describe_value,
-    find_nearest_names,
-    require,
-    require_known_keys,
-    require_one_of,
-    require_whole_number,
-)
-from costguard.values.instant import EARLIEST, LATEST
+from costguard.settings.schedules import ScheduleTable, make_schedule
+from costguard.values.checks import describe_value, require, require_one_of
 
 STEPS = tuple(do for do in STEP_LEVELS if do != START)
 """What a step may do. A start is no step: it undoes a stop."""
-STEP_KEYS = ("do", "after", "to", "severity", "run", "timeout", "act")
 KEY_ACTIONS = {"to": (NOTIFY, ASK), "severity": (NOTIFY, ASK), "run": (HOOK,), "timeout": (HOOK,), "act": (ASK,)}
 """Which steps a key belongs to, where not to all."""
-RECIPIENTS = ("owner", "admin")
-AFTER_MAX, TIMEOUT_MAX, STEPS_MAX = timedelta(days=365), timedelta(hours=1), 32
+SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
+AFTER_MAX, TIMEOUT_MAX, STEPS_MAX = 365 * DAY, 60 * MINUTE, 32
 THEN_HINT = 'write then = [{ do = "notify" }, { after = "15m", do = "stop" }]'
 
 
-def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irreversible: bool) -> tuple[PolicyStep, ...]:
-    """Return the steps in their order.
+def _read_do(stated: object, field: str) -> str:
+    if stated is None:
+        raise InputError("is missing", field=field, hint=f"write one of: {', '.join(STEPS)}")
+    return require_one_of(stated, STEPS, field)
 
-    `hooks`: the names of the hooks that exist.
-    """
+
+class StepTable(SettingsModel):
+    """A step of `then`."""
+
+    do: Annotated[str, ReadAs(_read_do)] = describe_key(..., ", ".join(STEPS), "notify")
+    after: Annotated[timedelta, limit_duration(most=AFTER_MAX)] = describe_key(
+        timedelta(), "Counts from the first step.", "15m"
+    )
+    to: Annotated[str, choose("owner", "admin")] = describe_key("owner", "Of notify and ask: owner or admin.", "owner")
+    severity: Annotated[str, choose(*SEVERITIES)] = describe_key(WARNING, "Of notify and ask.", "warning")
+    run: Text = describe_key("", "Of hook: its name.", "checkpoint")
+    timeout: Annotated[timedelta, limit_duration(SECOND, TIMEOUT_MAX)] = describe_key(5 * MINUTE, "Of hook.", "5m")
+    act: Annotated[str, choose(STOP, TERMINATE)] = describe_key("", "Of ask: stop or terminate.", "terminate")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for key, deeds in KEY_ACTIONS.items():
+            fits = key not in self.model_fields_set or self.do in deeds
+            refuse(require, fits, f".{key}", f"belongs to {' and '.join(deeds)}", "remove it")
+        asks_for = self.do != ASK or self.act
+        refuse(require, bool(asks_for), ".act", "is missing", 'write act = "terminate" or act = "stop"')
+        return self
+
+
+def _check_steps_list(stated: object, field: str) -> object:
+    """Return `stated` if it is a list of tables, not too long."""
     if stated is None:
         raise InputError("is missing", field=field, hint=THEN_HINT)
     if not isinstance(stated, list) or not all(isinstance(one, dict) for one in stated):
         raise InputError(f"must be a list of steps, not {describe_value(stated)}", field=field, hint=THEN_HINT)
     require(0 < len(stated) <= STEPS_MAX, field, f"has {len(stated) or 'no'} steps", THEN_HINT)
-    steps = tuple(_read_step(table, f"{field} {number}", hooks) for number, table in enumerate(stated, 1))
-    _check_escalation(steps, field, allow_irreversible=allow_irreversible)
-    return steps
+    return stated
 
 
 def find_stop_action(steps: tuple[PolicyStep, ...]) -> str:
@@ -124,30 +120,8 @@ def find_stop_action(steps: tuple[PolicyStep, ...]) -> str:
     return next((step.do for step in steps if step.do in DESTRUCTIVE), "")
 
 
-def _read_step(table: SettingsTable, field: str, hooks: tuple[str, ...]) -> PolicyStep:
-    require_known_keys(table, STEP_KEYS, field)
-    if "do" not in table:
-        raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(STEPS)}")
-    do = require_one_of(table["do"], STEPS, f"{field}.do")
-    for key, deeds in KEY_ACTIONS.items():
-        require(key not in table or do in deeds, f"{field}.{key}", f"belongs to {' and '.join(deeds)}", "remove it")
-    if do == HOOK:
-        _require_known_hook(table.get("run"), f"{field}.run", hooks)
-    require(do != ASK or "act" in table, f"{field}.act", "is missing", 'write act = "terminate" or act = "stop"')
-    least = timedelta(seconds=1)
-    return PolicyStep(
-        do=do,
-        after=parse_duration(table.get("after", "0s"), f"{field}.after", most=AFTER_MAX),
-        to=require_one_of(table.get("to", "owner"), RECIPIENTS, f"{field}.to"),
-        severity=require_one_of(table.get("severity", WARNING), SEVERITIES, f"{field}.severity"),
-        run=read_text(table.get("run", ""), f"{field}.run"),
-        timeout=parse_duration(table.get("timeout", "5m"), f"{field}.timeout", least=least, most=TIMEOUT_MAX),
-        act=require_one_of(table["act"], (STOP, TERMINATE), f"{field}.act") if do == ASK else "",
-    )
-
-
-def _require_known_hook(stated: object, field: str, hooks: tuple[str, ...]) -> None:
-    if not isinstance(stated, str) or not stated:
+def _require_known_hook(stated: str, field: str, hooks: tuple[str, ...]) -> None:
+    if not stated:
         raise InputError("is missing", field=field, hint='write run = "checkpoint", and a [[hook]] of that name')
     cure = f'write a [[hook]] with name = "{stated}" and its command'
     require(bool(hooks), field, f"there is no hook named {describe_value(stated)}", cure)
@@ -178,162 +152,108 @@ def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreve
             told = step.after
 
 
-SCHEDULE_KEYS = ("timezone", "off", "holidays", "exemptions", "start")
-START_KEYS = ("within", "price_rise")
-START_HINT = 'write start = true, or start = { within = "2h", price_rise = "10%" }'
-PRICE_RISE_MAX = 1000
-DAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-OFF_PATTERN = re.compile(r"(?:([a-z,\s-]+?)\s*)?(?:(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2}))?", re.IGNORECASE)
-OFF_HINT = 'write "20:00-08:00", "sat-sun" or "mon-fri 20:00-08:00"'
-ENTRIES_MAX, ENTRY_CHARS_MAX = 1000, 100
-"""Days of a list; characters of a text."""
-
-
-def read_schedule(stated: object, field: str, zone: tzinfo) -> Schedule:
-    """Return the schedule that `stated` defines.
-
-    `zone`: the zone if it states none.
-    """
-    table = read_inner(stated, field, '{ off = ["20:00-08:00"] }')
-    require_known_keys(table, SCHEDULE_KEYS, field)
-    if "timezone" in table:
-        zone = load_zone(read_text(table["timezone"], f"{field}.timezone"), f"{field}.timezone")
-    off = tuple(_parse_off(text, f"{field}.off") for text in read_texts(table.get("off", []), f"{field}.off"))
-    holidays = frozenset(
-        _parse_date(day, f"{field}.holidays") for day in _read_list(table.get("holidays", []), f"{field}.holidays")
-    )
-    require(bool(off or holidays), f"{field}.off", "is missing", OFF_HINT)
-    exemptions = read_tables(table.get("exemptions", []), field.rpartition(".")[0], "schedule.exemptions")
-    return Schedule(
-        zone=zone,
-        off=off,
-        holidays=holidays,
-        exemptions=tuple(_read_exemption(one, f"{field}.exemptions {n}", zone) for n, one in enumerate(exemptions, 1)),
-    )
-
-
-def read_start_rule(stated: object, field: str) -> ScheduledStartRule | None:
-    """Return how a schedule starts what it stopped; None for `false` and for no value."""
-    if stated is None or stated is False:
-        return None
-    if stated is True:
-        return ScheduledStartRule()
-    if not isinstance(stated, Mapping):
-        raise InputError(f"must be true, false or a table, not {describe_value(stated)}", field=field, hint=START_HINT)
-    require_known_keys(stated, START_KEYS, field)
-    usual = ScheduledStartRule()
-    within, rise = stated.get("within", "2h"), stated.get("price_rise")
-    return ScheduledStartRule(
-        within=parse_duration(within, f"{field}.within", least=MINUTE, most=DAY),
-        price_rise=usual.price_rise if rise is None else _parse_percent(rise, f"{field}.price_rise"),
-    )
-
-
-def _find_stated_start(table: SettingsTable) -> object:
-    schedule = table.get("schedule")
-    return schedule.get("start") if isinstance(schedule, Mapping) else None
-
-
-def _parse_percent(stated: object, field: str) -> Fraction:
-    found = re.fullmatch(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*", stated) if isinstance(stated, str) else None
-    if found is None or Fraction(found[1]) > PRICE_RISE_MAX:
-        raise InputError(f"must be a percentage, not {describe_value(stated)}", field=field, hint='write "10%"')
-    return Fraction(found[1]) / 100
-
-
-def _read_list(stated: object, field: str) -> list[object]:
-    if not isinstance(stated, list) or len(stated) > ENTRIES_MAX:
-        raise InputError(f"must be a list of days, not {describe_value(stated)}", field=field, hint="write [2026-12-25]")
-    return stated
-
-
-def _parse_off(text: str, field: str) -> OffWindow:
-    found = OFF_PATTERN.fullmatch(text.strip()) if len(text) <= ENTRY_CHARS_MAX else None
-    if found is None or not text.strip():
-        raise InputError(f"has no time: {describe_value(text)}", field=field, hint=OFF_HINT)
-    days = _parse_days(found[1], field) if found[1] else frozenset(range(7))
-    if found[2] is None:
-        return OffWindow(start=time(), end=time(), days=days)
-    start, end = _parse_clock(found[2], found[3], field), _parse_clock(found[4], found[5], field)
-    whole_day = (found[2], found[4]) in (("00", "24"), ("0", "24"))
-    require(start != end or whole_day, field, f"ends at its start: {describe_value(text)}", 'write "00:00-24:00" for a day')
-    return OffWindow(start=start, end=end, days=days)
-
-
-def _parse_clock(hours: str, minutes: str, field: str) -> time:
-    """Return the time of day; 24:00 is the midnight at the end of a day."""
-    said = f"{hours}:{minutes}"
-    require(said == "24:00" or (int(hours) < 24 and int(minutes) < 60), field, f"there is no {said}", OFF_HINT)  # noqa: PLR2004 - a clock
-    return time(int(hours) % 24, int(minutes))
-
-
-def _parse_days(text: str, field: str) -> frozenset[int]:
-    days = set[int]()
-    for part in text.lower().split(","):
-        first, _, last = part.strip().partition("-")
-        start, end = _parse_day(first, field), _parse_day(last or first, field)
-        days |= {(start + number) % 7 for number in range((end - start) % 7 + 1)}
-    return frozenset(days)
-
-
-def _parse_day(text: str, field: str) -> int:
-    name = text.strip()[:3]
-    if name not in DAY_NAMES:
-        raise UnknownNameError(
-            "day", text.strip(), field=field, nearest=find_nearest_names(text.strip(), DAY_NAMES), hint=OFF_HINT
-        )
-    return DAY_NAMES.index(name)
-
-
-def _parse_date(stated: object, field: str) -> date:
-    try:
-        day = date.fromisoformat(stated) if isinstance(stated, str) else stated
-    except ValueError:
-        day = None
-    if not isinstance(day, date) or isinstance(day, datetime):
-        raise InputError(f"must be a day, not {describe_value(stated)}", field=field, hint="write 2026-12-25")
-    return day
-
-
-def _read_exemption(table: Mapping[str, object], field: str, zone: tzinfo) -> Exemption:
-    require_known_keys(table, ("start", "end", "why"), field)
-    start = _parse_instant(table.get("start"), f"{field}.start", zone, after=timedelta())
-    end = _parse_instant(table.get("end"), f"{field}.end", zone, after=timedelta(days=1))
-    require(start < end, f"{field}.end", "must be after its start", "exchange them")
-    return Exemption(start=start, end=end, why=read_text(table.get("why", ""), f"{field}.why"))
-
-
-def _parse_instant(stated: object, field: str, zone: tzinfo, *, after: timedelta) -> datetime:
-    """Return the instant that `stated` gives; for a date without a time, its midnight plus `after`."""
-    if stated is None:
-        raise InputError("is missing", field=field, hint="write start = 2026-11-24T18:00:00 and end = 2026-11-26")
-    try:
-        at = datetime.fromisoformat(stated) if isinstance(stated, str) else stated
-        if isinstance(stated, str) and "T" not in stated and ":" not in stated:
-            at = date.fromisoformat(stated)
-        if isinstance(at, date) and not isinstance(at, datetime):
-            at = datetime.combine(at, time()) + after
-        if isinstance(at, datetime):
-            at = (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        at = None
-    if not isinstance(at, datetime) or not EARLIEST <= at <= LATEST:
-        raise InputError(f"must be an instant, not {describe_value(stated)}", field=field, hint="write 2026-11-24T18:00:00")
-    return at
-
-
-POLICY_KEYS = (
-    *("name", "arm", "match", "when", "for", "then", "needs", "allow_irreversible", "priority", "schedule", "rule", "lease"),
-    *("warmup", "alone"),
-)
-TARGET_KEYS = ("gpu", "ids", "names", *MATCH_KEYS)
-LEASE_KEYS = ("max", "renewals")
 SCHEDULE_CONDITION = 'scheduled_on == false && power == "running"'
 """The condition of a schedule that states none."""
 ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
-MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 DIGEST_CHARS = 16
 HOLD_MAX, LEASE_MAX, RENEWALS_MAX, PRIORITY_MAX = 90 * DAY, 30 * DAY, 100, 1000
+
+
+def _read_policy_name(stated: object, field: str) -> str:
+    name = read_name(stated, field, "idle-gpu")
+    ours = name == TIMED_STOP.name or name.startswith(CAP_SUBJECT)
+    require(not ours, field, f"'{name}' is the name of a policy of costguard's own", "choose another name")
+    return name
+
+
+def _read_when(stated: object, field: str) -> CompiledCondition:
+    return read_condition(read_text(stated, field), field)
+
+
+def _read_rule(stated: object, field: str) -> str:
+    if stated == CAP_RULE:
+        raise InputError("cap rules come from budgets", field=field, hint="write hard = true in a [[budget]]")
+    return require_one_of(stated, (IDLE_RULE, SCHEDULE_RULE, LIMIT_RULE), field)
+
+
+class TargetTable(MatchTable):
+    """`match` of a policy: a budget's keys, and three more."""
+
+    gpu: OptionalFlag = None
+    ids: OptionalTexts = None
+    names: OptionalTexts = None
+
+
+class LeaseTable(SettingsModel):
+    """`lease` of a policy."""
+
+    max: Annotated[timedelta, limit_duration(MINUTE, LEASE_MAX)] = describe_key(DAY, "", "24h")
+    renewals: Annotated[int, count(0, RENEWALS_MAX)] = describe_key(3, "", 3)
+
+
+class PolicyTable(SettingsModel):
+    """A `[[policy]]` table."""
+
+    name: Annotated[str, ReadAs(_read_policy_name)] = describe_key(..., "Unique.", "idle-gpu")
+    arm: Annotated[str, choose(*LEVELS)] = describe_key(
+        OBSERVE,
+        "The strongest act allowed: observe (record only), notify, stop, terminate. More than notify counts once somebody "
+        "accepted what the policy means (`costguard policy accept DIGEST`, which `costguard policy lint` prints), for 90 days. "
+        "A policy that is edited only observes until it is accepted again.",
+        "notify",
+    )
+    match: Annotated[TargetTable | None, require_table("{ gpu = true }")] = describe_key(
+        None,
+        'The machines it applies to (default: all). A budget\'s keys, and gpu = true, ids, and names such as "train-*".',
+        {"gpu": True, "names": ["train-*"], "ids": ["i-0abc"], "providers": ["aws"]},
+    )
+    when: Annotated[CompiledCondition | None, ReadAs(_read_when)] = describe_key(
+        None,
+        "The condition; a schedule needs none. Facts, && || ! and brackets, == != < <= > >=, in; text in quotes, 0.9, "
+        'duration("45m"), usd(12.50), usd_per_hour(0.30). A missing fact makes it unknown; then the policy does not act.',
+        'state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)',
+    )
+    hold: Annotated[timedelta | None, limit_duration(most=HOLD_MAX)] = describe_key(
+        None, "How long it must hold first.", "45m", key="for"
+    )
+    then: Annotated[tuple[StepTable, ...], CheckFirst(_check_steps_list)] = describe_key(
+        ...,
+        "The steps; `after` counts from the first one. A stop comes 5 minutes after a notice or later.",
+        [
+            {"do": "notify", "to": "owner", "severity": "warning"},
+            {"after": "15m", "do": "hook", "run": "checkpoint", "timeout": "5m"},
+            {"after": "15m", "do": "stop"},
+            {"after": "7d", "do": "ask", "act": "terminate"},
+        ],
+    )
+    needs: Annotated[tuple[str, ...], choose_many(*SIGNAL_FAMILIES)] = describe_key(
+        (),
+        f"Signals that must be measured ({', '.join(SIGNAL_FAMILIES)}); default: all available.",
+        ["duty", "cpu"],
+    )
+    allow_irreversible: Flag = describe_flag("It may lose data permanently.")
+    priority: Annotated[int, count(-PRIORITY_MAX, PRIORITY_MAX)] = describe_key(
+        0, "At a hard cap the lowest is stopped first.", 0
+    )
+    schedule: Annotated[ScheduleTable | None, require_table('{ off = ["20:00-08:00"] }')] = describe_key(
+        None, "When it should be off; a policy that has one needs no `when`.", None
+    )
+    rule: Annotated[str | None, ReadAs(_read_rule)] = describe_key(
+        None,
+        '"idle" (keeps running if unsure), "schedule" (a desired state) or "limit" (on a lease or an age, without evidence of '
+        "idleness); default: derived.",
+        "idle",
+    )
+    lease: Annotated[LeaseTable | None, require_table('{ max = "24h", renewals = 3 }')] = describe_key(
+        None, "Maximum length and renewals of a lease against it.", {"max": "24h", "renewals": 3}
+    )
+    warmup: Annotated[timedelta, limit_duration(MINUTE, DAY)] = describe_key(
+        45 * MINUTE, "How long a machine may be set up.", "45m"
+    )
+    alone: Flag = describe_flag("true: each machine of a group (see group_from) is evaluated on its own.")
+
+
+POLICY_KEYS = list_keys(PolicyTable)
 
 
 def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> tuple[Policy, ...]:
@@ -342,63 +262,74 @@ def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, 
     `zone`: the zone of schedules that state none. `poll`: the interval between polls. `hooks`: the names of the hooks that
     exist.
     """
-    tables = read_tables(stated, where, "policy")
-    places = (f"{where}: policy {number}" for number in range(1, len(tables) + 1))
-    policies = tuple(_read_policy(table, place, zone, poll, hooks) for table, place in zip(tables, places, strict=True))
-    require_unique_names([policy.name for policy in policies], where, "policy")
-    return policies
+    return read_models("policy", PolicyTable, stated, where, lambda table: _make_policy(table, zone, poll, hooks))
 
 
-def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:
-    name = read_name(table.get("name"), f"{place}.name", "idle-gpu")
-    ours = name == TIMED_STOP.name or name.startswith(CAP_SUBJECT)
-    require(not ours, f"{place}.name", f"'{name}' is the name of a policy of costguard's own", "choose another name")
-    place = f"{place} ({name})"
-    require_known_keys(table, POLICY_KEYS, place)
-    schedule = read_schedule(table["schedule"], f"{place}.schedule", zone) if "schedule" in table else None
-    rule = _classify_rule(table, schedule, f"{place}.rule")
-    when = _read_when(table, schedule, f"{place}.when")
-    allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
-    if rule == LIMIT_RULE and (names := sorted(when.names & ACTIVITY_FACTS)):
-        what = f"asks for {', '.join(names)}, and a limit needs no evidence of work"
-        raise InputError(what, field=f"{place}.when", hint='write rule = "idle", or a condition such as age > duration("72h")')
-    then = read_steps(table.get("then"), f"{place}.then", hooks=hooks, allow_irreversible=allow)
-    if rule == IDLE_RULE and "for" not in table and find_stop_action(then) and when.names & ACTIVITY_FACTS:
-        what = f"is missing, and a {find_stop_action(then)} by {', '.join(sorted(when.names & ACTIVITY_FACTS))} needs it"
-        raise InputError(what, field=f"{place}.for", hint='write for = "45m"')
-    start = read_start_rule(_find_stated_start(table), f"{place}.schedule.start")
-    _check_start_rule(start, rule, then, f"{place}.schedule.start")
-    lease_max, renewals = _read_lease(table["lease"], f"{place}.lease") if "lease" in table else (DAY, 3)
+def _make_policy(table: PolicyTable, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:
+    schedule = None if table.schedule is None else make_schedule(table.schedule, zone)
+    rule = table.rule or (IDLE_RULE if schedule is None else SCHEDULE_RULE)
+    hint = 'write schedule = { off = ["20:00-08:00"] }'
+    require(rule != SCHEDULE_RULE or schedule is not None, ".rule", "needs a schedule", hint)
+    when = _choose_condition(table, rule)
+    for number, step in enumerate(table.then, 1):
+        if step.do == HOOK:
+            _require_known_hook(step.run, f".then {number}.run", hooks)
+    then = tuple(PolicyStep(**dict(step)) for step in table.then)
+    _check_escalation(then, ".then", allow_irreversible=table.allow_irreversible)
+    activity = ", ".join(sorted(when.names & ACTIVITY_FACTS))
+    if rule == IDLE_RULE and table.hold is None and find_stop_action(then) and activity:
+        what = f"is missing, and a {find_stop_action(then)} by {activity} needs it"
+        raise InputError(what, field=".for", hint='write for = "45m"')
+    if table.hold is not None:
+        what = f"is shorter than the interval between two polls, {format_duration(poll)}"
+        hint = f'write for = "{format_duration(max(2 * poll, 5 * MINUTE))}", or leave it out'
+        require(table.hold >= poll, ".for", what, hint)
+    start = None if table.schedule is None else table.schedule.start
+    _check_start_rule(start, rule, then)
+    lease = table.lease or LeaseTable.model_construct()
     policy = Policy(
-        name=name,
+        name=table.name,
         when=when,
         then=then,
-        arm=require_one_of(table.get("arm", OBSERVE), LEVELS, f"{place}.arm"),
-        target=_read_target(table["match"], f"{place}.match") if "match" in table else PolicyTarget(),
-        hold=_read_hold(table["for"], f"{place}.for", poll) if "for" in table else timedelta(),
-        needs=tuple(
-            require_one_of(one, SIGNAL_FAMILIES, f"{place}.needs")
-            for one in read_texts(table.get("needs", []), f"{place}.needs")
-        ),
-        allow_irreversible=allow,
+        arm=table.arm,
+        target=_make_target(table.match) if table.match else PolicyTarget(),
+        hold=table.hold or timedelta(),
+        needs=table.needs,
+        allow_irreversible=table.allow_irreversible,
         rule=rule,
-        priority=require_whole_number(table.get("priority", 0), f"{place}.priority", least=-PRIORITY_MAX, most=PRIORITY_MAX),
+        priority=table.priority,
         schedule=schedule,
-        lease_max=lease_max,
-        renewals_max=renewals,
-        warmup_max=parse_duration(table.get("warmup", "45m"), f"{place}.warmup", least=MINUTE, most=DAY),
-        alone=read_flag(table.get("alone", False), f"{place}.alone"),
+        lease_max=lease.max,
+        renewals_max=lease.renewals,
+        warmup_max=table.warmup,
+        alone=table.alone,
         start=start,
     )
     return replace(policy, digest=compute_policy_digest(policy))
 
 
-def _check_start_rule(start: ScheduledStartRule | None, rule: str, then: tuple[PolicyStep, ...], field: str) -> None:
-    if start is None:
-        return
-    require(rule == SCHEDULE_RULE, field, f"belongs to a schedule, and the rule is {rule}", "remove `rule` or `start`")
-    stops = any(step.do == STOP for step in then)
-    require(stops, field, "has no stop that it could undo", 'write { after = "5m", do = "stop" } in `then`')
+def _choose_condition(table: PolicyTable, rule: str) -> CompiledCondition:
+    """Return the condition that is stated, else that of a schedule."""
+    if table.when is None and table.schedule is None:
+        raise InputError("is missing", field=".when", hint="""write when = 'state == "idle" && confidence >= 0.9'""")
+    when = table.when or read_condition(SCHEDULE_CONDITION, ".when")
+    unscheduled = table.schedule is None and "scheduled_on" in when.names
+    require(not unscheduled, ".when", "uses scheduled_on, but the policy has no schedule", "write a [policy.schedule]")
+    names = sorted(when.names & ACTIVITY_FACTS) if rule == LIMIT_RULE else []
+    what = f"asks for {', '.join(names)}, and a limit needs no evidence of work"
+    require(not names, ".when", what, 'write rule = "idle", or a condition such as age > duration("72h")')
+    return when
+
+
+def _check_start_rule(start: ScheduledStartRule | None, rule: str, then: tuple[PolicyStep, ...]) -> None:
+    if start is not None:
+        field, stops = ".schedule.start", any(step.do == STOP for step in then)
+        require(rule == SCHEDULE_RULE, field, f"belongs to a schedule, and the rule is {rule}", "remove `rule` or `start`")
+        require(stops, field, "has no stop that it could undo", 'write { after = "5m", do = "stop" } in `then`')
+
+
+def _make_target(table: TargetTable) -> PolicyTarget:
+    return PolicyTarget(match=make_filter(table), gpu=table.gpu, ids=table.ids, names=table.names)
 
 
 def compute_policy_digest(policy: Policy) -> str:
@@ -420,48 +351,3 @@ def _describe_schedule(schedule: Schedule | None) -> str:
         return repr(None)
     holidays = f"frozenset({{{', '.join(map(repr, sorted(schedule.holidays)))}}})"
     return repr(schedule).replace(repr(schedule.holidays), holidays) if schedule.holidays else repr(schedule)
-
-
-def _classify_rule(table: SettingsTable, schedule: Schedule | None, field: str) -> str:
-    usual = IDLE_RULE if schedule is None else SCHEDULE_RULE
-    if table.get("rule") == CAP_RULE:
-        raise InputError("cap rules come from budgets", field=field, hint="write hard = true in a [[budget]]")
-    rule = require_one_of(table.get("rule", usual), (IDLE_RULE, SCHEDULE_RULE, LIMIT_RULE), field)
-    require(
-        rule != SCHEDULE_RULE or schedule is not None, field, "needs a schedule", 'write schedule = { off = ["20:00-08:00"] }'
-    )
-    return rule
-
-
-def _read_when(table: SettingsTable, schedule: Schedule | None, field: str) -> CompiledCondition:
-    if "when" not in table and schedule is None:
-        raise InputError("is missing", field=field, hint="""write when = 'state == "idle" && confidence >= 0.9'""")
-    when = read_condition(read_text(table.get("when", SCHEDULE_CONDITION), field), field)
-    unscheduled = schedule is None and "scheduled_on" in when.names
-    require(not unscheduled, field, "uses scheduled_on, but the policy has no schedule", "write a [policy.schedule]")
-    return when
-
-
-def _read_hold(stated: object, field: str, poll: timedelta) -> timedelta:
-    hold = parse_duration(stated, field, most=HOLD_MAX)
-    what = f"is shorter than the interval between two polls, {format_duration(poll)}"
-    require(hold >= poll, field, what, f'write for = "{format_duration(max(2 * poll, 5 * MINUTE))}", or leave it out')
-    return hold
-
-
-def _read_lease(stated: object, field: str) -> tuple[timedelta, int]:
-    table = read_inner(stated, field, '{ max = "24h", renewals = 3 }')
-    require_known_keys(table, LEASE_KEYS, field)
-    longest = parse_duration(table.get("max", "24h"), f"{field}.max", least=MINUTE, most=LEASE_MAX)
-    return longest, require_whole_number(table.get("renewals", 3), f"{field}.renewals", least=0, most=RENEWALS_MAX)
-
-
-def _read_target(stated: object, field: str) -> PolicyTarget:
-    table = read_inner(stated, field, "{ gpu = true }")
-    require_known_keys(table, TARGET_KEYS, field)
-    return PolicyTarget(
-        match=read_match(table, field) if any(key in table for key in MATCH_KEYS) else MATCH_ALL,
-        gpu=read_flag(table["gpu"], f"{field}.gpu") if "gpu" in table else None,
-        ids=read_texts(table["ids"], f"{field}.ids") if "ids" in table else None,
-        names=read_texts(table["names"], f"{field}.names") if "names" in table else None,
-    )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from costguard.errors import InputError, shorten
-from costguard.settings.sections import WebSettings, describe_origin
+from costguard.settings.model import collect_errors, raise_errors
 from costguard.values.checks import require, require_one_of
+
+if TYPE_CHECKING:
+    from costguard.settings.sections import WebSettings
 
 CHILD_PROCESS, NO_PROCESS = "child", "none"
 ANSWER_LINKS, PAGE_LINKS, NO_LINKS = "answer", "page", "none"
@@ -59,48 +63,49 @@ def parse_listen_address(stated: str, field: str) -> ListenAddress:
     return ListenAddress(host, int(found["port"]))
 
 
-def check_web(web: WebSettings, where: str) -> None:
-    """Raise InputError for values of [web] that are invalid or would expose unencrypted traffic to others."""
-    named = ("tls_cert", "tls_key") if (web.tls_cert is None) != (web.tls_key is None) else ()
-    for key in named:
-        stated = getattr(web, key) is not None
-        require(stated, describe_origin("web", key, where), "is missing", "tls_cert and tls_key belong together")
-    if web.behind_proxy is not None:
-        try:
-            ipaddress.ip_address(web.behind_proxy)
-        except ValueError:
-            told = f"'{shorten(web.behind_proxy)}' is not an address"
-            raise InputError(told, field=describe_origin("web", "behind_proxy", where), hint='write "127.0.0.1"') from None
-    require(
-        web.process in (CHILD_PROCESS, NO_PROCESS),
-        describe_origin("web", "process", where),
-        f"'{shorten(web.process)}' is neither child nor none",
-        'write "child": costguard watch starts the server; or "none": you start costguard serve',
-    )
-    require_one_of(web.links, (ANSWER_LINKS, PAGE_LINKS, NO_LINKS), describe_origin("web", "links", where))
+def check_web(web: WebSettings) -> None:
+    """Raise InputErrors for values of [web] that are invalid or would expose unencrypted traffic to others."""
+    errors: list[InputError] = []
+    for key, check in WEB_CHECKS.items():
+        with collect_errors(errors):
+            if getattr(web, key) is not None:
+                check(web, f".{key}")
+    if (web.tls_cert is None) != (web.tls_key is None):
+        key = ".tls_key" if web.tls_key is None else ".tls_cert"
+        errors.append(InputError("is missing", field=key, hint="tls_cert and tls_key belong together"))
+    raise_errors(errors)
+
+
+def _check_proxy_address(web: WebSettings, field: str) -> None:
+    try:
+        ipaddress.ip_address(web.behind_proxy or "")
+    except ValueError:
+        told = f"'{shorten(web.behind_proxy or '')}' is not an address"
+        raise InputError(told, field=field, hint='write "127.0.0.1"') from None
+
+
+def _check_process(web: WebSettings, field: str) -> None:
+    hint = 'write "child": costguard watch starts the server; or "none": you start costguard serve'
+    stated = web.process in (CHILD_PROCESS, NO_PROCESS)
+    require(stated, field, f"'{shorten(web.process)}' is neither child nor none", hint)
+
+
+def _check_hosts(web: WebSettings, field: str) -> None:
     for host in web.hosts:
         told = f"'{shorten(host)}' is not a name of a host"
-        require(
-            bool(HOST_PATTERN.fullmatch(host)),
-            describe_origin("web", "hosts", where),
-            told,
-            'write ["guard.internal"], without a port',
-        )
-    if web.url is not None:
-        _check_url(web.url, describe_origin("web", "url", where))
-    if web.oidc is not None:
-        from costguard.settings.oidc import check_oidc
+        require(bool(HOST_PATTERN.fullmatch(host)), field, told, 'write ["guard.internal"], without a port')
 
-        check_oidc(web, where)
-    if web.listen is not None:
-        listen = parse_listen_address(web.listen, describe_origin("web", "listen", where))
-        guarded = listen.is_loopback or web.tls_cert is not None or web.behind_proxy is not None
-        require(
-            guarded,
-            describe_origin("web", "listen", where),
-            "is reachable by others, who could read unencrypted traffic",
-            GUARD_HINT,
-        )
+
+def _check_listen(web: WebSettings, field: str) -> None:
+    listen = parse_listen_address(web.listen or "", field)
+    guarded = listen.is_loopback or web.tls_cert or web.tls_key or web.behind_proxy  # one file of two is refused by itself
+    require(bool(guarded), field, "is reachable by others, who could read unencrypted traffic", GUARD_HINT)
+
+
+def _check_oidc(web: WebSettings, field: str) -> None:
+    from costguard.settings.oidc import check_oidc
+
+    check_oidc(web, field)
 
 
 def resolve_web_address(web: WebSettings) -> str:
@@ -149,7 +154,8 @@ def parse_host_header(stated: str) -> str:
     return normalize_host(stated)
 
 
-def _check_url(url: str, field: str) -> None:
+def _check_url(web: WebSettings, field: str) -> None:
+    url = web.url or ""
     if "@" in url:  # what stands before it may be a password, and is not shown
         raise InputError(
             "holds a name or a password", field=field, hint='write "https://guard.example": agents use their own key'
@@ -161,3 +167,15 @@ def _check_url(url: str, field: str) -> None:
     )
     near = parts.hostname in ("localhost", "127.0.0.1", "::1")
     require(parts.scheme == "https" or near, field, "is not https: agents send over TLS only", 'write "https://guard.example"')
+
+
+WEB_CHECKS: Mapping[str, Callable[[WebSettings, str], object]] = {
+    "behind_proxy": _check_proxy_address,
+    "process": _check_process,
+    "links": lambda web, field: require_one_of(web.links, (ANSWER_LINKS, PAGE_LINKS, NO_LINKS), field),
+    "hosts": _check_hosts,
+    "url": _check_url,
+    "oidc": _check_oidc,
+    "listen": _check_listen,
+}
+"""What is checked of a key that is stated."""

@@ -22,8 +22,8 @@ from costguard.services.door_channel import connect_to_watchdog, find_channel_fo
 from costguard.services.door_messages import FILES_VARIABLE
 from costguard.services.web_backend import build_web_services, find_key_file
 from costguard.settings import read_settings
-from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.fields import parse_duration
+from costguard.settings.section_values import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.web import parse_listen_address
 from costguard.system.logs import configure_logging, get_log
 from costguard.web.link import WatchdogLink
@@ -46,7 +46,7 @@ def run_server(*, config: str | None, listen: str | None, interval: str | None, 
     settings = read_settings(config)
     if listen is not None:
         parse_listen_address(listen, "--listen")
-        settings = replace(settings, web=replace(settings.web, listen=listen))
+        settings = replace(settings, web=settings.web.model_copy(update={"listen": listen}))
     if settings.web.listen is None:
         raise InputError("is not set: there is no address to listen at", field="web.listen", hint="set it, or add --listen")
     every = parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX) if interval is not None else None

@@ -118,7 +118,7 @@ def test_asking_for_the_path_imports_no_database() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "'costguard.ledger.db.maintenance'" in ran.stderr
-    for heavy in ("sqlalchemy", "sqlmodel", "alembic", "pydantic", "psycopg"):
+    for heavy in ("sqlalchemy", "sqlmodel", "alembic", "psycopg"):
         assert f"'{heavy}'" not in ran.stderr
 
 

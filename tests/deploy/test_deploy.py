@@ -15,7 +15,7 @@ import yaml
 
 from costguard import __version__
 from costguard.settings import SECTIONS, check_settings
-from costguard.settings.sections import list_fields
+from costguard.settings.model import list_keys
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "config/helm/costguard"
@@ -178,7 +178,7 @@ def test_the_rendered_pod_may_do_nothing_but_run_the_guard(objects: list[dict[st
     }
     mounted, volumes = {one["name"] for one in container["volumeMounts"]}, {one["name"] for one in pod["volumes"]}
     assert mounted == volumes
-    fields = {f"COSTGUARD_{section}__{one.name}".upper() for section, make in SECTIONS.items() for one in list_fields(make)}
+    fields = {f"COSTGUARD_{section}__{one}".upper() for section, model in SECTIONS.items() for one in list_keys(model)}
     names = {one["name"] for one in container["env"] or ()}
     assert {name for name in names if name.startswith("COSTGUARD_")} <= fields
     for name in ("Deployment", "NetworkPolicy"):

@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from costguard.data import EXAMPLES
 from costguard.guard.policy import Rails
 from costguard.providers.plugins import load_providers
-from costguard.settings import SECTIONS, check_settings, guard, notify, policies
-from costguard.settings import notify as reports
-from costguard.settings import policies as steps
-from costguard.settings.budgets import BUDGET_KEYS, MATCH_KEYS
-from costguard.settings.example import FIELD_EXAMPLES, render_settings_file
-from costguard.settings.sections import list_fields, list_sections
+from costguard.settings import SECTIONS, check_settings
+from costguard.settings.budgets import MATCH_KEYS, BudgetTable
+from costguard.settings.example import render_settings_file
+from costguard.settings.guard import ActsTable, BreakerTable, CapsTable, HookTable, RailsTable, StartsTable
+from costguard.settings.model import list_keys
+from costguard.settings.notify import NotifyTable, ReportTable, RouteMatchTable, RouteTable
+from costguard.settings.policies import PolicyTable, StepTable
+from costguard.settings.sections import OidcSettings
 from costguard.values.provider import ABILITIES, check_provider_table
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
@@ -49,17 +52,12 @@ def test_as_it_stands_it_loads_and_changes_nothing() -> None:
 
 
 def test_every_setting_stands_in_it() -> None:
-    sections = list_sections()
-    nested = {tuple(name.split(".")) for name in set(sections) - set(SECTIONS)}
-    stated = {(section, one.name) for section, make in sections.items() for one in list_fields(make)} - nested
-    assert set(FIELD_EXAMPLES) == stated
     table = switched_on(generated())
     assert {section: set(table[section]) for section in SECTIONS} == {
-        section: {key for where, key in stated | nested if where == section} for section in SECTIONS
+        section: set(list_keys(model)) for section, model in SECTIONS.items()
     }
-    for outer, inner in nested:
-        assert set(table[outer][inner]) == {key for where, key in stated if where == f"{outer}.{inner}"}
-    assert set(table["budget"][0]) == set(BUDGET_KEYS)
+    assert set(table["web"]["oidc"]) == set(list_keys(OidcSettings))
+    assert set(table["budget"][0]) == set(list_keys(BudgetTable))
     text = generated()
     assert all(key in text for key in MATCH_KEYS)
 
@@ -67,16 +65,16 @@ def test_every_setting_stands_in_it() -> None:
 def test_every_setting_of_the_guard_stands_in_it() -> None:
     table = switched_on(generated())
     (policy,), (route,) = table["policy"], table["notify"]["route"]
-    assert set(policy) == set(policies.POLICY_KEYS)
-    assert {key for step in policy["then"] for key in step} == set(steps.STEP_KEYS)
-    assert {key for hook in table["hook"] for key in hook} == set(guard.HOOK_KEYS)
-    assert {key: set(inner) for key, inner in table["rails"].items() if key != "first_seen"} == {
-        key: set(inner) for key, inner in {**guard.RAIL_FIELDS, "caps": guard.CAP_FIELDS}.items()
-    }
-    assert set(route) == set(notify.ROUTE_KEYS)
-    assert set(table["notify"]) == {"route", "console_is_delivery", *notify.SECRET_FIELDS}
-    assert set(table["report"][0]) == set(reports.REPORT_KEYS)
-    assert set(route["match"]) == set(notify.ROUTE_MATCH_KEYS)
+    assert set(policy) == set(list_keys(PolicyTable))
+    assert {key for step in policy["then"] for key in step} == set(list_keys(StepTable))
+    assert {key for hook in table["hook"] for key in hook} == set(list_keys(HookTable))
+    inner: dict[str, type[BaseModel]] = {"acts": ActsTable, "caps": CapsTable, "starts": StartsTable, "breaker": BreakerTable}
+    assert set(table["rails"]) == set(list_keys(RailsTable)) == {*inner, "first_seen"}
+    assert {key: set(table["rails"][key]) for key in inner} == {key: set(list_keys(model)) for key, model in inner.items()}
+    assert set(route) == set(list_keys(RouteTable))
+    assert set(table["notify"]) == set(list_keys(NotifyTable))
+    assert set(table["report"][0]) == set(list_keys(ReportTable))
+    assert set(route["match"]) == set(list_keys(RouteMatchTable))
 
 
 def test_what_it_says_the_rails_are_they_are() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertRoute, AlertState, Notification
 from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, RESOLVE_AFTER, dispatch_alerts, format_body
 from costguard.guard.overrides import SNOOZE, Override
-from costguard.settings.sections import load_zone
+from costguard.settings import load_zone
 from costguard.values.resource import ResourceKey
 
 START = datetime(2026, 11, 20, 18, 50, tzinfo=UTC)

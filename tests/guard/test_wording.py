@@ -20,7 +20,7 @@ from costguard.guard.cap_forecast import forecast_cap
 from costguard.guard.limits import Breaker
 from costguard.guard.policy import Rails
 from costguard.guard.signals import IDLE, Activity
-from costguard.settings.sections import load_zone
+from costguard.settings import load_zone
 from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.values.resource import ResourceKey, ScopeKey

@@ -28,7 +28,7 @@ from costguard.metering.inventory import Poll
 from costguard.metering.observation import Disk, Price
 from costguard.metering.span import KnownUntil, compute_charge
 from costguard.services.guard_snapshot import load_cost_facts
-from costguard.settings.sections import load_zone
+from costguard.settings import load_zone
 from costguard.values.calendar import Period
 from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ENDED

@@ -114,8 +114,10 @@ def hook(base: str, file: Path | None) -> tuple[bool, str]:
 
 
 def heart(base: str, file: Path | None) -> tuple[bool, str]:
-    network = NetworkSettings(ca_file=str(file) if file else None)
-    said = send_heartbeat(lambda: Settings(watch=WatchSettings(heartbeat_url=base + SECRET_PATH), network=network))
+    network = NetworkSettings.model_construct(ca_file=str(file) if file else None)
+    said = send_heartbeat(
+        lambda: Settings(watch=WatchSettings.model_construct(heartbeat_url=base + SECRET_PATH), network=network)
+    )
     return not said, said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -78,11 +79,11 @@ def settings(text: str) -> Settings:
 
 
 def refused(text: str) -> str:
-    """What the refusal of a file with this text says."""
+    """What the refusal of a file with this text says, without its line."""
     with pytest.raises(InputError) as error:
         settings(text)
     assert len(str(error.value).splitlines()) <= 5
-    return str(error.value)
+    return re.sub(r" \(at line \d+\)", "", str(error.value))
 
 
 def policy(*lines: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import time
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_time_without_quotes_is_one_too() -> None:
         ('every = "month"\nto = "console"\nby = ["ownr"]', "report 1 (month).by: "),
         ('every = "month"\nto = "console"\nby = []', "report 1 (month).by: names nothing to group by"),
         ('every = "month"\nto = "console"\nformat = "x y"', "report 1 (month).format: is not a name of a format: 'x y'"),
-        ('every = "month"\nto = "console"\nform = "csv"', "report 1.form: unknown key 'form'"),
+        ('every = "month"\nto = "console"\nform = "csv"', "report 1 (month).form: unknown key 'form'"),
         ('every = "month"\nto = "slack://TOKEN"', "report 1 (month).to: slack:// addresses hold a secret"),
         ('every = "month"\nto = "tem"', "report 1 (month).to: is not an address, and no route has this name\nhint: did"),
         ('every = "month"\nto = "a@b@c"', "report 1 (month).to: is not an address of a person's mail: 'a@b@c'"),
@@ -72,7 +73,7 @@ def test_a_time_without_quotes_is_one_too() -> None:
 def test_what_it_cannot_mean_is_an_error_that_names_the_field_and_what_to_write(text: str, says: str) -> None:
     with pytest.raises(InputError) as wrong:
         reports(f"{NOTIFY}[[report]]\n{text}\n")
-    assert str(wrong.value).startswith(f"costguard.toml: {says}")
+    assert re.sub(r" \(at line \d+\)", "", str(wrong.value)).startswith(f"costguard.toml: {says}")
     assert "hint: " in str(wrong.value)
     assert "TOKEN" not in str(wrong.value)
 

@@ -71,7 +71,7 @@ class Told:
 
 
 def settings(url: str) -> Settings:
-    return Settings(watch=WatchSettings(heartbeat_url=url))
+    return Settings(watch=WatchSettings.model_construct(heartbeat_url=url))
 
 
 def test_it_is_asked_about_once_a_minute_at_most_and_for_each_run_of_a_minute_that_comes_early() -> None:

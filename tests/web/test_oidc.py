@@ -212,7 +212,7 @@ def test_an_answer_of_another_issuer_is_refused(pages: Pages) -> None:
     for name in ("issuer", "token_endpoint", "jwks_uri", "authorization_endpoint", "end_session_endpoint"):
         with identity_provider() as other:
             other.discovery = {name: "http://another.example/x"}
-            given = OidcSettings(issuer=other.issuer, client_id=CLIENT, admin=("root",))
+            given = OidcSettings.model_construct(issuer=other.issuer, client_id=CLIENT, admin=("root",))
             client = oidc.OidcClient(settings=given, callback=HOST, transport=Transport(), clock=get_now)
             with pytest.raises(NoAnswerError):
                 client.begin_login("/")

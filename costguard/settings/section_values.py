@@ -1,0 +1,178 @@
+"""Reads values of the sections of plain fields: intervals, labels, addresses, rates."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, timedelta, tzinfo
+from pathlib import Path
+
+from costguard.errors import InputError, UnknownNameError, shorten
+from costguard.settings.fields import describe_unlike, parse_duration, read_text, read_texts
+from costguard.settings.files import expand_path
+from costguard.values.checks import find_nearest_names, require, require_known_keys
+
+SQLITE_PREFIX = "sqlite:///"
+INTERVAL_MIN, INTERVAL_MAX = timedelta(seconds=1), timedelta(hours=1)
+"""Between two polls."""
+OWNER_PATTERN = r"(?:label|tag):[^\s=][^=]*"
+PROTECTED_PATTERN = r"(?:label|tag):[^\s=][^=]*(?:=.*)?"
+"""Labels only: one machine is protected by `costguard protect ID`."""
+GROUP_PATTERN = r"(?:label|tag):[^\s=+][^=+]*(?: \+ (?:label|tag):[^\s=+][^=+]*)*"
+PASSWORD_PATTERN = r"://[^/?#@\s]*:[^/?#@\s]+@|[?&](?:ssl)?password=[^&]"  # noqa: S105 - looks for one, holds none
+ENDPOINT_PATTERN = (
+    r"(?:https|(?P<plain>http))://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?"
+)
+ENDPOINT_HINT = 'write "https://mirror.example", or "http://127.0.0.1:8080" for a server on this machine'
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+PROXY_PATTERN = r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?"
+
+
+def load_zone(name: str, field: str) -> tzinfo:
+    """Return the IANA zone `name`, such as "Europe/Berlin".
+
+    Raise UnknownNameError for `field`, with the nearest names, if there is none.
+    """
+    if name == "UTC":
+        return UTC  # also where the machine carries no data of zones
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown; no name at all ("../x"); a folder ("Europe")
+        raise _make_unknown_zone_error(name, field) from None
+
+
+def _make_unknown_zone_error(name: str, field: str) -> InputError:
+    from zoneinfo import available_timezones
+
+    known = sorted(available_timezones())
+    if not known:
+        what = "cannot be looked up: this machine has no data of time zones"
+        return InputError(what, field=field, hint="pip install tzdata, or write UTC")
+    near = find_nearest_names(name, known) or tuple(
+        zone for zone in known if zone.rpartition("/")[2].casefold() == name.casefold()
+    )
+    return UnknownNameError("time zone", name, field=field, nearest=near, hint='write an IANA name such as "Europe/Berlin"')
+
+
+def read_zone(stated: object, field: str) -> tzinfo:
+    """Return the zone that a text names."""
+    return load_zone(read_text(stated, field), field)
+
+
+def read_zone_name(stated: object, field: str) -> str:
+    """Return the name of a zone that exists."""
+    name = read_text(stated, field)
+    load_zone(name, field)
+    return name
+
+
+def read_interval(stated: object, field: str) -> str:
+    """Return the text of an interval between two polls."""
+    parse_duration(read_text(stated, field), field, least=INTERVAL_MIN, most=INTERVAL_MAX)
+    return str(stated)
+
+
+def read_duration_text(stated: object, field: str) -> str:
+    """Return the text of a duration."""
+    parse_duration(read_text(stated, field), field)
+    return str(stated)
+
+
+def read_labels(pattern: str, example: str, more: str = "") -> Callable[[object, str], tuple[str, ...]]:
+    """Return a function that reads a list of places of labels, each of which fits `pattern`."""
+
+    def read(stated: object, field: str) -> tuple[str, ...]:
+        texts = read_texts(stated, field)
+        for text in texts:
+            told = f"'{shorten(text)}' does not say where to look"
+            require(bool(re.fullmatch(pattern, text)), field, told, f'write ["{example}"]{more}')
+        return texts
+
+    return read
+
+
+def resolve_path(text: str, folder: Path) -> str:
+    """Return a path resolved against `folder`."""
+    return str(folder / expand_path(text))
+
+
+def resolve_url(text: str, folder: Path) -> str:
+    """Return a file's URL resolved against `folder`; a server's URL and an in-memory database are unchanged."""
+    name = text.removeprefix(SQLITE_PREFIX)
+    return text if name in (text, "", ":memory:") else SQLITE_PREFIX + resolve_path(name, folder)
+
+
+def read_ledger_url(stated: object, field: str) -> str:
+    """Return the ledger's address. One with a password is only allowed in the environment variable.
+
+    Other errors in the address are reported when it is opened.
+    """
+    url = read_text(stated, field)
+    hint = "keep it in ~/.pgpass (0600), or export COSTGUARD_LEDGER__URL with the whole address and remove the line"
+    hidden = url.startswith(SQLITE_PREFIX) or "COSTGUARD_LEDGER__URL" in os.environ or not re.search(PASSWORD_PATTERN, url)
+    require(hidden, field, "holds a password; the settings file must not contain one", hint)
+    return url
+
+
+def read_proxy(stated: object, field: str) -> str:
+    """Return the address of an http(s) proxy. One with a password is only allowed in the environment variable."""
+    proxy = read_text(stated, field)
+    found = re.fullmatch(PROXY_PATTERN, proxy, re.IGNORECASE)
+    if found is None:
+        raise InputError("is not an address of a proxy", field=field, hint='write "http://proxy.example:3128"')
+    hidden = "COSTGUARD_NETWORK__PROXY" in os.environ or not found["who"]
+    hint = "export COSTGUARD_NETWORK__PROXY with the whole address, and remove the line"
+    require(hidden, field, "holds a password; the settings file must not contain one", hint)
+    return proxy
+
+
+def read_endpoint(stated: object, field: str) -> str:
+    """Return an address that may be asked: https anywhere, plain http on this machine only."""
+    endpoint = read_text(stated, field)
+    found = re.fullmatch(ENDPOINT_PATTERN, endpoint)
+    if found is None:
+        raise InputError("is not an address of a host", field=field, hint=ENDPOINT_HINT)
+    safe = found["plain"] is None or found["host"].lower() in LOOPBACK_HOSTS
+    require(safe, field, "is plain http to another machine, which anybody on the way can change", ENDPOINT_HINT)
+    return endpoint
+
+
+def read_endpoints(stated: object, field: str) -> Mapping[str, str]:
+    """Return the `endpoint` of each table below `[prices.sources]`, by the name of the table."""
+    if not isinstance(stated, Mapping) or not all(isinstance(table, Mapping) for table in stated.values()):
+        hint = 'write [prices.sources.NAME] and endpoint = "https://..." below it'
+        raise InputError(f"must be tables, not {describe_unlike(stated)}", field=field, hint=hint)
+    endpoints = dict[str, str]()
+    for name, table in stated.items():
+        require_known_keys(table, ("endpoint",), f"{field}.{name}")
+        if "endpoint" in table:
+            endpoints[str(name)] = read_endpoint(table["endpoint"], f"{field}.{name}.endpoint")
+    return endpoints
+
+
+def read_heartbeat(stated: object, field: str) -> str:
+    """Return the address that the watchdog requests, or its source."""
+    from costguard.settings.notify import check_address
+
+    return check_address(read_text(stated, field), field, "HEARTBEAT_URL")
+
+
+def read_tolerance(stated: object, field: str) -> str:
+    """Return the text of an allowed difference."""
+    from costguard.bills.drift import parse_tolerance
+
+    parse_tolerance(read_text(stated, field), field)
+    return str(stated)
+
+
+def read_rates(stated: object, field: str) -> tuple[str, ...]:
+    """Return the texts of exchange rates."""
+    from costguard.values.money import parse_exchange_rate
+
+    texts = read_texts(stated, field)
+    for text in texts:
+        parse_exchange_rate(text, field)
+    return texts
