@@ -20,9 +20,9 @@ from costguard.guard.action_plan import resolve_step
 from costguard.guard.alerts.alert import ESCALATED, FIRST, INFO, RESOLVED, Alert, Notification
 from costguard.guard.policy import DESTRUCTIVE, HOLDS
 from costguard.services.guard import GuardRunResult
-from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import RUNNING, ResourceKey
+from tests.stories.guard_player import GuardPlayer
 
 RUNS_MAX = 3
 PASSING = frozenset(("rate", "not_accepted", "breaker", "gap", "clock"))

@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 
 from costguard.services import CommandAnswer
-from costguard.testing import demo
+from costguard.testing import demo, weekend
 
-WEEKEND, FORTNIGHT = demo.play_weekend, demo.play_fortnight
+WEEKEND, FORTNIGHT = weekend.play_weekend, demo.play_fortnight
 """The real ones."""
 NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)
 """A Wednesday: the weekend before it began on the sixth."""
@@ -29,7 +29,7 @@ def _fortnight() -> CommandAnswer:
 
 def tell_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `costguard demo` tell of those; a fortnight that is to be kept is played anew."""
-    monkeypatch.setattr(demo, "play_weekend", lambda **_: played())
+    monkeypatch.setattr(weekend, "play_weekend", lambda **_: played())
     monkeypatch.setattr(
         demo, "play_fortnight", lambda *, ledger=None: _fortnight() if ledger is None else FORTNIGHT(ledger=ledger)
     )

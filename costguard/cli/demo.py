@@ -56,7 +56,7 @@ def command(
 
     from costguard.services import quote_commands
     from costguard.testing import demo
-    from costguard.testing.demo import play_weekend
+    from costguard.testing.weekend import play_weekend
 
     if ledger is not None:
         demo.prepare_demo_ledger(ledger)

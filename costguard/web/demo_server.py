@@ -19,7 +19,7 @@ from costguard.services.web_logins import make_invite
 from costguard.services.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.system.logs import get_log
-from costguard.testing.demo import MEMORY_DISK, keep_weekend
+from costguard.testing.weekend import MEMORY_DISK, keep_weekend
 from costguard.values.agent import VIEWER
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router

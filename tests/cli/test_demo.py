@@ -16,7 +16,8 @@ from costguard.cli.demo import AS_TYPED
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.testing import demo as showing
-from costguard.testing import demo as weekend
+from costguard.testing import weekend
+from costguard.testing.guarding import GuardedClouds
 from tests.conftest import Command
 from tests.played import FORTNIGHT, NOW, WEEKEND, played, tell_again
 
@@ -214,7 +215,7 @@ def test_the_weekend_that_is_over_is_played_where_the_clocks_go_back(tmp_path: P
 
 
 def test_a_weekend_that_nobody_guards_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weekend.DemoGuardPlay, "guard", lambda _: None)
+    monkeypatch.setattr(GuardedClouds, "guard", lambda _: None)
     unguarded = WEEKEND(now=NOW)
     monkeypatch.setattr(weekend, "play_weekend", lambda **_: unguarded)
     ran = costguard("demo")

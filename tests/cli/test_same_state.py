@@ -22,12 +22,12 @@ from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN
 from costguard.ledger.db import maintenance
 from costguard.services import configured_providers, ledger_answers
 from costguard.services.guard_inputs import PollResults, read_measurement_lags
-from costguard.testing.guard_player import GuardPlayer
-from costguard.testing.story_parser import parse_story
-from costguard.testing.story_player import StoryStage, play_story
 from tests import warm
 from tests.cli.watched import Before, Five, five_clouds
 from tests.conftest import Command
+from tests.stories.guard_player import GuardPlayer
+from tests.stories.parser import parse_story
+from tests.stories.player import StoryStage, play_story
 
 MINUTE = timedelta(minutes=1)
 STEP = 5 * MINUTE

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.testing import StoryStage, parse_story, play_story
 from tests.due import DuePlayer
+from tests.stories import StoryStage, parse_story, play_story
 
 STORY = """
 title: A planner is suspended inside an act

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from costguard.ledger.db import maintenance
-from costguard.testing import play_story, read_story
-from costguard.testing.guard_player import GuardPlayer
+from tests.stories import play_story, read_story
+from tests.stories.guard_player import GuardPlayer
 
 STORIES = Path(__file__).parents[1] / "scenarios"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.testing import StoryStage, play_story, read_story
 from tests.due import DuePlayer
+from tests.stories import StoryStage, play_story, read_story
 
 STORIES = sorted(Path(__file__).parent.glob("*.story"))
 QUICK = frozenset(

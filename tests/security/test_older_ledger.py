@@ -15,10 +15,10 @@ from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.backup import copy_ledger
 from costguard.ledger.guard.audit_log import RollbackMarker
 from costguard.ledger.guard.store import GuardStore
-from costguard.testing import StoryOutcome, StoryStage, parse_story, play_story
-from costguard.testing.guard_player import GuardPlayer
 from tests.ledger.acts import HOUR, NOON, WIDE, wish
 from tests.security.house import House, a_house
+from tests.stories import StoryOutcome, StoryStage, parse_story, play_story
+from tests.stories.guard_player import GuardPlayer
 
 STORY = """
 title: A backup of an hour ago is put back

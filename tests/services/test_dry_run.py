@@ -11,11 +11,11 @@ from costguard.guard.policy import DESTRUCTIVE, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.services.act.executor import ActionExecutor
 from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.testing import play_story
-from costguard.testing.guard_player import GuardPlayer
-from costguard.testing.story_parser import parse_story
-from costguard.testing.story_player import StoryStage
 from tests.services.deeds import START, intent
+from tests.stories import play_story
+from tests.stories.guard_player import GuardPlayer
+from tests.stories.parser import parse_story
+from tests.stories.player import StoryStage
 
 FLEET = """
 title: Four machines that idle, one of them protected

@@ -12,12 +12,12 @@ from costguard.reporting.statement import Statement
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
 from costguard.services.report import ReportQuestion, build_full_statement
-from costguard.testing import parse_story, play_story
-from costguard.testing.guard_player import GuardPlayer
-from costguard.testing.story_player import PollPlayer, StoryOutcome
 from costguard.values.calendar import Period, make_month
 from costguard.values.money import Money
 from costguard.views.report import build_report_document
+from tests.stories import parse_story, play_story
+from tests.stories.guard_player import GuardPlayer
+from tests.stories.player import PollPlayer, StoryOutcome
 
 MONDAY = datetime(2026, 11, 9, 9, tzinfo=UTC)
 WEEKEND = """

@@ -19,10 +19,10 @@ from costguard.ledger.spans.observations import HistoryReader
 from costguard.metering.observation import Handling
 from costguard.services.simulate import SimulationFacts, simulate_policies
 from costguard.settings import check_settings
-from costguard.testing import parse_story, play_story
-from costguard.testing.guard_player import GuardPlayer
-from costguard.testing.story_player import PollPlayer, StoryOutcome
 from costguard.values.calendar import Period
+from tests.stories import parse_story, play_story
+from tests.stories.guard_player import GuardPlayer
+from tests.stories.player import PollPlayer, StoryOutcome
 
 HEAD = """
 title: {title}

@@ -11,11 +11,11 @@ from costguard.guard.context import GuardConfig
 from costguard.reporting.status import annotate_resources, build_fleet_status
 from costguard.services.guard import GuardRunResult
 from costguard.services.watch import build_plan_view
-from costguard.testing import play_story, read_story
-from costguard.testing.guard_player import GuardPlayer
 from costguard.values.calendar import Period
 from costguard.views.plan import build_plan_document
 from costguard.views.status import build_status_document
+from tests.stories import play_story, read_story
+from tests.stories.guard_player import GuardPlayer
 
 STORY = Path(__file__).parent.parent / "scenarios" / "26-starts-again.story"
 

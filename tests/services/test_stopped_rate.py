@@ -10,9 +10,9 @@ import pytest
 
 from costguard.ledger.spans.books import SpendingReader
 from costguard.services.status import build_status
-from costguard.testing import play_story
-from costguard.testing.guard_player import GuardPlayer
-from costguard.testing.story_parser import parse_story
+from tests.stories import play_story
+from tests.stories.guard_player import GuardPlayer
+from tests.stories.parser import parse_story
 
 STORY = """
 title: A machine with a disk is stopped

@@ -11,13 +11,13 @@ import pytest
 
 from costguard.guard.overrides import STOP_AT
 from costguard.metering.observation import Observation
-from costguard.testing import play_story
 from costguard.testing.cloud import SimulatedCloud
-from costguard.testing.guard_player import GuardPlayer
-from costguard.testing.story import PERSON, StoryEvent
-from costguard.testing.story_parser import parse_story
-from costguard.testing.story_player import StoryOutcome, StoryStage
 from costguard.values.resource import ResourceKey
+from tests.stories import play_story
+from tests.stories.guard_player import GuardPlayer
+from tests.stories.parser import parse_story
+from tests.stories.player import StoryOutcome, StoryStage
+from tests.stories.story import PERSON, StoryEvent
 
 STORY = """
 title: A planned stop

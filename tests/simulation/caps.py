@@ -24,10 +24,10 @@ from typing import NamedTuple
 from costguard.guard.alerts.alert import PAGE, Alert, Notification
 from costguard.guard.overrides import ACCEPT
 from costguard.settings import check_settings
-from costguard.testing import StoryOutcome, StoryStage, parse_story, play_story
-from costguard.testing.story import StoryEvent
 from costguard.values.money import NANO
 from tests.due import DuePlayer, names, read_notice
+from tests.stories import StoryOutcome, StoryStage, parse_story, play_story
+from tests.stories.story import StoryEvent
 
 START = datetime(2026, 11, 2, 8, tzinfo=UTC)
 TEN_MINUTES, MINUTE = timedelta(minutes=10), timedelta(minutes=1)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from costguard.testing import StoryOutcome, StoryStage, parse_story, play_story
 from costguard.values.resource import STOPPED
 from tests.due import DuePlayer
+from tests.stories import StoryOutcome, StoryStage, parse_story, play_story
 
 OWNERS = ("ada", "bob", "cleo", "dan", "eve", "finn", "gus", "hana", "ivo")
 DAYS = ("2026-11-02", "2026-11-03", "2026-11-04", "2026-11-05")

@@ -11,9 +11,9 @@ import pytest
 from costguard.guard.action_intents import GRACE, VERIFYING
 from costguard.guard.alerts import rules
 from costguard.services.act import executor
-from costguard.testing import StoryStage, play_story, read_story
 from tests.due import DuePlayer
 from tests.simulation.caps import draw_fleets, play_fleet
+from tests.stories import StoryStage, play_story, read_story
 
 QUICK = frozenset((1, 6, 11, 18, 24, 30))
 """Two with local disks, two pods, three that can stop, a lowered cap, a price that jumps, and unknown prices."""

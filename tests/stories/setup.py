@@ -23,8 +23,9 @@ from dataclasses import replace
 from costguard.guard.signals import SIGNAL_FAMILIES
 from costguard.metering.observation import Handling
 from costguard.testing.machine import SimulatedDisk
-from costguard.testing.story import StoryCloud, StoryMachine
-from costguard.testing.story_tokens import (
+from costguard.values.checks import find_nearest_names
+from tests.stories.story import StoryCloud, StoryMachine
+from tests.stories.tokens import (
     build_line_error,
     format_amount_plainly,
     parse_amount,
@@ -32,7 +33,6 @@ from costguard.testing.story_tokens import (
     split_at_commas,
     split_tokens,
 )
-from costguard.values.checks import find_nearest_names
 
 _GPU = re.compile(r"(?:(\d+)x)?([A-Za-z][\w.-]*)")
 _DISK = re.compile(r"(\d+) GB(?: (\$[\d.]+)(?:/(\$[\d.]+))?)?(?: (\S+))?")
@@ -46,7 +46,7 @@ def parse_machine(text: str, line: int) -> StoryMachine:
     """A machine. InputError that names the line."""
     first, *options = split_at_commas(text)
     words = split_tokens(first)
-    if len(words) < 2:  # noqa: PLR2004 - a name and a provider
+    if len(words) < 2:
         raise build_line_error(line, "a machine needs a name and a provider", "write: box aws 8xA100-80GB-SXM $32.77")
     cast = StoryMachine(name=words[0], provider=words[1], line=line, handling=Handling(stops=True, terminates=True))
     for word in words[2:]:
@@ -168,7 +168,7 @@ def build_policy_toml(text: str, line: int) -> str:
             steps.append(_build_step(words, line))
         elif words == ["gpu"]:
             match.append("gpu = true")
-        elif words[0] == "match" and len(words) > 2:  # noqa: PLR2004 - a key and a value
+        elif words[0] == "match" and len(words) > 2:
             match.append(_build_match(words[1], words[2:], line))
         else:
             rows.append(_build_row(words, line))
@@ -184,7 +184,7 @@ def build_budget_toml(text: str, line: int) -> str:
     """One budget as a TOML table: `NAME $500 month, hard, match labels team=vision`."""
     first, *options = split_at_commas(text)
     words = split_tokens(first)
-    if len(words) != 3:  # noqa: PLR2004 - a name, a cap and a period
+    if len(words) != 3:
         raise build_line_error(line, "a budget needs a name, a cap and a period", "write: all $500 month, hard")
     rows = [
         f'name = "{words[0]}"',
@@ -195,7 +195,7 @@ def build_budget_toml(text: str, line: int) -> str:
         said = split_tokens(option)
         if said == ["hard"]:
             rows.append("hard = true")
-        elif said[0] == "match" and len(said) > 2:  # noqa: PLR2004
+        elif said[0] == "match" and len(said) > 2:
             rows.append(f"match = {{ {_build_match(said[1], said[2:], line)} }}")
         elif said[0] == "warn":
             rows.append(f"warn = [{_format_list(said[1:])}]")

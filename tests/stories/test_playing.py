@@ -13,18 +13,10 @@ from costguard.guard.alerts.alert import FIRST, WARNING, Alert, Notification
 from costguard.guard.signals import IDLE, Activity
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
-from costguard.testing import (
-    GuardResult,
-    PollPlayer,
-    SimulatedCloud,
-    StoryReply,
-    StoryStage,
-    parse_story,
-    play_story,
-    read_story,
-)
-from costguard.testing.story import StoryEvent
+from costguard.testing import SimulatedCloud
 from costguard.values.resource import STOPPED
+from tests.stories import GuardResult, PollPlayer, StoryReply, StoryStage, parse_story, play_story, read_story
+from tests.stories.story import StoryEvent
 
 STORIES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.story"))
 WEEKEND = next(path for path in STORIES if path.name.startswith("01-"))

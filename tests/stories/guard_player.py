@@ -20,8 +20,6 @@ from secrets import token_hex
 
 from costguard.budgets.hold import Hold
 from costguard.errors import InputError, LedgerError
-from costguard.guard.alerts.alert import INFO, AlertRoute
-from costguard.guard.context import GuardConfig
 from costguard.guard.overrides import (
     ACCEPT,
     APPROVE,
@@ -41,10 +39,9 @@ from costguard.guard.overrides import (
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
 from costguard.ledger.db.connection import SqlSession
-from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.store import GuardStore
-from costguard.ledger.holds import HoldStore, load_counting_holds
+from costguard.ledger.holds import HoldStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Failed, Poll
@@ -57,17 +54,16 @@ from costguard.services.guard import GuardRunner, GuardRunResult
 from costguard.services.guard_inputs import PollResults
 from costguard.services.run.record_store import take_hold
 from costguard.settings import check_settings
-from costguard.testing.story import StoryEvent
-from costguard.testing.story_player import GuardResult, PollPlayer, StoryReply, StoryStage
+from costguard.testing.guarding import APPROVED_FOR, accept_policies, build_dispatcher, build_guard_runner, list_routes
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 from costguard.values.text_format import get_currency_sign
+from tests.stories.player import GuardResult, PollPlayer, StoryReply, StoryStage
+from tests.stories.story import StoryEvent
 
-CHANNEL = "story"
 HELD_FOR = timedelta(days=1)
 """A hold of a story, where nobody says for how long."""
-APPROVED_FOR = timedelta(hours=24)
 DISK_FULL = "cannot be written: the disk is full; nothing was written"
 COMMAND_S = 60
 
@@ -187,45 +183,21 @@ class GuardPlayer(PollPlayer):
         self.ledger = _FullLedger(url, rules=rules, ceilings={})
         self._book = _FullBook(url, rails=rails, rules=rules)
         self.fill(full=self._full)
-        routes = settings.routes or (AlertRoute(name=CHANNEL, channels=(CHANNEL,), min_severity=INFO),)
-        self._guard = GuardRunner(
+        routes = list_routes(settings)
+        self._guard = build_guard_runner(
+            settings,
             book=self._book,
-            books=partial(SpendingReader, url, rules=rules),
-            rules=GuardConfig(
-                policies=settings.policies,
-                budgets=settings.budgets,
-                rails=rails,
-                owner_from=settings.defaults.owner_from,
-                group_from=settings.defaults.group_from,
-                protect=settings.defaults.protect,
-                zone=settings.defaults.zone,
-                interval=stage.story.poll,
-                claims=settings.watch.claims,
-                hooks=settings.hooks,
-                admin_route=True,
-            ),
-            latest=self._latest,
+            ledger_url=url,
+            rules=rules,
             clock=clock,
+            interval=stage.story.poll,
+            latest=self._latest,
             holder=f"story:{self._starts}",
-            holds=self._open_holds,
             routes=routes,
-            resident=True,
-            seconds=lambda: clock.boottime().total_seconds(),
         )
-        if self._starts == 1:
-            self._accept_policies()
-        channels = dict.fromkeys((name for route in routes for name in route.channels), stage.notifier)
-        self._postman = OutboxDispatcher(_Outbox(self._book), channels, clock=clock, second=stage.notifier)
-
-    def _accept_policies(self) -> None:
-        """A story begins with settings that somebody accepted."""
-        now = self.stage.clock.now()
-        for policy in self.settings.policies:
-            value = join_arming(policy.arm, policy.digest)
-            wish = Override(
-                id=token_hex(8), what=ARM, who="story", why="", at=now, until=now + ARMED_FOR, subject=policy.name, value=value
-            )
-            self._book.add_override(wish)
+        if self._starts == 1:  # a story begins with settings that somebody accepted
+            accept_policies(self._book, settings.policies, who="story", now=clock.now())
+        self._postman = build_dispatcher(self._book, routes, stage.notifier, clock)
 
     def _latest(self) -> PollResults:
         handling = {key: value for scope in self._handling.values() for key, value in scope.items()}
@@ -236,10 +208,6 @@ class GuardPlayer(PollPlayer):
 
     def _balances(self) -> tuple[PrepaidBalance, ...]:
         return tuple(cloud.fetch_balance() for cloud in self.stage.clouds.values() if isinstance(cloud, BalanceSource))
-
-    def _open_holds(self, now: datetime) -> list[Hold]:
-        with LedgerReader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
-            return load_counting_holds(ask, now)
 
     def _live(self, name: str) -> LiveResource:
         key, now = self.stage.key(name), self.stage.clock.now()
@@ -277,7 +245,7 @@ class GuardPlayer(PollPlayer):
     def _run(self, event: StoryEvent) -> StoryReply:
         _, *arguments = shlex.split(event.text)
         command = [sys.executable, "-m", "costguard", *arguments]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False, cwd=self.folder)  # noqa: S603 - our own
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False, cwd=self.folder)
         return StoryReply(done=ran.returncode == 0, text=ran.stdout + ran.stderr)
 
     def _wished(self, event: StoryEvent) -> StoryReply:
@@ -344,10 +312,3 @@ class GuardPlayer(PollPlayer):
             value=value,
         )
         self._book.add_override(wish)
-
-
-class _Outbox:
-    """The book's messages, as the postman calls them."""
-
-    def __init__(self, book: GuardStore) -> None:
-        self.due_messages, self.settle, self.undelivered = book.due_messages, book.settle_message, book.undelivered

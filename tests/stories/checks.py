@@ -12,10 +12,10 @@ from costguard.guard.signals import ACTIVITY_STATES
 from costguard.testing.cloud import TerminateOnlyCloud
 from costguard.testing.doubles import RecordedNotification
 from costguard.testing.machine import COMPUTE, DISKS, SimulatedMachine
-from costguard.testing.story import StoryExpectation
-from costguard.testing.story_events import ACTION_WORDS, INTENT_WORDS, MESSAGE_WORDS
-from costguard.testing.story_player import StoryOutcome
 from costguard.values.money import NANO
+from tests.stories.events import ACTION_WORDS, INTENT_WORDS, MESSAGE_WORDS
+from tests.stories.player import StoryOutcome
+from tests.stories.story import StoryExpectation
 
 INTENT_STATES = {"verified": DONE, "unconfirmed": UNCONFIRMED, "cancelled": CANCELLED, "failed": FAILED, "planned": PLANNED}
 CENT = NANO // 100

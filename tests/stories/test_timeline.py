@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from costguard.errors import InputError
-from costguard.testing import parse_story
-from costguard.testing.story import Story, StoryEvent
+from tests.stories import parse_story
+from tests.stories.story import Story, StoryEvent
 
 STORY = """
 title: A box

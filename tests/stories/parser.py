@@ -31,11 +31,11 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from costguard.errors import InputError
-from costguard.testing.story import Story, StoryEvent, StoryMachine
-from costguard.testing.story_events import parse_event, parse_expectation
-from costguard.testing.story_setup import build_budget_toml, build_policy_toml, parse_cloud, parse_machine
-from costguard.testing.story_tokens import MomentReader, build_line_error, parse_duration
 from costguard.values.checks import find_nearest_names
+from tests.stories.events import parse_event, parse_expectation
+from tests.stories.setup import build_budget_toml, build_policy_toml, parse_cloud, parse_machine
+from tests.stories.story import Story, StoryEvent, StoryMachine
+from tests.stories.tokens import MomentReader, build_line_error, parse_duration
 
 HEADS = ("title", "hazard", "start", "end", "zone", "poll")
 SECTIONS = ("machines", "clouds", "policies", "budgets", "config", "events", "expect")

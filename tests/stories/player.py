@@ -38,7 +38,11 @@ from costguard.testing.machine import (
     make_quiet_rule,
     make_transfer_rule,
 )
-from costguard.testing.story import (
+from costguard.values.instant import EPOCH
+from costguard.values.money import Rate
+from costguard.values.resource import ENDED, STOPPED, ResourceKey
+from costguard.values.sample import CONNECTIONS, INPUT_AGE, QUEUE_JOBS
+from tests.stories.story import (
     ANSWER,
     LABEL,
     LISTING,
@@ -54,10 +58,6 @@ from costguard.testing.story import (
     StoryEvent,
     StoryMachine,
 )
-from costguard.values.instant import EPOCH
-from costguard.values.money import Rate
-from costguard.values.resource import ENDED, STOPPED, ResourceKey
-from costguard.values.sample import CONNECTIONS, INPUT_AGE, QUEUE_JOBS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +214,7 @@ def play_story(
     story: Story, opened: Callable[[StoryStage], StoryPlayer], folder: Path, *, seed: int = 0, ledger_url: str = ""
 ) -> StoryOutcome:
     """Play `story` to its end, with its ledger at `ledger_url`, or in `folder`. `seed`: of what takes a random time."""
-    from costguard.testing.story_checks import find_faults
+    from tests.stories.checks import find_faults
 
     truth, clock = FakeClock(story.start), FakeClock(story.start)
     notifier = RecordingNotifier(clock)

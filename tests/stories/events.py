@@ -43,7 +43,8 @@ from dataclasses import replace
 from costguard.guard.signals import ACTIVITY_STATES
 from costguard.testing.cloud import LISTING_FAULTS
 from costguard.testing.machine import ANSWERS
-from costguard.testing.story import (
+from tests.stories.setup import parse_labels
+from tests.stories.story import (
     ANSWER,
     LABEL,
     LISTING,
@@ -57,8 +58,7 @@ from costguard.testing.story import (
     StoryEvent,
     StoryExpectation,
 )
-from costguard.testing.story_setup import parse_labels
-from costguard.testing.story_tokens import (
+from tests.stories.tokens import (
     MomentReader,
     build_line_error,
     format_amount_plainly,
@@ -209,7 +209,7 @@ def _parse_person_event(event: StoryEvent, words: list[str], machines: Collectio
 def _split_who_and_why(words: list[str]) -> tuple[list[str], str, str]:
     """`words` without `by ada` and `why "..."` at their end, and those two."""
     who = why = ""
-    while len(words) > 2 and words[-2] in ("by", "why"):  # noqa: PLR2004 - a verb stays
+    while len(words) > 2 and words[-2] in ("by", "why"):
         who, why = (words[-1], why) if words[-2] == "by" else (who, words[-1])
         words = words[:-2]
     return words, who or "ada", why
@@ -256,7 +256,7 @@ def parse_expectation(  # noqa: PLR0911 - a table of words
 
 def _parse_occurrence(base: StoryExpectation, words: list[str], machines: Collection[str]) -> StoryExpectation:
     text = ""
-    if len(words) > 2 and words[-2] == "saying":  # noqa: PLR2004 - a deed stays
+    if len(words) > 2 and words[-2] == "saying":
         words, text = words[:-2], words[-1]
     match words:
         case [what] if what in (*MESSAGE_WORDS, *ACTION_WORDS):
