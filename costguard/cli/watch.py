@@ -18,7 +18,7 @@ from costguard.system.process import limit_malloc
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
     from costguard.cli import GlobalOptions
-    from costguard.services.door_channel import DoorChannel
+    from costguard.services.agent_desk import AgentDesk
     from costguard.services.watchdog_context import WatchdogContext
     from costguard.views.watch import WatchView
 
@@ -68,7 +68,7 @@ def command(
     raise Exit(code)
 
 
-def _open_door(asked: GlobalOptions, room: WatchdogContext, channel: DoorChannel) -> AbstractContextManager[object]:
+def _open_door(asked: GlobalOptions, room: WatchdogContext, desk: AgentDesk) -> AbstractContextManager[object]:
     """Return a context that has HTTP served; raises InputError if the required package is not installed."""
     try:
         from costguard.web.child import open_door_process, require_packages
@@ -77,7 +77,7 @@ def _open_door(asked: GlobalOptions, room: WatchdogContext, channel: DoorChannel
     except ModuleNotFoundError as error:
         told = f"needs a package that is not installed: {error.name}"
         raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
-    return open_door_process(asked.config, json_log=asked.json_log, room=room, channel=channel)
+    return open_door_process(asked.config, json_log=asked.json_log, room=room, desk=desk)
 
 
 @contextmanager

@@ -98,8 +98,8 @@ class AdmissionDesk:
                 except InputError as error:
                     replies[place] = _refuse(offer, MALFORMED, f"{error.field}: {error.what}")
             came = holds.take_all([hold for _, _, hold in wanted], settings.budgets, now) if wanted else []
-            for (place, offer, hold), admission in zip(wanted, came, strict=True):
-                replies[place] = _build_reply(offer, hold, admission)
+            for (place, _, hold), admission in zip(wanted, came, strict=True):
+                replies[place] = _build_reply(hold, admission)
             self._record_denials(settings, [(hold, one) for (_, _, hold), one in zip(wanted, came, strict=True)], now)
             return [replies[place] for place in range(len(offers))]
         except LedgerError:
@@ -191,12 +191,11 @@ def _build_hold(offer: AdmitOffer, token: WebToken, now: datetime) -> Hold:
     )
 
 
-def _build_reply(offer: AdmitOffer, hold: Hold, admission: Admission | InputError) -> AdmitReply:
+def _build_reply(hold: Hold, admission: Admission | InputError) -> AdmitReply:
     if isinstance(admission, InputError):
-        return AdmitReply(offer.number, MALFORMED, f"{admission.field}: {admission.what}")
+        return AdmitReply(MALFORMED, f"{admission.field}: {admission.what}")
     left, cap = admission.left_range, admission.cap
     return AdmitReply(
-        offer.number,
         admitted=admission.admitted,
         reason=admission.reason,
         budget=admission.budget,
@@ -214,11 +213,11 @@ def _end_hold(offer: HoldEndOffer, token: WebToken, holds: HoldStore, now: datet
     """End a hold that this token took; another one's is refused as if there were none."""
     mine = next((one for one in holds.open_holds(now) if one.id == offer.hold and one.who == f"{token.name} (token)"), None)
     if mine is None:
-        return HoldEndReply(offer.number, MALFORMED, f"{offer.hold} is not an open hold of this token")
+        return HoldEndReply(MALFORMED, f"{offer.hold} is not an open hold of this token")
     ended = holds.commit(mine.id, None, now) if offer.started else holds.release(mine.id, now)
-    return HoldEndReply(offer.number, ended_by=ended.ended_by)
+    return HoldEndReply(ended_by=ended.ended_by)
 
 
 def _refuse(offer: Offer, name: str, says: str = "", wait_s: float | None = None) -> AdmitReply | HoldEndReply:
     kind = AdmitReply if isinstance(offer, AdmitOffer) else HoldEndReply
-    return kind(offer.number, name, says, wait_s)
+    return kind(name, says, wait_s)

@@ -31,7 +31,6 @@ from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services.admission_desk import AdmissionDesk
 from costguard.services.agent_writer import SAMPLES_KEPT_FOR, AgentBatchWriter, CheckedMessage
-from costguard.services.door_channel import DoorChannel
 from costguard.services.door_messages import (
     AdmitOffer,
     AdmitReply,
@@ -72,7 +71,7 @@ END_WAIT_S = 5.0
 class AgentDesk:
     """Takes what the door offers. `machine`: returns the agent's machine; None: it is not listed. `commits`: the writer.
 
-    `acts`: does what people confirmed on a page. `admissions`: takes the holds of runs.
+    `acts`: does what people confirmed on a page. `admissions`: takes the holds of runs. `last_run`: of the guard.
     """
 
     book: AgentStore
@@ -81,6 +80,7 @@ class AgentDesk:
     commits: AgentBatchWriter
     acts: PersonActs
     admissions: AdmissionDesk
+    last_run: RunNote = field(default_factory=RunNote)
     _judged: Mapping[ResourceKey, AgentVerdict] = field(default_factory=dict)
     _judged_until: datetime = EPOCH
     _agents: dict[str, Agent] = field(default_factory=dict)
@@ -112,12 +112,13 @@ class AgentDesk:
         """
         self._judged, self._judged_until = judged, until
 
-    def take_pulse(self, pulse: Pulse) -> None:
-        """Count messages with foreign signatures for the audit."""
+    def take_pulse(self, pulse: Pulse) -> RunNote:
+        """Count messages with foreign signatures for the audit, and return the last run."""
         for agent_id, count in pulse.foreign:
             agent = self._find_agent(agent_id)
             if agent is not None:
                 self.commits.count_foreign(agent, min(count, FOREIGN_COUNT_MOST))
+        return self.last_run
 
     def take_beat(self, offer: BeatOffer, answer: Callable[[BeatReply], object]) -> None:
         """Have a beat committed, and call `answer` with what became of it: at once if it is refused, else after the commit."""
@@ -125,11 +126,11 @@ class AgentDesk:
             checked = self.check_beat(offer)
             commit = self.commits.submit(checked)
         except MessageRefusedError as refused:
-            answer(BeatReply(offer.number, refused.name, refused.says, refused.wait_s))
+            answer(BeatReply(refused.name, refused.says, refused.wait_s))
         except LedgerError:
-            answer(BeatReply(offer.number, UNWRITABLE, wait_s=5))
+            answer(BeatReply(UNWRITABLE, wait_s=5))
         else:
-            commit.add_done_callback(lambda done: answer(self._build_reply(offer, checked, done)))
+            commit.add_done_callback(lambda done: answer(self._build_reply(checked, done)))
 
     def check_beat(self, offer: BeatOffer) -> CheckedMessage:
         """Return the message of an offer, not committed yet. Raises MessageRefusedError if its agent may not send it now."""
@@ -154,7 +155,7 @@ class AgentDesk:
         try:
             self._joins.put_nowait((offer, answer))
         except queue.Full:
-            answer(JoinReply(offer.number, TOO_OFTEN, "too many agents join at once", 5))
+            answer(JoinReply(TOO_OFTEN, "too many agents join at once", 5))
 
     def take_act(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
         """Have a stop or an answer done when its turn comes, and call `answer` with what became of it."""
@@ -171,32 +172,31 @@ class AgentDesk:
         try:
             found = self.book.join(offer.code_hash, made)
         except LedgerError:
-            return JoinReply(offer.number, UNWRITABLE, wait_s=5)
+            return JoinReply(UNWRITABLE, wait_s=5)
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for an answer gets one, and the thread goes on
             self.commits.broke = f"{type(error).__name__}: {error}"
-            return JoinReply(offer.number, BROKEN)
+            return JoinReply(BROKEN)
         if isinstance(found, str):
-            return JoinReply(offer.number, found)
+            return JoinReply(found)
         with self._lock:
             self._agents = {name: one for name, one in self._agents.items() if one.key != found.key} | {found.id: found}
         machine = self.machine(found.key)
-        return JoinReply(offer.number, agent=found.id, name=(machine.name if machine else "") or found.key.id)
+        return JoinReply(agent=found.id, name=(machine.name if machine else "") or found.key.id)
 
     def _write_joins(self) -> None:
         while (one := self._joins.get()) is not None:
             offer, answer = one
             answer(self.join(offer))
 
-    def _build_reply(self, offer: BeatOffer, checked: CheckedMessage, done: Future[Mapping[str, str]]) -> BeatReply:
+    def _build_reply(self, checked: CheckedMessage, done: Future[Mapping[str, str]]) -> BeatReply:
         failed = done.exception()
         if isinstance(failed, MessageRefusedError):
             self._forget(checked.agent.id)
-            return BeatReply(offer.number, failed.name, failed.says, failed.wait_s)
+            return BeatReply(failed.name, failed.says, failed.wait_s)
         if failed is not None:
-            return BeatReply(offer.number, BROKEN)
+            return BeatReply(BROKEN)
         said = self._judged.get(checked.agent.key, NO_VERDICT) if self.clock.now() <= self._judged_until else NO_VERDICT
         return BeatReply(
-            offer.number,
             asked=dict(done.result()),
             state=said.state,
             notices=list(said.notices),
@@ -247,8 +247,8 @@ class ListedMachines:
         )
 
 
-OpenDoor = Callable[[WatchdogContext, DoorChannel], AbstractContextManager[object]]
-"""Opens what speaks HTTP, and connects it with the channel."""
+OpenDoor = Callable[[WatchdogContext, AgentDesk], AbstractContextManager[object]]
+"""Opens what speaks HTTP, and hands over what it takes to the desk."""
 
 
 @contextmanager
@@ -275,25 +275,20 @@ def serve_while_watching(room: WatchdogContext, open_door: OpenDoor | None, *, c
             acts=acts,
             admissions=admissions,
         )
-        channel = DoorChannel(desk)
         commits.start()
         desk.start()
-        channel.start()
-        room.after_run = partial(_spread_run, room, machines, desk, channel)
+        room.after_run = partial(_spread_run, room, machines, desk)
         try:
-            with open_door(room, channel):
+            with open_door(room, desk):
                 yield
         finally:
             room.after_run = None
             desk.end()
             commits.end()
-            channel.end()
 
 
-def _spread_run(
-    room: WatchdogContext, machines: ListedMachines, desk: AgentDesk, channel: DoorChannel, guarded: GuardRunResult
-) -> None:
-    """Tell agents' desk and the doors of a run."""
+def _spread_run(room: WatchdogContext, machines: ListedMachines, desk: AgentDesk, guarded: GuardRunResult) -> None:
+    """Tell the desk of a run."""
     interval = room.guard.rules.interval
     desk.commits.interval = interval
     room.heard.kept = max(SAMPLES_KEPT_FOR, 2 * interval)
@@ -302,7 +297,7 @@ def _spread_run(
         return
     machines.update(guarded.sight.live)
     desk.update_verdicts(_build_agent_verdicts(guarded, room.guard.rules.protect), guarded.at + LATE_AFTER_RUNS * interval)
-    channel.broadcast(RunNote(to_micros(guarded.at), guarded.committed))
+    desk.last_run = RunNote(to_micros(guarded.at), guarded.committed)
 
 
 def _build_agent_verdicts(guarded: GuardRunResult, protect: Sequence[str]) -> dict[ResourceKey, AgentVerdict]:

@@ -75,11 +75,10 @@ class VerifiedMessage:
     came_at: datetime
     beat: AgentBeat
 
-    def pack(self, number: int) -> BeatOffer:
-        """Return what the watchdog is offered, as the question of this number."""
+    def pack(self) -> BeatOffer:
+        """Return what the watchdog is offered."""
         return pack_beat(
             self.beat,
-            number=number,
             agent=self.agent.id,
             seq=self.seq,
             sent_ms=self.sent_ms,
@@ -112,7 +111,7 @@ class AgentGateway:
         check_join_proof(joining, body, proof, self.seal)
         if not self.seal.is_key(joining.public_key):
             raise MessageRefusedError(MALFORMED, "public_key is not an Ed25519 key: send 32 bytes as base64")
-        return JoinOffer(number=0, code_hash=code_hash, public_key=joining.public_key, version=joining.version)
+        return JoinOffer(code_hash=code_hash, public_key=joining.public_key, version=joining.version)
 
     def build_join_answer(self, reply: JoinReply) -> dict[str, object]:
         """Return the answer to an agent that joined. Raises MessageRefusedError if the watchdog refused it."""

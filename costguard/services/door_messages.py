@@ -1,18 +1,16 @@
-"""The messages between the door, which speaks HTTP in its own process, and the watchdog (decision 0057).
+"""The messages between the web, which speaks HTTP in its own process, and the watchdog (decision 0091).
 
-    door -> watchdog     Pulse; BeatOffer, JoinOffer, StopOffer, AdmitOffer ...: what was verified and parsed completely
-    watchdog -> door     RunNote after each run of the guard; BeatReply, JoinReply, AdmitReply ...: after the commit
+    web -> watchdog     a POST for each of PATHS: what was verified and parsed completely, as JSON
+    watchdog -> web     the reply, after the commit
 
-A frame is four bytes of length and a MessagePack array of one of these types. What the door says is checked again by its
-bounds: it could be somebody else's by then. Its signature is not: the door has verified it.
+What the web says is checked again by its bounds: it could be somebody else's by then. Its signature is not: the web has
+verified it.
 """
 
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -37,11 +35,8 @@ from costguard.agents.messages import (
 from costguard.budgets.hold import HOLD_DURATION_MAX, HOLD_NANO_MAX, HOLD_TEXT_MAX
 from costguard.runs.admission import LABELS_MAX
 
-FILES_VARIABLE = "COSTGUARD_DOOR_FILES"
-"""In the environment of the watchdog's own door: the file descriptors of the listening socket and of the channel, as `5,6`."""
-FRAME_MOST = 256 * 1024
-"""Bytes of a frame: a body has at most 64 KiB of JSON, which takes less here; a text may take four bytes a character."""
-LENGTH = struct.Struct(">I")
+BODY_MOST = 512 * 1024
+"""Bytes of a message: a body of an agent has at most 64 KiB of JSON; a text may take six bytes a character here."""
 FOREIGN_MOST = 64
 """Agents of one Pulse; the others follow with the next."""
 HASH_LENGTH = 64
@@ -63,7 +58,7 @@ HoldId = Annotated[str, msgspec.Meta(pattern=HOLD_ID_PATTERN)]
 HoldText = Annotated[str, msgspec.Meta(max_length=HOLD_TEXT_MAX)]
 
 
-class WireRecord(msgspec.Struct, array_like=True, frozen=True):
+class WireRecord(msgspec.Struct, frozen=True):
     """An `AgentRecord`."""
 
     at_ms: Millis
@@ -71,7 +66,7 @@ class WireRecord(msgspec.Struct, array_like=True, frozen=True):
     signals: Annotated[dict[Id, float], msgspec.Meta(max_length=len(SIGNAL_BOUNDS))]
 
 
-class WireRequest(msgspec.Struct, array_like=True, frozen=True):
+class WireRequest(msgspec.Struct, frozen=True):
     """An `AgentRequest`."""
 
     id: Annotated[str, msgspec.Meta(max_length=ID_MOST, pattern="^[A-Za-z0-9_-]{1,64}$")]
@@ -81,16 +76,15 @@ class WireRequest(msgspec.Struct, array_like=True, frozen=True):
     why: Text
 
 
-class Pulse(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """The door's event loop turns. `foreign`: agents in whose name messages with foreign signatures came, and how many."""
+class Pulse(msgspec.Struct, frozen=True):
+    """The web asks for the last run. `foreign`: agents in whose name messages with foreign signatures came, and how many."""
 
     foreign: Annotated[list[tuple[Id, Number]], msgspec.Meta(max_length=FOREIGN_MOST)] = []
 
 
-class BeatOffer(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """A beat. `number`: of the question; `sent_ms`: by the agent's clock; `came_us`: its arrival, in microseconds."""
+class BeatOffer(msgspec.Struct, frozen=True):
+    """A beat. `sent_ms`: by the agent's clock; `came_us`: its arrival, in microseconds."""
 
-    number: Number
     agent: Id
     seq: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
     sent_ms: Millis
@@ -104,35 +98,32 @@ class BeatOffer(msgspec.Struct, array_like=True, frozen=True, tag=2):
     asks: Annotated[list[WireRequest], msgspec.Meta(max_length=ASKS_MOST)]
 
 
-class JoinOffer(msgspec.Struct, array_like=True, frozen=True, tag=3):
+class JoinOffer(msgspec.Struct, frozen=True):
     """A request to join. `code_hash`: as stored; `public_key`: base64."""
 
-    number: Number
     code_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
     public_key: Id
     version: Version
 
 
-class StopOffer(msgspec.Struct, array_like=True, frozen=True, tag=4):
+class StopOffer(msgspec.Struct, frozen=True):
     """A stop that a person confirmed on a page. `session_hash`: as stored; `path`: the machine's whole key.
 
     `life`: the run of it that the page showed (`format_life`).
     """
 
-    number: Number
     session_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
     path: Annotated[str, msgspec.Meta(max_length=PATH_MOST)]
     why: Text
     life: Text = ""
 
 
-class AdmitOffer(msgspec.Struct, array_like=True, frozen=True, tag=7):
+class AdmitOffer(msgspec.Struct, frozen=True):
     """A run that wants a hold. `token_hash`: as stored; `hold`: its id; `lasts_s`: how long it counts at most.
 
     The rest as in `Hold`, "" where it is not known.
     """
 
-    number: Number
     token_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
     hold: HoldId
     nano: Annotated[int, msgspec.Meta(ge=1, le=HOLD_NANO_MAX)]
@@ -146,37 +137,34 @@ class AdmitOffer(msgspec.Struct, array_like=True, frozen=True, tag=7):
     labels: Annotated[list[tuple[HoldText, HoldText]], msgspec.Meta(max_length=LABELS_MAX)]
 
 
-class HoldEndOffer(msgspec.Struct, array_like=True, frozen=True, tag=8):
+class HoldEndOffer(msgspec.Struct, frozen=True):
     """A hold that its holder ends. `started`: its run ended; else it was never launched."""
 
-    number: Number
     token_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
     hold: HoldId
     started: bool
 
 
-class AskOffer(msgspec.Struct, array_like=True, frozen=True, tag=5):
+class AskOffer(msgspec.Struct, frozen=True):
     """An answer to a question of the guard, given with a link. `secret`: the link's, which the door has not stored."""
 
-    number: Number
     secret: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
     approve: bool
 
 
-class RunNote(msgspec.Struct, array_like=True, frozen=True, tag=11):
-    """The guard ran, at `at_us`. `committed`: the run is in the ledger, and not a dry one."""
+class RunNote(msgspec.Struct, frozen=True):
+    """The guard ran, at `at_us`; 0: it has not. `committed`: the run is in the ledger, and not a dry one."""
 
-    at_us: int
-    committed: bool
+    at_us: int = 0
+    committed: bool = False
 
 
-class BeatReply(msgspec.Struct, array_like=True, frozen=True, tag=12):
+class BeatReply(msgspec.Struct, frozen=True):
     """What became of a beat: `refused` is "" once it is committed, else a name of `REFUSALS`, with `says` and `wait_s`.
 
     The rest is what its agent is told: see `AgentVerdict`. `kept_us`: 0 for None.
     """
 
-    number: int
     refused: str = ""
     says: str = ""
     wait_s: float | None = None
@@ -187,10 +175,9 @@ class BeatReply(msgspec.Struct, array_like=True, frozen=True, tag=12):
     protected: bool | None = None
 
 
-class JoinReply(msgspec.Struct, array_like=True, frozen=True, tag=13):
+class JoinReply(msgspec.Struct, frozen=True):
     """What became of a request to join: `refused` is "", or a name of `REFUSALS`. `agent`: its id; `name`: its machine's."""
 
-    number: int
     refused: str = ""
     says: str = ""
     wait_s: float | None = None
@@ -198,13 +185,12 @@ class JoinReply(msgspec.Struct, array_like=True, frozen=True, tag=13):
     name: str = ""
 
 
-class PersonReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
+class PersonReply(msgspec.Struct, frozen=True):
     """What became of a stop or an answer: `refused` is "", or a name of `REFUSALS`.
 
     `done`: it is proven, or recorded; else `lines` say why not.
     """
 
-    number: int
     refused: str = ""
     says: str = ""
     wait_s: float | None = None
@@ -212,7 +198,7 @@ class PersonReply(msgspec.Struct, array_like=True, frozen=True, tag=14):
     lines: list[str] = []
 
 
-class AdmitReply(msgspec.Struct, array_like=True, frozen=True, tag=17):
+class AdmitReply(msgspec.Struct, frozen=True):
     """What became of a run that wants a hold: `refused` is "", or a name of `REFUSALS`; else the rest is its `Admission`.
 
     `cap`, `left`, `left_expected`, `left_high`: nano-units of `currency`, of the budget that decided; `budget` "": none did.
@@ -220,7 +206,6 @@ class AdmitReply(msgspec.Struct, array_like=True, frozen=True, tag=17):
     nano-units of the same currency as the request, if it was another amount; else 0.
     """
 
-    number: int
     refused: str = ""
     says: str = ""
     wait_s: float | None = None
@@ -236,10 +221,9 @@ class AdmitReply(msgspec.Struct, array_like=True, frozen=True, tag=17):
     was: int = 0
 
 
-class HoldEndReply(msgspec.Struct, array_like=True, frozen=True, tag=18):
+class HoldEndReply(msgspec.Struct, frozen=True):
     """What became of the end of a hold: `refused` is "", or a name of `REFUSALS`. `ended_by`: how it ended."""
 
-    number: int
     refused: str = ""
     says: str = ""
     wait_s: float | None = None
@@ -250,63 +234,48 @@ PersonOffer = StopOffer | AskOffer
 FromDoor = Pulse | BeatOffer | JoinOffer | PersonOffer | AdmitOffer | HoldEndOffer
 FromWatchdog = RunNote | BeatReply | JoinReply | PersonReply | AdmitReply | HoldEndReply
 UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-_ENCODER = msgspec.msgpack.Encoder()
-_FROM_DOOR = msgspec.msgpack.Decoder(FromDoor)
-_FROM_WATCHDOG = msgspec.msgpack.Decoder(FromWatchdog)
+PATHS: dict[type[FromDoor], str] = {
+    Pulse: "/pulse",
+    BeatOffer: "/beats",
+    JoinOffer: "/joins",
+    StopOffer: "/stops",
+    AskOffer: "/answers",
+    AdmitOffer: "/admissions",
+    HoldEndOffer: "/hold-ends",
+}
+_ENCODER = msgspec.json.Encoder()
+_DECODERS = {kind: msgspec.json.Decoder(kind) for kind in PATHS}
+_Reply = TypeVar("_Reply")
 
 
-class FrameError(Exception):
-    """A frame that the other side may not send: the connection is closed, as nothing after it can be trusted."""
+class OfferError(Exception):
+    """A message that the other side may not send."""
 
 
-def encode_frame(message: FromDoor | FromWatchdog) -> bytes:
-    """Return the frame of a message."""
-    body = _ENCODER.encode(message)
-    return LENGTH.pack(len(body)) + body
+def encode_message(message: FromDoor | FromWatchdog) -> bytes:
+    """Return the JSON of a message."""
+    return _ENCODER.encode(message)
 
 
-def split_frames(inbox: bytearray, most: int) -> Iterator[bytes]:
-    """Take at most `most` complete frames out of `inbox`, and yield their bodies. Raises FrameError if one is too long."""
-    for _ in range(most):
-        if len(inbox) < LENGTH.size:
-            return
-        (size,) = LENGTH.unpack_from(inbox)
-        if size > FRAME_MOST:
-            raise FrameError(f"a frame of {size} bytes: at most {FRAME_MOST}")
-        if len(inbox) < LENGTH.size + size:
-            return
-        body = bytes(inbox[LENGTH.size : LENGTH.size + size])
-        del inbox[: LENGTH.size + size]
-        yield body
-
-
-def decode_from_door(body: bytes) -> FromDoor:
-    """Decode what a door sent. Raises FrameError if a type or a bound does not hold."""
+def decode_offer(kind: type[FromDoor], body: bytes) -> FromDoor:
+    """Decode what the web sent. Raises OfferError if a type or a bound does not hold."""
     try:
-        message: FromDoor = _FROM_DOOR.decode(body)
+        return _DECODERS[kind].decode(body)
     except UNDECODABLE as odd:
-        raise FrameError(f"a frame of another form: {odd}") from None
-    return message
+        raise OfferError(f"a message of another form: {odd}") from None
 
 
-def decode_from_watchdog(body: bytes) -> FromWatchdog:
-    """Decode what the watchdog sent. Raises FrameError if a type does not hold."""
+def decode_reply(kind: type[_Reply], body: bytes) -> _Reply:
+    """Decode what the watchdog replied. Raises OfferError if a type does not hold."""
     try:
-        message: FromWatchdog = _FROM_WATCHDOG.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except UNDECODABLE as odd:
-        raise FrameError(f"a frame of another form: {odd}") from None
-    return message
+        raise OfferError(f"a reply of another form: {odd}") from None
 
 
-def replace_number(offer: JoinOffer, number: int) -> JoinOffer:
-    """Return the offer as the question of this number."""
-    return msgspec.structs.replace(offer, number=number)
-
-
-def pack_beat(beat: AgentBeat, *, number: int, agent: str, seq: int, sent_ms: int, came_us: int) -> BeatOffer:
+def pack_beat(beat: AgentBeat, *, agent: str, seq: int, sent_ms: int, came_us: int) -> BeatOffer:
     """Return the offer of a verified beat; the rest as in `BeatOffer`."""
     return BeatOffer(
-        number=number,
         agent=agent,
         seq=seq,
         sent_ms=sent_ms,
@@ -322,17 +291,17 @@ def pack_beat(beat: AgentBeat, *, number: int, agent: str, seq: int, sent_ms: in
 
 
 def unpack_beat(offer: BeatOffer) -> AgentBeat:
-    """Return the beat of an offer. Raises FrameError for a signal or request that no verified message has."""
+    """Return the beat of an offer. Raises OfferError for a signal or request that no verified message has."""
     records = []
     for one in offer.records:
         for name, value in one.signals.items():
             least, most = SIGNAL_BOUNDS.get(name, (1.0, 0.0))
             if not least <= value <= most:
-                raise FrameError(f"signal {name[:40]!r} is unknown or outside its bounds")
+                raise OfferError(f"signal {name[:40]!r} is unknown or outside its bounds")
         signals = tuple((SIGNAL_NAMES[name], value) for name, value in one.signals.items())
         records.append(AgentRecord(one.at_ms, one.over_s, signals))
     if any(one.what not in REQUEST_KINDS for one in offer.asks):
-        raise FrameError("a request of another kind")
+        raise OfferError("a request of another kind")
     return AgentBeat(
         version=offer.version,
         python=offer.python,

@@ -70,7 +70,7 @@ class PersonActs:
         try:
             self._waiting.put_nowait((offer, answer))
         except queue.Full:
-            answer(PersonReply(offer.number, TOO_OFTEN, "other acts are being done: try again in a minute", 60))
+            answer(PersonReply(TOO_OFTEN, "other acts are being done: try again in a minute", 60))
 
     def answer(self, offer: PersonOffer) -> PersonReply:
         """Do it, and return what became of it."""
@@ -80,20 +80,20 @@ class PersonActs:
             else:
                 session = self._find_session(offer.session_hash)
                 if session is None or not has_role(session.role, ADMIN):
-                    return PersonReply(offer.number, NOT_ALLOWED, f"a stop needs a valid session with the role {ADMIN}")
+                    return PersonReply(NOT_ALLOWED, f"a stop needs a valid session with the role {ADMIN}")
                 with overrides.act_for(f"{session.name} (page)"):
                     machine = require_machine(offer.path, offer.life)
                     done = act_on_resource(
                         machine, STOP, yes=True, why=offer.why, config=self.config, prove_within_s=PROVE_WITHIN_S
                     )
         except LedgerError:
-            return PersonReply(offer.number, UNWRITABLE, wait_s=5)
+            return PersonReply(UNWRITABLE, wait_s=5)
         except CostguardError as refused:
-            return PersonReply(offer.number, lines=[line for line in str(refused).splitlines() if line])
+            return PersonReply(lines=[line for line in str(refused).splitlines() if line])
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits gets an answer, and the thread goes on
-            return PersonReply(offer.number, BROKEN, f"{type(error).__name__}: the watchdog's log may say more")
+            return PersonReply(BROKEN, f"{type(error).__name__}: the watchdog's log may say more")
         said = (*done.document.lead, *done.document.notes, *(str(done.refusal).splitlines() if done.refusal else ()))
-        return PersonReply(offer.number, done=done.refusal is None, lines=[line for line in said if line])
+        return PersonReply(done=done.refusal is None, lines=[line for line in said if line])
 
     def _find_session(self, session_hash: str) -> WebSession | None:
         with LoginStore(self.url) as book:
@@ -104,4 +104,4 @@ class PersonActs:
     def _run(self) -> None:
         while (one := self._waiting.get()) is not None:
             offer, tell = one
-            tell(PersonReply(offer.number, NOT_READY, wait_s=5) if self._ended else self.answer(offer))
+            tell(PersonReply(NOT_READY, wait_s=5) if self._ended else self.answer(offer))

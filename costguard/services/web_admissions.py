@@ -127,10 +127,9 @@ class AdmissionQuoter:
             return kept.fits[left]
 
 
-def pack_admission(hold: Hold, token_hash: str, now: datetime, number: int) -> AdmitOffer:
+def pack_admission(hold: Hold, token_hash: str, now: datetime) -> AdmitOffer:
     """Return the offer of a hold to the watchdog."""
     return AdmitOffer(
-        number=number,
         token_hash=token_hash,
         hold=hold.id,
         nano=hold.money.nano,

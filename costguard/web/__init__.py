@@ -1,4 +1,4 @@
 """The HTTP interface, in a process of its own: agents report, readers get the status.
 
-Needs the extra `web` (decisions 0035 and 0057).
+Needs the extra `web` (decisions 0035 and 0091).
 """

@@ -16,17 +16,17 @@ from costguard.services.agent_gateway import AgentGateway
 from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
 from costguard.web import routes
-from costguard.web.link import WatchdogLink
 from costguard.web.metrics import build_metrics_router
 from costguard.web.middleware import build_refusal
 from costguard.web.pages import build_page_router
 from costguard.web.routes.admissions import build_admission_router
+from costguard.web.watchdog_client import WatchdogClient
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
 
 def build_application(
-    parts: WebServices, desk: AgentGateway, seal: Seal, link: WatchdogLink, agent_zip: Callable[[], bytes] | None = None
+    parts: WebServices, desk: AgentGateway, seal: Seal, link: WatchdogClient, agent_zip: Callable[[], bytes] | None = None
 ) -> FastAPI:
     """Return the application with all routes.
 

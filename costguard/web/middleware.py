@@ -14,10 +14,13 @@ Rate limits use a token bucket for each client, which fills with time. No reques
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Any
 
 from costguard_agent.protocol import BODY_MOST, JOIN_PATH
@@ -26,6 +29,7 @@ from costguard.agents.messages import (
     BROKEN,
     ENCODED,
     MALFORMED,
+    NOT_ALLOWED,
     REFUSALS,
     TOO_LARGE,
     TOO_OFTEN,
@@ -34,8 +38,7 @@ from costguard.agents.messages import (
     MessageRefusedError,
 )
 from costguard.settings.web import parse_host_header
-from costguard.web.connections import name_client
-from costguard.web.link import end_without_memory
+from costguard.web.watchdog_client import end_without_memory
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -63,6 +66,52 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+
+
+IPV6_SITE_BITS = 64
+"""RFC 6177: a site has at least this prefix, so that its host part can be chosen freely."""
+LOOPBACK = "loopback"
+
+
+@lru_cache(maxsize=4096)
+def name_client(address: str) -> str:
+    """Return the name under which the limits count an address: all of loopback is one, and so is an IPv6 /64."""
+    try:
+        found = parse_address(address)
+    except ValueError:  # a Unix-domain socket, or what a proxy stated
+        return address[:64]
+    if found.is_loopback:
+        return LOOPBACK
+    if isinstance(found, IPv6Address):
+        return str(ipaddress.ip_network((int(found) >> IPV6_SITE_BITS << IPV6_SITE_BITS, IPV6_SITE_BITS)))
+    return str(found)
+
+
+def parse_address(address: str) -> IPv4Address | IPv6Address:
+    """Parse an address without its zone, and an IPv4-mapped IPv6 address as IPv4. Raises ValueError."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+class PeerFilter:
+    """ASGI middleware that answers this machine and `peer` alone: the proxy that speaks TLS, where the server does not."""
+
+    def __init__(self, app: ASGIApp, peer: str) -> None:
+        self._app, self._peer = app, parse_address(peer)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] == "http" and not self.may(scope.get("client")):
+            await _send_refusal(send, MessageRefusedError(NOT_ALLOWED, "this address is answered through its proxy only"))
+            return
+        await self._app(scope, receive, send)
+
+    def may(self, client: tuple[str, int] | None) -> bool:
+        """Return whether requests of a client are answered; None: it came by a Unix socket of this user."""
+        if not client:
+            return True
+        address = parse_address(client[0])
+        return address.is_loopback or address == self._peer
 
 
 class RequestMiddleware:

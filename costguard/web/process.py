@@ -1,7 +1,7 @@
 """The process of the HTTP server: started by the watchdog, or by a person, a service manager or a container.
 
-The watchdog's child inherits the listening socket and its end of the channel. It bounds its own memory, is the first to be
-ended when the machine has none left, and ends with the watchdog: the kernel ends it (Linux), and the channel's end everywhere.
+The watchdog's child inherits the listening sockets. It bounds its own memory, is the first to be ended when the machine has
+none left, and ends with the watchdog: the kernel ends it (Linux), and elsewhere it sees that its parent is gone.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from costguard.errors import InputError
-from costguard.services.door_channel import connect_to_watchdog, find_channel_folder
-from costguard.services.door_messages import FILES_VARIABLE
 from costguard.services.web_backend import build_web_services, find_key_file
 from costguard.settings import read_settings
 from costguard.settings.fields import parse_duration
 from costguard.settings.section_values import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.web import parse_listen_address
 from costguard.system.logs import configure_logging, get_log
-from costguard.web.link import WatchdogLink
-from costguard.web.listener import LimitedListener, bind_listener, check_web_files
+from costguard.web.keeper import FILES_VARIABLE, SOCKET_VARIABLE
+from costguard.web.listener import bind_listener, check_web_files
 from costguard.web.server import build_server
+from costguard.web.watchdog_client import WatchdogClient
+from costguard.web.watchdog_socket import find_watchdog_socket
 
-MEMORY_MOST = 1 << 30
+MEMORY_MOST = 3 << 29
 """Bytes of address space of the watchdog's child, of which it uses a fraction: code and threads count as well."""
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OOM_SCORE = "800"
@@ -52,33 +52,30 @@ def run_server(*, config: str | None, listen: str | None, interval: str | None, 
     every = parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX) if interval is not None else None
     sys.setswitchinterval(SWITCH_S)
     if files:
-        bound, link = _adopt_files(files)
+        sockets, link = _adopt_files(files), WatchdogClient(Path(os.environ.pop(SOCKET_VARIABLE)), is_child=True)
     else:
         check_web_files(settings.web, find_key_file(settings))
-        bound, folder = bind_listener(settings.web), find_channel_folder(settings)
-        link = WatchdogLink(lambda: connect_to_watchdog(folder))
-    made = build_server(build_web_services(settings, config=config, interval=every), bound, link)
+        sockets, link = [bind_listener(settings.web)], WatchdogClient(find_watchdog_socket(settings))
+    made = build_server(build_web_services(settings, config=config, interval=every), sockets, link)
     gc.collect()
     gc.freeze()  # what is imported by now stays: looking through it took 0.1 s again and again, while beats waited
     get_log().info("web_listens", address=settings.web.listen, tls=settings.web.tls_cert is not None, alone=not files)
     made.run()
 
 
-def _adopt_files(files: str) -> tuple[LimitedListener, WatchdogLink]:
-    """Return the listening socket and the channel that the watchdog left to this process, and bound this process."""
-    numbers = [int(word) for word in files.split(",")]
-    for number in numbers:
-        os.set_inheritable(number, False)  # noqa: FBT003 - the function's own word
-    bound, wire = LimitedListener(fileno=numbers[0]), socket.socket(fileno=numbers[1])
-    bound.setblocking(False)  # noqa: FBT003 - the socket's own word
+def _adopt_files(files: str) -> list[socket.socket]:
+    """Return the listening sockets that the watchdog left to this process, and bound this process."""
+    sockets = [socket.socket(fileno=int(word)) for word in files.split(",")]
+    for one in sockets:
+        os.set_inheritable(one.fileno(), False)  # noqa: FBT003 - the function's own word
+        one.setblocking(False)  # noqa: FBT003 - the socket's own word
     _end_with_parent()
     _bound_memory()
-    offered = [wire]
-    return bound, WatchdogLink(lambda: offered.pop() if offered else None, is_child=True)
+    return sockets
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process with the watchdog's thread that started it (Linux); elsewhere the channel's end does."""
+    """Have the kernel end this process with the thread that started it (Linux); elsewhere `WatchdogClient.run` does."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

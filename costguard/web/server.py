@@ -1,20 +1,22 @@
-"""The HTTP server: uvicorn in a process of its own, which the watchdog starts and outlives (decision 0057).
+"""The HTTP server: uvicorn in a process of its own, which the watchdog starts and outlives (decision 0091).
 
-It ends with the watchdog that started it. Slow clients are cut off: a request head must arrive within
-seconds (uvicorn has no limit), a body and an answer within the limits of `middleware`. The number of connections is limited
-(`listener`): one more is refused, and the others continue.
+Its limits are uvicorn's (connections, bytes of a head, idle connections, backlog), and those of `middleware` (bodies, time). A
+head must arrive within seconds: uvicorn has no limit for the first one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from costguard.agents.messages import MALFORMED, MessageRefusedError
@@ -24,11 +26,10 @@ from costguard.settings import WebSettings, expand_path
 from costguard.settings.web import ListenAddress, list_allowed_hosts, parse_listen_address
 from costguard.system.logs import get_log
 from costguard.web.app import build_application
-from costguard.web.connections import CONNECTIONS, Connection, ConnectionTable, name_client
-from costguard.web.link import Connect, WatchdogLink, handle_loop_error
-from costguard.web.listener import ANY_PORT, HEAD_S, LimitedListener, ListenerLoop, bind_listener, check_web_files
-from costguard.web.middleware import RequestMiddleware, build_refusal
+from costguard.web.listener import ANY_PORT, BACKLOG, bind_listener, check_web_files
+from costguard.web.middleware import PeerFilter, RequestMiddleware, build_refusal
 from costguard.web.signing import open_seal
+from costguard.web.watchdog_client import WatchdogClient, handle_loop_error
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -36,26 +37,23 @@ if TYPE_CHECKING:
 IDLE_S = 75
 """Seconds between two requests of one connection: agents report every 15."""
 SPARE_FILES = 300
-"""Open files that the rest of the process needs, and connections that are accepted while others are being closed for them."""
+"""Open files that the rest of the process needs."""
 HEAD_MOST = 16 * 1024
-BACKLOG = 128
+HEAD_S = 10.0
+"""Seconds for a head to arrive."""
+CONNECTIONS = 4000
+"""Connections at once; a request of one more is answered with 503."""
 PATIENCE_S = 5.0
 
 
 class TimedH11Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol with a time limit for a request head, counted in `table`."""
+    """uvicorn's HTTP/1.1 protocol with a time limit for a request head."""
 
-    table: ConnectionTable
     _head: asyncio.TimerHandle | None = None
-    _counted: Connection | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as asyncio calls it
         """Start the head timer for a new connection."""
         super().connection_made(transport)
-        wire = transport.get_extra_info("socket")
-        self._counted = self.table.find(wire.fileno()) if wire is not None else None
-        if self._counted is not None:
-            self._counted.http = self
         self._head = self.loop.call_later(HEAD_S, self._abort_connection)
 
     def data_received(self, data: bytes) -> None:
@@ -63,8 +61,6 @@ class TimedH11Protocol(H11Protocol):
         if self._head is None and (self.cycle is None or self.cycle.response_complete):
             self._head = self.loop.call_later(HEAD_S, self._abort_connection)
         super().data_received(data)
-        if self._counted is not None:
-            self.table.count(self._counted, self.count_held())
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
 
@@ -77,25 +73,6 @@ class TimedH11Protocol(H11Protocol):
         """Stop the timer; the next head gets its own, from its first byte."""
         self._stop_timer()
         super().on_response_complete()
-        if self._counted is not None:
-            self.table.count(self._counted, self.count_held())
-
-    def pause_writing(self) -> None:
-        """Count the answer that its client does not read, and wait with the rest of it."""
-        super().pause_writing()
-        if self._counted is not None:
-            self.table.count(self._counted, self.count_held())
-
-    def is_busy(self) -> bool:
-        """Return whether a complete request is being answered, to a client that reads the answer."""
-        answering = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
-        return answering and not self.transport.get_write_buffer_size()
-
-    def count_held(self) -> int:
-        """Return the bytes that this connection holds: a head or body that is not complete, and answers that were not read."""
-        waiting = len(self.conn.trailing_data[0])
-        body = len(self.cycle.body) if self.cycle is not None and not self.cycle.response_complete else 0
-        return waiting + body + int(self.transport.get_write_buffer_size())
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are for its log
         """Refuse what is not HTTP, in the same form as any other refusal."""
@@ -120,16 +97,15 @@ class TimedH11Protocol(H11Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class HttpServer:
-    """The server with its channel to the watchdog. Call `run` once; `end` may be called from another thread."""
+    """The server, and whom it asks. `bound`: the sockets. Call `run` once; `end` may be called from another thread."""
 
     server: uvicorn.Server
-    link: WatchdogLink
-    bound: LimitedListener
+    link: WatchdogClient
+    bound: Sequence[socket.socket]
 
     def run(self) -> None:
         """Serve until `end`, a signal, or the end of a watchdog that started this process."""
-        with asyncio.Runner(loop_factory=ListenerLoop) as runner:
-            runner.run(self._serve())
+        asyncio.run(self._serve())
 
     def end(self) -> None:
         """End soon."""
@@ -137,39 +113,42 @@ class HttpServer:
 
     async def _serve(self) -> None:
         asyncio.get_running_loop().set_exception_handler(handle_loop_error)
-        linked = asyncio.create_task(self.link.run(self.end))
+        asked = asyncio.create_task(self.link.run(self.end))
         try:
-            await self.link.tried.wait()
-            await self.server.serve(sockets=[self.bound])
+            await self.server.serve(sockets=list(self.bound))
         finally:
-            linked.cancel()
+            asked.cancel()
             with suppress(asyncio.CancelledError):
-                await linked
+                await asked
+            await self.link.close()
 
 
-def build_server(parts: WebServices, bound: LimitedListener, link: WatchdogLink) -> HttpServer:
-    """Return the server on a bound socket. Raises InputError if it cannot use TLS with the files of the settings."""
+def build_server(parts: WebServices, bound: Sequence[socket.socket], link: WatchdogClient) -> HttpServer:
+    """Return the server on bound sockets. Raises InputError if it cannot use TLS with the files of the settings."""
     web, seal = parts.web, open_seal(parts.key_file)
     gateway = parts.desk(seal)
     link.foreign, link.note_run = gateway.take_foreign, parts.note_run
-    app = RequestMiddleware(
+    app: ASGIApp = RequestMiddleware(
         build_application(parts, gateway, seal, link),
         hosts=list_allowed_hosts(web),
         log=get_log(),
         secure=web.tls_cert is not None,
     )
-    table = ConnectionTable(most=_raise_connection_limit(), exempt=name_client(web.behind_proxy) if web.behind_proxy else "")
-    bound.table = table
-    bound.only = "" if web.tls_cert is not None else web.behind_proxy or ""
-    return HttpServer(server=uvicorn.Server(_build_config(app, web, table)), link=link, bound=bound)
+    if web.behind_proxy is not None:
+        app = ProxyHeadersMiddleware(app, trusted_hosts=[web.behind_proxy])  # type: ignore[arg-type,assignment]  # uvicorn's own ASGI types
+        app = app if web.tls_cert is not None else PeerFilter(app, web.behind_proxy)
+    return HttpServer(server=uvicorn.Server(_build_config(app, web)), link=link, bound=bound)
 
 
 @contextmanager
-def serve_http(parts: WebServices, connect: Connect) -> Iterator[ListenAddress]:
-    """Serve in a thread of this process during the block, as tests do; yields the address with the actual port."""
+def serve_http(parts: WebServices, watchdog: Path | None) -> Iterator[ListenAddress]:
+    """Serve in a thread of this process during the block, as tests do; yields the address with the actual port.
+
+    `watchdog`: the path of its socket; None: there is none.
+    """
     check_web_files(parts.web, parts.key_file)
     bound = bind_listener(parts.web)
-    made = build_server(parts, bound, WatchdogLink(connect))
+    made = build_server(parts, [bound], WatchdogClient(watchdog))
     thread = threading.Thread(target=made.run, name="web", daemon=True)
     thread.start()
     try:
@@ -180,10 +159,10 @@ def serve_http(parts: WebServices, connect: Connect) -> Iterator[ListenAddress]:
         bound.close()
 
 
-def _build_config(app: ASGIApp, web: WebSettings, table: ConnectionTable) -> uvicorn.Config:
+def _build_config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http=type("CountedH11Protocol", (TimedH11Protocol,), {"table": table}),
+        http=TimedH11Protocol,
         ws="none",
         lifespan="off",
         loop="none",
@@ -192,8 +171,8 @@ def _build_config(app: ASGIApp, web: WebSettings, table: ConnectionTable) -> uvi
         access_log=False,
         server_header=False,
         date_header=True,
-        proxy_headers=web.behind_proxy is not None,
-        forwarded_allow_ips=[web.behind_proxy] if web.behind_proxy else [],
+        proxy_headers=False,  # `build_server` has them read inside of PeerFilter
+        limit_concurrency=_raise_connection_limit(),
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=HEAD_MOST,

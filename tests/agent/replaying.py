@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import struct
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from costguard.guard.alerts.rules import get_agent_state
 from costguard.guard.context import estimate_interval_of_samples
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.services.agent_enrolment import format_code
-from costguard.services.door_channel import DoorChannel
 from costguard.services.web_backend import WebServices
 from costguard.settings.sections import WebSettings
 from costguard.testing.doubles import FakeClock
@@ -44,6 +42,8 @@ from costguard.values.sample import (
 )
 from costguard.web import middleware, routes
 from costguard.web.server import serve_http
+from costguard.web.watchdog_server import serve_desk
+from costguard.web.watchdog_socket import bind_watchdog_socket
 from tests.guard.traces import HANGS, MINUTE, START, WASTE, WORK, Trace, dice_of, machine, traced
 from tests.web.desks import MIN, NOON, Rig, keys, ledger_at, rig
 
@@ -182,13 +182,9 @@ def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> It
             "PYTHONPATH": f"{ROOT}:{ROOT / 'agent'}:{ROOT / 'tests' / 'agent' / 'fake_nvml'}",
         }
         words = [sys.executable, "-m", "tests.agent.virtual", str(folder / "clock")]
-        channel, (ours, theirs) = DoorChannel(desk.guarded), socket.socketpair()
-        channel.start()
-        channel.attach(ours)
         desk.guarded.start()
-        offered = [theirs]
-        connect = lambda: offered.pop() if offered else None  # noqa: E731 - the one channel that there is
-        with serve_http(parts, connect) as at, (folder / "log").open("w") as log:
+        path, bound = bind_watchdog_socket(folder / "own" / "socket")
+        with serve_desk(desk.guarded, bound), serve_http(parts, path) as at, (folder / "log").open("w") as log:
             url = f"http://127.0.0.1:{at.port}"
             process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environ, cwd=folder
@@ -200,7 +196,6 @@ def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> It
                 process.stdout and process.stdout.close()
                 process.wait(30)
                 desk.guarded.end()
-                channel.end()
 
 
 def trace_of(kind: str, variant: int) -> Trace:

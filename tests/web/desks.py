@@ -28,7 +28,7 @@ from costguard.services.agent_desk import AgentDesk
 from costguard.services.agent_enrolment import JoinProof, hash_code
 from costguard.services.agent_gateway import NO_PROOF, AgentEnvelope, AgentGateway, VerifiedMessage
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
-from costguard.services.door_messages import LENGTH, BeatOffer, BeatReply, JoinOffer, Pulse, decode_from_door, encode_frame
+from costguard.services.door_messages import BeatOffer, BeatReply, JoinOffer, Pulse, decode_offer, encode_message
 from costguard.services.person_acts import PersonActs
 from costguard.settings import Settings
 from costguard.testing.doubles import FakeClock
@@ -68,7 +68,7 @@ def beat(*records: Mapping[str, object], **more: object) -> dict[str, object]:
 
 def carried(offer: BeatOffer | JoinOffer) -> object:
     """What arrives of an offer at the other end of the channel."""
-    return decode_from_door(encode_frame(offer)[LENGTH.size :])
+    return decode_offer(type(offer), encode_message(offer))
 
 
 @dataclass
@@ -119,14 +119,14 @@ class Rig:
 
     def taken(self, incoming: VerifiedMessage) -> Mapping[str, Any]:
         """The answer to a checked message, which goes to the watchdog as it does between processes."""
-        offer, answer = carried(incoming.pack(1)), Future[BeatReply]()
+        offer, answer = carried(incoming.pack()), Future[BeatReply]()
         assert isinstance(offer, BeatOffer)
         self.guarded.take_beat(offer, answer.set_result)
         return self.desk.build_answer(incoming, answer.result(timeout=30))
 
     def checked(self, message: AgentEnvelope) -> CheckedMessage:
         """What both processes checked, and nobody has committed."""
-        offer = carried(self.desk.check_message(message).pack(1))
+        offer = carried(self.desk.check_message(message).pack())
         assert isinstance(offer, BeatOffer)
         return self.guarded.check_beat(offer)
 

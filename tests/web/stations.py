@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -19,10 +18,9 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import identify_incarnation
-from costguard.services.agent_desk import serve_while_watching
+from costguard.services.agent_desk import AgentDesk, serve_while_watching
 from costguard.services.agent_enrolment import format_code, hash_code
 from costguard.services.agent_gateway import hash_token
-from costguard.services.door_channel import DoorChannel
 from costguard.services.watchdog_context import WatchdogContext, open_watchdog_context
 from costguard.services.web_backend import build_web_services, find_key_file
 from costguard.settings import check_settings, resolve_ledger_url
@@ -30,6 +28,8 @@ from costguard.settings.web import ListenAddress
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken
 from costguard.web.server import serve_http
 from costguard.web.signing import open_seal
+from costguard.web.watchdog_server import serve_desk
+from costguard.web.watchdog_socket import bind_watchdog_socket, find_watchdog_socket
 from tests.metering.stories import SCOPE, key, machine
 from tests.web.desks import CODE, SECRET, envelope
 
@@ -135,17 +135,11 @@ def station(folder: Path, *, machines: int = 2, web: str = "", more: str = "") -
     where = list[ListenAddress]()
 
     @contextmanager
-    def open_door(_: WatchdogContext, channel: DoorChannel) -> Iterator[None]:
-        ours, theirs = socket.socketpair()
-        channel.attach(ours)
-        offered = [theirs]
-        try:
-            with serve_http(build_web_services(settings), lambda: offered.pop() if offered else None) as at:
-                where.append(at)
-                yield
-        finally:
-            for unused in offered:
-                unused.close()
+    def open_door(_: WatchdogContext, desk: AgentDesk) -> Iterator[None]:
+        path, bound = bind_watchdog_socket(find_watchdog_socket(settings))
+        with serve_desk(desk, bound), serve_http(build_web_services(settings), path) as at:
+            where.append(at)
+            yield
 
     with ExitStack() as stack:
         made = stack.enter_context(open_watchdog_context(settings, offline=True))

@@ -19,12 +19,11 @@ from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.ledger.holds import load_open_holds
 from costguard.services.admission_desk import AdmissionDesk
 from costguard.services.door_messages import (
-    LENGTH,
     AdmitOffer,
     AdmitReply,
     HoldEndOffer,
-    decode_from_door,
-    encode_frame,
+    decode_offer,
+    encode_message,
 )
 from costguard.services.run_board import RunBoard
 from costguard.services.web_activity import ActivityBoard
@@ -207,14 +206,14 @@ def test_the_watchdog_believes_no_token_that_the_ledger_does_not_have_or_that_ma
     desk = AdmissionDesk(settings=lambda: watchdog.room.settings)
 
     def offer(token_hash: str) -> AdmitOffer:
-        made = AdmitOffer(1, token_hash, "forged", 10**9, "USD", 3600.0, "x", "", "", "ada", "", [])
-        came = decode_from_door(encode_frame(made)[LENGTH.size :])
+        made = AdmitOffer(token_hash, "forged", 10**9, "USD", 3600.0, "x", "", "", "ada", "", [])
+        came = decode_offer(AdmitOffer, encode_message(made))
         assert isinstance(came, AdmitOffer)
         return came
 
     with AgentStore(watchdog.url) as book:
         tokens = {one.name: one.hash for one in book.load_tokens()}
-    came = desk.admit_all([offer("0" * 64), offer(tokens["grafana"]), HoldEndOffer(2, tokens["grafana"], "x", started=True)])
+    came = desk.admit_all([offer("0" * 64), offer(tokens["grafana"]), HoldEndOffer(tokens["grafana"], "x", started=True)])
     assert [one.refused for one in came] == [NO_TOKEN, NOT_ALLOWED, NOT_ALLOWED]
     with AgentStore(watchdog.url) as book:
         watchdog.token("cg_gone", name="gone", role="operator")

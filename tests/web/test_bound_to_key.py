@@ -191,7 +191,7 @@ def test_a_stop_of_a_form_without_a_key_is_refused_by_the_watchdog(lab: Lab) -> 
     desk, path = Desk(lab), whole(lab.pod())
     desk.open("admin").act(path, "stop", why="x", sure="yes")
     offer = desk.link.offers[-1]
-    reply = desk.link.stops.answer(StopOffer(2, offer.session_hash, "train-k3v9x2m0000000", "x"))
+    reply = desk.link.stops.answer(StopOffer(offer.session_hash, "train-k3v9x2m0000000", "x"))
     assert (reply.done, "is not the full key" in reply.lines[0]) == (False, True)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.services.door_process import STEADY_S
+from costguard.web.keeper import STEADY_S
 from tests.web.doors import INTERVAL_S, KILLED, NO_MEMORY, STOPPED, Watch, watching
 
 ENDS = int(os.environ.get("COSTGUARD_DOOR_ENDS", "9"))

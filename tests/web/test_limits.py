@@ -1,4 +1,4 @@
-"""Limits on what anybody may cost: connections, bytes, names of hosts, keys, and processor time of one request."""
+"""Limits on what anybody may cost: bytes, names of hosts, keys, and processor time of one request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from costguard_agent.protocol import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATUR
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from costguard.settings.web import parse_host_header
-from costguard.web.connections import LOOPBACK, ConnectionTable, name_client
+from costguard.web.middleware import LOOPBACK, name_client
 from costguard.web.signing import FIELD_PRIME, SMALL_ORDER_Y, WatchdogSeal
 from tests.web.desks import CODE
 from tests.web.stations import JSON, Station, station
@@ -173,84 +173,3 @@ def test_no_head_of_anybody_costs_more_than_its_share_of_a_second(watchdog: Stat
                 pass
             spent.append(time.process_time() - began)
     assert min(spent) < CPU_MOST_S, spent
-
-
-class Wire:
-    """A socket that knows whether it was shut."""
-
-    def __init__(self, number: int) -> None:
-        self.number, self.shut = number, False
-
-    def fileno(self) -> int:
-        return self.number
-
-    def shutdown(self, _how: int) -> None:
-        self.shut = True
-
-
-class Http:
-    """What a protocol says of its connection."""
-
-    def __init__(self, held: int = 0, *, busy: bool = False) -> None:
-        self.held, self.busy = held, busy
-
-    def is_busy(self) -> bool:
-        return self.busy
-
-    def count_held(self) -> int:
-        return self.held
-
-
-def filled(table: ConnectionTable, counts: dict[str, int]) -> list[Wire]:
-    """Connections of addresses, in turn."""
-    made = list[Wire]()
-    for address, count in counts.items():
-        for _ in range(count):
-            assert table.admit(address)
-            made.append(Wire(len(made)))
-            table.add(made[-1], address)  # type: ignore[arg-type]  # all that is asked of a socket
-    return made
-
-
-def test_the_address_with_the_most_connections_makes_room_for_the_others() -> None:
-    table = ConnectionTable(most=10)
-    wires = filled(table, {"many": 5, "few": 2, "some": 3})
-    assert table.admit("new")
-    assert [one.number for one in wires if one.shut] == [0], "its longest quiet one"
-    assert table.admit("many"), "its own share is full as well"
-    assert [one.number for one in wires if one.shut] == [0, 1]
-
-
-def test_a_request_that_is_being_answered_is_not_cut_off() -> None:
-    table = ConnectionTable(most=4)
-    filled(table, {"one": 2, "two": 2})
-    for number in range(4):
-        found = table.find(number)
-        assert found is not None
-        found.http = Http(busy=True)
-    assert not table.admit("new")
-    assert len(table) == 4
-    table.remove(2)
-    assert table.admit("new")
-
-
-def test_bytes_of_unfinished_requests_have_one_budget_whose_largest_holder_pays() -> None:
-    table = ConnectionTable(most=100, bytes_most=1000)
-    wires = filled(table, {"large": 4, "small": 4})
-    for number in range(8):
-        found = table.find(number)
-        assert found is not None
-        found.http = Http(held=240 if number < 4 else 10)
-        table.count(found, found.http.count_held())
-    assert (table.held, [one.number for one in wires if one.shut]) == (1000, [])
-    last = table.find(7)
-    assert last is not None
-    table.count(last, 60)
-    assert [one.number for one in wires if one.shut] == [0]
-    assert table.held == 3 * 240 + 30 + 60
-
-
-def test_a_proxy_is_everybody_and_no_address_of_its_own() -> None:
-    table = ConnectionTable(most=10, exempt="proxy")
-    wires = filled(table, {"proxy": 10})
-    assert [one for one in wires if one.shut] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from costguard.ledger.agents.logins import LoginStore
-from costguard.services.door_messages import LENGTH, PersonReply, StopOffer, decode_from_door, encode_frame
+from costguard.services.door_messages import PersonReply, StopOffer, decode_offer, encode_message
 from costguard.services.overrides import get_now
 from costguard.services.person_acts import WAITING_MOST, PersonActs
 from costguard.services.web_logins import make_invite
@@ -25,13 +24,13 @@ __all__ = ["lab"]
 
 
 class Link:
-    """The channel to a watchdog in this process: what is offered goes through its frames."""
+    """The channel to a watchdog in this process: what is offered goes as it does between the processes."""
 
     def __init__(self, stops: PersonActs) -> None:
         self.stops, self.offers = stops, list[StopOffer]()
 
-    async def ask(self, pack: Callable[[int], StopOffer], _: type[PersonReply]) -> PersonReply:
-        offer = decode_from_door(encode_frame(pack(1))[LENGTH.size :])
+    async def ask(self, stop: StopOffer, _: type[PersonReply]) -> PersonReply:
+        offer = decode_offer(StopOffer, encode_message(stop))
         assert isinstance(offer, StopOffer)
         self.offers.append(offer)
         return self.stops.answer(offer)
@@ -92,12 +91,12 @@ def test_a_protected_machine_is_not_stopped_and_the_page_says_why(lab: Lab, desk
 
 def test_the_watchdog_believes_no_session_that_the_ledger_does_not_have_or_that_ended(lab: Lab, desk: Desk) -> None:
     path, stops = whole(lab.pod()), desk.link.stops
-    assert stops.answer(StopOffer(1, "0" * 64, path, "x")).refused == "not_allowed"
+    assert stops.answer(StopOffer("0" * 64, path, "x")).refused == "not_allowed"
     desk.open("admin").act(path, "stop", why="x")
     offers = list[StopOffer]()
     for role in ("operator", "admin"):
         reader = desk.open(role)
-        offers.append(StopOffer(1, sha256(reader.client.cookies["costguard"].encode()).hexdigest(), path, "x"))
+        offers.append(StopOffer(sha256(reader.client.cookies["costguard"].encode()).hexdigest(), path, "x"))
     operator, admin = offers
     assert stops.answer(operator).refused == "not_allowed"
     assert desk.book.revoke_sessions(who="test", now=get_now(), name="the-admin")
@@ -109,9 +108,9 @@ def test_the_watchdog_believes_no_session_that_the_ledger_does_not_have_or_that_
 
 def test_more_stops_than_may_wait_are_refused_at_once(lab: Lab) -> None:
     stops, replies = PersonActs(url=lab.ledger, config="costguard.toml"), list[PersonReply]()
-    for number in range(WAITING_MOST + 1):
-        stops.take(StopOffer(number, "0" * 64, "a/b/c/d", ""), replies.append)
-    assert [(one.number, one.refused) for one in replies] == [(WAITING_MOST, "too_often")]
+    for _ in range(WAITING_MOST + 1):
+        stops.take(StopOffer("0" * 64, "a/b/c/d", ""), replies.append)
+    assert [one.refused for one in replies] == ["too_often"]
 
 
 def test_without_a_watchdog_no_page_offers_a_stop(lab: Lab) -> None:

@@ -18,9 +18,9 @@ from costguard.services.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.settings.oidc import CALLBACK_PATH
 from costguard.settings.web import resolve_web_address
-from costguard.web.link import WatchdogLink
 from costguard.web.pages import answers, ask, fleet, live, login, machine, static
 from costguard.web.pages.room import PageRoom
+from costguard.web.watchdog_client import WatchdogClient
 
 if TYPE_CHECKING:  # a type and no more: it imports authlib, which few servers need
     from costguard.services.oidc import OidcClient
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a type and no more: it imports authlib, which few servers n
 __all__ = ["build_page_router"]
 
 
-def build_page_router(services: PageServices, link: WatchdogLink | None = None) -> APIRouter:
+def build_page_router(services: PageServices, link: WatchdogClient | None = None) -> APIRouter:
     """Return the routes of the pages. The ledger of the settings is opened for logins, and read for each page.
 
     `link`: the channel to the watchdog, which stops machines for people; None: nothing can be stopped from a page.

@@ -75,7 +75,7 @@ async def _pass_on(room: PageRoom, secret: str, *, approve: bool) -> Response:
     """Have the watchdog give the answer, and show what became of it."""
     assert room.link is not None  # noqa: S101 - `_refuse_form` looked
     try:
-        reply = await room.link.ask(lambda number: AskOffer(number, secret, approve), PersonReply)
+        reply = await room.link.ask(AskOffer(secret, approve), PersonReply)
     except MessageRefusedError as refused:
         return room.refuse(503, "Not answered", f"Nothing was answered: {refused.says}")
     said = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]

@@ -81,7 +81,7 @@ async def _stop(room: PageRoom, reader: PageReader, path: str, fields: Mapping[s
         return
     why, life = (fields.get(name, "") for name in ("why", "life"))
     try:
-        reply = await room.link.ask(lambda number: StopOffer(number, reader.session.hash, path, why, life), PersonReply)
+        reply = await room.link.ask(StopOffer(reader.session.hash, path, why, life), PersonReply)
     except MessageRefusedError as refused:
         room.tell_next(reader, "bad", (f"Not stopped: {refused.says}",))
         return

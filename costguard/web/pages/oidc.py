@@ -20,8 +20,7 @@ from costguard.services.oidc import LOGIN_WITHIN_S, OidcClient
 from costguard.settings.oidc import CALLBACK_PATH
 from costguard.system.logs import get_log
 from costguard.values.web_login import ROLES, choose_role, name_person
-from costguard.web.connections import name_client
-from costguard.web.middleware import RateLimiter
+from costguard.web.middleware import RateLimiter, name_client
 from costguard.web.pages.login import set_session_cookie
 from costguard.web.pages.room import OIDC_LOGIN_PATH, PageRoom, build_redirect
 

@@ -24,7 +24,7 @@ from costguard.services.web_pages import PageServices
 from costguard.values.agent import VIEWER
 from costguard.values.text_format import format_instant, limit_lines
 from costguard.values.web_login import OIDC_NAME, WebSession, get_shown_name, has_role
-from costguard.web.link import WatchdogLink
+from costguard.web.watchdog_client import WatchdogClient
 
 if TYPE_CHECKING:  # a type and no more: it imports authlib, which few servers need
     from costguard.services.oidc import OidcClient
@@ -63,7 +63,7 @@ class PageRoom:
     """Services, sessions and templates of the pages. `oidc`: the identity provider; None: people log in by links alone."""
 
     def __init__(
-        self, services: PageServices, desk: SessionDesk, link: WatchdogLink | None = None, oidc: OidcClient | None = None
+        self, services: PageServices, desk: SessionDesk, link: WatchdogClient | None = None, oidc: OidcClient | None = None
     ) -> None:
         self.services, self.desk, self.link, self.oidc = services, desk, link, oidc
         self.cookie = SECURE_COOKIE if services.secure else COOKIE

@@ -28,13 +28,12 @@ from fastapi.responses import StreamingResponse
 from costguard.agents.messages import BAD_CODE, NOT_READY, TOO_OFTEN, MessageRefusedError
 from costguard.services.agent_enrolment import JoinProof, answer_hello, sign_join_answer
 from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
-from costguard.services.door_messages import BeatReply, JoinReply, replace_number
+from costguard.services.door_messages import BeatReply, JoinReply
 from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
 from costguard.web import schemas
-from costguard.web.connections import name_client
-from costguard.web.link import WatchdogLink
-from costguard.web.middleware import RateLimiter
+from costguard.web.middleware import RateLimiter, name_client
+from costguard.web.watchdog_client import WatchdogClient
 
 JSON = "application/json"
 PER_AGENT, AGENT_BURST = 1.0, 40.0
@@ -52,7 +51,7 @@ SIGNED_HEADERS = [
 ]
 
 
-def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogLink) -> APIRouter:
+def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogClient) -> APIRouter:
     """Return the routes for agents. `link`: the channel to the watchdog."""
     routes, beats_of = APIRouter(), RateLimiter(PER_AGENT, AGENT_BURST)
     threads = ThreadPoolExecutor(AGENT_THREADS, "agents")
@@ -81,7 +80,7 @@ def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogLink) -> AP
         wait_s = joins.take(offer.code_hash)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        reply = await link.ask(partial(replace_number, offer), JoinReply)
+        reply = await link.ask(offer, JoinReply)
         body, headers = sign_join_answer(desk.build_join_answer(reply), asked, proof, seal)
         return Response(body, media_type=JSON, headers=headers)
 
@@ -117,7 +116,7 @@ def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogLink) -> AP
         wait_s = beats_of.take(incoming.agent.id)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        said = desk.build_answer(incoming, await link.ask(incoming.pack, BeatReply))
+        said = desk.build_answer(incoming, await link.ask(incoming.pack(), BeatReply))
         body, at_ms = json.dumps(said).encode(), int(str(said["guard_at"]))
         signature = seal.sign(build_signed_answer(agent=incoming.agent.id, seq=incoming.seq, at_ms=at_ms, body=body))
         return Response(body, media_type=JSON, headers={AT_HEADER: str(at_ms), SIGNATURE_HEADER: signature})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
@@ -23,16 +22,16 @@ from costguard.services.web_backend import LauncherServices
 from costguard.values.agent import OPERATOR, TOKEN_ROLES
 from costguard.views.admit import ADMIT_SCHEMA
 from costguard.web import schemas
-from costguard.web.link import WatchdogLink
 from costguard.web.middleware import RateLimiter
 from costguard.web.routes import JSON, SECURITY, parse_bearer_token
+from costguard.web.watchdog_client import WatchdogClient
 
 PER_TOKEN, TOKEN_BURST = 50.0, 300.0
 """Requests a second with one token: a scheduler asks for a whole queue at once."""
 ADMIT_PATH, HOLD_END_PATH, ACTIVITY_PATH = "/v1/admit", "/v1/admit/end", "/v1/activity/{machine:path}"
 
 
-def build_admission_router(services: LauncherServices, link: WatchdogLink) -> APIRouter:
+def build_admission_router(services: LauncherServices, link: WatchdogClient) -> APIRouter:
     """Return the routes. `link`: the channel to the watchdog, which alone writes."""
     routes, rates = APIRouter(), RateLimiter(PER_TOKEN, TOKEN_BURST)
 
@@ -66,7 +65,7 @@ def build_admission_router(services: LauncherServices, link: WatchdogLink) -> AP
                 "would_fit": [],
             }
             return Response(json.dumps(said), status_code=409, media_type=JSON)
-        reply = await link.ask(partial(pack_admission, hold, token_hash, now), AdmitReply)
+        reply = await link.ask(pack_admission(hold, token_hash, now), AdmitReply)
         if reply.refused:
             raise MessageRefusedError(reply.refused, reply.says, wait_s=reply.wait_s)
         answer = await asyncio.to_thread(services.quoter.build_answer, hold, kept, reply)
@@ -81,7 +80,7 @@ def build_admission_router(services: LauncherServices, link: WatchdogLink) -> AP
     async def end(request: Request) -> Response:
         _, token_hash = await authorize(request, (OPERATOR,))
         hold, started = _parse_hold_end(await request.body())
-        reply = await link.ask(lambda number: HoldEndOffer(number, token_hash, hold, started), HoldEndReply)
+        reply = await link.ask(HoldEndOffer(token_hash, hold, started), HoldEndReply)
         if reply.refused:
             raise MessageRefusedError(reply.refused, reply.says, wait_s=reply.wait_s)
         return Response(json.dumps({"hold": hold, "ended_by": reply.ended_by}), media_type=JSON)

@@ -1,16 +1,19 @@
-"""Start the door as a child process, and restart it when it ends or hangs (decision 0057).
+"""Start the web as a child process, and restart it when it ends or when its health is not answered (decision 0091).
 
-    started -> connected (it sends a Pulse every second) -> ended, or silent for SILENT_S: killed -> pause -> started again
+    started -> answers /healthz every second -> ended, or silent for SILENT_S: killed -> pause -> started again
 
-The listening socket belongs to the watchdog: while there is no door, the kernel keeps who connects. The pause grows as that of
-a failing account does (`watchdog/duty.py`), up to LONGEST_PAUSE_S; a door that ran for STEADY_S starts without one again.
+The listening socket belongs to the watchdog: while there is no web, the kernel keeps who connects. Health is asked at a Unix
+socket of its own, on which the same server answers, so that a flood of connections does not look like a hang. The pause grows
+as that of a failing account does (`watchdog/duty.py`), up to LONGEST_PAUSE_S; a web that ran for STEADY_S starts without one.
 """
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -19,17 +22,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 from costguard.guard.alerts.alert import Alert
 from costguard.guard.alerts.rules import build_door_alert
-from costguard.services.door_channel import DoorChannel, DoorConnection
-from costguard.services.door_messages import FILES_VARIABLE
 from costguard.system.logs import get_log
 from costguard.watchdog.duty import DutyHealth
 
 SILENT_S, STARTS_WITHIN_S = 10.0, 180.0
-"""Seconds without a Pulse after which it hangs: once it was heard, and while it starts, which takes 50 s at a load of 14."""
-STEADY_S, LONGEST_PAUSE_S, LOOK_S = 10.0, 60.0, 0.5
+"""Seconds without an answer after which it hangs: once it answered, and while it starts, which takes 50 s at a load of 14."""
+STEADY_S, LONGEST_PAUSE_S, LOOK_S, ASK_S = 10.0, 60.0, 1.0, 3.0
+FILES_VARIABLE, SOCKET_VARIABLE = "COSTGUARD_WEB_FILES", "COSTGUARD_WATCHDOG_SOCKET"
+"""In the environment of the child: the descriptors of its listening sockets, as `5,6`, and the watchdog's Unix socket."""
 ENDS_WITHIN_S = 5.0
 PASSED_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV")
 PASSED_PREFIXES = ("LC_", "PYTHON", "XDG_", "COSTGUARD_", "SSL_CERT_", "PG")
@@ -38,7 +42,9 @@ PASSED_PREFIXES = ("LC_", "PYTHON", "XDG_", "COSTGUARD_", "SSL_CERT_", "PG")
 
 @dataclass(slots=True, kw_only=True)
 class DoorKeeper:
-    """Keeps the door running. `words`: the command. `listener`: the bound socket.
+    """Keeps the web running. `words`: the command. `listener`: the bound socket. `socket`: the watchdog's.
+
+    `health`: where health is asked; the listening socket there is `health_listener`. `tls`: whether the server speaks TLS.
 
     `restarts`: how often it was started again. `pid`: of the running one, 0 while there is none. `trouble`: why it keeps
     failing, "" if it does not.
@@ -46,14 +52,15 @@ class DoorKeeper:
 
     words: Sequence[str]
     listener: socket.socket
-    channel: DoorChannel
+    health_listener: socket.socket
+    watchdog: Path
+    tls: bool = False
     silent_s: float = SILENT_S
     restarts: int = 0
     pid: int = 0
     trouble: str = ""
     _health: DutyHealth = field(default_factory=DutyHealth)
     _ending: threading.Event = field(default_factory=threading.Event)
-    _changed: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -64,7 +71,6 @@ class DoorKeeper:
     def end(self) -> None:
         """End the door, and keep it no longer."""
         self._ending.set()
-        self._changed.set()
         if self._thread is not None:
             self._thread.join(2 * ENDS_WITHIN_S)
 
@@ -89,47 +95,55 @@ class DoorKeeper:
             self.restarts += 1
 
     def _run_once(self) -> str:
-        """Run the door until it ends or hangs; return why it ended."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            files = (self.listener.fileno(), theirs.fileno())
-            process = subprocess.Popen(  # noqa: S603 - our own program
-                list(self.words),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=files,
-                process_group=0,  # Ctrl-C is for the watchdog, which then ends it
-                env=_build_environment(os.environ, files),
-            )
+        """Run the web until it ends or hangs; return why it ended."""
+        files = (self.listener.fileno(), self.health_listener.fileno())
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            list(self.words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=files,
+            process_group=0,  # Ctrl-C is for the watchdog, which then ends it
+            env=_build_environment(os.environ, files, self.watchdog),
+        )
         self.pid = process.pid
-        self._changed.clear()
-        door = self.channel.attach(ours, closed=self._changed.set)
         try:
-            return self._watch(process, door)
+            return self._watch(process)
         finally:
             self.pid = 0
-            _end_process(process, kindly=self._ending.is_set() and door.open)
-            ours.close()
+            _end_process(process, kindly=self._ending.is_set())
 
-    def _watch(self, process: subprocess.Popen[bytes], door: DoorConnection) -> str:
-        began = time.monotonic()
+    def _watch(self, process: subprocess.Popen[bytes]) -> str:
+        began, answered_at = time.monotonic(), 0.0
         while not self._ending.is_set():
-            if process.poll() is not None:
-                return _describe_end(process.returncode)
+            with suppress(subprocess.TimeoutExpired):
+                return _describe_end(process.wait(LOOK_S))
+            if _is_answered(self.health_listener.getsockname(), tls=self.tls):
+                answered_at = time.monotonic()
             now = time.monotonic()
-            if not door.open:
-                with suppress(subprocess.TimeoutExpired):
-                    return _describe_end(process.wait(ENDS_WITHIN_S))
-                return "it closed its channel"
-            if door.heard and not door.throttled and now - door.heard_at > self.silent_s:
-                return f"it hung: nothing was heard for {self.silent_s:g} s"
-            if not door.heard and now - began > STARTS_WITHIN_S:
+            if answered_at and now - answered_at > self.silent_s:
+                return f"it hung: its health was not answered for {self.silent_s:g} s"
+            if not answered_at and now - began > STARTS_WITHIN_S:
                 return f"it did not start within {STARTS_WITHIN_S:g} s"
             if now - began >= STEADY_S:
                 self.trouble = ""
-            self._changed.wait(LOOK_S)
-            self._changed.clear()
         return ""
+
+
+def _is_answered(path: str, *, tls: bool) -> bool:
+    """Return whether GET /healthz is answered at the Unix socket `path`, with whatever status."""
+    with suppress(OSError, http.client.HTTPException), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
+        wire.settimeout(ASK_S)
+        wire.connect(path)
+        asked = http.client.HTTPConnection("localhost")
+        asked.sock = _TRUST_ANY.wrap_socket(wire) if tls else wire
+        asked.request("GET", "/healthz")
+        return asked.getresponse().status > 0
+    return False
+
+
+_TRUST_ANY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For our own child at our own socket, whose certificate is for another name."""
+_TRUST_ANY.check_hostname, _TRUST_ANY.verify_mode = False, ssl.CERT_NONE
 
 
 @contextmanager
@@ -141,6 +155,7 @@ def keep_door(keeper: DoorKeeper) -> Iterator[DoorKeeper]:
     finally:
         keeper.end()
         keeper.listener.close()
+        keeper.health_listener.close()
 
 
 def build_words(*, config: str | None, interval_s: float, json_log: bool) -> list[str]:
@@ -149,9 +164,9 @@ def build_words(*, config: str | None, interval_s: float, json_log: bool) -> lis
     return [*words, *(["--config", config] if config else []), "serve", "--interval", f"{interval_s:g}s"]
 
 
-def _build_environment(whole: Mapping[str, str], files: tuple[int, int]) -> dict[str, str]:
+def _build_environment(whole: Mapping[str, str], files: tuple[int, int], watchdog: Path) -> dict[str, str]:
     passed = {name: value for name, value in whole.items() if name in PASSED_VARIABLES or name.startswith(PASSED_PREFIXES)}
-    return {**passed, "MALLOC_ARENA_MAX": "2", FILES_VARIABLE: ",".join(map(str, files))}
+    return {**passed, "MALLOC_ARENA_MAX": "2", FILES_VARIABLE: ",".join(map(str, files)), SOCKET_VARIABLE: str(watchdog)}
 
 
 def _end_process(process: subprocess.Popen[bytes], *, kindly: bool) -> None:

@@ -1,0 +1,121 @@
+"""The web's side: what agents, people and launchers say is handed to the watchdog over HTTP on its Unix socket.
+
+A message is answered after the commit. If the watchdog cannot be reached, its sender is refused and sends it again: the ledger
+takes a message once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import httpx2
+
+from costguard.agents.messages import MALFORMED, NO_WATCHDOG, TOO_OFTEN, MessageRefusedError
+from costguard.services.door_messages import (
+    PATHS,
+    AdmitReply,
+    BeatReply,
+    FromDoor,
+    HoldEndReply,
+    JoinReply,
+    OfferError,
+    PersonReply,
+    Pulse,
+    RunNote,
+    decode_reply,
+    encode_message,
+)
+from costguard.values.instant import from_micros
+
+PULSE_S = 1.0
+"""Seconds between two questions for the last run of the guard."""
+CONNECT_S, REPLY_S, WAIT_S = 2.0, 58.0, 10.0
+"""Seconds to connect, for an answer (a stop that a person confirmed waits for its proof), and for a free connection."""
+CONNECTIONS_MOST = 200
+OUT_OF_MEMORY_EXIT = 71
+OK, BAD_REQUEST = 200, 400
+
+_Reply = TypeVar("_Reply", BeatReply, JoinReply, PersonReply, AdmitReply, HoldEndReply, RunNote)
+
+
+class WatchdogClient:
+    """Asks the watchdog that listens at `path`; None: there is none. `is_child`: the watchdog started this process.
+
+    `foreign`: returns the agents in whose name foreign messages came. `note_run`: called with a run that is not in the ledger.
+    """
+
+    def __init__(self, path: Path | None, *, is_child: bool = False) -> None:
+        self._path, self._is_child = path, is_child
+        self._http: httpx2.AsyncClient | None = None
+        self.foreign: Callable[[], list[tuple[str, int]]] = list
+        self.note_run: Callable[[datetime], object] = lambda _: None
+
+    async def ask(self, offer: FromDoor, kind: type[_Reply]) -> _Reply:
+        """Hand over `offer`, and return the reply. Raises MessageRefusedError if no watchdog takes it."""
+        if self._path is None:
+            raise MessageRefusedError(NO_WATCHDOG, wait_s=5)
+        if self._http is None:
+            limits = httpx2.Limits(max_connections=CONNECTIONS_MOST, max_keepalive_connections=CONNECTIONS_MOST)
+            self._http = httpx2.AsyncClient(
+                transport=httpx2.AsyncHTTPTransport(uds=str(self._path), limits=limits),
+                timeout=httpx2.Timeout(REPLY_S, connect=CONNECT_S, pool=WAIT_S),
+                trust_env=False,
+            )
+        try:
+            came = await self._http.post(f"http://watchdog{PATHS[type(offer)]}", content=_encode(offer))
+        except httpx2.PoolTimeout:
+            raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5) from None
+        except httpx2.HTTPError:
+            raise MessageRefusedError(NO_WATCHDOG, wait_s=5) from None
+        if came.status_code == BAD_REQUEST:
+            raise MessageRefusedError(MALFORMED, came.text)
+        if came.status_code != OK:
+            raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5)
+        try:
+            return decode_reply(kind, came.content)
+        except OfferError:
+            raise MessageRefusedError(NO_WATCHDOG, wait_s=5) from None
+
+    async def run(self, ended: Callable[[], object]) -> None:
+        """Ask for the last run of the guard until cancelled. `ended`: called when the watchdog that started this is gone."""
+        parent = os.getppid()
+        while True:
+            try:
+                note = await self.ask(Pulse(self.foreign()), RunNote)
+            except MessageRefusedError:
+                note = RunNote()
+            if note.at_us and not note.committed:
+                self.note_run(from_micros(note.at_us))
+            if self._is_child and os.getppid() != parent:
+                ended()
+                return
+            await asyncio.sleep(PULSE_S)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+
+def _encode(offer: FromDoor) -> bytes:
+    try:
+        return encode_message(offer)
+    except UnicodeEncodeError as odd:
+        raise MessageRefusedError(MALFORMED, str(odd)) from None
+
+
+def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Handle an exception of the event loop: a process without memory ends, and is started anew."""
+    if isinstance(context.get("exception"), MemoryError):
+        end_without_memory()
+    loop.default_exception_handler(context)
+
+
+def end_without_memory() -> NoReturn:
+    """End this process at once: after a MemoryError nobody knows what is half done."""
+    os._exit(OUT_OF_MEMORY_EXIT)
