@@ -29,26 +29,26 @@ def compiled() -> None:
             compileall.compile_dir(folder, quiet=2, workers=1)
 
 
-def timed(commands: dict[str, list[str]], runs: int) -> dict[str, list[float]]:
-    """User CPU seconds of each command's runs, interleaved."""
+def timed(commands: dict[str, list[str]], runs: int, *, system: bool = False) -> dict[str, list[float]]:
+    """User CPU seconds of each command's runs, interleaved; with `system` the kernel's as well."""
     found: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(WARM_UPS + runs):
         for name, command in commands.items():
-            seconds = user_seconds(command)
+            seconds = cpu_seconds(command, system=system)
             if number >= WARM_UPS:
                 found[name].append(seconds)
     return found
 
 
-def user_seconds(command: list[str]) -> float:
-    """User CPU of one run; its output is thrown away, its failure is not."""
+def cpu_seconds(command: list[str], *, system: bool) -> float:
+    """User CPU of one run, and the kernel's with `system`; its output is thrown away, its failure is not."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         sys.exit(f"{' '.join(command)} ended with {child.returncode}")
-    return usage.ru_utime
+    return usage.ru_utime + (usage.ru_stime if system else 0)
 
 
 def report(found: dict[str, list[float]], target: float) -> int:

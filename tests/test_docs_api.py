@@ -75,4 +75,4 @@ def test_nothing_is_imported_that_a_quote_does_not_need(market: str) -> None:
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     first, seen = ran.stdout.splitlines()
     assert [name for name in first.split() if not name.startswith(("importlib", "_", "warnings"))] == ["costguard"]
-    assert set(seen.split()) & {*HEAVY, "click", "rich", "yaml", "costguard.cli", "costguard.formats"} == set()
+    assert set(seen.split()) & {*HEAVY, "typer", "rich", "yaml", "costguard.cli", "costguard.formats"} == set()

@@ -11,13 +11,15 @@ import sys
 from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
-from click import Command, Context, Group, HelpFormatter, Parameter, pass_context
-from click.exceptions import Abort, ClickException, Exit, UsageError
+import typer
+from typer import Abort, Context, Exit, Option, TyperException
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from costguard import __version__
-from costguard.cli.commands import CostguardCommand, Option, Text, build_parameters, repeat_global_options
+from costguard.cli.commands import CostguardCommand, refuse_empty_values, repeat_global_options
 from costguard.errors import CostguardError, InputError, UnknownNameError, replace_unprintable, shorten, to_one_line
 from costguard.system import file_security
 
@@ -81,7 +83,7 @@ OWN_SCREEN = frozenset(("watch", "run", "submit", "mcp"))
 """Commands that write to the terminal while they run."""
 INTERRUPTED = 130
 COMPLETION_VARIABLE = "_COSTGUARD_COMPLETE"
-"""Where the script of a shell says what it wants."""
+"""Where typer's script of a shell says what it wants."""
 LONGEST_SHOWN = 300
 """Characters of a message that may quote what somebody typed."""
 
@@ -98,29 +100,33 @@ class GlobalOptions:
     verbose: bool = False
 
 
-class LazyGroup(Group):
+class LazyGroup(TyperGroup):
     """A group that lists its commands by name and imports one when it is run."""
 
-    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 - the signature is typer's, with classes without a public name
         """Return every command's name, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:  # noqa: ARG002 - the signature is click's
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002 - same
         """Import and return the command; None if it does not exist."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"costguard.cli.{cmd_name}")
-        own = build_parameters(module.command)
-        made: CostguardCommand = getattr(module, "COMMAND", CostguardCommand)(
-            name=cmd_name,
-            help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}",
-            params=[*own, *repeat_global_options(self.params, own)],
-            callback=pass_context(module.command),
-        )
-        made.own_screen = cmd_name in OWN_SCREEN
-        return made
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        kind = getattr(module, "COMMAND", CostguardCommand)
+        alone.command(cmd_name, cls=kind, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
+        command: Any = get_command(alone)
+        command.params.extend(repeat_global_options(self.params, command.params))
+        command.own_screen = cmd_name in OWN_SCREEN
+        return command
 
-    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - same
+        """Parse the options before the command's name; an empty value is refused."""
+        rest = super().parse_args(ctx, args)
+        refuse_empty_values(self.params, ctx.params)
+        return rest
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - same
         """Return the requested command; raises UnknownNameError, with similar names, if it does not exist."""
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             from difflib import get_close_matches
@@ -129,30 +135,22 @@ class LazyGroup(Group):
             raise UnknownNameError("command", args[0], field="COMMAND", nearest=tuple(meant), hint="see costguard --help")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - same
         """Write the list of commands for `--help`."""
         for title, commands in COMMAND_GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()))
 
 
-def _print_version(ctx: Context, param: Parameter, value: object) -> None:
+def _print_version(ctx: Context, value: bool) -> None:
     if value:
         sys.stdout.write(f"costguard {__version__}\n")
         ctx.exit()
 
 
-def _show_completion(ctx: Context, param: Parameter, value: object) -> None:
-    if value and not ctx.resilient_parsing:
-        from costguard.cli import completion
-
-        (completion.install_script if param.name == "install_completion" else completion.show_script)(ctx.command)
-        ctx.exit()
-
-
 def _root(
     ctx: Context,
-    config: Annotated[Text, Option(metavar="FILE", help="Settings file (default: ./costguard.toml).")] = None,
+    config: Annotated[str | None, Option(metavar="FILE", help="Settings file (default: ./costguard.toml).")] = None,
     json_log: Annotated[bool, Option("--json-log", help="Warnings and errors on stderr as JSON lines.")] = False,
     debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
     offline: Annotated[
@@ -160,18 +158,7 @@ def _root(
     ] = False,
     wide: Annotated[bool, Option("--wide", help="Show all columns, however long the lines become.")] = False,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Say on stderr what is being done.")] = False,
-    version: Annotated[bool, Option("--version", callback=_print_version, help="Print the version.")] = False,
-    install_completion: Annotated[
-        bool, Option("--install-completion", callback=_show_completion, help="Install completion for the current shell.")
-    ] = False,
-    show_completion: Annotated[
-        bool,
-        Option(
-            "--show-completion",
-            callback=_show_completion,
-            help="Show completion for the current shell, to copy it or customize the installation.",
-        ),
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Guard money spent on cloud GPUs: quote a run before it starts, watch it, report it."""
     ctx.obj = GlobalOptions(config=config, json_log=json_log, debug=debug, offline=offline, wide=wide, verbose=verbose)
@@ -179,15 +166,16 @@ def _root(
         sys.stdout.write(f"{ctx.get_help()}\n")
 
 
-app = LazyGroup(
+_typer = typer.Typer(
     name="costguard",
-    help=_root.__doc__,
-    epilog="Start with: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6",
-    params=build_parameters(_root),
-    callback=pass_context(_root),
+    cls=LazyGroup,
+    rich_markup_mode=None,  # help and errors hold TOML, labels and vendors' words: "[providers.runpod]" is no style
     invoke_without_command=True,
+    callback=_root,
+    epilog="Start with: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app: Any = get_command(_typer)
 
 
 def main() -> None:
@@ -224,7 +212,7 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
         sys.stdout.flush()
     except CostguardError as error:
         return _print_error(str(error), error.exit_code, json_log=json_log, debug=debug)
-    except ClickException as error:
+    except TyperException as error:
         message = shorten(to_one_line(error.format_message()), LONGEST_SHOWN) + _build_help_hint(error)
         return _print_error(message, InputError.exit_code, json_log=json_log)
     except (KeyboardInterrupt, Abort):
@@ -251,20 +239,24 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
 
 def _invoke(arguments: list[str]) -> object:
     """Run what `arguments` name, or answer a shell that completes words, and return the exit code or None."""
-    instruction = os.environ.get(COMPLETION_VARIABLE)
+    completing = bool(os.environ.get(COMPLETION_VARIABLE))
     try:
-        if instruction:
-            from costguard.cli.completion import answer_shell
-
-            return answer_shell(app, instruction)
-        with app.make_context("costguard", list(arguments)) as context:
+        if completing:
+            app.main(list(arguments), prog_name="costguard", standalone_mode=False)
+        context = app.make_context("costguard", list(arguments))
+    except Exit as ended:
+        return ended.exit_code
+    except SystemExit as ended:  # typer ends so once it completed words, or showed or installed its scripts
+        return ended.code
+    except Exception:
+        if completing:  # a shell shows what is written here between the words that somebody types
+            return CostguardError.exit_code
+        raise
+    try:
+        with context:
             return app.invoke(context)
     except Exit as ended:
         return ended.exit_code
-    except Exception:
-        if instruction:  # a shell shows what is written here between the words that somebody types
-            return CostguardError.exit_code
-        raise
 
 
 def _print_unexpected(error: Exception, *, json_log: bool, debug: bool) -> int:
@@ -273,9 +265,9 @@ def _print_unexpected(error: Exception, *, json_log: bool, debug: bool) -> int:
     return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
 
 
-def _build_help_hint(error: ClickException) -> str:
+def _build_help_hint(error: TyperException) -> str:
     """Return a hint: the help to read."""
-    context = error.ctx if isinstance(error, UsageError) else None
+    context = getattr(error, "ctx", None)
     if context is None or context.parent is None:
         return "\nhint: see costguard --help"
     return f"\nhint: see costguard {context.info_name} --help"

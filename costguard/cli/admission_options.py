@@ -8,9 +8,11 @@ from datetime import timedelta
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, cast
 
+from typer import Option
+
 from costguard.cli import options as o
 from costguard.cli import quote
-from costguard.cli.commands import Names, Option, Text
+from costguard.cli.options import Names, Text
 from costguard.runs.admission import AdmitRequest, parse_labels
 from costguard.values.checks import require_whole_number
 from costguard.values.money import Money

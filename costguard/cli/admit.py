@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.admission_options import add_admission_options, read_admit_request
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Option, Text
+from costguard.cli.options import Text
 from costguard.errors import InputError
 
 EXAMPLES = """Examples:
@@ -28,7 +28,7 @@ Exit code 0: held; 3: refused by a budget, or without a price, and nothing was h
 @add_admission_options
 def command(
     ctx: Context,
-    job: o.JobFiles = (),
+    job: o.JobFiles = None,
     release: Annotated[Text, Option(metavar="HOLD", help="End this hold: its run was never launched.")] = None,
     ended: Annotated[Text, Option(metavar="HOLD", help="End this hold: its run has ended.")] = None,
     spent: Annotated[Text, Option(metavar="USD", help="With --ended: what the run cost, if no provider lists it.")] = None,

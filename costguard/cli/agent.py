@@ -5,14 +5,14 @@ The agent's own commands run on its machine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from click import Context
-from click.exceptions import Exit
+from typer import Argument, Context, Exit, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Argument, CostguardCommand, Names, Option
+from costguard.cli.commands import CostguardCommand
+from costguard.cli.options import Names
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -45,7 +45,7 @@ On the machine, run costguard-agent: join, run, status, phase, busy, keep, insta
 class ForwardingCommand(CostguardCommand):
     """Forwards the agent's own commands, unchanged, to the agent's command line."""
 
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - the signature is typer's
         """Parse as every command does, unless the first word is one of the agent's commands."""
         if args and args[0] in AGENT_ACTIONS:
             raise Exit(forward_to_agent(args))
@@ -58,7 +58,7 @@ COMMAND = ForwardingCommand
 def command(
     ctx: Context,
     action: Annotated[str, Argument(metavar="ACTION", help=" | ".join((*ACTIONS, *AGENT_ACTIONS)))],
-    words: Annotated[Names, Argument(metavar="[ID]", help="The machine, or the agent.")] = (),
+    words: Annotated[Names, Argument(metavar="ID", help="The machine, or the agent.")] = None,
     through_restarts: Annotated[bool, Option("--through-restarts", help="Stay valid through restarts of the machine.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,

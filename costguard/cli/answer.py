@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, cast
 
-from click import Context
+from typer import Context
 
 from costguard.cli.options import Force, Output, choose_format
 from costguard.errors import InputError, replace_unprintable
@@ -68,7 +68,7 @@ def _wrap_command(command: Callable[P, None], made: Sequence[str]) -> Callable[P
 
     @wraps(command)
     def run(*given: P.args, **stated: P.kwargs) -> None:
-        chosen = find_format(cast("Context", given[0]))
+        chosen = find_format(cast("Context", stated["ctx"]))
         if chosen.needs not in made:
             _check_needs(Document(data={}), chosen)
         for one in more:

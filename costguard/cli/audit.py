@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Argument, Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Argument, Names, Option, Text
+from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -32,7 +32,7 @@ def command(
         Option(
             metavar="ROW:HASH", help="An anchor (row and hash) saved elsewhere: verify checks that the log still contains it."
         ),
-    ] = (),
+    ] = None,
     since: Annotated[Text, Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
     rows: Annotated[bool, Option("--rows", help="For show: also the rows that record what polls wrote.")] = False,
     why: Annotated[Text, Option(metavar="TEXT", help="For adopt: why the older ledger should be used.")] = None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Argument, Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Argument, Option, Text
+from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
 
@@ -26,7 +26,7 @@ peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one
 @add_output_options
 def command(
     ctx: Context,
-    runs: Annotated[Text, Argument(metavar="[RUNS]", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")] = None,
+    runs: Annotated[Text, Argument(metavar="RUNS", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")] = None,
     show: Annotated[
         bool, Option("--show", help="Show the current calibration, including RUNS if given; write nothing.")
     ] = False,

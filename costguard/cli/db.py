@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Argument, Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Argument, Text
+from costguard.cli.options import Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -29,7 +29,7 @@ EXAMPLES = """Examples:
 def command(
     ctx: Context,
     action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    file: Annotated[Text, Argument(metavar="[FILE]", help="Path of the backup; the file must not exist.")] = None,
+    file: Annotated[Text, Argument(metavar="FILE", help="Path of the backup; the file must not exist.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

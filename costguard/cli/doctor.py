@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Option
 
 EXAMPLES = """Examples:
 
@@ -25,7 +24,7 @@ there is no provider to check.
 @add_output_options
 def command(
     ctx: Context,
-    provider: o.Provider = (),
+    provider: o.Provider = None,
     all_checks: Annotated[bool, Option("--all", help="A row for each check, good ones as well.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from click import Context, prompt
+from typer import Context, Option, prompt
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Option, Text
+from costguard.cli.options import Text
 from costguard.errors import InputError
 from costguard.system.progress import clear_progress
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Argument, Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Argument, Option, Text
+from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
 

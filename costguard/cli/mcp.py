@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Argument, Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Argument, Option, Text
+from costguard.cli.options import Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -29,7 +29,7 @@ takes the path of costguard stop, and counts against acts per_10m of [rails].
 
 def command(
     ctx: Context,
-    action: Annotated[str, Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = SERVE,
+    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))] = SERVE,
     http: Annotated[
         Text, Option("--http", metavar="ADDRESS", help="Serve over HTTP at this loopback address and port.")
     ] = None,

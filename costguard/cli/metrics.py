@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
-from costguard.cli.commands import Option, Text
-from costguard.cli.options import Force, Output
+from costguard.cli.options import Force, Output, Text
 
 EXAMPLES = """Examples:
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Argument, Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Argument, Text
+from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
 
@@ -20,7 +20,7 @@ EXAMPLES = """Examples:
 
 def command(
     ctx: Context,
-    name: Annotated[Text, Argument(metavar="[NAME]", help="Only models with this in their name.")] = None,
+    name: Annotated[Text, Argument(metavar="NAME", help="Only models with this in their name.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

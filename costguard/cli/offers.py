@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Option, Text
+from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
 
@@ -22,11 +22,11 @@ EXAMPLES = """Examples:
 @add_output_options
 def command(
     ctx: Context,
-    gpu: o.GpuName = (),
+    gpu: o.GpuName = None,
     count: Annotated[Text, Option(metavar="N", help="Number of GPUs per instance.")] = None,
-    provider: o.Provider = (),
-    region: o.Region = (),
-    tier: o.Tier = (),
+    provider: o.Provider = None,
+    region: o.Region = None,
+    tier: o.Tier = None,
     sort: Annotated[Text, Option(metavar="NAME", help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
     top: Annotated[Text, Option(metavar="N", help="Rows to show (50; 0 for all).")] = None,
     every: Annotated[bool, Option("--all", help="One row for each region of a machine, not one with their range.")] = False,

@@ -8,16 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from costguard.cli.commands import Argument, Names, Option, Text
+from typer import Argument, Option
+
 from costguard.errors import InputError
 from costguard.sizing.job_flags import build_job_table, parse_number
 
 __all__ = ["build_job_table", "parse_number"]
 
+Text = str | None
+Names = list[str] | None
+"""What may be given several times; None: never."""
+
 JobFiles = Annotated[
     Names,
     Argument(
-        metavar="[FILE]...",
+        metavar="FILE",
         help="Job file; or configs and launch files of other tools: Axolotl, TRL, SkyPilot ... Flags override them.",
     ),
 ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
-from click.exceptions import Exit
+from typer import Argument, Context, Exit, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Argument, Option, Text
+from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Argument, Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Argument, Names, Option, Text
+from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -40,8 +40,8 @@ reviewed file that is rolled out, accept arms the policies of these digests as f
 def command(
     ctx: Context,
     action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    words: Annotated[Names, Argument(metavar="[NAME] [LEVEL]", help="A policy, and for arm a level; accept: digests.")] = (),
-    fact: Annotated[Names, Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeatable).")] = (),
+    words: Annotated[Names, Argument(metavar="NAME LEVEL", help="A policy, and for arm a level; accept: digests.")] = None,
+    fact: Annotated[Names, Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeatable).")] = None,
     why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,

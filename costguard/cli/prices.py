@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-from click import Context
+from typer import Argument, Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Argument, Names, Option, Text
+from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -32,15 +32,15 @@ EXAMPLES = """Examples:
 @add_output_options
 def command(
     ctx: Context,
-    action: Annotated[Text, Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = None,
-    provider: o.Provider = (),
+    action: Annotated[Text, Argument(metavar="ACTION", help=" | ".join(ACTIONS))] = None,
+    provider: o.Provider = None,
     public: Annotated[bool, Option("--public", help="Ask public sources, which need no key, too.")] = False,
-    source: Annotated[Names, Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = (),
+    source: Annotated[Names, Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = None,
     strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider or source could not be asked.")] = False,
-    gpu: o.GpuName = (),
+    gpu: o.GpuName = None,
     count: Annotated[Text, Option(metavar="N", help="history: number of GPUs per instance.")] = None,
-    region: o.Region = (),
-    tier: o.Tier = (),
+    region: o.Region = None,
+    tier: o.Tier = None,
     days: Annotated[Text, Option(metavar="N", help="history: so many days back (365).")] = None,
     chart: Annotated[bool, Option("--chart", help="history: draw a chart per row (of one row it is drawn anyway).")] = False,
     market: o.Market = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from click import Context
+from typer import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, find_format, write_answer
-from costguard.cli.commands import Option, Text
+from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
 
@@ -28,7 +28,7 @@ EXAMPLES = """Examples:
 @add_output_options
 def command(
     ctx: Context,
-    job: o.JobFiles = (),
+    job: o.JobFiles = None,
     template: o.Template = None,
     model: o.Model = None,
     method: o.Method = None,
@@ -61,16 +61,16 @@ def command(
     ep: o.Ep = None,
     offload: o.Offload = None,
     on: o.On = None,
-    gpu: o.GpuName = (),
+    gpu: o.GpuName = None,
     count: Annotated[Text, Option(metavar="N", help="Number of GPUs per instance.")] = None,
     hours: Annotated[Text, Option(metavar="N", help="Without a model: hours to rent --count of --gpu.")] = None,
     framework: o.Framework = None,
     fused_loss: o.FusedLoss = False,
     compile: o.Compile = False,  # noqa: A002 - the flag's name
-    provider: o.Provider = (),
-    exclude: o.Exclude = (),
-    region: o.Region = (),
-    tier: o.Tier = (),
+    provider: o.Provider = None,
+    exclude: o.Exclude = None,
+    region: o.Region = None,
+    tier: o.Tier = None,
     secure_only: o.SecureOnly = False,
     max_price_age: o.MaxPriceAge = None,
     max_usd: Annotated[Text, Option(metavar="USD", help="Exclude offers expected to cost more.")] = None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Names, Option, Text
+from costguard.cli.options import Names, Text
 
 EXAMPLES = """Examples:
 
@@ -28,14 +28,14 @@ the settings ask for it.
 def command(
     ctx: Context,
     month: Annotated[Text, Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,
-    provider: o.Provider = (),
+    provider: o.Provider = None,
     file: Annotated[
         Names,
         Option(
             metavar="BILL",
             help="Read bills from a file or folder: FOCUS, CUR, RunPod or Vast; CSV, JSON, gzip or Parquet.",
         ),
-    ] = (),
+    ] = None,
     tolerance: Annotated[
         Text, Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
     ] = None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options_for, find_format, write_answer
-from costguard.cli.commands import Names, Option, Text
+from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 
 ITEMS = "items"
@@ -55,11 +55,11 @@ def command(
     email: Annotated[
         Names,
         Option("--email", metavar="ADDRESS", help="Send it by mail ([notify] mail) instead of printing it."),
-    ] = (),
+    ] = None,
     notify: Annotated[
         Names,
         Option("--notify", metavar="ROUTE", help="Send it to a route or a channel instead of printing it."),
-    ] = (),
+    ] = None,
     attach: Annotated[
         Text, Option("--attach", metavar="FORMAT", help="Format of the attachment when it is sent (html).")
     ] = None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Names, Option, Text
+from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -27,7 +27,7 @@ also matches /. Exit 3: over a limit, or a limit is set and a job cannot be quot
 @add_output_options
 def command(
     ctx: Context,
-    path: Annotated[Names, Option("--path", metavar="PATTERN", help="Which files are job files (repeatable).")] = (),
+    path: Annotated[Names, Option("--path", metavar="PATTERN", help="Which files are job files (repeatable).")] = None,
     base: Annotated[Text, Option("--base", metavar="REVISION", help="The branch or commit to compare with.")] = None,
     ci: Annotated[
         Text, Option("--ci", metavar="NAME", help="github | gitlab: the change of this CI job; write its comment.")

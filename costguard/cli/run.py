@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
-from click.exceptions import Exit
+from typer import Argument, Context, Exit, Option
 
 from costguard.cli import options as o
-from costguard.cli.commands import Argument, CostguardCommand, Names, Option, Text
+from costguard.cli.commands import VerbatimCommand
+from costguard.cli.options import Names, Text
 
 EXAMPLES = """Examples:
 
@@ -24,18 +24,12 @@ The command tells its steps with two lines of Python: import costguard_agent; co
 """
 
 
-class VerbatimCommand(CostguardCommand):
-    """Options come before the command; everything after its first word belongs to it, with or without `--`."""
-
-    allow_interspersed_args = False
-
-
 COMMAND = VerbatimCommand
 
 
 def command(
     ctx: Context,
-    command: Annotated[Names, Argument(metavar="-- COMMAND", help="The command and its arguments.")] = (),
+    command: Annotated[Names, Argument(metavar="-- COMMAND", help="The command and its arguments.")] = None,
     job: Annotated[Text, Option("--job", metavar="FILE", help="Job file: model, tokens and limits.")] = None,
     on: o.On = None,
     id: Annotated[Text, Option("--id", metavar="ID", help="This machine's id or name in the ledger.")] = None,  # noqa: A002 - as it is shown

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
-from costguard.cli.commands import Option, Text
+from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
 

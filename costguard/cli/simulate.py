@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Names, Option, Text
+from costguard.cli.options import Names, Text
 
 EXAMPLES = """Examples:
 
@@ -28,7 +28,7 @@ def command(
     since: Annotated[Text, Option(metavar="TIME", help="Length of the history, such as 7d or 36h (default: 30d).")] = None,
     start: Annotated[Text, Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
     end: Annotated[Text, Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
-    policy: Annotated[Names, Option("--policy", metavar="NAME", help="Only this policy (repeatable).")] = (),
+    policy: Annotated[Names, Option("--policy", metavar="NAME", help="Only this policy (repeatable).")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.commands import Option
 
 EXAMPLES = """Examples:
 
@@ -23,7 +22,7 @@ EXAMPLES = """Examples:
 @add_output_options
 def command(
     ctx: Context,
-    job: o.JobFiles = (),
+    job: o.JobFiles = None,
     template: o.Template = None,
     model: o.Model = None,
     method: o.Method = None,

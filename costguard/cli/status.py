@@ -8,11 +8,11 @@ from datetime import timedelta
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated
 
-from click import Context
+from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, find_format, write_answer
-from costguard.cli.commands import Option, Text
+from costguard.cli.options import Text
 from costguard.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
-from click.exceptions import Exit
+from typer import Argument, Context, Exit, Option
 
 from costguard.cli.admission_options import add_admission_options, read_admit_request
-from costguard.cli.commands import Argument, Names, Option, Text
-from costguard.cli.run import VerbatimCommand
+from costguard.cli.commands import VerbatimCommand
+from costguard.cli.options import Names, Text
 
 EXAMPLES = """Examples:
 
@@ -27,7 +26,7 @@ COMMAND = VerbatimCommand
 @add_admission_options
 def command(
     ctx: Context,
-    command: Annotated[Names, Argument(metavar="-- LAUNCHER", help="The launcher and its arguments.")] = (),
+    command: Annotated[Names, Argument(metavar="-- LAUNCHER", help="The launcher and its arguments.")] = None,
     job: Annotated[Text, Option("--job", metavar="FILE", help="File of the job, as for costguard quote.")] = None,
     wait: Annotated[bool, Option("--wait", help="The launcher returns when the run has ended: so does the hold.")] = False,
 ) -> None:

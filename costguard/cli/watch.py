@@ -9,10 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from click import Context
-from click.exceptions import Exit
+from typer import Context, Exit, Option
 
-from costguard.cli.commands import Option, Text
+from costguard.cli.options import Text
 from costguard.errors import InputError
 from costguard.system.process import limit_malloc
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from click import Context
+from typer import Argument, Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.commands import Argument, Names, Option, Text
+from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
@@ -37,7 +37,7 @@ EXAMPLES = """Examples:
 def command(
     ctx: Context,
     action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    words: Annotated[Names, Argument(metavar="[NAME]", help="Whose token.")] = (),
+    words: Annotated[Names, Argument(metavar="NAME", help="Whose token.")] = None,
     length: Annotated[Text, Option("--for", metavar="TIME", help="Validity (90d).")] = None,
     role: Annotated[
         Text, Option("--role", metavar="ROLE", help="viewer | operator | admin; of a token: viewer | operator (viewer).")

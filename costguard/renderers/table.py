@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from costguard.errors import to_one_line
 from costguard.system import terminal
 from costguard.values.cell_width import wrap_text
-from costguard.views.document import BAD, DIM, DOUBTFUL, GOOD, OVER, Document, TableView
+from costguard.views.document import BAD, DIM, DOUBTFUL, GOOD, OVER, Document, PastedLine, TableView
 
 if TYPE_CHECKING:
     from costguard.views.table_layout import TableLayout
@@ -87,7 +87,10 @@ def _render_for_terminal(document: Document, *, wide: bool) -> str:
 
 
 def _wrap_line(text: str, look: str, width: int) -> list[list[terminal.Styled]]:
-    return [[terminal.Styled(line, look)] for line in wrap_text(to_one_line(text), width, fold=True)]
+    """Return `text` in lines of at most `width` cells; a line to paste stays whole: the terminal copies it as it is."""
+    line = to_one_line(text)
+    lines = [line] if isinstance(text, PastedLine) else wrap_text(line, width, fold=True)
+    return [[terminal.Styled(one, look)] for one in lines]
 
 
 def _draw_table(table: TableView, laid: TableLayout, width: int) -> Iterator[list[terminal.Styled]]:

@@ -40,6 +40,7 @@ from costguard.views.agents import (
     build_enrolment_document,
     build_tokens_document,
 )
+from costguard.views.document import PastedLine
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
     from costguard.ledger.agents.store import AgentStore
@@ -79,7 +80,7 @@ def enrol_agent(
             f"The watchdog's key was created in {key_file}: start costguard watch here, as this user, or set [web] key_file."
         )
     if address.startswith("http://"):
-        notes.append(f"A tunnel that fails if the port is taken: {format_tunnel(address)}")
+        notes.append(PastedLine(f"A tunnel that fails if the port is taken: {format_tunnel(address)}"))
     shown, digest = format_code(code, seal.public_key), compute_agent_digest()
     document = build_enrolment_document(
         stored,

@@ -22,7 +22,7 @@ from costguard.errors import to_one_line
 from costguard.system.process import hide_module
 from costguard.system.secret import Secret, scrub_text
 
-with hide_module("rich"):  # which the extra `top` brings: for tracebacks in colour, which are not logged; 5 MB of a watchdog
+with hide_module("rich"):  # which typer brings: for tracebacks in colour, which are not logged; 5 MB of a watchdog
     import structlog
 
 SECRET_NAMES = re.compile(

@@ -1,7 +1,7 @@
 """How many cells of a terminal a text takes, and the text cut and wrapped to a number of them.
 
 A wide letter (CJK, most emoji) takes two cells, a combining one none: by Unicode's own tables, as Python has them. `wcwidth`,
-which knows more about sequences that fonts join, takes 6 MiB of an install (decision 0081).
+which knows more about sequences that fonts join, takes 6 MiB of an install.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ JOINER, EMOJI_FORM = "\u200d", "\ufe0f"
 SKIN_TONES, FLAG_LETTERS = range(0x1F3FB, 0x1F400), range(0x1F1E6, 0x1F200)
 EMOJI = range(0x1F300, 0x1FB00)
 """Where Unicode puts new pictures: those that Python's tables do not know yet are wide."""
+ADDRESS = "://"
 WORD = re.compile(r"\s*\S+\s*")
 
 
@@ -37,7 +38,7 @@ def cut_to_width(text: str, width: int, *, ending: str = ELLIPSIS) -> str:
 def wrap_text(text: str, width: int, *, fold: bool) -> list[str]:
     """Return `text` in lines of at most `width` cells, broken between words.
 
-    `fold`: a word that is longer than a line is broken, else it is cut.
+    `fold`: a word that is longer than a line is broken, else it is cut. An address stays whole: it is there to be pasted.
     """
     lines, line = list[str](), ""
     for word in WORD.findall(text):
@@ -48,10 +49,10 @@ def wrap_text(text: str, width: int, *, fold: bool) -> list[str]:
         if line:
             lines.append(line)
         line = word
-        while fold and measure_width(line.rstrip()) > width > 1:
+        while fold and ADDRESS not in line and measure_width(line.rstrip()) > width > 1:
             piece, line = _take_cells(line, width)
             lines.append(piece)
-    return [cut_to_width(one.rstrip(), width) for one in (*lines, line)]
+    return [one.rstrip() if ADDRESS in one else cut_to_width(one.rstrip(), width) for one in (*lines, line)]
 
 
 def _take_cells(text: str, width: int) -> tuple[str, str]:

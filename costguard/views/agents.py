@@ -14,7 +14,7 @@ from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent, EnrollmentCode, WebToken, is_token_valid
 from costguard.values.resource import ResourceKey
 from costguard.values.text_format import format_instant, format_length, format_local_time
-from costguard.views.document import Column, Document, build_record, build_table
+from costguard.views.document import Column, Document, PastedLine, build_record, build_table
 
 LONGEST = 60
 REVOKED = "revoked"
@@ -54,7 +54,7 @@ def build_enrolment_document(
         f"An agent may join for {called}, {bound}, until {format_local_time(code.expires_at)}. On the machine, as root,",
         "in sh, bash or zsh (it checks the agent's SHA-256, and the agent checks the watchdog's key):",
         "",
-        *(f"  {part}" for part in script.splitlines()),
+        *(PastedLine(f"  {part}") for part in script.splitlines()),
         "",
     )
     return Document(
@@ -94,7 +94,7 @@ def build_tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: s
     table = build_table(columns, tokens, ("name", "role", "state", "expires", "made by"))
     lead = [did] if did else [] if tokens else ["There is no token: create one with costguard web token NAME."]
     if shown:
-        lead += ["", f"  {shown}", "", "It is shown only once: store it in the reader's configuration."]
+        lead += ["", PastedLine(f"  {shown}"), "", "It is shown only once: store it in the reader's configuration."]
     return Document(data=data, records=tuple(rows), lead=tuple(lead), tables=(table,) if tokens and not shown else ())
 
 

@@ -129,6 +129,12 @@ class HeadlineFigure:
     note: str = ""
 
 
+class PastedLine(str):
+    """A line of `Document.lead` or `notes` with a command or a secret to paste: printed whole, however narrow the terminal."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """An answer in a form that every renderer can format.

@@ -9,9 +9,9 @@ import pytest
 from tests.bare import BareInstall, list_bare_distributions
 
 KNOWN = frozenset(
-    "alembic anyio apscheduler click google-re2 gpu-costguard h11 httpcore2 httpx2 idna mako "  # noqa: SIM905
-    "markupsafe msgspec platformdirs pyyaml shellingham sqlalchemy stamina structlog tenacity "
-    "truststore typing-extensions tzlocal".split()
+    "alembic annotated-doc annotated-types anyio apscheduler google-re2 gpu-costguard h11 httpcore2 httpx2 idna mako "  # noqa: SIM905
+    "markdown-it-py markupsafe mdurl msgspec platformdirs pydantic pydantic-core pygments pyyaml rich shellingham sqlalchemy "
+    "stamina structlog tenacity truststore typer typing-extensions typing-inspection tzlocal".split()
 )
 """What `pip install gpu-costguard` brings. A name here is megabytes for everybody: `python -m bench.install` has them."""
 QUOTE = ("quote", "--model", "llama-3.1-8b", "--method", "qlora", "--tokens", "50e6")

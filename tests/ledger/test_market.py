@@ -297,7 +297,7 @@ def test_a_file_that_is_no_market_is_named_and_what_to_do(tmp_path: Path, spoil:
 
 
 def test_reading_the_market_imports_little() -> None:
-    heavy = "{'json', 'csv', 'logging', 'click', 'rich', 'sqlalchemy'}"
+    heavy = "{'json', 'csv', 'logging', 'typer', 'rich', 'sqlalchemy'}"
     seen = f"import sys; import costguard.ledger.market; print({heavy} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", seen], check=True, capture_output=True, text=True)
     assert ran.stdout.strip() == "set()"

@@ -13,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.renderers.table import render
-from costguard.views.document import Document, TableView
+from costguard.values.agent import EnrollmentCode
+from costguard.values.resource import ResourceKey
+from costguard.views.agents import build_enrolment_document
+from costguard.views.document import Document, PastedLine, TableView
 from tests import shop
+from tests.charges import START
 
+KEY = ResourceKey("aws", "1", "us-east-1", "i-1")
 TABLE = TableView(title="Prices", columns=("name", "$/h>"), rows=(("aws", "1.00"), ("lambda", "12.50")))
 
 
@@ -104,3 +109,31 @@ def test_a_tiny_terminal_without_utf8_is_drawn_without_a_traceback(market: str, 
 def test_a_terminal_that_states_no_width_gets_eighty_columns(market: str) -> None:
     drawn = on_a_terminal(market, TERM="xterm", NO_COLOR="1")
     assert 40 < max(map(len, drawn.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 110, 200])
+def test_a_command_and_an_address_to_paste_are_printed_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copied over a line break of ours a command would run as two."""
+    command = f"  costguard-agent join https://guard.example:8470 {'c0de-' * 30}end"
+    address = f"https://guard.example:8470/login#{'token' * 30}"
+    code = EnrollmentCode(hash="h", key=KEY, who="ada", at=START, expires_at=START, life=None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    enrolment = build_enrolment_document(
+        code, "shown", join=command, script=f"{command}\n{command} again", agent_sha256="0" * 64, called="train-1",
+        address="https://guard.example:8470", notes=(PastedLine(f"A tunnel: ssh -N {command}"), "word " * 60),
+    )  # fmt: skip
+    lines = render(enrolment).splitlines()
+    assert {f"  {command}", f"  {command} again", f"A tunnel: ssh -N {command}"} <= set(lines)
+    assert all(len(line) <= width for line in lines if command not in line)
+    drawn = render(Document(data={}, lead=(f"Open {address} in a browser.",)))
+    assert any(address in line for line in drawn.splitlines())
+
+
+def test_text_in_brackets_is_printed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    table = TableView(title="[bold]", columns=("[red]",), rows=(("[providers.runpod]",),))
+    drawn = render(Document(data={}, lead=("Remove [providers.runpod].",), tables=(table,), notes=("[/] [link=x]",)))
+    assert all(text in drawn for text in ("Remove [providers.runpod].", "[bold]", "[red]", "[/] [link=x]"))

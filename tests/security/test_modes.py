@@ -218,7 +218,7 @@ def test_the_folder_one_works_in_brings_no_code(house: House) -> None:
     script = Path(sys.executable).with_name("costguard")
     if not script.exists():
         pytest.skip("costguard is not installed here as a command")
-    for name in ("click", "httpx2", "structlog", "resource", "costguard_runpod", "sqlite3"):
+    for name in ("typer", "httpx2", "structlog", "resource", "costguard_runpod", "sqlite3"):
         (house.folder / f"{name}.py").write_text("open('was here', 'w')\n")
     done = subprocess.run(
         [str(script), "status"], cwd=house.folder, env=house.environ, capture_output=True, text=True, timeout=300, check=False
@@ -226,7 +226,7 @@ def test_the_folder_one_works_in_brings_no_code(house: House) -> None:
     assert done.returncode == 0, done.stderr
     assert not (house.folder / "was here").exists()
     control = subprocess.run(
-        [sys.executable, "-c", "import click"],
+        [sys.executable, "-c", "import typer"],
         cwd=house.folder,
         env=house.environ,
         capture_output=True,

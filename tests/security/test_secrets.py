@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from click import Context
+from typer import Context
 
 from costguard.cli import COMMANDS, app
 from costguard.errors import ExposedError
