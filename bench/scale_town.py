@@ -251,7 +251,7 @@ def play_kills(town: Town, *, watchdogs: int, events: int, seed: int, pause_s: f
             if not planner:  # between the cloud's answer and the record
                 _wait_for(lambda one=victim: town.is_calling(one.pid), 2 * town.interval_s)  # type: ignore[misc]  # bound now
             victim.send_signal(signal.SIGSTOP)
-            _observe(town, verdict, 1.5 * town.interval_s)
+            _observe(town, verdict, 2.5 * town.interval_s)  # until its accounts were polled by others
             victim.send_signal(signal.SIGCONT)
         else:
             town.server.restart()

@@ -120,8 +120,8 @@ class DutyStore:
         micros = every // MICROSECOND
         with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (ask, tell):
             require_lease(ask, lease)
-            tell(_DONE, [(micros, COUNTS_FOR * micros, lease.job, lease.holder, POLL, lease.account)])
-            tell(_LEAVE_VIEW, [(lease.account, to_micros(at), lease.job, body)])
+            tell(_DONE, [(micros, COUNTS_FOR * micros, lease.deferred_at, lease.holder, POLL, lease.account)])
+            tell(_LEAVE_VIEW, [(lease.account, to_micros(at), lease.deferred_at, body)])
 
     def load_clocks(self) -> dict[str, timedelta]:
         """Return the watchdogs of all groups whose clock is wrong, and by how much each is ahead of the server's."""
@@ -167,7 +167,7 @@ DELETE FROM duty USING (
 ) AS old WHERE duty.kind = old.kind AND duty.account = old.account RETURNING duty.account
 """  # noqa: S608 - our own words
 _DONE = f"""
-UPDATE duty SET due_us = {SERVER_NOW_US} + ?, until_us = {SERVER_NOW_US} + ?, epoch = ?, holder = ?
+UPDATE duty SET due_us = {SERVER_NOW_US} + ?, until_us = {SERVER_NOW_US} + ?, epoch = greatest(epoch, ?), holder = ?
 WHERE kind = ? AND account = ?
 """  # noqa: S608 - our own words
 _READ_JOBS_DIGEST = f"SELECT obj_description(to_regnamespace('{JOBS_SCHEMA}'), 'pg_namespace')"

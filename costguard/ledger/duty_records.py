@@ -56,7 +56,7 @@ class Lease(NamedTuple):
 class Duty(NamedTuple):
     """A duty as it stands. `due_at`: when it is next to be done. `holder`: who did it last, and counts for it `until` then.
 
-    `epoch`: the job by which it was done last.
+    `epoch`: when the job by which it was done last was deferred, in milliseconds. Jobs' numbers begin anew with their tables.
 
     `clock_off`: of a watchdog whose clock is wrong, by how much it is ahead of the server's; zero of all others.
     """

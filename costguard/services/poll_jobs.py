@@ -39,7 +39,7 @@ POLLS_AT_ONCE = 16
 """Accounts that one process asks at the same time; each has threads of its own for its scopes."""
 POLL, DEFER = "poll", "defer polls"
 CONNECTION = {
-    "options": f"-c search_path={JOBS_SCHEMA}",
+    "options": f"-c search_path={JOBS_SCHEMA} -c idle_in_transaction_session_timeout=3s",
     "application_name": "costguard jobs",
     "connect_timeout": 10,
     "keepalives_idle": 5,
@@ -47,7 +47,8 @@ CONNECTION = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""Of connections to the server: one that does not answer is given up after 20 s."""
+"""Of connections to the server: one that does not answer is given up after 20 s. A process that is suspended between a
+statement and its commit loses its session after 3 s: else it held its own row, and nobody could give it up."""
 
 
 class WorkerEndedError(CostguardError):
@@ -179,11 +180,11 @@ class PollWorker:
     async def _sweep(self, app: App) -> None:
         """End the jobs of workers without a heartbeat as failed."""
         while True:
-            await app.job_manager.prune_stalled_workers(DEAD_AFTER_S)
             for job in await app.job_manager.get_stalled_jobs(queue=self.group, seconds_since_heartbeat=DEAD_AFTER_S):
                 with suppress(ConnectorException):  # another watchdog was first
                     await app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
                     self.log.warning("poll_ended", job=job.lock, why="its watchdog gave no sign of life for 15 s")
+            await app.job_manager.prune_stalled_workers(DEAD_AFTER_S)
             await asyncio.sleep(SWEEP_EVERY_S)
 
     async def _keep_looking(self) -> None:

@@ -71,7 +71,7 @@ def test_what_a_poll_saw_and_who_polled_are_known(postgres_url: str, one: DutySt
         ("worker", "two"),
     ]
     done = duties[0]
-    assert (done.holder, done.epoch) == ("one", lease.job)
+    assert (done.holder, done.epoch) == ("one", lease.deferred_at)
     assert timedelta(seconds=50) < done.due_at - now <= timedelta(seconds=60) < done.until - now <= timedelta(seconds=120)
     one.leave()
     with LedgerReader(postgres_url) as reader, reader.snapshot() as ask:

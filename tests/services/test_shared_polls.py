@@ -249,12 +249,13 @@ def test_the_late_record_of_a_poll_that_was_ended_is_refused(town: Town) -> None
 
 def test_one_that_was_given_up_begins_anew(town: Town) -> None:
     """As after a suspension that was longer than what it may be silent."""
-    town.join()
+    one = town.join()
     town.wait_for_rounds(1)
     town.run_sql("DELETE FROM costguard_jobs.procrastinate_workers")
     town.wait_for_rounds(3)
-    town.run_sql("DROP SCHEMA costguard_jobs CASCADE")  # as in a ledger that was restored
-    town.wait_for_rounds(2)
+    town.run_sql("DROP SCHEMA costguard_jobs CASCADE")  # as in a ledger that was restored: numbers of jobs begin anew
+    dropped_at = datetime.now(UTC)
+    town.wait(lambda: all(view.at > dropped_at for view in one.store.load_views({}, one.accounts).values()))
 
 
 def test_a_watchdog_that_the_ledger_refuses_polls_nothing(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

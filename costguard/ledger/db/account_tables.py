@@ -68,8 +68,9 @@ DUTY = Table(
     Index("duty_by_due", "kind", "due_us"),
     **STRICT,
 )
-"""A standing duty, on PostgreSQL: who polls which account. `epoch`: the job by which it was polled last, by `holder`, who
-counts as the one that polls it until `until_us`; '': nobody does. `due_us`: when it is next to be polled.
+"""A standing duty, on PostgreSQL: who polls which account. `epoch`: when the job by which it was polled last was
+deferred, in milliseconds; by `holder`, who counts as the one that polls it until `until_us`; '': nobody does. `due_us`: when it
+is next to be polled.
 
 `clock_us`: of a watchdog whose clock is wrong, by how much it is ahead of the server's; 0 of all others, and of accounts."""
 
