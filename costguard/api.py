@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from costguard.errors import CostguardError, UnknownNameError
 from costguard.services import CommandAnswer
-from costguard.sizing.job_flags import FLAG_PLACES, build_job_table
+from costguard.sizing.job_flags import FLAG_PLACES, LIST_FLAGS, JobFields, Number, build_job_table
 from costguard.values.checks import find_nearest_names
 from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
@@ -42,59 +42,6 @@ File = str | PathLike[str]
 Names = str | Sequence[str]
 Machine = str | ResourceKey
 """A machine by its full key, "provider/account/region/id"."""
-Number = float | str
-"""A number, or text as a flag takes it: `50e6`, `"50M"`."""
-
-
-class JobFields(TypedDict, total=False):
-    """The flags of `costguard quote` that state a job and its limits, with `_` for `-`: see `costguard quote --help`."""
-
-    template: str
-    model: str
-    method: str
-    preference: str
-    precision: str
-    quant: str
-    optimizer: str
-    tokens: Number
-    images: Number
-    audio_seconds: Number
-    frames: Number
-    denoising_steps: Number
-    kv_cache: str
-    decoder_len: Number
-    seq_len: Number
-    micro_batch: Number
-    global_batch_tokens: Number
-    checkpointing: str
-    attention: str
-    disk_gb: Number
-    checkpoint_every_hours: Number
-    requests_per_second: Number
-    prompt_len: Number
-    output_len: Number
-    lora_rank: Number
-    lora_targets: Names
-    zero: Number
-    fsdp: bool
-    tp: Number
-    pp: Number
-    cp: Number
-    ep: Number
-    offload: str
-    max_usd: Number
-    max_hours: Number
-    max_gpus: Number
-    provider: Names
-    exclude: Names
-    secure_only: bool
-    max_price_age: str
-    framework: str
-    fused_loss: bool
-    compile: bool
-    region: Names
-    tier: Names
-    gpu: Names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,8 +384,7 @@ def _build_table(job: JobFields) -> dict[str, object]:
         if name not in FLAG_PLACES:
             near = find_nearest_names(name, FLAG_PLACES)
             raise UnknownNameError("field", name, field=name, nearest=near, hint="or see costguard quote --help")
-    lists = ("provider", "exclude", "region", "tier", "gpu")
-    named = {name: [value] if name in lists and isinstance(value, str) else value for name, value in job.items()}
+    named = {name: [value] if name in LIST_FLAGS and isinstance(value, str) else value for name, value in job.items()}
     return build_job_table(named)
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 import costguard as package
-from costguard import api
 from costguard.errors import InputError, UnknownNameError
 from costguard.services.act import by_hand
-from costguard.sizing.job_flags import FLAG_PLACES
 from tests.cli.test_imports import HEAVY
 from tests.conftest import Command
 from tests.test_docs import blocks
@@ -49,7 +47,6 @@ def test_the_answer_is_that_of_the_command(costguard: Command, market: str) -> N
 
 
 def test_a_field_is_every_flag_of_a_job_and_a_wrong_one_names_the_nearest() -> None:
-    assert api.JobFields.__annotations__.keys() == FLAG_PLACES.keys()
     with pytest.raises(UnknownNameError, match="did you mean model"):
         package.quote(modle="gpt2")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="must be a number"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, shorten, to_one_line
 from costguard.services import CommandAnswer
-from costguard.sizing.job_flags import build_job_table, parse_number
+from costguard.sizing.job_flags import FIELD_TYPES, Names, Number, build_job_table, parse_number
 from costguard.values.checks import find_nearest_names
 from costguard.values.money import Money
 
@@ -265,50 +265,26 @@ def _describe(kind: Schema, description: str) -> Schema:
     return {**kind, "description": description}
 
 
-LIMITS: Mapping[str, Schema] = {
-    "gpu": _describe(NAMES, "Only these GPUs: H100, A100-80GB-SXM, RTX-4090."),
-    "provider": _describe(NAMES, "Only these providers: aws, gcp, runpod, lambda, vast."),
-    "exclude": _describe(NAMES, "Not these providers."),
-    "region": _describe(NAMES, "Only these regions or places: us-east-1, us, eu, de."),
-    "tier": _describe(NAMES, "Only on-demand, spot, reserved, community or secure."),
-    "secure_only": _describe(SWITCH, "No machines of private hosts."),
-    "max_price_age": _describe(TEXT, "Only prices that were seen so lately: 7d, 2w."),
-}
+def _describe_fields(names: str) -> Mapping[str, Schema]:
+    """Return the schema of each named field of a job, in words of JobFields."""
+    kinds: Mapping[object, Schema] = {str: TEXT, bool: SWITCH, Number: NUMBER, Names: NAMES}
+    return {name: _describe(kinds[kind], flag.help) for name in names.split() for kind, flag in (FIELD_TYPES[name],)}
+
+
+LIMITS: Mapping[str, Schema] = _describe_fields("gpu provider exclude region tier secure_only max_price_age")
 JOB: Mapping[str, Schema] = {
     "job_file": _describe(TEXT, "Path of a job file on the server's machine; other arguments override it."),
-    "template": _describe(TEXT, "A prepared job: lora-7b, rlhf-7b ..."),
-    "model": _describe(TEXT, "A built-in model (llama-3.1-8b), or the path of a Hugging Face config.json."),
-    "method": _describe(TEXT, "pretrain | full | lora | qlora | inference"),
-    "preference": _describe(TEXT, "dpo | ppo | grpo"),
-    "precision": _describe(TEXT, "bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4"),
-    "quant": _describe(TEXT, "none | nf4 | int8 | int4 | mxfp4, or a GGUF type"),
-    "optimizer": _describe(TEXT, "adamw, adamw-8bit, adafactor, lion, sgd ..."),
-    "seq_len": _describe(NUMBER, "Tokens per sequence."),
-    "micro_batch": _describe(NUMBER, "Sequences per GPU and pass."),
-    "checkpointing": _describe(TEXT, "none | selective | full"),
-    "attention": _describe(TEXT, "flash | flash3 | eager"),
-    "framework": _describe(TEXT, "hf | unsloth | torchtune | megatron ..."),
-    "lora_rank": _describe(NUMBER, "Rank of the adapters (16)."),
-    "zero": _describe(NUMBER, "ZeRO stage 0-3."),
-    "fsdp": _describe(SWITCH, "Shard weights fully (FSDP)."),
-    "tp": _describe(NUMBER, "Tensor-parallel ranks."),
-    "pp": _describe(NUMBER, "Pipeline-parallel ranks."),
+    **_describe_fields(
+        "template model method preference precision quant optimizer seq_len micro_batch checkpointing attention"
+    ),
+    **_describe_fields("framework lora_rank zero fsdp tp pp"),
     "on": _describe(TEXT, "Fixed hardware, GPU:COUNT[xNODES]: H100:8, H100:8x4."),
 }
 WORK: Mapping[str, Schema] = {
-    "tokens": _describe(NUMBER, "Tokens to train on (all epochs), or to generate: 50e6, 1.5B."),
-    "images": _describe(NUMBER, "Instead of tokens, for image models: images, all epochs."),
-    "audio_seconds": _describe(NUMBER, "Instead of tokens, for Whisper: seconds of sound, all epochs."),
-    "frames": _describe(NUMBER, "Instead of tokens, for video models: frames, all epochs."),
-    "global_batch_tokens": _describe(NUMBER, "Tokens per optimizer step over all GPUs."),
-    "requests_per_second": _describe(NUMBER, "Of a server: requests per second, on average."),
-    "prompt_len": _describe(NUMBER, "Of a server: tokens of a prompt."),
-    "output_len": _describe(NUMBER, "Of a server: tokens of an answer."),
+    **_describe_fields("tokens images audio_seconds frames global_batch_tokens requests_per_second prompt_len output_len"),
     "count": _describe(NUMBER, "GPUs of an instance; with hours and one gpu: a plain rental."),
     "hours": _describe(NUMBER, "Quote a plain rental of this length instead of a job."),
-    "max_usd": _describe(NUMBER, "Refuse options that cost more, in dollars."),
-    "max_hours": _describe(NUMBER, "Refuse options that take longer."),
-    "max_gpus": _describe(NUMBER, "Refuse options with more GPUs."),
+    **_describe_fields("max_usd max_hours max_gpus"),
     "sort": _describe(TEXT, "usd | hours | usd_per_hour | provider"),
     "top": _describe(NUMBER, "So many options; left out: the few that differ and are worth a look."),
 }

@@ -3,76 +3,108 @@
 The command line and the page of a quote read them with the same functions.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Annotated, NamedTuple, TypedDict, get_args
 
 from costguard.errors import InputError, shorten
 from costguard.sizing.recipe import LORA_GROUPS
 
-FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
-    "template": ("template",),
-    "model": ("model",),
-    "method": ("method",),
-    "preference": ("preference", "algorithm"),
-    "precision": ("precision",),
-    "quant": ("quant",),
-    "optimizer": ("optimizer",),
-    "tokens": ("tokens",),
-    "images": ("images",),
-    "audio_seconds": ("audio_seconds",),
-    "frames": ("frames",),
-    "denoising_steps": ("denoising_steps",),
-    "kv_cache": ("kv_cache",),
-    "decoder_len": ("decoder_len",),
-    "seq_len": ("seq_len",),
-    "micro_batch": ("micro_batch",),
-    "global_batch_tokens": ("global_batch_tokens",),
-    "checkpointing": ("checkpointing",),
-    "attention": ("attention",),
-    "disk_gb": ("disk_gb",),
-    "checkpoint_every_hours": ("checkpoint_every_hours",),
-    "requests_per_second": ("requests_per_second",),
-    "prompt_len": ("prompt_len",),
-    "output_len": ("output_len",),
-    "lora_rank": ("lora", "rank"),
-    "lora_targets": ("lora", "targets"),
-    "zero": ("parallel", "zero"),
-    "fsdp": ("parallel", "fsdp"),
-    "tp": ("parallel", "tp"),
-    "pp": ("parallel", "pp"),
-    "cp": ("parallel", "cp"),
-    "ep": ("parallel", "ep"),
-    "offload": ("parallel", "offload"),
-    "max_usd": ("limits", "max_usd"),
-    "max_hours": ("limits", "max_hours"),
-    "max_gpus": ("limits", "max_gpus"),
-    "provider": ("limits", "providers"),
-    "exclude": ("limits", "exclude"),
-    "secure_only": ("limits", "secure_only"),
-    "max_price_age": ("limits", "max_price_age"),
-    "framework": ("framework",),
-    "fused_loss": ("fused_loss",),
-    "compile": ("compiled",),
-    "region": ("limits", "regions"),
-    "tier": ("limits", "tiers"),
-    "gpu": ("limits", "gpus"),
-}
-"""Flag -> where its value stands in the job's table."""
 
-NUMBER_FLAGS = frozenset(
-    "tokens seq_len micro_batch global_batch_tokens disk_gb checkpoint_every_hours lora_rank zero "  # noqa: SIM905
-    "tp pp cp ep max_hours max_gpus requests_per_second prompt_len output_len images audio_seconds frames "
-    "decoder_len denoising_steps".split()
-)
+class JobFlag(NamedTuple):
+    """How a field of a job is given. `place`: where its value stands in the job's table, if not under the field's name."""
+
+    metavar: str
+    help: str
+    place: tuple[str, ...] = ()
+
+
+Number = float | str
+"""A number, or text as a flag takes it: `50e6`, `"50M"`."""
+Names = str | Sequence[str]
+ON_OFF = ""
+"""The metavar of a switch."""
+
+
+class JobFields(TypedDict, total=False):
+    """The fields that state a job and its limits: the flags of `costguard quote`, with `_` for `-`.
+
+    This is their one declaration: the options of commands, the tools of the MCP server and the Python API are made from it.
+    """
+
+    template: Annotated[str, JobFlag("NAME", "A prepared job (lora-7b); list shows all.")]
+    model: Annotated[str, JobFlag("NAME", "A built-in model (llama-3.1-8b), or a config.json.")]
+    method: Annotated[str, JobFlag("NAME", "pretrain | full | lora | qlora | inference")]
+    preference: Annotated[
+        str,
+        JobFlag("NAME", "dpo | ppo | grpo: preference training, with more models in memory.", ("preference", "algorithm")),
+    ]
+    precision: Annotated[str, JobFlag("NAME", "bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4")]
+    quant: Annotated[str, JobFlag("NAME", "none | nf4 | int8 | int4 | mxfp4, or a GGUF type: q4_k_m")]
+    optimizer: Annotated[str, JobFlag("NAME", "adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
+    tokens: Annotated[Number, JobFlag("N", "Tokens to train on (all epochs), or to generate: 50e6, 1.5B.")]
+    images: Annotated[Number, JobFlag("N", "Instead of tokens, for ViT, CLIP, U-Nets, FLUX: images, all epochs.")]
+    audio_seconds: Annotated[Number, JobFlag("N", "Instead of tokens, for Whisper: seconds of sound, all epochs.")]
+    frames: Annotated[Number, JobFlag("N", "Instead of tokens, for Wan, CogVideoX: frames of video, all epochs.")]
+    denoising_steps: Annotated[Number, JobFlag("N", "Of a diffusion model that makes images: passes each (50).")]
+    kv_cache: Annotated[str, JobFlag("NAME", "auto | fp8: what a server stores keys and values in.")]
+    decoder_len: Annotated[Number, JobFlag("N", "Of an encoder-decoder (T5, Whisper): tokens of its output.")]
+    seq_len: Annotated[Number, JobFlag("N", "Tokens per sequence.")]
+    micro_batch: Annotated[Number, JobFlag("N", "Sequences per GPU and pass.")]
+    global_batch_tokens: Annotated[Number, JobFlag("N", "Tokens per optimizer step over all GPUs.")]
+    checkpointing: Annotated[str, JobFlag("NAME", "none | selective | full")]
+    attention: Annotated[str, JobFlag("NAME", "flash | flash3 | eager")]
+    disk_gb: Annotated[Number, JobFlag("N", "Disk size in GB (default: computed).")]
+    checkpoint_every_hours: Annotated[Number, JobFlag("N", "Hours between checkpoints, for spot (1).")]
+    requests_per_second: Annotated[Number, JobFlag("N", "Of a server: requests per second, on average.")]
+    prompt_len: Annotated[Number, JobFlag("N", "Of a server: tokens of a prompt.")]
+    output_len: Annotated[Number, JobFlag("N", "Of a server: tokens of an answer.")]
+    lora_rank: Annotated[Number, JobFlag("N", "Rank of the adapters (16).", ("lora", "rank"))]
+    lora_targets: Annotated[Names, JobFlag("NAMES", "attention | all-linear | q_proj,v_proj,...", ("lora", "targets"))]
+    zero: Annotated[Number, JobFlag("N", "ZeRO stage 0-3.", ("parallel", "zero"))]
+    fsdp: Annotated[bool, JobFlag(ON_OFF, "Shard weights fully (FSDP).", ("parallel", "fsdp"))]
+    tp: Annotated[Number, JobFlag("N", "Tensor-parallel ranks.", ("parallel", "tp"))]
+    pp: Annotated[Number, JobFlag("N", "Pipeline-parallel ranks.", ("parallel", "pp"))]
+    cp: Annotated[Number, JobFlag("N", "Context-parallel ranks.", ("parallel", "cp"))]
+    ep: Annotated[Number, JobFlag("N", "Expert-parallel ranks.", ("parallel", "ep"))]
+    offload: Annotated[str, JobFlag("NAME", "none | optimizer | all", ("parallel", "offload"))]
+    max_usd: Annotated[Number, JobFlag("USD", "Exclude offers expected to cost more.", ("limits", "max_usd"))]
+    max_hours: Annotated[Number, JobFlag("N", "Exclude offers expected to take longer.", ("limits", "max_hours"))]
+    max_gpus: Annotated[Number, JobFlag("N", "Maximum number of GPUs over all nodes (64).", ("limits", "max_gpus"))]
+    provider: Annotated[
+        Names, JobFlag("NAME", "Only these providers: aws, gcp, runpod, lambda, vast.", ("limits", "providers"))
+    ]
+    exclude: Annotated[Names, JobFlag("NAME", "Not these providers.", ("limits", "exclude"))]
+    secure_only: Annotated[
+        bool,
+        JobFlag(ON_OFF, "No machines of private hosts: no community tier, no marketplace.", ("limits", "secure_only")),
+    ]
+    max_price_age: Annotated[str, JobFlag("TIME", "Ignore prices older than this: 7d, 2w.", ("limits", "max_price_age"))]
+    framework: Annotated[str, JobFlag("NAME", "hf | unsloth | torchtune | megatron ...: what trains it.")]
+    fused_loss: Annotated[bool, JobFlag(ON_OFF, "The loss is computed in chunks (Liger): less memory.")]
+    compile: Annotated[bool, JobFlag(ON_OFF, "The model is compiled (torch.compile).", ("compiled",))]
+    region: Annotated[
+        Names, JobFlag("NAME", "Only these regions or places: us-east-1, us, eu, europe, de.", ("limits", "regions"))
+    ]
+    tier: Annotated[Names, JobFlag("NAME", "Only on-demand, spot, reserved, community or secure.", ("limits", "tiers"))]
+    gpu: Annotated[Names, JobFlag("NAME", "Only these GPUs: H100, A100-80GB-SXM, RTX-4090.", ("limits", "gpus"))]
+
+
+FIELD_TYPES = {name: get_args(kind) for name, kind in JobFields.__annotations__.items()}
+"""Field -> its type, and its JobFlag."""
+FLAG_PLACES: Mapping[str, tuple[str, ...]] = {name: flag.place or (name,) for name, (_, flag) in FIELD_TYPES.items()}
+"""Flag -> where its value stands in the job's table."""
+NUMBER_FLAGS = frozenset(name for name, (kind, _) in FIELD_TYPES.items() if kind == Number) - {"max_usd"}
+"""Flags whose text is read as a number here; money has a reader of its own."""
+SWITCHES = frozenset(name for name, (kind, _) in FIELD_TYPES.items() if kind is bool) - {"fsdp"}
+"""Flags that say nothing where they are not given; --no-fsdp says something."""
+LIST_FLAGS = frozenset(name for name, (kind, _) in FIELD_TYPES.items() if kind == Names) - {"lora_targets"}
+"""Flags that may be repeated."""
 SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)
 """Commas stand between thousands only: `1,5` may mean one and a half, so it is asked about, not read as 15."""
 
-SWITCHES = frozenset(("secure_only", "fused_loss", "compile"))
-"""Flags that say nothing where they are not given."""
 LONGEST_NUMBER = 60
 
 
