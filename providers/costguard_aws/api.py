@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import PaginationError
-
 from costguard.errors import InvalidAnswerError, ProviderError, RefusedError
-from costguard_aws.errors import AWS, DRY_RUN, call_operation, translate_botocore_errors
+from costguard_aws.errors import AWS, DRY_RUN, call_operation, read_pages
 from costguard_aws.session import AwsSession
 
 Ec2Item = Mapping[str, Any]
@@ -187,11 +185,11 @@ class Ec2Api:
 
         Raises a ProviderError if the first page fails, CutShortError if a later one does or the list has no end.
         """
-        paginator = self._session.client("ec2", region).get_paginator(operation)
-        pages, count = iter(paginator.paginate(**asked, PaginationConfig={"PageSize": size})), 0
-        for number in range(1, MOST_PAGES + 1):
+        pages, number, count = read_pages(self._session, "ec2", region, operation, size=size, most=MOST_PAGES, **asked), 0, 0
+        while True:
+            number += 1
             try:
-                page = _take_page(pages, operation, self._session.account)
+                page = next(pages, None)
                 rows = _find_rows(page, key, operation) if page is not None else None
             except ProviderError as broken:
                 if number == 1:
@@ -202,17 +200,7 @@ class Ec2Api:
             count += len(rows)
             yield rows
             if count >= most and page.get("NextToken"):
-                break
-        raise CutShortError(f"{operation} has more than {most} items or {MOST_PAGES} pages")
-
-
-def _take_page(pages: Iterator[Mapping[str, Any]], operation: str, account: str) -> Mapping[str, Any] | None:
-    """Ask for the next page; None if the last one was the end."""
-    with translate_botocore_errors(account):
-        try:
-            return next(pages, None)
-        except PaginationError:
-            raise CutShortError(f"{operation} gave the same page token twice") from None
+                raise CutShortError(f"{operation} has more than {most} items")
 
 
 def _find_rows(answer: Mapping[str, Any], key: str, operation: str) -> list[Ec2Item]:

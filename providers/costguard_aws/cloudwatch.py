@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from costguard.errors import InvalidAnswerError, ProviderError
+from costguard.errors import ProviderError
 from costguard.metering.observation import Observation
 from costguard.providers.ports import Cache
 from costguard.system.clock import Clock
@@ -40,7 +40,7 @@ from costguard.values.sample import (
     Sample,
     UtilizationSamples,
 )
-from costguard_aws.errors import AwsClients, call_operation
+from costguard_aws.errors import AwsClients, read_pages
 from costguard_aws.metric_memory import BUCKET, NEVER, GpuSeries, RegionMetrics, SeriesList, keep_pairs_once
 
 DELAY = timedelta(minutes=5)
@@ -50,7 +50,6 @@ QUERIES = 500
 """In one GetMetricData: botocore's model, 2026-11."""
 POINTS = 100_800
 """In one answer of GetMetricData; more come by pages."""
-MOST_PAGES = 200
 
 DEFAULT_SIGNALS = (GPU_UTIL, GPU_POWER, CPU_UTIL)
 FALLBACKS: Mapping[str, tuple[tuple[str, str, float], ...]] = {
@@ -165,14 +164,14 @@ class CloudWatchMetrics:
         """
         if not any(signal in GPU_METRICS for signal in self._signals):
             return SeriesList(at=NEVER, ids=ids, series={})
-        asked = {
+        asked: dict[str, Any] = {
             "Namespace": self._namespace,
             "MetricName": GPU_METRICS[GPU_UTIL].name,
             "RecentlyActive": "PT3H",
         }
         metrics = list[Mapping[str, Any]]()
         try:
-            for page in self._fetch_pages(region, "list_metrics", asked):
+            for page in read_pages(self._aws, "cloudwatch", region, "list_metrics", **asked):
                 metrics += page.get("Metrics") or ()
         except ProviderError as broken:
             why = f"GPU metrics could not be looked for: {broken.what}"
@@ -214,32 +213,18 @@ class CloudWatchMetrics:
 
     def _fetch_batch(self, region: str, batch: Sequence[_Query], window: Period, points: list[dict[datetime, float]]) -> None:
         """Fetch one batch into `points`; a series may be spread over several pages."""
-        asked = {
+        asked: dict[str, Any] = {
             "MetricDataQueries": [_build_query(number, query.series) for number, query in enumerate(batch)],
             "StartTime": window.start,
             "EndTime": window.end,
             "ScanBy": "TimestampAscending",
             "MaxDatapoints": POINTS,
         }
-        for page in self._fetch_pages(region, "get_metric_data", asked):
+        for page in read_pages(self._aws, "cloudwatch", region, "get_metric_data", **asked):
             for result in page.get("MetricDataResults") or ():
                 number = _parse_query_number(result.get("Id"), len(batch)) if isinstance(result, Mapping) else None
                 if number is not None:
                     points[number].update(_parse_points(result, window))
-
-    def _fetch_pages(self, region: str, operation: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        token, seen = "", set[str]()
-        for _ in range(MOST_PAGES):
-            more = {"NextToken": token} if token else {}
-            page = call_operation(self._aws, "cloudwatch", region, operation, **asked, **more)
-            yield page
-            token = str(page.get("NextToken") or "")
-            if not token:
-                return
-            if token in seen:
-                break
-            seen.add(token)
-        raise InvalidAnswerError(f"{operation} has no end", provider="aws", account=self._aws.account)
 
     def _explain_blindness(self, one: Observation, gpus: tuple[GpuSeries, ...], why: str, found: Sequence[Sample]) -> str:
         """Return why a machine is blind."""

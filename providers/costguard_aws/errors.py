@@ -20,6 +20,7 @@ from botocore.exceptions import (
     CredentialRetrievalError,
     HTTPClientError,
     NoCredentialsError,
+    PaginationError,
     PartialCredentialsError,
     TokenRetrievalError,
 )
@@ -226,3 +227,32 @@ def call_operation(aws: AwsClients, service: str, region: str, operation: str, *
     with translate_botocore_errors(aws.account):
         answer: Mapping[str, Any] = getattr(client, operation)(**arguments)
     return answer
+
+
+def read_pages(
+    aws: AwsClients,
+    service: str,
+    region: str,
+    operation: str,
+    *,
+    size: int | None = None,
+    most: int = 200,
+    **asked: Any,  # noqa: ANN401 - AWS's words
+) -> Iterator[Mapping[str, Any]]:
+    """Yield each page of a list, by boto3's paginator; raises ProviderErrors, one of them if the list has no end.
+
+    `size`: of items a page, None for AWS's own. `most`: of pages.
+    """
+    paginator = aws.client(service, region).get_paginator(operation)
+    pages = iter(paginator.paginate(**asked, PaginationConfig={"PageSize": size} if size else {}))
+    for _ in range(most):
+        with translate_botocore_errors(aws.account):
+            try:
+                page = next(pages, None)
+            except PaginationError:
+                what = f"{operation} has no end: it gave the same page token twice"
+                raise InvalidAnswerError(what, provider=AWS, account=aws.account) from None
+        if page is None:
+            return
+        yield page
+    raise InvalidAnswerError(f"{operation} has no end: more than {most} pages", provider=AWS, account=aws.account)

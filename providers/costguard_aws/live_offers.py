@@ -18,7 +18,7 @@ from costguard.values.resource import SPOT
 from costguard_aws.errors import AwsClients
 from costguard_aws.instance_types import GpuInstanceType, load_known_types
 from costguard_aws.price_list import OnDemandPrices, PriceKey
-from costguard_aws.spot import LINUX, MOST_TYPES, PAGE, VPC, read_pages
+from costguard_aws.spot import LINUX, MOST_TYPES, VPC, read_history
 
 
 class LiveOffers:
@@ -86,9 +86,8 @@ class LiveOffers:
             "ProductDescriptions": [LINUX, LINUX + VPC],
             "StartTime": now,
             "EndTime": now,
-            "MaxResults": PAGE,
         }
-        for entry in read_pages(self._aws, region, asked):
+        for entry in read_history(self._aws, region, asked):
             name, zone, at = str(entry.get("InstanceType")), str(entry.get("AvailabilityZone") or ""), entry.get("Timestamp")
             if name not in known or not zone or not isinstance(at, datetime) or at.tzinfo is None:
                 continue

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from costguard.errors import InvalidAnswerError, ProviderError
 from costguard.metering.observation import Price, parse_hourly_rate
 from costguard.values.money import Rate
-from costguard_aws.errors import AwsClients, call_operation
+from costguard_aws.errors import AwsClients, read_pages
 
 LINUX = "Linux/UNIX"
 VPC = " (Amazon VPC)"
@@ -142,9 +142,8 @@ class SpotHistory:
                 "Filters": [{"Name": "availability-zone", "Values": sorted({market.zone for market in group})}],
                 "StartTime": min(asked[market] for market in group),
                 "EndTime": now,
-                "MaxResults": PAGE,
             }
-            yield from read_pages(self._aws, region, more)
+            yield from read_history(self._aws, region, more)
 
     def _learn(self, market: SpotMarket, start: datetime, now: datetime, entries: Mapping[datetime, tuple[bool, Rate]]) -> None:
         known = self._known.get(market)
@@ -159,22 +158,12 @@ class SpotHistory:
             known.times = tuple(at for at, _ in changes)
 
 
-def read_pages(aws: AwsClients, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Yield every entry of every page of one request; raises InvalidAnswerError if the list has no end."""
-    token, seen = "", set[str]()
-    for _ in range(MOST_PAGES):
-        more = {"NextToken": token} if token else {}
-        answer = call_operation(aws, "ec2", region, "describe_spot_price_history", **asked, **more)
-        if not isinstance(answer.get("SpotPriceHistory"), list):
+def read_history(aws: AwsClients, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Yield every entry of every page of one request; raises InvalidAnswerError if the list is missing or has no end."""
+    for page in read_pages(aws, "ec2", region, "describe_spot_price_history", size=PAGE, most=MOST_PAGES, **asked):
+        if not isinstance(page.get("SpotPriceHistory"), list):
             raise InvalidAnswerError("answered without its SpotPriceHistory", provider="aws", account=aws.account)
-        yield from answer["SpotPriceHistory"]
-        token = str(answer.get("NextToken") or "")
-        if not token:
-            return
-        if token in seen:
-            break
-        seen.add(token)
-    raise InvalidAnswerError("the spot price history has no end", provider="aws", account=aws.account)
+        yield from page["SpotPriceHistory"]
 
 
 def _group_markets(asked: Mapping[SpotMarket, datetime], now: datetime) -> list[list[SpotMarket]]:

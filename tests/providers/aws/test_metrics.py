@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from costguard_aws import cloudwatch
 from costguard_aws.cloudwatch import CloudWatchMetrics, align_window
+from costguard_aws.errors import AwsClients, read_pages
 from costguard_aws.session import AwsSession
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ from costguard.values.sample import CPU_UTIL, GPU_POWER, GPU_UTIL, NETWORK, Util
 from tests.fakes.aws_wire import amz_json_error
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ, mutated
-from tests.providers.aws.services import ACCOUNT, Services
+from tests.providers.aws.services import ACCOUNT, OnePage, Services
 
 HOUR, FIVE = timedelta(hours=1), timedelta(minutes=5)
 LAST_HOUR = Period(start=START - HOUR, end=START)
@@ -249,6 +251,9 @@ class Told:
     def client(self, service: str, region: str) -> Told:  # noqa: ARG002 - the seam's signature
         return self
 
+    def get_paginator(self, operation: str) -> OnePage:
+        return OnePage(getattr(self, operation))
+
     def list_metrics(self, **_: Any) -> Any:  # noqa: ANN401 - as botocore's
         return {"Metrics": self.metrics}
 
@@ -433,15 +438,15 @@ def test_an_incomplete_list_counts_no_gpus_of_an_unknown_type(
     services.cloudwatch.listed = 1
     for gpu in range(2):
         services.cloudwatch.gpu(one.key.id, gpu, always(0 if gpu < 1 else 99))
-    pages = CloudWatchMetrics._fetch_pages
+    pages = read_pages
 
-    def cut(self: CloudWatchMetrics, region: str, operation: str, stated: Any) -> Iterator[Any]:  # noqa: ANN401 - its own
-        for number, page in enumerate(pages(self, region, operation, stated)):
+    def cut(aws: AwsClients, service: str, region: str, operation: str, **stated: Any) -> Iterator[Any]:  # noqa: ANN401 - its own
+        for number, page in enumerate(pages(aws, service, region, operation, **stated)):
             if operation == "list_metrics" and number == 1:
                 raise InvalidAnswerError("throttled", provider="aws")
             yield page
 
-    monkeypatch.setattr(CloudWatchMetrics, "_fetch_pages", cut)
+    monkeypatch.setattr(cloudwatch, "read_pages", cut)
     assert values(asked.poll_utilization([one], LAST_HOUR), GPU_UTIL) == []
 
 

@@ -16,7 +16,7 @@ from costguard.metering.observation import Price
 from costguard.values.money import Rate
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ, mutated
-from tests.providers.aws.services import Services
+from tests.providers.aws.services import OnePage, Services
 
 G5 = SpotMarket("g5.xlarge", "us-east-1a")
 HOUR = timedelta(hours=1)
@@ -151,6 +151,9 @@ class Told:
 
     def client(self, service: str, region: str) -> Told:  # noqa: ARG002 - the seam's signature
         return self
+
+    def get_paginator(self, operation: str) -> OnePage:
+        return OnePage(getattr(self, operation))
 
     def describe_spot_price_history(self, **_: Any) -> Mapping[str, Any]:  # noqa: ANN401 - as botocore's
         return {"SpotPriceHistory": self.entries}
