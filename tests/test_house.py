@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.circles import find_circles
 from tests.house import faults
 
 ROOT = Path(__file__).parent.parent
+CIRCLES_MAX = 2
+"""Circles of imports that stand: one in ledger/db, one in settings. None is added."""
 
 
 def test_the_house_keeps_its_rules() -> None:
@@ -42,6 +45,24 @@ def add(path: str, text: str) -> Callable[[Path], None]:
         file.write_text(file.read_text() + text if file.exists() else text)
 
     return change
+
+
+def test_no_new_circle_of_imports() -> None:
+    circles = find_circles(ROOT)
+    assert len(circles) <= CIRCLES_MAX, "\n".join(" <-> ".join(circle) for circle in circles)
+
+
+def test_a_circle_is_found_and_an_import_for_types_is_none(tmp_path: Path) -> None:
+    for name, text in {
+        "a": "def run():\n    from room import b\n",
+        "b": "from room.c import x\n",
+        "c": "import room.a\nx = 1\n",
+        "d": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from room import e\n",
+        "e": "from room import d\n",
+    }.items():
+        (tmp_path / "room").mkdir(exist_ok=True)
+        (tmp_path / "room" / f"{name}.py").write_text(text)
+    assert find_circles(tmp_path, "room") == [["room.a", "room.b", "room.c"]]
 
 
 def remove(path: str) -> Callable[[Path], None]:

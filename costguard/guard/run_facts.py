@@ -11,6 +11,9 @@ from costguard.metering.observation import Observation
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey
 
+LATE_AFTER_RUNS = 3
+"""A guard whose last run is older than so many intervals is late."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRun:

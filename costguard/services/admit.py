@@ -37,12 +37,11 @@ from costguard.runs.admission import (
 from costguard.services import CommandAnswer
 from costguard.services import quote as flow
 from costguard.services.guard_inputs import read_price_ceilings
+from costguard.services.market_choice import find_market_file, resolve_limits
 from costguard.services.overrides import describe_user, get_now
 from costguard.services.quote_commands import (
     AskedRun,
-    find_market_file,
     read_asked,
-    resolve_limits,
 )
 from costguard.services.run.record_store import open_run_ledger, take_hold
 from costguard.settings import Settings, read_settings, resolve_ledger_url

@@ -26,6 +26,7 @@ from costguard.errors import LedgerError
 from costguard.guard.context import GuardSnapshot
 from costguard.guard.overrides import Override, explain_untouchable, find_lease, find_owner
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
+from costguard.guard.run_facts import LATE_AFTER_RUNS
 from costguard.ledger.agents.store import AgentStore
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -49,7 +50,6 @@ from costguard.services.door_messages import (
 from costguard.services.guard import GuardRunResult
 from costguard.services.person_acts import PersonActs
 from costguard.services.watchdog_context import WatchdogContext
-from costguard.services.web_backend import LATE_AFTER_RUNS
 from costguard.settings import resolve_ledger_url
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent

@@ -87,8 +87,6 @@ class MessageLinker:
         return self.answers and message.channel != CONSOLE_CHANNEL and place < ALERTS_SHOWN
 
     def _build_link(self, secret: str, message: Notification, notice: Alert, key: ResourceKey) -> AskLink:
-        from costguard.services.dispatch import format_channel_name
-
         now = self.clock()
         return AskLink(
             hash=hash_secret(secret),
@@ -100,6 +98,12 @@ class MessageLinker:
             at=now,
             expires_at=now + ASK_LINK_VALID_FOR,
         )
+
+
+def format_channel_name(name: str) -> str:
+    """Return the public name of a channel: where its address is stored, or its host."""
+    scheme, separator, rest = name.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if separator else name
 
 
 def build_linker(settings: Settings) -> Callable[[Notification], Notification]:

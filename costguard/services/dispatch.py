@@ -23,7 +23,7 @@ from costguard.notifiers import Channel
 from costguard.providers import plugins
 from costguard.reporting.schedule import MAIL_PREFIX
 from costguard.services.act.hooks import HookCall, HookRunner
-from costguard.services.ask_links import build_linker
+from costguard.services.ask_links import build_linker, format_channel_name
 from costguard.services.concurrency import run_all
 from costguard.services.ports import Notifier
 from costguard.settings import Settings, expand_path
@@ -209,12 +209,6 @@ def _read_mail_address(settings: Settings) -> str:
     hint = "write mailtos://USER:PASSWORD@HOST?from=ADDRESS there, or mailto:// with ?mode=starttls"
     require(known, "notify.mail", f"what {settings.mail} holds is not an address of a mail server", hint)
     return address
-
-
-def format_channel_name(name: str) -> str:
-    """Return the public name of a channel: where its address is stored, or its host."""
-    scheme, separator, rest = name.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}" if separator else name
 
 
 class _LedgerOutbox:

@@ -6,7 +6,7 @@ for providers that the settings no longer name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from costguard.errors import CostguardError
 from costguard.guard.alerts.alert import is_admin_route
 from costguard.guard.context import GuardConfig
-from costguard.guard.policy import Rails
+from costguard.guard.policy import Policy, Rails
+from costguard.guard.reach import compute_reach, describe_reach
 from costguard.metering.observation import Handling, Observation
 from costguard.metering.price_ladder import PriceLadder
+from costguard.metering.spending import LiveResource
 from costguard.providers import plugins
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.quoting.offer import Offer, OfferSelection
@@ -120,3 +122,21 @@ class PollResults:
         if scope is not None:
             return self.sources.get(scope)
         return next((source for one, source in self.sources.items() if one[:2] == key[:2]), None)
+
+
+def describe_machines(
+    settings: Settings, policies: Sequence[Policy], live: Iterable[LiveResource], agents: frozenset[ResourceKey]
+) -> list[str]:
+    """Return sentences on how many of the machines `live` each acting policy can act on, and what prevents it on the others.
+
+    `agents`: the machines with an agent.
+    """
+    measures = {name: one.manifest.measures for name, one in plugins.load_providers().found.items()}
+    owner_from, machines = settings.defaults.owner_from, list(live)
+    return [
+        sentence
+        for policy in policies
+        for sentence in describe_reach(
+            policy, compute_reach(policy, machines, measures=measures, agents=agents, owner_from=owner_from)
+        )
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -24,7 +24,6 @@ from costguard.guard.overrides import (
 )
 from costguard.guard.policy import LEVELS, STOP, Policy, Rails
 from costguard.guard.policy_evaluation import matches_target
-from costguard.guard.reach import compute_reach, describe_reach
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_last_run, load_overrides_since
@@ -32,7 +31,7 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.spending import LiveResource
 from costguard.providers import plugins
 from costguard.services import CommandAnswer, overrides
-from costguard.services.guard_inputs import build_guard_config
+from costguard.services.guard_inputs import build_guard_config, describe_machines
 from costguard.services.run_view import decode_run_view
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
@@ -257,21 +256,6 @@ def list_reach(settings: Settings, policies: Sequence[Policy]) -> list[str]:
     """Return sentences on how many running machines each acting policy can act on, and what prevents it on the others."""
     live, agents = load_machines(settings)
     return describe_machines(settings, policies, live, agents)
-
-
-def describe_machines(
-    settings: Settings, policies: Sequence[Policy], live: Iterable[LiveResource], agents: frozenset[ResourceKey]
-) -> list[str]:
-    """Return the same sentences for the machines `live`, of which those in `agents` have an agent."""
-    measures = {name: one.manifest.measures for name, one in plugins.load_providers().found.items()}
-    owner_from, machines = settings.defaults.owner_from, list(live)
-    return [
-        sentence
-        for policy in policies
-        for sentence in describe_reach(
-            policy, compute_reach(policy, machines, measures=measures, agents=agents, owner_from=owner_from)
-        )
-    ]
 
 
 def list_unowned(settings: Settings, policy: Policy) -> list[str]:

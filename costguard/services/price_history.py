@@ -69,8 +69,8 @@ def answer_price_history(
     The history and the dated rows of the shipped snapshot are drawn; `market` names a market file instead of the snapshot.
     """
     from costguard.services.job_input import read_job_input
+    from costguard.services.market_choice import find_market_file, resolve_limits
     from costguard.services.quote import select_offers
-    from costguard.services.quote_commands import find_market_file, resolve_limits
     from costguard.sizing.job import parse_job_limits, read_subtable
     from costguard.views.price_history import build_price_history_document, list_widest_moves
 

@@ -12,10 +12,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costguard.data import MARKET, ShippedFacts
-from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError, UnknownNameError
-from costguard.ledger.market import MarketReader, select_newest_market
-from costguard.quoting.places import CONTINENTS, expand_region
+from costguard.data import ShippedFacts
+from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
+from costguard.ledger.market import MarketReader
 from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, choose_advice
 from costguard.services import CommandAnswer
 from costguard.services.job_input import (
@@ -30,12 +29,12 @@ from costguard.services.job_input import (
     read_observed_runs,
     read_rental,
 )
-from costguard.settings import expand_path, get_cache_path, get_data_path, read_rows, read_settings
-from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
+from costguard.services.market_choice import find_market_file, resolve_limits
+from costguard.settings import expand_path, get_data_path, read_rows, read_settings
+from costguard.sizing.job import Job, Table, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
 from costguard.values import checks
 from costguard.values.money import Money, Rate
-from costguard.values.resource import COMMUNITY, TIERS
 from costguard.views.document import TableView
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
@@ -349,10 +348,6 @@ def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...
     return list_option_tables(options[0]) if options else ()
 
 
-PRIVATE_HOSTS = frozenset(("vast",))
-"""Marketplaces on which private persons rent their machines out; the tier `community` is the same of other providers."""
-
-
 def _get_today() -> date:
     return datetime.now(UTC).date()
 
@@ -375,49 +370,6 @@ def find_calibration_file(stated: str | None, config: str | None) -> Path:
     """Return the file of observed runs."""
     chosen = stated or read_settings(config).quote.calibration
     return expand_path(chosen) if chosen else get_data_path("calibration.json")
-
-
-def find_market_file(stated: str | None, config: str | None) -> Path:
-    """Return the market file to use."""
-    settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
-    chosen = stated or settings.quote.market
-    return expand_path(chosen) if chosen else select_newest_market(MARKET, get_cache_path("market.sqlite"))
-
-
-def resolve_limits(limits: JobLimits, market: MarketReader) -> JobLimits:
-    """Return `limits` in the names of the market: places become their regions, and excluded providers are left out.
-
-    Raises UnknownNameError for a provider or region that the market does not have: it is probably a typo.
-    """
-    known = market.providers() if limits.providers or limits.exclude or limits.secure_only else ()
-    for field, stated in (("limits.providers", limits.providers), ("limits.exclude", limits.exclude)):
-        for name in stated or ():
-            if name not in known:
-                near = checks.find_nearest_names(name, known)
-                raise UnknownNameError("provider", name, field=field, nearest=near, hint=f"known: {', '.join(known)}")
-    left_out = {*(limits.exclude or ()), *(PRIVATE_HOSTS if limits.secure_only else ())}
-    providers, tiers = limits.providers, limits.tiers
-    if left_out:
-        providers = tuple(name for name in (known if providers is None else providers) if name not in left_out)
-    if limits.secure_only:
-        tiers = tuple(tier for tier in (TIERS if tiers is None else tiers) if tier != COMMUNITY)
-    regions = None if limits.regions is None else _expand_regions(limits.regions, market)
-    return replace(limits, providers=providers, tiers=tiers, regions=regions, exclude=None, secure_only=False)
-
-
-def _expand_regions(stated: Sequence[str], market: MarketReader) -> tuple[str, ...]:
-    if not stated:
-        return ()
-    known = market.regions()
-    found: dict[str, None] = {}
-    for name in stated:
-        named = expand_region(name, known)
-        if not named:
-            near = checks.find_nearest_names(name, (*known, *CONTINENTS))
-            hint = "costguard offers lists the market; eu, europe, us, de and other places name all regions in them"
-            raise UnknownNameError("region", name, field="limits.regions", nearest=near, hint=hint)
-        found |= dict.fromkeys(named)
-    return tuple(found)
 
 
 def find_hardware(

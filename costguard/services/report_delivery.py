@@ -26,8 +26,9 @@ from costguard.reporting.statement import Statement
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
 from costguard.services import CommandAnswer
+from costguard.services.ask_links import format_channel_name
 from costguard.services.configured_providers import SystemClock
-from costguard.services.dispatch import WEBHOOK, find_channel_kind, format_channel_name, open_notifier
+from costguard.services.dispatch import WEBHOOK, find_channel_kind, open_notifier
 from costguard.services.ledger_answers import CHARTS_NEED, build_report
 from costguard.settings import Settings, load_zone, read_settings
 from costguard.settings.notify import CONSOLE_CHANNEL, read_person, read_recipient

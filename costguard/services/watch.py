@@ -34,11 +34,10 @@ from costguard.services import CommandAnswer
 from costguard.services.agent_desk import OpenDoor, serve_while_watching
 from costguard.services.bill_duty import CHECK_EVERY as BILLS_EVERY
 from costguard.services.guard import GuardRunResult
-from costguard.services.guard_inputs import build_guard_config
+from costguard.services.guard_inputs import build_guard_config, describe_machines
 from costguard.services.hold_duty import CHECK_EVERY as HOLDS_EVERY
 from costguard.services.hold_duty import HoldDuty
 from costguard.services.overrides import make_override
-from costguard.services.policy import describe_machines
 from costguard.services.poll import PollCycleResult
 from costguard.services.price_refresh import CHECK_EVERY
 from costguard.services.report_delivery import check_report_formats, compose_report_messages, queue_due_reports

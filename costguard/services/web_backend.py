@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from costguard.agents.messages import NO_TOKEN, NOT_ALLOWED, MessageRefusedError
 from costguard.budgets.budget import Budget
 from costguard.errors import CostguardError
+from costguard.guard.run_facts import LATE_AFTER_RUNS
 from costguard.ledger.agents.directory import AgentDirectory
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.services.agent_gateway import AgentGateway, hash_token
@@ -31,9 +32,6 @@ from costguard.values.agent import TOKEN_ROLES, WebToken, is_token_valid
 if TYPE_CHECKING:  # a type and no more: it imports what builds a plan
     from costguard.services.page_builder import PageBuilder
     from costguard.services.web_pages import PageServices
-
-LATE_AFTER_RUNS = 3
-"""A guard whose last run is older than so many intervals is late."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from costguard.guard.action_intents import Intent
 from costguard.guard.machine_reference import MachineReference, require_machine, require_resource_key
 from costguard.guard.overrides import Override, is_override_open
 from costguard.guard.replay.history import ResourceHistory
+from costguard.guard.run_facts import LATE_AFTER_RUNS
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.ask_links import AskLinkStore
 from costguard.ledger.guard.audit_check import AuditWatch
@@ -35,7 +36,6 @@ from costguard.services import CommandAnswer, overrides
 from costguard.services.ask_links import choose_keep_length, hash_secret
 from costguard.services.fleet_page import FleetPage, MachineRow
 from costguard.services.page_builder import PageBuilder
-from costguard.services.web_backend import LATE_AFTER_RUNS
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import format_duration
 from costguard.values.ask_link import AskLink

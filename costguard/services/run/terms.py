@@ -30,12 +30,11 @@ from costguard.runs.progress import count_steps
 from costguard.runs.record import JobMachine, JobRecord, JobTerms, compute_share_left
 from costguard.services import quote as flow
 from costguard.services.job_input import JobInput, parse_hardware, read_job_input
+from costguard.services.market_choice import find_market_file, resolve_limits
 from costguard.services.overrides import find_machine
 from costguard.services.quote_commands import (
     apply_calibration,
-    find_market_file,
     read_asked_job,
-    resolve_limits,
 )
 from costguard.services.run.machine_provider import guess_provider
 from costguard.settings import Settings, resolve_ledger_url

@@ -15,7 +15,7 @@ from costguard.sizing.convnet import LayerWalk
 from costguard.sizing.memory.activations import LayerActivations
 from costguard.sizing.memory.adapters import list_adapted_matrices
 from costguard.sizing.memory.frameworks import Numerics
-from costguard.sizing.memory.measure import ModelMeasure
+from costguard.sizing.memory.model_measure import ModelMeasure
 from costguard.sizing.recipe import Recipe
 from costguard.values.checks import require
 

@@ -28,7 +28,8 @@ from costguard.sizing.architecture import Architecture
 from costguard.sizing.memory import overheads
 from costguard.sizing.memory.frameworks import OPTIMIZER_MOMENTS, choose_loss, get_framework
 from costguard.sizing.memory.interval import compute_peak_interval
-from costguard.sizing.memory.measure import ModelMeasure, measure_model
+from costguard.sizing.memory.measure import measure_model
+from costguard.sizing.memory.model_measure import ModelMeasure
 from costguard.sizing.memory.phases import (
     TERMS,
     MemoryPhase,

@@ -5,12 +5,12 @@ It is measured once for a model and a recipe, so each of hundreds of splits then
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.memory.activations import LayerActivations, compute_layer_activations, compute_norm_kept
 from costguard.sizing.memory.adapters import count_adapter_parameters, list_adapted_matrices
+from costguard.sizing.memory.convnet import measure_convnet
 from costguard.sizing.memory.frameworks import (
     FP32,
     LayerStyle,
@@ -20,76 +20,11 @@ from costguard.sizing.memory.frameworks import (
     get_framework,
     is_layer_recomputed,
 )
+from costguard.sizing.memory.model_measure import ModelMeasure
 from costguard.sizing.recipe import Parallelism, Recipe
 
 PATCH_VALUES = 3 * 16 * 16
 """Numbers of one image patch: 3 colours of 16 x 16 pixels (14 x 14 in some)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelMeasure:
-    """Parameters by kind, and bytes per token.
-
-    Parameters:
-    - `matrices` of all layers (including `experts`), `small` (norms, biases, positions), `embedding`, `head`,
-        `adapters`.
-    - Of one layer: `layer_parameters`, `attention_parameters`, and those of its last matrix (`down_parameters`).
-
-    Bytes per token:
-
-    - `waiting`: kept by all layers between their passes. `waiting_unsplit`: the part of it that every tensor-parallel
-        rank holds in full unless the sequence is split too.
-    - `layer`: the widest layer while it computes. `stem`: before the layers. `outside`: before and after them.
-        `head_input`: the part of `outside` that the head reads.
-    - `mask`: shared by all layers. `unneeded`: what the first layer does not need to keep.
-
-    Others:
-
-    - `beside`: parameters of frozen models that are held beside this one.
-    - `capped`: logits pass through a tanh, whose result is kept.
-    - `cached`: numbers of keys and values per token. `cache_splits`: ranks over which tensor parallelism can divide
-        them (a latent cannot be divided and is on every rank). `states`: numbers that linear attention stores instead,
-        for all sequences.
-    - `predicted`: share (0..1) of the tokens for which words are predicted: of an encoder-decoder, its decoder's.
-    - `casts`: bytes of autocast's copies of all layers' matrices. `casts_cached`: they stay until the forward pass
-        ends.
-    """
-
-    numbers: Numerics
-    matrices: int
-    experts: int
-    small: int
-    embedding: int
-    head: int
-    adapters: int
-    tied: bool
-    layer_parameters: int
-    attention_parameters: int
-    down_parameters: int
-    largest_matrix: int
-    head_quantised: bool
-    tokens: int
-    waiting: float
-    waiting_unsplit: float
-    layer: LayerActivations
-    stem: float
-    outside: float
-    head_input: float
-    mask: float
-    unneeded: float
-    casts: int
-    cast_layer: int
-    cast_head: int
-    casts_cached: bool
-    vocab: int
-    predicted: float
-    hidden: int
-    loss_number: int
-    capped: bool
-    cached: float
-    states: int
-    cache_splits: int
-    beside: int = 0
 
 
 @lru_cache(maxsize=256)
@@ -100,8 +35,6 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
     """
     numbers = choose_numerics(recipe, (Parallelism(), Parallelism(zero=1), Parallelism(fsdp=True))[sharding])
     if architecture.walk is not None:
-        from costguard.sizing.memory.convnet import measure_convnet
-
         return measure_convnet(architecture, architecture.walk, recipe, numbers)
     targets = list_adapted_matrices(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
     seq = architecture.sample_tokens or recipe.seq_len

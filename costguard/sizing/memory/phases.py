@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from costguard.sizing.memory import overheads
 from costguard.sizing.memory.frameworks import FP32, choose_loss, get_framework, is_layer_recomputed
-from costguard.sizing.memory.measure import ModelMeasure
+from costguard.sizing.memory.model_measure import ModelMeasure
 from costguard.sizing.memory.sharding import MemoryBuffers, ModelStates, PipelineStage
 from costguard.sizing.recipe import Parallelism, Recipe
 

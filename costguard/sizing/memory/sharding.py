@@ -20,7 +20,7 @@ from math import ceil
 from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.memory import overheads
 from costguard.sizing.memory.frameworks import FP32, Numerics, get_framework
-from costguard.sizing.memory.measure import ModelMeasure
+from costguard.sizing.memory.model_measure import ModelMeasure
 from costguard.sizing.recipe import GGUF_BITS, SERVED_BYTES, Parallelism, Recipe
 from costguard.values.checks import require
 
