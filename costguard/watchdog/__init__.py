@@ -22,7 +22,7 @@ from threading import Lock, Thread
 from types import FrameType
 from typing import Any
 
-from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES
 from apscheduler.executors.base import BaseExecutor, run_job
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -99,7 +99,7 @@ class Watchdog:
         """
         before = {one: signal.signal(one, self._heard) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         try:
-            self._scheduler.add_listener(self._not_started, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
+            self._scheduler.add_listener(self._not_started, EVENT_JOB_MAX_INSTANCES)
             self._assign(self._duties)
             self._scheduler.start(paused=True)
             self._log.info("started", accounts=len(self._duties.polls), interval_s=self._duties.guard.every.total_seconds())
@@ -140,7 +140,7 @@ class Watchdog:
                 id=duty.name,
                 coalesce=True,
                 max_instances=1,
-                misfire_grace_time=max(1, int(duty.every.total_seconds())),
+                misfire_grace_time=None,  # a run that was missed, by a suspension too, is run once, however late
                 next_run_time=now if at_once else now + duty.every,
             )
 
@@ -221,15 +221,13 @@ class Watchdog:
             self._log.warning("job_late", job=duty.name, seconds=seconds, interval_s=duty.every.total_seconds())
 
     def _not_started(self, event: Any) -> None:  # noqa: ANN401 - APScheduler ships no types
-        """Log a run that was due and did not start: the previous one is still running, or its time has passed."""
+        """Log a run that was due and did not start, because the previous one is still running."""
         duty = next((one for one in self._duties.every if one.name == event.job_id), None)
-        if duty is not None and event.code == EVENT_JOB_MAX_INSTANCES:
+        if duty is not None:
             health = self._of(duty)
             running_s = round(self._boot() - (health.started or self._boot()), 1)
             if running_s > 2 * duty.every.total_seconds():
                 self._log.warning("job_overdue", job=duty.name, seconds=running_s, interval_s=duty.every.total_seconds())
-        elif duty is not None:
-            self._log.warning("job_missed", job=duty.name, interval_s=duty.every.total_seconds())
 
     def compare_clocks(self) -> None:
         """Run everything now if the wall clock was set, because by the new clock the next run might be hours away."""

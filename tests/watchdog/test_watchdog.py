@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -195,7 +197,7 @@ def listening(folder: Path) -> Iterator[tuple[str, Callable[[], list[str]]]]:
     """A socket as systemd has one, and how to take the next message from it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(folder / "notify"))
-        ear.settimeout(30)
+        ear.settimeout(300)
         yield str(folder / "notify"), lambda: ear.recv(4096).decode().split("\n")
 
 
@@ -236,6 +238,17 @@ def test_a_run_that_comes_late_is_called_late() -> None:
     clock[0] = 40.5
     made._play(duty)
     assert told.facts == [("job_late", {"job": "aws", "seconds": 20.5, "interval_s": 10.0})]
+
+
+def test_a_run_that_was_missed_for_an_hour_is_run_once() -> None:
+    ran = SimpleQueue[int]()
+    made, duty = watchdog(lambda: ran.put(1), Told(), [0.0, 0.0])
+    made._scheduler.start(paused=True)
+    made._scheduler.modify_job(duty.name, next_run_time=datetime.now(UTC) - timedelta(hours=1))
+    made._scheduler.resume()
+    assert ran.get(timeout=120) == 1
+    made._scheduler.shutdown()
+    assert ran.empty()
 
 
 def test_an_account_that_fails_again_and_again_is_tried_more_rarely_and_comes_back() -> None:

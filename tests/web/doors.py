@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 JSON = {"Content-Type": "application/json"}
 KILLED, STOPPED, NO_MEMORY = "killed", "stopped", "no memory"
 INTERVAL_S = 2.0
-LATE = frozenset(("job_late", "job_missed", "job_overdue"))
+LATE = frozenset(("job_late", "job_overdue"))
 
 
 @dataclass
