@@ -114,7 +114,7 @@ PACKAGES = {
 }
 """The owner's packages (HOUSE.md, decisions 1, 2 and 5), each with the room that is written with it."""
 
-AWAITED = frozenset(("sqlmodel", "typer"))
+AWAITED = frozenset(("sqlmodel",))
 """Those of PACKAGES whose room does not use them yet. Whoever brings one takes it out, and the rule holds from then on."""
 
 BUDGETS = {
@@ -145,7 +145,7 @@ BUDGETS = {
     "costguard/values": 1950,
     "costguard/views": 7500,
     "costguard/watchdog": 500,
-    "costguard/web": 2950,
+    "costguard/web": 3100,
     "integrations": 1250,
     "providers/costguard_aws": 4750,
     "providers/costguard_gcp": 3600,
