@@ -6,18 +6,27 @@ Every option is text here: settings and services check each value once, wherever
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from costguard.errors import InputError
-from costguard.sizing.job_flags import build_job_table, parse_number
+from costguard.sizing.job_flags import FIELD_TYPES, LIST_FLAGS, build_job_table, parse_number
 
 __all__ = ["build_job_table", "parse_number"]
 
 Text = str | None
 Names = list[str] | None
 """What may be given several times; None: never."""
+
+
+def state_field(name: str, *names: str) -> Any:  # noqa: ANN401 - as typer's Option
+    """Return the option of a field of JobFields. `names`: of the option, if they are not the field's with dashes."""
+    kind, flag = FIELD_TYPES[name]
+    text = f"{flag.help.removesuffix('.')} (repeatable)." if name in LIST_FLAGS else flag.help
+    names = names or (f"--{name.replace('_', '-')}",)
+    return Option(*names, help=text) if kind is bool else Option(*names, metavar=flag.metavar, help=text)
+
 
 JobFiles = Annotated[
     Names,
@@ -26,55 +35,53 @@ JobFiles = Annotated[
         help="Job file; or configs and launch files of other tools: Axolotl, TRL, SkyPilot ... Flags override them.",
     ),
 ]
-Template = Annotated[Text, Option(metavar="NAME", help="A prepared job (lora-7b); list shows all.")]
-Model = Annotated[Text, Option("--model", "-m", metavar="NAME", help="A built-in model (llama-3.1-8b), or a config.json.")]
-Method = Annotated[Text, Option(metavar="NAME", help="pretrain | full | lora | qlora | inference")]
-Preference = Annotated[Text, Option(metavar="NAME", help="dpo | ppo | grpo: preference training, with more models in memory.")]
-Precision = Annotated[Text, Option(metavar="NAME", help="bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4")]
-Quant = Annotated[Text, Option(metavar="NAME", help="none | nf4 | int8 | int4 | mxfp4, or a GGUF type: q4_k_m")]
-Optimizer = Annotated[Text, Option(metavar="NAME", help="adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
-RequestsPerSecond = Annotated[Text, Option(metavar="N", help="Of a server: requests per second, on average.")]
-PromptLen = Annotated[Text, Option(metavar="N", help="Of a server: tokens of a prompt.")]
-OutputLen = Annotated[Text, Option(metavar="N", help="Of a server: tokens of an answer.")]
-SeqLen = Annotated[Text, Option(metavar="N", help="Tokens per sequence.")]
-DecoderLen = Annotated[Text, Option(metavar="N", help="Of an encoder-decoder (T5, Whisper): tokens of its output.")]
-Images = Annotated[Text, Option(metavar="N", help="Instead of tokens, for ViT, CLIP, U-Nets, FLUX: images, all epochs.")]
-AudioSeconds = Annotated[Text, Option(metavar="N", help="Instead of tokens, for Whisper: seconds of sound, all epochs.")]
-DenoisingSteps = Annotated[Text, Option(metavar="N", help="Of a diffusion model that makes images: passes each (50).")]
-KvCache = Annotated[Text, Option("--kv-cache", metavar="NAME", help="auto | fp8: what a server stores keys and values in.")]
-Frames = Annotated[Text, Option(metavar="N", help="Instead of tokens, for Wan, CogVideoX: frames of video, all epochs.")]
-MicroBatch = Annotated[Text, Option(metavar="N", help="Sequences per GPU and pass.")]
-GlobalBatch = Annotated[Text, Option("--global-batch-tokens", metavar="N", help="Tokens per optimizer step over all GPUs.")]
-Checkpointing = Annotated[Text, Option(metavar="NAME", help="none | selective | full")]
-Attention = Annotated[Text, Option(metavar="NAME", help="flash | flash3 | eager")]
-LoraRank = Annotated[Text, Option(metavar="N", help="Rank of the adapters (16).")]
-LoraTargets = Annotated[Text, Option(metavar="NAMES", help="attention | all-linear | q_proj,v_proj,...")]
-Zero = Annotated[Text, Option(metavar="N", help="ZeRO stage 0-3.")]
-Fsdp = Annotated[bool | None, Option("--fsdp/--no-fsdp", help="Shard weights fully (FSDP).")]
-Tp = Annotated[Text, Option(metavar="N", help="Tensor-parallel ranks.")]
-Pp = Annotated[Text, Option(metavar="N", help="Pipeline-parallel ranks.")]
-Cp = Annotated[Text, Option(metavar="N", help="Context-parallel ranks.")]
-Ep = Annotated[Text, Option(metavar="N", help="Expert-parallel ranks.")]
-Offload = Annotated[Text, Option(metavar="NAME", help="none | optimizer | all")]
+Template = Annotated[Text, state_field("template")]
+Model = Annotated[Text, state_field("model", "--model", "-m")]
+Method = Annotated[Text, state_field("method")]
+Preference = Annotated[Text, state_field("preference")]
+Precision = Annotated[Text, state_field("precision")]
+Quant = Annotated[Text, state_field("quant")]
+Optimizer = Annotated[Text, state_field("optimizer")]
+RequestsPerSecond = Annotated[Text, state_field("requests_per_second")]
+PromptLen = Annotated[Text, state_field("prompt_len")]
+OutputLen = Annotated[Text, state_field("output_len")]
+SeqLen = Annotated[Text, state_field("seq_len")]
+DecoderLen = Annotated[Text, state_field("decoder_len")]
+Images = Annotated[Text, state_field("images")]
+AudioSeconds = Annotated[Text, state_field("audio_seconds")]
+DenoisingSteps = Annotated[Text, state_field("denoising_steps")]
+KvCache = Annotated[Text, state_field("kv_cache")]
+Frames = Annotated[Text, state_field("frames")]
+MicroBatch = Annotated[Text, state_field("micro_batch")]
+GlobalBatch = Annotated[Text, state_field("global_batch_tokens")]
+Checkpointing = Annotated[Text, state_field("checkpointing")]
+Attention = Annotated[Text, state_field("attention")]
+LoraRank = Annotated[Text, state_field("lora_rank")]
+LoraTargets = Annotated[Text, state_field("lora_targets")]
+Zero = Annotated[Text, state_field("zero")]
+Fsdp = Annotated[bool | None, state_field("fsdp", "--fsdp/--no-fsdp")]
+Tp = Annotated[Text, state_field("tp")]
+Pp = Annotated[Text, state_field("pp")]
+Cp = Annotated[Text, state_field("cp")]
+Ep = Annotated[Text, state_field("ep")]
+Offload = Annotated[Text, state_field("offload")]
 On = Annotated[Text, Option("--on", metavar="GPU:COUNT[xNODES]", help="Fixed hardware, e.g. A100-80GB-SXM:8 or H100:8x4.")]
-Provider = Annotated[Names, Option("--provider", "-p", metavar="NAME", help="Only this provider (repeatable).")]
-Exclude = Annotated[Names, Option("--exclude", metavar="NAME", help="Not this provider (repeatable).")]
-Region = Annotated[
-    Names,
-    Option("--region", metavar="NAME", help="Only this region or place: us-east-1, us, eu, europe, de (repeatable)."),
-]
-Tier = Annotated[
-    Names,
-    Option("--tier", metavar="NAME", help="Only on-demand, spot, reserved, community or secure (repeatable)."),
-]
-GpuName = Annotated[Names, Option("--gpu", metavar="NAME", help="Only this GPU (repeatable).")]
-SecureOnly = Annotated[bool, Option("--secure-only", help="No machines of private hosts: no community tier, no marketplace.")]
-MaxPriceAge = Annotated[Text, Option("--max-price-age", metavar="TIME", help="Only prices that were seen so lately: 7d, 2w.")]
-Framework = Annotated[
-    Text, Option("--framework", metavar="NAME", help="hf | unsloth | torchtune | megatron ...: what trains it.")
-]
-FusedLoss = Annotated[bool, Option("--fused-loss", help="The loss is computed in chunks (Liger): less memory.")]
-Compile = Annotated[bool, Option("--compile", help="The model is compiled (torch.compile).")]
+Provider = Annotated[Names, state_field("provider", "--provider", "-p")]
+Exclude = Annotated[Names, state_field("exclude")]
+Region = Annotated[Names, state_field("region")]
+Tier = Annotated[Names, state_field("tier")]
+GpuName = Annotated[Names, state_field("gpu")]
+SecureOnly = Annotated[bool, state_field("secure_only")]
+MaxPriceAge = Annotated[Text, state_field("max_price_age")]
+Framework = Annotated[Text, state_field("framework")]
+FusedLoss = Annotated[bool, state_field("fused_loss")]
+Compile = Annotated[bool, state_field("compile")]
+Tokens = Annotated[Text, state_field("tokens")]
+MaxUsd = Annotated[Text, state_field("max_usd")]
+MaxHours = Annotated[Text, state_field("max_hours")]
+MaxGpus = Annotated[Text, state_field("max_gpus")]
+DiskGb = Annotated[Text, state_field("disk_gb")]
+CheckpointEveryHours = Annotated[Text, state_field("checkpoint_every_hours")]
 Market = Annotated[Text, Option(metavar="FILE", help="A market file instead of the shipped snapshot.")]
 Calibration = Annotated[Text, Option(metavar="FILE", help="File of observed runs (default: in the platform's data folder).")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]

@@ -72,23 +72,21 @@ class JobFields(TypedDict, total=False):
     max_usd: Annotated[Number, JobFlag("USD", "Exclude offers expected to cost more.", ("limits", "max_usd"))]
     max_hours: Annotated[Number, JobFlag("N", "Exclude offers expected to take longer.", ("limits", "max_hours"))]
     max_gpus: Annotated[Number, JobFlag("N", "Maximum number of GPUs over all nodes (64).", ("limits", "max_gpus"))]
-    provider: Annotated[
-        Names, JobFlag("NAME", "Only these providers: aws, gcp, runpod, lambda, vast.", ("limits", "providers"))
-    ]
-    exclude: Annotated[Names, JobFlag("NAME", "Not these providers.", ("limits", "exclude"))]
+    provider: Annotated[Names, JobFlag("NAME", "Only this provider.", ("limits", "providers"))]
+    exclude: Annotated[Names, JobFlag("NAME", "Not this provider.", ("limits", "exclude"))]
     secure_only: Annotated[
         bool,
         JobFlag(ON_OFF, "No machines of private hosts: no community tier, no marketplace.", ("limits", "secure_only")),
     ]
-    max_price_age: Annotated[str, JobFlag("TIME", "Ignore prices older than this: 7d, 2w.", ("limits", "max_price_age"))]
+    max_price_age: Annotated[str, JobFlag("TIME", "Only prices that were seen so lately: 7d, 2w.", ("limits", "max_price_age"))]
     framework: Annotated[str, JobFlag("NAME", "hf | unsloth | torchtune | megatron ...: what trains it.")]
     fused_loss: Annotated[bool, JobFlag(ON_OFF, "The loss is computed in chunks (Liger): less memory.")]
     compile: Annotated[bool, JobFlag(ON_OFF, "The model is compiled (torch.compile).", ("compiled",))]
     region: Annotated[
-        Names, JobFlag("NAME", "Only these regions or places: us-east-1, us, eu, europe, de.", ("limits", "regions"))
+        Names, JobFlag("NAME", "Only this region or place: us-east-1, us, eu, europe, de.", ("limits", "regions"))
     ]
     tier: Annotated[Names, JobFlag("NAME", "Only on-demand, spot, reserved, community or secure.", ("limits", "tiers"))]
-    gpu: Annotated[Names, JobFlag("NAME", "Only these GPUs: H100, A100-80GB-SXM, RTX-4090.", ("limits", "gpus"))]
+    gpu: Annotated[Names, JobFlag("NAME", "Only this GPU.", ("limits", "gpus"))]
 
 
 FIELD_TYPES = {name: get_args(kind) for name, kind in JobFields.__annotations__.items()}
