@@ -112,12 +112,15 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"costguard.cli.{cmd_name}")
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = getattr(module, "COMMAND", CostguardCommand)
-        alone.command(cmd_name, cls=kind, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
-        command: Any = get_command(alone)
-        command.params.extend(repeat_global_options(self.params, command.params))
-        command.own_screen = cmd_name in OWN_SCREEN
+        app: typer.Typer | None = getattr(module, "app", None)
+        if app is None:
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command(cmd_name, cls=getattr(module, "COMMAND", CostguardCommand))(module.command)
+        command: Any = get_command(app)
+        command.name, command.help = cmd_name, f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}"
+        for one in getattr(command, "commands", {"": command}).values():
+            one.params.extend(repeat_global_options(self.params, one.params))
+            one.own_screen = cmd_name in OWN_SCREEN
         return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - same
@@ -270,7 +273,7 @@ def _build_help_hint(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     if context is None or context.parent is None:
         return "\nhint: see costguard --help"
-    return f"\nhint: see costguard {context.info_name} --help"
+    return f"\nhint: see {context.command_path} --help"
 
 
 def _print_error(message: str, code: int, *, json_log: bool, debug: bool = False) -> int:

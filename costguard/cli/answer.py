@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, cast
 
 from typer import Context
 
-from costguard.cli.options import Force, Output, choose_format
+from costguard.cli.options import Csv, Force, Json, Markdown, Output, choose_format
 from costguard.errors import InputError, replace_unprintable
 from costguard.providers import plugins
 from costguard.services import CommandAnswer
@@ -59,25 +59,40 @@ def add_output_options_for(*made: str) -> Callable[[Callable[P, None]], Callable
     return lambda command: _wrap_command(command, made)
 
 
+def add_format_options(command: Callable[P, None]) -> Callable[P, None]:
+    """Return `command` with the flags that choose a format; `write_answer` reads them off its context."""
+    return _add_options(command, {"json": (False, Json), "csv": (False, Csv), "markdown": (False, Markdown)}, lambda _: None)
+
+
 def _wrap_command(command: Callable[P, None], made: Sequence[str]) -> Callable[P, None]:
+    def check(ctx: Context) -> None:
+        chosen = find_format(ctx)
+        if chosen.needs not in made:
+            _check_needs(Document(data={}), chosen)
+
+    return _add_options(command, {"output": (None, Output), "force": (False, Force)}, check)
+
+
+def _add_options(
+    command: Callable[P, None], more: Mapping[str, tuple[object, object]], check: Callable[[Context], None]
+) -> Callable[P, None]:
+    """Return `command` with the options `more` (name -> default, type), for which `check` is called before it."""
     signature = inspect.signature(command, eval_str=True)
-    more = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
-        for name, default, kind in (("output", None, Output), ("force", False, Force))
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (default, kind) in more.items()
     ]
 
     @wraps(command)
     def run(*given: P.args, **stated: P.kwargs) -> None:
-        chosen = find_format(cast("Context", stated["ctx"]))
-        if chosen.needs not in made:
-            _check_needs(Document(data={}), chosen)
-        for one in more:
+        check(cast("Context", stated["ctx"]))
+        for one in added:
             stated.pop(one.name)
         command(*given, **stated)
 
     read: Any = run  # what options are read off
-    read.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])
-    read.__annotations__ = {**command.__annotations__, "output": Output, "force": Force}
+    read.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])
+    read.__annotations__ = {**command.__annotations__, **{one.name: one.annotation for one in added}}
     return run
 
 

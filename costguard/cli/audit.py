@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from typer import Argument, Context, Option
+from typer import Context, Option
 
-from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
+from costguard.cli.answer import add_format_options, add_output_options, write_answer
+from costguard.cli.commands import CostguardCommand, build_group
 from costguard.cli.options import Names, Text
-from costguard.errors import InputError
-from costguard.values.checks import require_one_of
 
-ACTIONS = ("verify", "show", "adopt")
 EXAMPLES = """Examples:
 
 \b
@@ -21,43 +18,45 @@ EXAMPLES = """Examples:
   costguard audit show --since 24h
   costguard audit adopt --why "the disk died, this is the backup"    # continue with an older ledger
 """
+app = build_group()
 
 
+@app.command(cls=CostguardCommand)
 @add_output_options
-def command(
+@add_format_options
+def verify(
     ctx: Context,
-    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
     anchor: Annotated[
-        Names,
-        Option(
-            metavar="ROW:HASH", help="An anchor (row and hash) saved elsewhere: verify checks that the log still contains it."
-        ),
+        Names, Option(metavar="ROW:HASH", help="An anchor (row and hash) saved elsewhere, which the log must still contain.")
     ] = None,
-    since: Annotated[Text, Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
-    rows: Annotated[bool, Option("--rows", help="For show: also the rows that record what polls wrote.")] = False,
-    why: Annotated[Text, Option(metavar="TEXT", help="For adopt: why the older ledger should be used.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
 ) -> None:
-    """Perform the action and print its result."""
-    require_one_of(action, ACTIONS, "ACTION")
-    if action != "verify" and anchor:
-        raise InputError(f"{action} takes no --anchor", field="--anchor", hint=f"costguard audit verify --anchor {anchor[0]}")
-    if action == "verify" and since is not None:
-        raise InputError("verify always checks every row", field="--since", hint="costguard audit verify")
-    if action != "show" and since is not None:
-        raise InputError(f"{action} shows no rows", field="--since", hint=f"costguard audit show --since {since}")
-    if action != "show" and rows:
-        raise InputError(f"{action} shows no rows", field="--rows", hint="costguard audit show --rows")
-    if action != "adopt" and why is not None:
-        raise InputError(f"{action} changes nothing", field="--why", hint=f"costguard audit {action}")
+    """Check every row of the log; exit 3 if it does not verify."""
     from costguard.services import audit
 
-    config = ctx.obj.config
-    answers = {
-        "verify": lambda: audit.verify_audit(anchor or (), config=config),
-        "show": lambda: audit.show_audit(since=since, rows=rows, config=config),
-        "adopt": lambda: audit.adopt_ledger(why=why, config=config),
-    }
-    write_answer(answers[action](), ctx)
+    write_answer(audit.verify_audit(anchor or (), config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_output_options
+@add_format_options
+def show(
+    ctx: Context,
+    since: Annotated[Text, Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
+    rows: Annotated[bool, Option("--rows", help="Also the rows that record what polls wrote.")] = False,
+) -> None:
+    """Show the rows of the log."""
+    from costguard.services import audit
+
+    write_answer(audit.show_audit(since=since, rows=rows, config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_output_options
+@add_format_options
+def adopt(
+    ctx: Context, why: Annotated[Text, Option(metavar="TEXT", help="Why the older ledger should be used.")] = None
+) -> None:
+    """Continue with an older ledger."""
+    from costguard.services import audit
+
+    write_answer(audit.adopt_ledger(why=why, config=ctx.obj.config), ctx)

@@ -11,9 +11,10 @@ from copy import copy
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from costguard.errors import InputError
+from costguard.values.checks import require_one_of
 
 
 class CostguardCommand(TyperCommand):
@@ -51,6 +52,34 @@ class VerbatimCommand(CostguardCommand):
     """Options come before the command; everything after its first word belongs to it, with or without `--`."""
 
     allow_interspersed_args = False
+
+
+class ActionGroup(TyperGroup):
+    """The commands of one topic, `costguard policy lint`. `default`: the one that runs where none is named; "": none does."""
+
+    default = ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - same
+        """Find the command's name, which options may stand before: `costguard policy --json lint`."""
+        words = [word for word in args if not word.startswith("-")]
+        name = next((word for word in words if word in self.commands), "")
+        helps = ctx.resilient_parsing or not {"-h", "--help"}.isdisjoint(args)
+        if not name and not helps and (not args or args[0].startswith("-")):
+            name = self.default
+        if not name and not helps:
+            if not words:
+                raise InputError("is missing", field="ACTION", hint=f"write one of: {', '.join(self.commands)}")
+            require_one_of(words[0], self.commands, "ACTION")
+        if name:
+            place = args.index(name) if name in args else len(args)
+            args = [name, *args[:place], *args[place + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+def build_group(default: str = "") -> typer.Typer:
+    """Return an app for the commands of one topic; `default`: as in ActionGroup."""
+    kind = type("Actions", (ActionGroup,), {"default": default})
+    return typer.Typer(cls=kind, add_completion=False, rich_markup_mode=None)
 
 
 def refuse_empty_values(parameters: Iterable[Any], values: dict[str, Any]) -> None:

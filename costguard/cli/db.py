@@ -6,13 +6,9 @@ from typing import Annotated
 
 from typer import Argument, Context
 
-from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-from costguard.errors import InputError
-from costguard.values.checks import require_one_of
+from costguard.cli.answer import add_format_options, write_answer
+from costguard.cli.commands import CostguardCommand, build_group
 
-ACTIONS = ("path", "backup", "check", "upgrade")
 EXAMPLES = """Examples:
 
 \b
@@ -24,30 +20,42 @@ EXAMPLES = """Examples:
 \b
   sqlite3 -readonly "$(costguard db path)" "SELECT * FROM v_daily"
 """
+app = build_group()
 
 
-def command(
-    ctx: Context,
-    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    file: Annotated[Text, Argument(metavar="FILE", help="Path of the backup; the file must not exist.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
-    """Perform the action and print its result."""
-    require_one_of(action, ACTIONS, "ACTION")
-    if action == "backup" and not file:
-        raise InputError("backup needs a file name", field="FILE", hint="costguard db backup FILE")
-    if action != "backup" and file:
-        raise InputError(f"{action} takes no file", field="FILE", hint=f"costguard db {action}")
+@app.command("path", cls=CostguardCommand)
+@add_format_options
+def show_path(ctx: Context) -> None:
+    """Print where the ledger is."""
     from costguard.services import database
 
-    config = ctx.obj.config
-    if file:
-        write_answer(database.answer_db_backup(file, config=config), ctx)
-    elif action == "path":
-        write_answer(database.answer_db_path(config=config), ctx)
-    elif action == "check":
-        write_answer(database.answer_db_check(config=config), ctx)
-    else:
-        write_answer(database.answer_db_upgrade(config=config), ctx)
+    write_answer(database.answer_db_path(config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_format_options
+def backup(
+    ctx: Context, file: Annotated[str, Argument(metavar="FILE", help="Path of the backup; the file must not exist.")]
+) -> None:
+    """Write a copy of the ledger to a new file."""
+    from costguard.services import database
+
+    write_answer(database.answer_db_backup(file, config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_format_options
+def check(ctx: Context) -> None:
+    """Check the ledger: exit 1 where something does not add up."""
+    from costguard.services import database
+
+    write_answer(database.answer_db_check(config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_format_options
+def upgrade(ctx: Context) -> None:
+    """Upgrade the ledger to this version's schema, or make it."""
+    from costguard.services import database
+
+    write_answer(database.answer_db_upgrade(config=ctx.obj.config), ctx)

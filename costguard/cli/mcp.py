@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from typer import Argument, Context, Option
+from typer import Context, Option
 
-from costguard.cli import options as o
-from costguard.cli.answer import write_answer
+from costguard.cli.answer import add_format_options, write_answer
+from costguard.cli.commands import CostguardCommand, build_group
 from costguard.cli.options import Text
 from costguard.errors import InputError
-from costguard.values.checks import require_one_of
-
-SERVE, ARM, DISARM = ACTIONS = ("serve", "arm", "disarm")
 
 EXAMPLES = """Examples:
 
@@ -25,35 +22,17 @@ EXAMPLES = """Examples:
 Agents quote, size, list offers, and read status and reports; keep needs a reason. stop exists only while it is armed (90 days),
 takes the path of costguard stop, and counts against acts per_10m of [rails].
 """
+app = build_group(default="serve")
 
 
-def command(
+@app.command(cls=CostguardCommand)
+def serve(
     ctx: Context,
-    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))] = SERVE,
     http: Annotated[
         Text, Option("--http", metavar="ADDRESS", help="Serve over HTTP at this loopback address and port.")
     ] = None,
-    why: Annotated[Text, Option("--why", metavar="TEXT", help="With arm: the reason; it is recorded.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
 ) -> None:
-    """Serve until the client closes, or record an arming."""
-    require_one_of(action, ACTIONS, "ACTION")
-    if http is not None and action != SERVE:
-        raise InputError("belongs to serve", field="--http", hint="costguard mcp --http 127.0.0.1:8480")
-    if why is not None and action != ARM:
-        raise InputError("belongs to arm", field="--why", hint='costguard mcp arm --why "..."')
-    if action == SERVE:
-        _serve(ctx, http)
-        return
-    from costguard.services import mcp_acts
-
-    config = ctx.obj.config
-    write_answer(mcp_acts.arm_mcp(why=why, config=config) if action == ARM else mcp_acts.disarm_mcp(config=config), ctx)
-
-
-def _serve(ctx: Context, http: str | None) -> None:
+    """Serve until the client closes."""
     try:
         from costguard.mcp import server
     except ModuleNotFoundError as error:
@@ -66,3 +45,21 @@ def _serve(ctx: Context, http: str | None) -> None:
         server.run_stdio(context)
     else:
         server.run_http(context, http)
+
+
+@app.command(cls=CostguardCommand)
+@add_format_options
+def arm(ctx: Context, why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is recorded.")] = None) -> None:
+    """Let agents stop machines, for 90 days."""
+    from costguard.services import mcp_acts
+
+    write_answer(mcp_acts.arm_mcp(why=why, config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_format_options
+def disarm(ctx: Context) -> None:
+    """Let agents stop nothing."""
+    from costguard.services import mcp_acts
+
+    write_answer(mcp_acts.disarm_mcp(config=ctx.obj.config), ctx)

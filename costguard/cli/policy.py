@@ -6,21 +6,10 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Names, Text
-from costguard.errors import InputError
-from costguard.values.checks import require_one_of
+from costguard.cli.answer import add_format_options, add_output_options, write_answer
+from costguard.cli.commands import CostguardCommand, build_group
+from costguard.cli.options import Text
 
-ACTIONS = {"lint": (0, 0), "explain": (0, 1), "test": (1, 1), "arm": (2, 2), "accept": (1, 100)}
-"""Action -> how many words may follow it."""
-USAGE = {
-    "lint": "costguard policy lint",
-    "explain": "costguard policy explain [NAME]",
-    "test": "costguard policy test NAME --fact state=idle",
-    "arm": 'costguard policy arm NAME LEVEL --why "..."',
-    "accept": "costguard policy accept DIGEST...",
-}
 EXAMPLES = """Examples:
 
 \b
@@ -34,36 +23,68 @@ Levels: observe, notify, stop, terminate. Raising one shows the plan, counts for
 say; lowering one counts at once. More than notify counts for the policy as it is now: an edited one only observes. For a
 reviewed file that is rolled out, accept arms the policies of these digests as far as the file says; policy lint prints them.
 """
+Why = Annotated[Text, Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")]
+app = build_group()
 
 
+@app.command(cls=CostguardCommand)
 @add_output_options
-def command(
-    ctx: Context,
-    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    words: Annotated[Names, Argument(metavar="NAME LEVEL", help="A policy, and for arm a level; accept: digests.")] = None,
-    fact: Annotated[Names, Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeatable).")] = None,
-    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
-    """Perform the action and print its result."""
-    require_one_of(action, ACTIONS, "ACTION")
-    given, (least, most) = list(words or ()), ACTIONS[action]
-    if not least <= len(given) <= most:
-        raise InputError(f"{action} takes other arguments", field="policy", hint=USAGE[action])
-    if fact and action != "test":
-        raise InputError("belongs to test", field="--fact", hint=USAGE["test"])
+@add_format_options
+def lint(ctx: Context) -> None:
+    """Check every policy of the settings, and print its digest."""
     from costguard.services import policy
 
-    config = ctx.obj.config
-    if action == "lint":
-        write_answer(policy.lint_policies(config=config), ctx)
-    elif action == "explain":
-        write_answer(policy.explain_policies(given[0] if given else None, config=config), ctx)
-    elif action == "test":
-        write_answer(policy.try_policy(given[0], tuple(fact or ()), config=config), ctx)
-    elif action == "accept":
-        write_answer(policy.accept_policies(given, why=why, config=config), ctx)
-    else:
-        write_answer(policy.arm_policy(given[0], given[1], why=why, config=config), ctx)
+    write_answer(policy.lint_policies(config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_output_options
+@add_format_options
+def explain(
+    ctx: Context, name: Annotated[Text, Argument(metavar="NAME", help="Only this policy (default: all).")] = None
+) -> None:
+    """Say in words what the policies do."""
+    from costguard.services import policy
+
+    write_answer(policy.explain_policies(name, config=ctx.obj.config), ctx)
+
+
+@app.command("test", cls=CostguardCommand)
+@add_output_options
+@add_format_options
+def try_facts(
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="NAME", help="The policy.")],
+    fact: Annotated[list[str] | None, Option("--fact", metavar="NAME=VALUE", help="A fact (repeatable).")] = None,
+) -> None:
+    """Evaluate a policy on stated facts."""
+    from costguard.services import policy
+
+    write_answer(policy.try_policy(name, tuple(fact or ()), config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_output_options
+@add_format_options
+def arm(
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="NAME", help="The policy, or budget:NAME.")],
+    level: Annotated[str, Argument(metavar="LEVEL", help="observe | notify | stop | terminate")],
+    why: Why = None,
+) -> None:
+    """Arm a policy as far as LEVEL."""
+    from costguard.services import policy
+
+    write_answer(policy.arm_policy(name, level, why=why, config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_output_options
+@add_format_options
+def accept(
+    ctx: Context, digests: Annotated[list[str], Argument(metavar="DIGEST", help="As policy lint prints them.")], why: Why = None
+) -> None:
+    """Arm the policies of these digests as far as the settings say."""
+    from costguard.services import policy
+
+    write_answer(policy.accept_policies(digests, why=why, config=ctx.obj.config), ctx)

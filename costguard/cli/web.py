@@ -6,21 +6,10 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Names, Text
-from costguard.errors import InputError
-from costguard.values.checks import require_one_of
+from costguard.cli.answer import add_format_options, write_answer
+from costguard.cli.commands import CostguardCommand, build_group
+from costguard.cli.options import Text
 
-ACTIONS = {"token": 1, "tokens": 0, "revoke": 1, "invite": 1, "logout": 1}
-"""Action -> how many words follow it."""
-USAGE = {
-    "token": "costguard web token NAME --for 90d",
-    "tokens": "costguard web tokens",
-    "revoke": "costguard web revoke NAME",
-    "invite": "costguard web invite NAME --role operator",
-    "logout": "costguard web logout NAME",
-}
 EXAMPLES = """Examples:
 
 \b
@@ -32,43 +21,59 @@ EXAMPLES = """Examples:
   costguard web logout ada                    # ends every session and unused link of ada
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8470/v1/status
 """
+Name = Annotated[str, Argument(metavar="NAME", help="Whose it is.")]
+app = build_group()
 
 
-def command(
+@app.command("token", cls=CostguardCommand)
+@add_format_options
+def create_token(
     ctx: Context,
-    action: Annotated[str, Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    words: Annotated[Names, Argument(metavar="NAME", help="Whose token.")] = None,
+    name: Name,
     length: Annotated[Text, Option("--for", metavar="TIME", help="Validity (90d).")] = None,
-    role: Annotated[
-        Text, Option("--role", metavar="ROLE", help="viewer | operator | admin; of a token: viewer | operator (viewer).")
-    ] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
+    role: Annotated[Text, Option("--role", metavar="ROLE", help="viewer | operator (viewer).")] = None,
 ) -> None:
-    """Perform the action and print its result."""
-    require_one_of(action, ACTIONS, "ACTION")
-    given = list(words or ())
-    if len(given) != ACTIONS[action]:
-        raise InputError(f"{action} takes other arguments", field="web", hint=USAGE[action])
-    if length is not None and action != "token":
-        raise InputError("belongs to token", field="--for", hint=USAGE["token"])
-    if role is not None and action not in ("invite", "token"):
-        raise InputError("belongs to invite and token", field="--role", hint=USAGE["invite"])
+    """Make a token for a program that reads status; it is shown once."""
     from costguard.services import agent_commands
 
-    config = ctx.obj.config
-    if action == "token":
-        write_answer(agent_commands.create_web_token(given[0], length=length, role=role, config=config), ctx)
-    elif action == "invite":
-        from costguard.services import web_logins
+    write_answer(agent_commands.create_web_token(name, length=length, role=role, config=ctx.obj.config), ctx)
 
-        write_answer(web_logins.create_login_link(given[0], role=role, config=config), ctx)
-    elif action == "logout":
-        from costguard.services import web_logins
 
-        write_answer(web_logins.end_sessions(given[0], config=config), ctx)
-    elif action == "tokens":
-        write_answer(agent_commands.list_web_tokens(config=config), ctx)
-    else:
-        write_answer(agent_commands.revoke_web_token(given[0], config=config), ctx)
+@app.command("tokens", cls=CostguardCommand)
+@add_format_options
+def list_tokens(ctx: Context) -> None:
+    """List the tokens."""
+    from costguard.services import agent_commands
+
+    write_answer(agent_commands.list_web_tokens(config=ctx.obj.config), ctx)
+
+
+@app.command(cls=CostguardCommand)
+@add_format_options
+def revoke(ctx: Context, name: Name) -> None:
+    """Revoke a token."""
+    from costguard.services import agent_commands
+
+    write_answer(agent_commands.revoke_web_token(name, config=ctx.obj.config), ctx)
+
+
+@app.command("invite", cls=CostguardCommand)
+@add_format_options
+def create_invitation(
+    ctx: Context,
+    name: Name,
+    role: Annotated[Text, Option("--role", metavar="ROLE", help="viewer | operator | admin (viewer).")] = None,
+) -> None:
+    """Make a link that logs a person into the pages, once."""
+    from costguard.services import web_logins
+
+    write_answer(web_logins.create_login_link(name, role=role, config=ctx.obj.config), ctx)
+
+
+@app.command("logout", cls=CostguardCommand)
+@add_format_options
+def end_sessions(ctx: Context, name: Name) -> None:
+    """End every session and unused link of a person."""
+    from costguard.services import web_logins
+
+    write_answer(web_logins.end_sessions(name, config=ctx.obj.config), ctx)

@@ -103,8 +103,8 @@ def test_what_an_edited_row_says_steers_no_terminal(costguard: Command, ledger: 
     [
         (("rewrite",), "ACTION"),
         (("verify", "--anchor", "12"), "is not a head of an audit"),
-        (("verify", "--since", "1h"), "verify always checks every row"),
-        (("show", "--anchor", "1:" + "a" * 16), "show takes no --anchor"),
+        (("verify", "--since", "1h"), "No such option: --since"),
+        (("show", "--anchor", "1:" + "a" * 16), "No such option: --anchor"),
         (("show", "--since", "soon"), "how long ago"),
     ],
 )

@@ -96,8 +96,8 @@ def test_what_is_not_a_ledger_is_an_error_and_stays(costguard: Command, tmp_path
     [
         ([], ("ACTION",)),
         (["chekc"], ("ACTION", "did you mean check", "path, backup, check, upgrade")),
-        (["backup"], ("FILE", "costguard db backup FILE")),
-        (["check", "x.db"], ("FILE", "takes no file")),
+        (["backup"], ("FILE", "costguard db backup --help")),
+        (["check", "x.db"], ("x.db", "costguard db check --help")),
         (["check"], ("there is no ledger here yet",)),
         (["path", "--json", "--csv"], ("cannot be used together",)),
     ],
