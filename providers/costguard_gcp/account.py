@@ -125,9 +125,9 @@ class GcpAccount:
 
         It is refused if it would lose anything that is not in `lose`, such as local SSD.
         """
-        deadline = Deadline(actions.LOOK_S)
         try:
             self._check_ours(key)
+            deadline = Deadline(actions.LOOK_S)
             instance = actions.find_instance(self.compute, key, deadline)
         except ProviderError as broken:
             return actions.interpret_error(broken, looking=True)
@@ -160,9 +160,13 @@ class GcpAccount:
         return seen.prices[-1] if seen is not None and seen.prices else Price(None)
 
     def _check_ours(self, key: ResourceKey) -> None:
-        """Raise RefusedError for a key of another provider or of a project that this login does not watch."""
+        """Raise RefusedError for a key of another provider or of a project that this login does not watch.
+
+        It imports the SDK first: 2 s, and more on a busy machine, which are not to be taken from the time of a look.
+        """
         if key.provider != "gcp" or (key.account not in self.stated.projects and key.account not in self._discovered):
             raise RefusedError("is not watched by this login", provider="gcp", account=key.account)
+        self.compute.import_sdk()
 
     def _observe(self, instance: Instance, key: ResourceKey, deadline: Deadline) -> Observation:
         alone = AggregatedList(items=[(key.region, instance)])
