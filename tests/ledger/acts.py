@@ -11,22 +11,28 @@ from sqlalchemy import Connection, insert
 from costguard.guard.action_intents import PLANNED, READY, Intent
 from costguard.guard.overrides import LEASE, Override
 from costguard.guard.policy import Rails
-from costguard.ledger.agents.tables import AGENT, AGENT_CODE, WEB_INVITE, WEB_SESSION, WEB_TOKEN
-from costguard.ledger.db.account_tables import ACCOUNT_AUDIT, ACCOUNT_DIGEST
 from costguard.ledger.guard.store import GuardStore
-from costguard.ledger.guard.tables import (
-    ASK_LINK,
-    GUARD_RUN,
-    HOOK_RUN,
-    INTENT,
-    INTENT_EVENT,
-    MESSAGE_COUNT,
-    ROW_DIGEST,
-    TURN,
-    WISH,
-)
-from costguard.ledger.spans.tables import ACCOUNT_STATE
+from costguard.ledger.tables import load_metadata
 from costguard.values.resource import Incarnation, ResourceKey
+
+METADATA = load_metadata()
+AGENT = METADATA.tables["agent"]
+AGENT_CODE = METADATA.tables["agent_code"]
+WEB_INVITE = METADATA.tables["web_invite"]
+WEB_SESSION = METADATA.tables["web_session"]
+WEB_TOKEN = METADATA.tables["web_token"]
+ACCOUNT_AUDIT = METADATA.tables["account_audit"]
+ACCOUNT_DIGEST = METADATA.tables["account_digest"]
+ASK_LINK = METADATA.tables["ask_link"]
+GUARD_RUN = METADATA.tables["guard_run"]
+HOOK_RUN = METADATA.tables["hook_run"]
+INTENT = METADATA.tables["intent"]
+INTENT_EVENT = METADATA.tables["intent_event"]
+MESSAGE_COUNT = METADATA.tables["message_count"]
+ROW_DIGEST = METADATA.tables["row_digest"]
+TURN = METADATA.tables["turn"]
+WISH = METADATA.tables["wish"]
+ACCOUNT_STATE = METADATA.tables["account_state"]
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -15,11 +15,20 @@ from costguard.ledger.db.row_digests import adopt_rows
 from costguard.ledger.spans.hourly import HourlyRollup
 from costguard.ledger.spans.monthly import MonthlyRollup
 from costguard.ledger.spans.posting import is_machine_time
-from costguard.ledger.spans.tables import ATTRIBUTION, COVERAGE, DAILY, OBSERVATION, RESOURCE, SCOPE, SPAN
+from costguard.ledger.tables import load_metadata
 from costguard.metering.meter import Meter, PriceRange
 from costguard.metering.span import Span, compute_amounts, split_by_day
 from costguard.values.instant import to_micros
 from costguard.values.resource import Attribution, ResourceKey
+
+METADATA = load_metadata()
+ATTRIBUTION = METADATA.tables["attribution"]
+COVERAGE = METADATA.tables["coverage"]
+DAILY = METADATA.tables["daily"]
+OBSERVATION = METADATA.tables["observation"]
+RESOURCE = METADATA.tables["resource"]
+SCOPE = METADATA.tables["scope"]
+SPAN = METADATA.tables["span"]
 
 KEY = ResourceKey("aws", "123", "us-east-1", "i-1")
 MACHINE = Attribution("aws", "123", "us-east-1", "instance", "H100-80GB-SXM", 0.125, "spot", "ada", "g6f.large")

@@ -15,9 +15,12 @@ from sqlalchemy import Connection, Engine, insert, text
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db import backup, maintenance, triggers
 from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.spans.tables import CORRECTION
+from costguard.ledger.tables import load_metadata
 from costguard.metering.span import GAP, compute_amounts
 from tests.ledger.entries import T0, T0_US, add, adopt, begin, open_span, roll_up, scalar, span
+
+METADATA = load_metadata()
+CORRECTION = METADATA.tables["correction"]
 
 
 @pytest.fixture

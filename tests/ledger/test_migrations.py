@@ -22,9 +22,10 @@ from costguard.ledger.db import reader, schema, triggers
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.connection import open_engine, upgrade_schema
 from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS, generate_views, migrate_schema
-from costguard.ledger.spans.tables import METADATA
+from costguard.ledger.tables import load_metadata
 from tests.ledger.entries import begin, scalar
 
+METADATA = load_metadata()
 HEAD, NEXT = REVISIONS[-1], f"{int(REVISIONS[-1]) + 1:04}"
 SECOND = f'''"""A column more."""
 

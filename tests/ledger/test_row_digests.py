@@ -18,10 +18,12 @@ from costguard.ledger.db import maintenance
 from costguard.ledger.db.connection import upgrade_schema
 from costguard.ledger.db.deciding_tables import DECIDING_TABLES, OTHER_TABLES
 from costguard.ledger.db.row_digests import encode_fixed
-from costguard.ledger.spans.tables import METADATA
+from costguard.ledger.tables import load_metadata
 from costguard.values.calendar import find_month_of_day
 from tests.ledger.tampering import Edit, Editor, build_ledger
 from tests.ledger.test_upgrades import restore
+
+METADATA = load_metadata()
 
 EDITS = 150
 EDITS_IN_PROOF = int(os.environ.get("COSTGUARD_EDITS", "2000"))

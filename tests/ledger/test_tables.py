@@ -10,14 +10,22 @@ import pytest
 from sqlalchemy import Connection, Double, Engine, Executable, Text, delete, insert, text, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
-from costguard.ledger.bills.tables import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
 from costguard.ledger.db import triggers
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.spans import sums
-from costguard.ledger.spans.tables import CORRECTION, IS_LONG, METADATA, SPAN
+from costguard.ledger.tables import load_metadata
+from costguard.ledger.tables.spans import IS_LONG
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from tests.ledger.acts import write_all
 from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
+
+METADATA = load_metadata()
+BILL_ADJUSTMENT = METADATA.tables["bill_adjustment"]
+BILL_IMPORT = METADATA.tables["bill_import"]
+BILL_LINE = METADATA.tables["bill_line"]
+RECONCILIATION = METADATA.tables["reconciliation"]
+CORRECTION = METADATA.tables["correction"]
+SPAN = METADATA.tables["span"]
 
 CLOSED = {"end_us": T0_US + DAY_US, "ended_by": "gone", "low": 1, "expected": 2, "high": 3}
 
@@ -100,12 +108,12 @@ def test_an_open_span_is_not_edited_but_closed(connection: Connection) -> None:
 
 def test_no_other_column_of_a_span_is_edited(connection: Connection) -> None:
     add(connection, 1, open_span())
-    for column in triggers.EDITABLE_COLUMNS["span"].split(", "):
+    for column in triggers.list_fixed_columns()["span"]:
         refused(connection, update(SPAN).values({column: SPAN.c[column]}), "span is written once")
 
 
 def test_the_columns_that_are_never_edited_are_all_but_those_of_the_end() -> None:
-    assert {*triggers.EDITABLE_COLUMNS["span"].split(", "), *CLOSED} == {column.name for column in SPAN.columns}
+    assert {*triggers.list_fixed_columns()["span"], *CLOSED} == {column.name for column in SPAN.columns}
 
 
 def test_what_became_of_messages_never_falls(connection: Connection) -> None:
@@ -116,7 +124,7 @@ def test_what_became_of_messages_never_falls(connection: Connection) -> None:
 
 def test_no_row_is_removed(connection: Connection) -> None:
     correct(connection)
-    for table in triggers.KEPT_TABLES:
+    for table in triggers.list_kept_tables():
         refused(connection, delete(METADATA.tables[table]), f"{table} keeps every row")
         if connection.dialect.name == "postgresql":
             refused(connection, f"TRUNCATE {table} CASCADE", "keeps every row")
@@ -124,7 +132,7 @@ def test_no_row_is_removed(connection: Connection) -> None:
 
 def test_what_was_said_is_not_edited(connection: Connection) -> None:
     correct(connection)
-    for table in (METADATA.tables[name] for name, columns in triggers.EDITABLE_COLUMNS.items() if not columns):
+    for table in (METADATA.tables[name] for name, columns in triggers.list_fixed_columns().items() if not columns):
         column = next(iter(table.primary_key))
         refused(connection, update(table).values({column: column}), f"{table.name} is written once")
 

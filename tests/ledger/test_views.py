@@ -18,9 +18,14 @@ from costguard.ledger.db.schema import (
     format_time_sql,
     generate_views,
 )
-from costguard.ledger.spans.tables import CORRECTION, HOLD, HOLD_BUDGET
+from costguard.ledger.tables import load_metadata
 from costguard.values.instant import DAY_US
 from tests.ledger.entries import T0_US, add, begin, open_span, roll_up, span
+
+METADATA = load_metadata()
+CORRECTION = METADATA.tables["correction"]
+HOLD = METADATA.tables["hold"]
+HOLD_BUDGET = METADATA.tables["hold_budget"]
 
 
 @pytest.fixture

@@ -17,10 +17,13 @@ from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_open_overrides
 from costguard.ledger.guard.store import GuardStore
-from costguard.ledger.guard.tables import WISH
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.ledger.tables import load_metadata
 from tests.ledger.acts import HOUR, NOON, WIDE, key, life, wish
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll
+
+METADATA = load_metadata()
+WISH = METADATA.tables["wish"]
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def test_the_database_itself_lets_a_wish_be_lifted_once_and_nothing_else(url: st
     book.add_override(wish())
     book.lift_override("w1", who="bob", now=NOON)
     engine = open_engine(url)
-    columns = triggers.EDITABLE_COLUMNS["wish"].split(", ")
+    columns = triggers.list_fixed_columns()["wish"]
     assert {*columns, "lifted_us", "lifted_by"} == {column.name for column in WISH.columns}
     with begin_write(engine) as connection:
         for column in columns:

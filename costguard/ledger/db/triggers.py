@@ -1,6 +1,7 @@
 """Triggers that enforce the ledger's invariants on every writer.
 
-Only the columns that they allow can change. An open span is closed once, an override is lifted once, a line of a bill is
+Which rows and columns they hold is what the classes of `ledger.tables` declare: kept tables, tables that are written once, and
+columns that change later. An open span is closed once, an override is lifted once, a line of a bill is
 replaced once, an intent moves forward, and each of its sends counts.
 
 The overlap check finds a span's neighbour through the index `span_by_line`: of the spans of one line, which never overlap, only
@@ -16,88 +17,16 @@ from collections.abc import Iterator
 from costguard.guard.action_intents import EXECUTING, GRACE, PLANNED, READY, TRANSITIONS
 from costguard.guard.audit import FIRST_HASH
 from costguard.guard.escalation import BEGUN
-
-KEPT_TABLES = (
-    "account_audit",
-    "account_digest",
-    "account_state",
-    "agent",
-    "agent_code",
-    "ask_link",
-    "attribution",
-    "audit",
-    "bill_adjustment",
-    "bill_import",
-    "bill_line",
-    "coverage",
-    "correction",
-    "correction_part",
-    "hook_run",
-    "intent",
-    "intent_event",
-    "ledger_state",
-    "message_count",
-    "observation",
-    "reconciliation",
-    "resource",
-    "row_digest",
-    "scope",
-    "span",
-    "turn",
-    "web_invite",
-    "web_session",
-    "web_token",
-    "wish",
-)
-"""Tables whose rows are never removed."""
+from costguard.ledger.tables import load_metadata
 
 _UNFINISHED_IMPORT = "(SELECT import_id FROM bill_import_unfinished)"
 KEPT_UNLESS = {"bill_line": f"OLD.import_id IN {_UNFINISHED_IMPORT}"}
-"""Table of `KEPT_TABLES` -> the condition under which a row may be removed nevertheless: what a dead import left behind."""
+"""Kept table -> the condition under which a row may be removed nevertheless: what a dead import left behind."""
 
 _NEVER_EDITED = "{table} is written once: a change is a new row"
 _NEVER_REMOVED = "{table} keeps every row"
 _CLOSED = "a closed span does not change: write a correction"
 _OVERLAP = "a span overlaps another one of its resource, charge and part"
-
-EDITABLE_COLUMNS = {
-    "account_audit": "",
-    "account_digest": "",
-    "account_state": "id, provider, account",
-    "ask_link": ("hash, addressee, policy, provider, account, region, external_id, act, episode, made_us, expires_us"),
-    "agent": "id, provider, account, region, external_id, life, public_key, joined_us",
-    "agent_code": "hash, provider, account, region, external_id, life, who, at_us, expires_us",
-    "attribution": "",
-    "audit": "",
-    "bill_adjustment": "",
-    "bill_import": "",
-    "bill_line": (
-        "id, import_id, provider, account, statement, line_id, start_us, end_us, nano, currency, charge, external_id, region, "
-        "estimated, stated_us, source, description"
-    ),
-    "correction": "",
-    "correction_part": "",
-    "guard_run": "",
-    "hook_run": "id, provider, account, region, external_id, life, policy, rule, number, hook, began_us, until_us, epoch",
-    "intent": "id, provider, account, region, external_id, life, act, policy, rule, created_us",
-    "intent_event": "",
-    "message_count": "id, channel",
-    "coverage": "id, scope_id, outcome, why, start_us",
-    "observation": "",
-    "reconciliation": "",
-    "resource": "",
-    "row_digest": "",
-    "scope": "",
-    "span": (
-        "id, resource_id, attribution_id, charge, part, unit, quantity, quantum_s, minimum_s, price_low, price_expected, "
-        "price_high, currency, price_known, price_source, presence, anchor_us, start_us, why"
-    ),
-    "web_invite": "hash, name, role, who, made_us, expires_us",
-    "web_session": "hash, name, role, invite, made_us, expires_us",
-    "web_token": "hash, name, role, who, made_us, expires_us",
-    "wish": "id, what, who, why, at_us, until_us, provider, account, region, external_id, life, subject, value",
-}
-"""Table -> the columns that are never edited; '' for all of them."""
 
 _ALLOWED_MOVES = ", ".join(f"'{old}>{new}'" for old, news in TRANSITIONS.items() for new in (old, *news))
 _FINAL_STATES = ", ".join(f"'{state}'" for state, news in TRANSITIONS.items() if not news)
@@ -206,6 +135,18 @@ WHERE NOT t.tgisinternal AND starts_with(t.tgname, '{TRIGGER_PREFIX}') AND c.rel
 """Dialect -> the query for (trigger, table) of every guard that is up."""
 
 
+def list_kept_tables() -> list[str]:
+    """Return the tables whose rows are never removed."""
+    return [table.name for table in load_metadata().tables.values() if table.info["kept"]]
+
+
+def list_fixed_columns() -> dict[str, list[str]]:
+    """Return, for each table whose rows are written once, the columns that never change; [] for all of them."""
+    written_once = [table for table in load_metadata().tables.values() if table.info["written_once"]]
+    fixed = {table: [column.name for column in table.columns if not column.info.get("later")] for table in written_once}
+    return {table.name: [] if len(names) == len(table.columns) else names for table, names in fixed.items()}
+
+
 def list_trigger_names(dialect: str) -> list[str]:
     """Return the names of all triggers of this version."""
     return [
@@ -224,12 +165,12 @@ def generate_trigger_statements(dialect: str) -> Iterator[str]:
 
 
 def _generate_sqlite() -> Iterator[str]:
-    for table in KEPT_TABLES:
+    for table in list_kept_tables():
         if table in KEPT_UNLESS:
             continue
         yield _format_sqlite_trigger(f"{table}_stays", f"DELETE ON {table}", _NEVER_REMOVED.format(table=table))
-    for table, columns in EDITABLE_COLUMNS.items():
-        of = f" OF {columns}" if columns else ""
+    for table, columns in list_fixed_columns().items():
+        of = f" OF {', '.join(columns)}" if columns else ""
         yield _format_sqlite_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table}", _NEVER_EDITED.format(table=table))
     for name, (when, wrong, told) in {**UPDATE_RULES, **ASKING_RULES}.items():
         yield _format_sqlite_trigger(name, f"{when} WHEN {wrong}", told)
@@ -257,13 +198,13 @@ BEGIN
     RETURN coalesce(NEW, OLD);
 END $$
 """
-    for table in KEPT_TABLES:
+    for table in list_kept_tables():
         told = _NEVER_REMOVED.format(table=table)
         if table not in KEPT_UNLESS:
             yield _format_postgresql_trigger(f"{table}_stays", f"DELETE ON {table} FOR EACH ROW", told)
         yield _format_postgresql_trigger(f"{table}_stays_whole", f"TRUNCATE ON {table} FOR EACH STATEMENT", told)
-    for table, columns in EDITABLE_COLUMNS.items():
-        of = f" OF {columns}" if columns else ""
+    for table, columns in list_fixed_columns().items():
+        of = f" OF {', '.join(columns)}" if columns else ""
         told = _NEVER_EDITED.format(table=table)
         yield _format_postgresql_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", told)
     for name, (when, wrong, told) in UPDATE_RULES.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from costguard.ledger.spans.tables import METADATA
+from costguard.ledger.tables import load_metadata
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=METADATA)
+context.configure(connection=context.config.attributes["connection"], target_metadata=load_metadata())
 context.run_migrations()
