@@ -19,8 +19,9 @@ from zoneinfo import ZoneInfo
 from bench import fleet
 from bench.measured import Measured, cpu, median
 from costguard.ledger.db.codecs import decode_span, encode_attribution, encode_observation, encode_span
-from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.row_digests import adopt_rows
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.posting import DailyRollup
 from costguard.metering.billing import list_meters
@@ -191,7 +192,7 @@ def query_seconds(url: str, period: Period, as_of: datetime) -> float:
 
         def timed(sql: str, values: object) -> object:
             nonlocal spent
-            seconds, rows = cpu(lambda: ask(sql, values))  # type: ignore[arg-type]  # as it was asked
+            seconds, rows = cpu(lambda: ask(sql, values))
             spent += seconds
             return rows
 

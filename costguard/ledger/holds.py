@@ -44,6 +44,7 @@ from costguard.budgets.hold import (
 from costguard.errors import InputError
 from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders, decode_optional_instant, encode_labels
 from costguard.ledger.db.row_digests import RowRecorder
+from costguard.ledger.db.session import open_query, open_sql_session
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.values.calendar import LONGEST_ROLLING_DAYS, Period
@@ -111,7 +112,7 @@ class HoldStore:
         budgets, results = tuple(budgets), list[Admission | InputError]()
         new, renewed = dict[str, tuple[Hold, list[Budget]]](), set[str]()
         with self._writing(self._engine) as connection:
-            ask = make_query(connection)
+            ask = open_query(connection)
             books = _TransactionSpendingReader(ask, self._rules, self._ceilings)
             standings = _BudgetStandings(books, load_counting_holds(ask, now), now)
             for stated in holds:
@@ -144,7 +145,7 @@ class HoldStore:
         A released or expired hold stays as it is.
         """
         with self._writing(self._engine) as connection:
-            hold = _load_hold(make_query(connection), hold_id, now)
+            hold = _load_hold(open_query(connection), hold_id, now)
             require(hold.ended_by != COMMITTED, f"hold {hold.id}", "was committed: its money is spent", "leave it so")
             return hold if hold.ended_by else _end_hold(connection, replace(hold, ended_at=now, ended_by=RELEASED), now)
 
@@ -155,7 +156,7 @@ class HoldStore:
         with the same `spent` stays as it is.
         """
         with self._writing(self._engine) as connection:
-            hold = _load_hold(make_query(connection), hold_id, now)
+            hold = _load_hold(open_query(connection), hold_id, now)
             require(hold.ended_by != RELEASED, f"hold {hold.id}", "was released: its run did not start", "take a new one")
             if hold.ended_by == COMMITTED or hold.spent is not None:
                 require(
@@ -171,7 +172,7 @@ class HoldStore:
     def open_holds(self, now: datetime) -> list[Hold]:
         """Return the holds that count at `now`, oldest first."""
         with self._engine.connect() as connection:
-            return load_open_holds(make_query(connection), now)
+            return load_open_holds(open_query(connection), now)
 
 
 def load_open_holds(ask: Query, now: datetime) -> list[Hold]:
@@ -199,15 +200,6 @@ def load_committed_holds(ask: Query, start: datetime, end: datetime) -> list[Hol
 def make_hold_id() -> str:
     """Return a new random hold id."""
     return f"hold-{secrets.token_hex(6)}"
-
-
-def make_query(connection: Connection) -> Query:
-    """Return a function that queries within the transaction of `connection`."""
-
-    def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
-        return [tuple(row) for row in _execute_sql(connection, sql, *values)]
-
-    return ask
 
 
 class _TransactionReader:
@@ -354,7 +346,7 @@ def _insert_holds(
     limits: list[SqlRow] = [(hold.id, make_storable(budget.name)) for hold, budgets in taken for budget in budgets]
     recorder = RowRecorder()
     for hold_id in replaced:
-        budgets = make_query(connection)("SELECT budget FROM hold_budget WHERE hold_id = ? ORDER BY budget", (hold_id,))
+        budgets = open_query(connection)("SELECT budget FROM hold_budget WHERE hold_id = ? ORDER BY budget", (hold_id,))
         recorder.remove("hold_budget", [(hold_id, name) for (name,) in budgets])
         recorder.remove("hold", [(hold_id,)])
         _execute_sql(connection, "DELETE FROM hold_budget WHERE hold_id = ?", hold_id)
@@ -378,7 +370,7 @@ def _end_hold(connection: Connection, hold: Hold, now: datetime) -> Hold:
 def _end_expired_holds(connection: Connection, now: datetime) -> None:
     """Mark the expired holds as ended at their expiry."""
     sql = "SELECT expires_us, spent_nano, id FROM hold WHERE ended_us IS NULL AND expires_us <= ? ORDER BY id"
-    rows = make_query(connection)(sql, (to_micros(now),))
+    rows = open_query(connection)(sql, (to_micros(now),))
     _write_ends(connection, [(expires_us, EXPIRED, spent, hold_id) for expires_us, spent, hold_id in rows], now)
 
 
@@ -392,8 +384,6 @@ def _write_ends(connection: Connection, rows: Sequence[SqlRow], now: datetime) -
 
 
 def _append_digests(connection: Connection, recorder: RowRecorder, now: datetime) -> None:
-    from costguard.ledger.db.connection import open_sql_session
-
     recorder.append(*open_sql_session(connection), to_micros(now))
 
 

@@ -33,7 +33,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from costguard.ledger.db.codecs import SqlRow
-from costguard.ledger.db.connection import SqlSession, WriteConnection, WriterLock, _open_file_session, open_engine
+from costguard.ledger.db.connection import WriteConnection, WriterLock, open_engine
+from costguard.ledger.db.session import SqlSession, open_sql_session
 from costguard.metering.inventory import Poll
 from tests.crashes.points import COMMITTING, WRITING, Marker, Page, die_after
 from tests.crashes.story import Story, open_ledger, reached, read
@@ -163,15 +164,15 @@ def _watched(mark: Mark) -> Transaction:
 @contextmanager
 def _torn(pen: WriteConnection, *_: WriterLock, **_bounds: float) -> Iterator[SqlSession]:
     """A transaction that is none: each row is written for good, as it comes."""
-    yield _open_file_session(pen._open_file_connection())
+    yield open_sql_session(*pen._open_file_connection())
 
 
 @contextmanager
 def _forgetful(pen: WriteConnection, *_: WriterLock, **_bounds: float) -> Iterator[SqlSession]:
     """A transaction that looks like one, and is thrown away."""
-    file = pen._open_file_connection()
+    connection, file = pen._open_file_connection()
     file.execute("BEGIN IMMEDIATE")
-    yield _open_file_session(file)
+    yield open_sql_session(connection, file)
     file.execute("ROLLBACK")
 
 

@@ -15,7 +15,8 @@ import pytest
 from costguard.errors import LedgerError
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
-from costguard.ledger.db.connection import SqlSession, WriteConnection, WriterLock
+from costguard.ledger.db.connection import WriteConnection, WriterLock
+from costguard.ledger.db.session import SqlSession
 from tests.crashes.story import make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows
 

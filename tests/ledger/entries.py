@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine, insert, text
 
 from costguard.ledger.db.codecs import encode_attribution, encode_span
-from costguard.ledger.db.connection import begin_write, open_sql_session
+from costguard.ledger.db.connection import begin_write
 from costguard.ledger.db.row_digests import adopt_rows
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.spans.hourly import HourlyRollup
 from costguard.ledger.spans.monthly import MonthlyRollup
 from costguard.ledger.spans.posting import is_machine_time

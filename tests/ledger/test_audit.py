@@ -25,8 +25,9 @@ from costguard.guard.escalation import BEGUN, SUCCEEDED, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.db.codecs import SqlRow
-from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.guard.audit_check import WHOLE_EVERY_S, AuditWatch, check_audit
 from costguard.ledger.guard.audit_log import (
     append_entry,

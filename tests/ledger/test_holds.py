@@ -19,7 +19,8 @@ from costguard.errors import InputError
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.row_check import check_rows
-from costguard.ledger.holds import HoldStore, load_open_holds, make_hold_id, make_query
+from costguard.ledger.db.session import open_query
+from costguard.ledger.holds import HoldStore, load_open_holds, make_hold_id
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
@@ -71,7 +72,7 @@ def spend(url: str, hourly: str = "6", *, currency: str = "USD") -> None:
 def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
     engine = open_engine(url)
     with engine.connect() as connection:
-        found = [tuple(row) for row in make_query(connection)(sql, ())]
+        found = [tuple(row) for row in open_query(connection)(sql, ())]
     engine.dispose()
     return found
 

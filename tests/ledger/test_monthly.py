@@ -18,7 +18,8 @@ from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import Query, SqlRow
-from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans.monthly import rebuild_rollups
 from costguard.ledger.spans.scope_state import load_attributions

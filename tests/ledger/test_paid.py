@@ -154,7 +154,7 @@ def test_a_thousand_machines_are_asked_about_in_a_few_questions(sqlite_url: str)
         def question(ask: Query, questions: list[str] = questions) -> object:
             def counted(sql: str, values: object) -> object:
                 questions.append(sql)
-                return ask(sql, values)  # type: ignore[arg-type]  # as it came
+                return ask(sql, values)
 
             starts = find_spending_starts(EVERY, UTC, START + HOUR)
             return compute_spend_to_date(counted, starts, lambda *_: KnownUntil.exactly(START + HOUR), START + HOUR)  # type: ignore[arg-type]  # counts what it is asked

@@ -38,7 +38,7 @@ from costguard.guard.overrides import (
 )
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
-from costguard.ledger.db.connection import SqlSession
+from costguard.ledger.db.session import SqlSession
 from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import HoldStore

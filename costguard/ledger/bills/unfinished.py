@@ -25,9 +25,10 @@ from sqlalchemy import Engine
 
 from costguard.ledger.bills.reader import UNFINISHED
 from costguard.ledger.db.codecs import SqlRow, format_placeholders
-from costguard.ledger.db.connection import SqlSession, begin_write, open_sql_session
+from costguard.ledger.db.connection import begin_write
 from costguard.ledger.db.deciding_tables import DECIDING_TABLES
 from costguard.ledger.db.row_digests import LINES_MAX, RowRecorder
+from costguard.ledger.db.session import SqlSession, open_sql_session
 from costguard.system.atomic_file import PAUSE_S_MAX
 
 HOLD_S = 0.4

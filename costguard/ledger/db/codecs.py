@@ -243,16 +243,21 @@ def _decode_price(  # noqa: PLR0917 - the fields of a row, in their order
     return Price(rate=rate, since=decode_optional_instant(since_us), source=source, prepaid=bool(prepaid), estimate=estimate)
 
 
-Query = Callable[[str, Sequence[Any]], Sequence[SqlRow]]
-"""The rows of a statement whose values stand at its question marks."""
+T = TypeVar("T")
 
-Execute = Callable[[str, list[SqlRow]], int]
-"""Execute a statement once for each tuple of values, and say how many rows it touched."""
+
+Query = Callable[..., Sequence[Any]]
+"""The rows of a statement: one made of the classes of `ledger.tables`, or SQL as text and the values at its question marks.
+
+`select(AgentRow)` gives objects, `select(AgentRow.id)` values, and `select(AgentRow.id, AgentRow.life)` rows.
+"""
+
+Execute = Callable[..., int]
+"""Execute a statement, and say how many rows it touched: text once for each tuple of values, one made of classes once for each
+dict of its parameters, or once where it says all itself."""
 
 BATCH_VALUES_MAX = 500
 """Values in one IN list."""
-
-T = TypeVar("T")
 
 
 def adapt_placeholders(sql: str, *, server: bool) -> str:

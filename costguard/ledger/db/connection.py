@@ -3,31 +3,31 @@
     with begin_write(engine) as connection:
         connection.execute(insert(SCOPE), rows)
 
-is one write transaction: all or nothing, exclusive, and on disk when the block ends. `WriteConnection` writes to a file through
-sqlite3 itself, on a connection that stays open: SQLAlchemy's overhead on a transaction of three small statements takes six
-times as long as SQLite's work (0.4 ms against 0.07, 2026-11), and a poll is mostly such a transaction.
+is one write transaction: all or nothing, exclusive, and on disk when the block ends. `WriteConnection` is for many of them: its
+connection stays open.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from costguard.errors import LedgerError, OlderLedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
 from costguard.ledger.db.backup import copy_ledger, format_copy_stamp, remove_unfinished_copies
-from costguard.ledger.db.codecs import Execute, Query, SqlRow, adapt_placeholders
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.reader import READ_REVISION, identify_file, identify_server, make_folder_error, require_known_revision
 from costguard.ledger.db.schema import HEAD_REVISION, migrate_schema, renew_triggers_and_views
+from costguard.ledger.db.session import SqlSession, open_query, open_sql_session
 from costguard.system.atomic_file import hold_file_lock, make_folder, sync_to_disk
 
 LOCK_PATIENCE_S = 30.0
@@ -334,22 +334,6 @@ def set_pragmas(connection: sqlite3.Connection, where: LedgerAddress) -> None:
             raise LedgerError(f"SQLite uses {name} = {found} here, not {wanted}", field=where.shown, hint=hint)
 
 
-SqlSession = tuple[Query, Execute]
-
-
-def open_sql_session(connection: Connection) -> SqlSession:
-    """Return the functions that query and execute in the transaction of `connection`."""
-    server = connection.dialect.name != "sqlite"
-
-    def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
-        return [tuple(row) for row in connection.exec_driver_sql(adapt_placeholders(sql, server=server), tuple(values))]
-
-    def tell(sql: str, rows: list[SqlRow]) -> int:
-        return connection.exec_driver_sql(adapt_placeholders(sql, server=server), rows).rowcount
-
-    return ask, tell
-
-
 class WriteConnection:
     """Write transactions of `engine` (from `open_engine`), one after another."""
 
@@ -358,7 +342,7 @@ class WriteConnection:
         opened = engine.get_execution_options()["ledger"]
         self._where, self._patience_s = opened.where, opened.patience_s
         self._lock = opened.where.path and opened.where.make_sibling_path(".lock")
-        self._held: PoolProxiedConnection | None = None
+        self._held: Connection | None = None
 
     def close(self) -> None:
         """Close the database."""
@@ -385,40 +369,27 @@ class WriteConnection:
                 yield open_sql_session(connection)
             return
         with translate_ledger_errors(self._where), hold_file_lock(self._lock, patience_s=self._patience_s):
-            file = self._open_file_connection()
-            file.execute("BEGIN IMMEDIATE")
-            try:
+            connection, file = self._open_file_connection()
+            with connection.execution_options(begin="BEGIN IMMEDIATE").begin():
                 require_own_schema((revision for (revision,) in file.execute(READ_REVISION)), self._where)
-                yield _open_file_session(file)
-                file.execute("COMMIT")
-            except BaseException:
-                file.rollback()
-                raise
+                yield open_sql_session(connection, file)
 
     @contextmanager
     def begin_read(self) -> Iterator[Query]:
         """Read without a lock: what others commit meanwhile may be seen or not."""
         with translate_ledger_errors(self._where):
             if self._lock is None:
-                with self._engine.connect() as connection:
-                    yield open_sql_session(connection)[0]
+                with self._engine.connect() as connection, connection.begin():
+                    yield open_query(connection)
             else:
-                yield _open_file_session(self._open_file_connection())[0]
+                connection, file = self._open_file_connection()
+                with connection.execution_options(begin="BEGIN").begin():
+                    yield open_query(connection, file)
 
-    def _open_file_connection(self) -> sqlite3.Connection:
-        """Return the connection to the file, prepared by the pool."""
+    def _open_file_connection(self) -> tuple[Connection, sqlite3.Connection]:
+        """Return the connection to the file, prepared by the pool, and the driver's own within it."""
         if self._held is None:
-            self._held = self._engine.raw_connection()
-        file = self._held.driver_connection
+            self._held = self._engine.connect()
+        file = self._held.connection.driver_connection
         assert isinstance(file, sqlite3.Connection)  # noqa: S101 - for the type checker: a file has no other driver
-        return file
-
-
-def _open_file_session(file: sqlite3.Connection) -> SqlSession:
-    def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
-        return file.execute(sql, values).fetchall()
-
-    def tell(sql: str, rows: list[SqlRow]) -> int:
-        return file.executemany(sql, rows).rowcount
-
-    return ask, tell
+        return self._held, file

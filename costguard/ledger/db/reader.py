@@ -1,4 +1,4 @@
-"""Open a ledger for reading only, through the database's own driver: `status` and `report` start without SQLAlchemy.
+"""Open a ledger for reading only, in snapshots.
 
 A snapshot is one read transaction: all its answers are of one instant, whatever is written meanwhile. On opening, the ledger is
 identified: of this version, of an older one, or not a ledger.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from costguard.errors import LedgerError, NoLedgerError, OlderLedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
-from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.schema import APPLICATION_ID, HEAD_REVISION, REVISIONS
+from costguard.ledger.db.session import open_query
 from costguard.system.file_security import describe_foreign_writers
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
@@ -172,29 +173,45 @@ def _open_file(where: LedgerAddress, *, any_thread: bool) -> _Session:
     if where.path.is_dir():
         raise make_folder_error(where)
     require_trusted_file(where)
-    connection = sqlite3.connect(
+    file = sqlite3.connect(
         where.format_read_only_uri(), uri=True, isolation_level=None, timeout=PATIENCE_S, check_same_thread=not any_thread
     )
+    connection = _connect_engine("sqlite", file)
 
-    def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
-        return connection.execute(sql, values).fetchall()
+    def begin() -> None:
+        connection.begin()
+        file.execute("BEGIN")
 
-    return lambda: connection.execute("BEGIN"), connection.rollback, ask, connection.close
+    def close() -> None:
+        connection.close()
+        file.close()
+
+    return begin, connection.rollback, open_query(connection, file), close
 
 
 def _open_server(where: LedgerAddress) -> _Session:
     from costguard.ledger.db.postgresql import connect_for_reading
 
-    connection = connect_for_reading(where.conninfo, CONNECT_TIMEOUT_S)
+    server = connect_for_reading(where.conninfo, CONNECT_TIMEOUT_S)
+    connection = _connect_engine("postgresql+psycopg", server)
 
-    def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
-        return connection.execute(adapt_placeholders(sql, server=True).encode(), values).fetchall()
+    def begin() -> None:
+        if not connection.in_transaction():
+            connection.begin()
 
     def end() -> None:
-        if not connection.closed:  # else that would be said, and not why
+        if not server.closed:  # else that would be said, and not why
             connection.rollback()
 
-    return lambda: None, end, ask, connection.close
+    return begin, end, open_query(connection), server.close
+
+
+def _connect_engine(dialect: str, opened: object) -> Connection:
+    """Return SQLAlchemy's connection over the driver's own, which is `opened`."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import StaticPool
+
+    return create_engine(f"{dialect}://", creator=lambda: opened, poolclass=StaticPool, hide_parameters=True).connect()
 
 
 def _require_current_schema(ask: Query, where: LedgerAddress) -> None:

@@ -245,7 +245,7 @@ def _fill_rollups(connection: Connection) -> None:
 
     Not in their migration: this reads spans as the present version does, and so needs the present schema.
     """
-    from costguard.ledger.db.connection import open_sql_session
+    from costguard.ledger.db.session import open_sql_session
     from costguard.ledger.spans.monthly import rebuild_rollups
 
     ask, tell = open_sql_session(connection)

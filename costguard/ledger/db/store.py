@@ -9,7 +9,8 @@ from typing import Self
 
 from costguard.ledger.db.address import translate_ledger_errors
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.connection import SqlSession, WriterLock, begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import WriterLock, begin_write, open_engine
+from costguard.ledger.db.session import SqlSession, open_query, open_sql_session
 
 
 class LedgerStore:
@@ -39,8 +40,8 @@ class LedgerStore:
     def _begin_read(self) -> Iterator[Query]:
         """Read without a lock: what others commit meanwhile may be seen or not."""
         where = self._engine.get_execution_options()["ledger"].where
-        with translate_ledger_errors(where), self._engine.connect() as connection:
-            yield open_sql_session(connection)[0]
+        with translate_ledger_errors(where), self._engine.connect() as connection, connection.begin():
+            yield open_query(connection)
 
     @contextmanager
     def _begin_write(self) -> Iterator[SqlSession]:

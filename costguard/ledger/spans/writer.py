@@ -31,8 +31,8 @@ from costguard.ledger.db.connection import (
     WriterLock,
     begin_write,
     open_engine,
-    open_sql_session,
 )
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.duty_records import (
     CLOCK_OFF_MAX,
     Lease,

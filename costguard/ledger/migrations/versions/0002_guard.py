@@ -10,7 +10,7 @@ import time
 
 from alembic import op
 
-from costguard.ledger.db.connection import open_sql_session
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.guard import audit_log
 from costguard.ledger.migrations.first_guard import GUARD_STATEMENTS
 from costguard.ledger.migrations.words import WORDS

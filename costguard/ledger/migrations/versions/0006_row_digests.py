@@ -10,8 +10,8 @@ import time
 from alembic import op
 from sqlalchemy import inspect
 
-from costguard.ledger.db.connection import open_sql_session
 from costguard.ledger.db.row_digests import adopt_rows
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.migrations.words import WORDS
 
 revision = "0006"
