@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+
+from sqlalchemy import func, or_, update
+from sqlmodel import col, select
 
 from costguard.errors import NoAnswerError
 from costguard.guard.audit import TOKEN
-from costguard.ledger.db.codecs import Execute, Query, SqlRow
+from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.row_digests import RowRecorder
+from costguard.ledger.db.rows import insert_recorded
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard.audit_log import append_entry
+from costguard.ledger.tables.logins import WebInviteRow, WebSessionRow
+from costguard.ledger.types import LedgerRow
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
 from costguard.values.web_login import OIDC_NAME, WebInvite, WebSession
 
-INVITE_COLUMNS = "hash, name, role, who, made_us, expires_us"
-SESSION_COLUMNS = "hash, name, role, invite, made_us, expires_us"
 LINK_HINT = "costguard web invite NAME makes a new one"
 
 
@@ -25,9 +30,16 @@ class LoginStore(LedgerStore):
     def add_invite(self, invite: WebInvite) -> None:
         """Record a new one-time link."""
         at_us = to_micros(invite.at)
-        row = (invite.hash, invite.name, invite.role, make_storable(invite.who), at_us, to_micros(invite.expires_at))
+        row = WebInviteRow(
+            hash=invite.hash,
+            name=invite.name,
+            role=invite.role,
+            who=make_storable(invite.who),
+            made_us=at_us,
+            expires_us=to_micros(invite.expires_at),
+        )
         with self._begin_write() as (ask, tell):
-            _insert(ask, tell, "web_invite", INVITE_COLUMNS, row, at_us=at_us)
+            _insert(ask, tell, row, at_us=at_us)
             _log(ask, tell, at_us, name=invite.name, role=invite.role, did="invited", who=invite.who)
 
     def find_invite(self, invite_hash: str, now: datetime) -> WebInvite:
@@ -45,22 +57,21 @@ class LoginStore(LedgerStore):
         with self._begin_write() as (ask, tell):
             invite = _find_invite(ask, invite_hash, now)
             recorder, used = RowRecorder(), (at_us, invite_hash)
-            tell("UPDATE web_invite SET used_us = ? WHERE hash = ?", [used])
+            tell(update(WebInviteRow).where(col(WebInviteRow.hash) == invite_hash).values(used_us=at_us))
             recorder.change("web_invite", "used_us, hash", [used])
             recorder.append(ask, tell, at_us)
-            row = (session_hash, invite.name, invite.role, invite_hash, at_us, to_micros(expires_at))
-            _insert(ask, tell, "web_session", SESSION_COLUMNS, row, at_us=at_us)
+            session = WebSession(
+                hash=session_hash, name=invite.name, role=invite.role, invite=invite_hash, at=now, expires_at=expires_at
+            )
+            _insert(ask, tell, _encode_session(session), at_us=at_us)
             _log(ask, tell, at_us, name=invite.name, role=invite.role, did="logged in", who=invite.name)
-        return WebSession(
-            hash=session_hash, name=invite.name, role=invite.role, invite=invite_hash, at=now, expires_at=expires_at
-        )
+        return session
 
     def open_session(self, session: WebSession) -> None:
         """Record a session that an identity provider vouches for: `session.invite` says which."""
         at_us = to_micros(session.at)
-        row = (session.hash, session.name, session.role, session.invite, at_us, to_micros(session.expires_at))
         with self._begin_write() as (ask, tell):
-            _insert(ask, tell, "web_session", SESSION_COLUMNS, row, at_us=at_us)
+            _insert(ask, tell, _encode_session(session), at_us=at_us)
             _log(
                 ask,
                 tell,
@@ -74,7 +85,7 @@ class LoginStore(LedgerStore):
     def load_session(self, session_hash: str) -> WebSession | None:
         """Return the session of this hash, valid or not; None if there is none."""
         with self._begin_read() as ask:
-            rows = ask(f"SELECT {SESSION_COLUMNS}, revoked_us FROM web_session WHERE hash = ?", (session_hash,))  # noqa: S608 - our own names
+            rows = ask(select(WebSessionRow).where(col(WebSessionRow.hash) == session_hash))
         return _decode_session(rows[0]) if rows else None
 
     def revoke_sessions(self, *, who: str, now: datetime, session_hash: str = "", name: str = "") -> int:
@@ -82,62 +93,71 @@ class LoginStore(LedgerStore):
 
         `name`: of a link, or "oidc:SUBJECT" of who logged in at an identity provider, whatever is shown beside it.
         """
-        at_us, subject = to_micros(now), f"{name} " if name.startswith(OIDC_NAME) else ""
+        at_us = to_micros(now)
+        whose = or_(col(WebSessionRow.hash) == session_hash, col(WebSessionRow.name) == name)
+        if name.startswith(OIDC_NAME):
+            whose = or_(whose, func.substr(WebSessionRow.name, 1, len(name) + 1) == f"{name} ")  # LIKE would ignore case
         with self._begin_write() as (ask, tell):
-            found = ask(
-                "SELECT hash, name, role FROM web_session WHERE revoked_us IS NULL AND (hash = ? OR name = ? "
-                "OR (? <> '' AND substr(name, 1, ?) = ?))",
-                (session_hash, name, subject, len(subject), subject),
-            )
-            links = ask("SELECT hash, name, role FROM web_invite WHERE used_us IS NULL AND name = ?", (name,))
+            found = ask(select(WebSessionRow).where(col(WebSessionRow.revoked_us).is_(None), whose))
+            links = ask(select(WebInviteRow).where(col(WebInviteRow.used_us).is_(None), col(WebInviteRow.name) == name))
             recorder = RowRecorder()
             if found:
-                rows = [(at_us, make_storable(who), one[0]) for one in found]
-                tell("UPDATE web_session SET revoked_us = ?, revoked_by = ? WHERE hash = ?", rows)
+                rows = [(at_us, make_storable(who), one.hash) for one in found]
+                ended = update(WebSessionRow).where(col(WebSessionRow.hash).in_([one.hash for one in found]))
+                tell(ended.values(revoked_us=at_us, revoked_by=make_storable(who)))
                 recorder.change("web_session", "revoked_us, revoked_by, hash", rows)
             if links:
-                used = [(at_us, one[0]) for one in links]
-                tell("UPDATE web_invite SET used_us = ? WHERE hash = ?", used)
+                used = [(at_us, one.hash) for one in links]
+                tell(update(WebInviteRow).where(col(WebInviteRow.hash).in_([one.hash for one in links])).values(used_us=at_us))
                 recorder.change("web_invite", "used_us, hash", used)
             if found or links:
                 recorder.append(ask, tell, at_us)
-            for _, of, role in found:
-                _log(ask, tell, at_us, name=of, role=role, did="logged out", who=who)
-            for _, of, role in links:
-                _log(ask, tell, at_us, name=of, role=role, did="withdrew", who=who)
+            for one in found:
+                _log(ask, tell, at_us, name=one.name, role=one.role, did="logged out", who=who)
+            for one in links:
+                _log(ask, tell, at_us, name=one.name, role=one.role, did="withdrew", who=who)
         return len(found) + len(links)
 
 
 def _find_invite(ask: Query, invite_hash: str, now: datetime) -> WebInvite:
-    rows = ask(f"SELECT {INVITE_COLUMNS}, used_us FROM web_invite WHERE hash = ?", (invite_hash,))  # noqa: S608 - our own names
+    rows: Sequence[WebInviteRow] = ask(select(WebInviteRow).where(col(WebInviteRow.hash) == invite_hash))
     if not rows:
         raise NoAnswerError("is not known", field="this login link", hint=LINK_HINT)
-    hash_, name, role, who, made_us, expires_us, used_us = rows[0]
-    if used_us is not None:
+    row = rows[0]
+    if row.used_us is not None:
         raise NoAnswerError("was used already", field="this login link", hint=LINK_HINT)
-    if to_micros(now) >= expires_us:
+    if to_micros(now) >= row.expires_us:
         raise NoAnswerError("has expired", field="this login link", hint=LINK_HINT)
-    at, ends = from_micros(made_us), from_micros(expires_us)
-    return WebInvite(hash=hash_, name=name, role=role, who=who, at=at, expires_at=ends)
+    at, ends = from_micros(row.made_us), from_micros(row.expires_us)
+    return WebInvite(hash=row.hash, name=row.name, role=row.role, who=row.who, at=at, expires_at=ends)
 
 
-def _decode_session(row: SqlRow) -> WebSession:
-    hash_, name, role, invite, made_us, expires_us, revoked_us = row
-    return WebSession(
-        hash=hash_,
-        name=name,
-        role=role,
-        invite=invite,
-        at=from_micros(made_us),
-        expires_at=from_micros(expires_us),
-        revoked_at=None if revoked_us is None else from_micros(revoked_us),
+def _encode_session(session: WebSession) -> WebSessionRow:
+    return WebSessionRow(
+        hash=session.hash,
+        name=session.name,
+        role=session.role,
+        invite=session.invite,
+        made_us=to_micros(session.at),
+        expires_us=to_micros(session.expires_at),
     )
 
 
-def _insert(ask: Query, tell: Execute, table: str, columns: str, row: SqlRow, *, at_us: int) -> None:
+def _decode_session(row: WebSessionRow) -> WebSession:
+    return WebSession(
+        hash=row.hash,
+        name=row.name,
+        role=row.role,
+        invite=row.invite,
+        at=from_micros(row.made_us),
+        expires_at=from_micros(row.expires_us),
+        revoked_at=None if row.revoked_us is None else from_micros(row.revoked_us),
+    )
+
+
+def _insert(ask: Query, tell: Execute, row: LedgerRow, *, at_us: int) -> None:
     recorder = RowRecorder()
-    tell(f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))})", [row])  # noqa: S608 - our own names
-    recorder.add(table, columns, [row])
+    insert_recorded(tell, recorder, [row])
     recorder.append(ask, tell, at_us)
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
+from sqlalchemy import case, insert, update
+from sqlmodel import col, select
+
 from costguard.agents.messages import BAD_CODE, EXPIRED_CODE, USED_CODE
 from costguard.errors import InputError
 from costguard.guard.audit import ENROLLED, JOINED, REFUSED, REVOKED, TOKEN
 from costguard.ledger.db.codecs import (
-    KEY_COLUMNS,
     Execute,
     Query,
     SqlRow,
@@ -25,18 +27,17 @@ from costguard.ledger.db.codecs import (
     encode_list,
 )
 from costguard.ledger.db.row_digests import RowRecorder
+from costguard.ledger.db.rows import insert_recorded
 from costguard.ledger.guard import audit_log
 from costguard.ledger.guard.audit_log import append_entry
+from costguard.ledger.tables.agents import AgentCodeRow, AgentRow
+from costguard.ledger.tables.logins import WebTokenRow
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import Incarnation, ResourceKey, make_storable
 
-AGENT_COLUMNS = (
-    f"id, {KEY_COLUMNS}, life, public_key, joined_us, seq, record_ms, beat_us, version, troubles, revoked_us, revoked_by"
-)
-CODE_COLUMNS = f"hash, {KEY_COLUMNS}, life, who, at_us, expires_us, used_us, used_by"
-TOKEN_COLUMNS = "hash, name, role, who, made_us, expires_us, revoked_us"  # noqa: S105 - names of columns
 REPLACED_BY = "another agent"
+STILL_JOINED = col(AgentRow.revoked_us).is_(None)
 
 
 class AgentMessage(NamedTuple):
@@ -58,37 +59,40 @@ def load_agents(ask: Query, *, every: bool = False) -> list[Agent]:
 
     `every`: the revoked ones, too.
     """
-    where = "" if every else "WHERE revoked_us IS NULL "
-    return [_decode_agent(row) for row in ask(f"SELECT {AGENT_COLUMNS} FROM agent {where}ORDER BY joined_us, id", ())]  # noqa: S608 - our own names
+    statement = select(AgentRow).order_by(col(AgentRow.joined_us), col(AgentRow.id))
+    return list(map(_decode_agent, ask(statement if every else statement.where(STILL_JOINED))))
 
 
 def load_agent(ask: Query, agent_id: str) -> Agent | None:
     """Return the agent of this id, revoked or not; None if there is none."""
-    rows = ask(f"SELECT {AGENT_COLUMNS} FROM agent WHERE id = ?", (agent_id,))  # noqa: S608 - our own names
+    rows = ask(select(AgentRow).where(col(AgentRow.id) == agent_id))
     return _decode_agent(rows[0]) if rows else None
 
 
 def add_code(ask: Query, tell: Execute, code: EnrollmentCode) -> None:
     """Write a new code, and audit it."""
-    row = (
-        code.hash,
-        *code.key,
-        _encode_life(code.life),
-        make_storable(code.who),
-        to_micros(code.at),
-        to_micros(code.expires_at),
+    provider, account, region, external_id = code.key
+    row = AgentCodeRow(
+        hash=code.hash,
+        provider=provider,
+        account=account,
+        region=region,
+        external_id=external_id,
+        life=_encode_life(code.life),
+        who=make_storable(code.who),
+        at_us=to_micros(code.at),
+        expires_us=to_micros(code.expires_at),
     )
-    columns, recorder = f"hash, {KEY_COLUMNS}, life, who, at_us, expires_us", RowRecorder()
-    tell(f"INSERT INTO agent_code ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own columns  # noqa: S608 - our own names
+    recorder = RowRecorder()
+    insert_recorded(tell, recorder, [row])
     body = {**_describe_place(code.key, code.life), "who": make_storable(code.who), "expires_us": to_micros(code.expires_at)}
     append_entry(ask, tell, ENROLLED, to_micros(code.at), body)
-    recorder.add("agent_code", columns, [row])
     recorder.append(ask, tell, to_micros(code.at))
 
 
 def load_code(ask: Query, code_hash: str) -> EnrollmentCode | None:
     """Return the code of this hash, used and expired ones too; None if there is none."""
-    rows = ask(f"SELECT {CODE_COLUMNS} FROM agent_code WHERE hash = ?", (code_hash,))  # noqa: S608 - our own names
+    rows = ask(select(AgentCodeRow).where(col(AgentCodeRow.hash) == code_hash))
     return _decode_code(rows[0]) if rows else None
 
 
@@ -106,23 +110,33 @@ def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent 
         before = load_agent(ask, code.used_by)
         same = before is not None and before.public_key == made.public_key and before.revoked_at is None
         return before if before is not None and same else USED_CODE
-    for (other,) in ask(f"SELECT id FROM agent WHERE revoked_us IS NULL AND {_WHERE_KEY}", tuple(code.key)):  # noqa: S608 - our own names
-        revoke_agent(ask, tell, other, who=REPLACED_BY, now=now)
-    row = (
-        made.id,
-        *code.key,
-        _encode_life(code.life),
-        made.public_key,
-        to_micros(now),
-        0,
-        0,
-        make_storable(made.version),
-        "[]",
+    provider, account, region, external_id = code.key
+    others = select(AgentRow.id).where(
+        STILL_JOINED,
+        col(AgentRow.provider) == provider,
+        col(AgentRow.account) == account,
+        col(AgentRow.region) == region,
+        col(AgentRow.external_id) == external_id,
     )
-    names = f"id, {KEY_COLUMNS}, life, public_key, joined_us, seq, record_ms, version, troubles"
-    tell(f"INSERT INTO agent ({names}) VALUES ({', '.join('?' * len(row))})", [row])  # noqa: S608 - our own names
+    for other in ask(others):
+        revoke_agent(ask, tell, other, who=REPLACED_BY, now=now)
+    row = AgentRow(
+        id=made.id,
+        provider=provider,
+        account=account,
+        region=region,
+        external_id=external_id,
+        life=_encode_life(code.life),
+        public_key=made.public_key,
+        joined_us=to_micros(now),
+        seq=0,
+        record_ms=0,
+        version=make_storable(made.version),
+        troubles="[]",
+    )
+    tell(insert(AgentRow), [row.model_dump()])
     used: SqlRow = (to_micros(now), made.id, code_hash)
-    tell("UPDATE agent_code SET used_us = ?, used_by = ? WHERE hash = ?", [used])
+    tell(update(AgentCodeRow).where(col(AgentCodeRow.hash) == code_hash).values(used_us=to_micros(now), used_by=made.id))
     audit_log.audit_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
     recorder = RowRecorder()
     recorder.change("agent_code", "used_us, used_by, hash", [used])
@@ -132,9 +146,19 @@ def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent 
 
 def record_message(tell: Execute, taken: AgentMessage) -> bool:
     """Record a message; return False and change nothing if its number does not increase or its agent is revoked."""
-    troubles = encode_list([make_storable(one) for one in taken.troubles])
-    row = (taken.seq, taken.record_ms, taken.record_ms, to_micros(taken.at), make_storable(taken.version), troubles)
-    return tell(_RECORD_MESSAGE, [(*row, taken.agent, taken.seq)]) == 1
+    newer = case((col(AgentRow.record_ms) > taken.record_ms, col(AgentRow.record_ms)), else_=taken.record_ms)
+    statement = (
+        update(AgentRow)
+        .where(col(AgentRow.id) == taken.agent, col(AgentRow.seq) < taken.seq, STILL_JOINED)
+        .values(
+            seq=taken.seq,
+            record_ms=newer,
+            beat_us=to_micros(taken.at),
+            version=make_storable(taken.version),
+            troubles=encode_list([make_storable(one) for one in taken.troubles]),
+        )
+    )
+    return tell(statement) == 1
 
 
 def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: datetime) -> Agent:
@@ -147,7 +171,8 @@ def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: dat
         raise InputError("is not an agent of this ledger", field=f"agent {agent_id}", hint="costguard agent list shows them")
     if found.revoked_at is not None:
         return found
-    tell("UPDATE agent SET revoked_us = ?, revoked_by = ? WHERE id = ?", [(to_micros(now), make_storable(who), agent_id)])
+    end = {"revoked_us": to_micros(now), "revoked_by": make_storable(who)}
+    tell(update(AgentRow).where(col(AgentRow.id) == agent_id).values(end))
     audit_log.audit_row(ask, tell, ("agent", agent_id), REVOKED, to_micros(now))
     return load_agent(ask, agent_id) or found
 
@@ -162,17 +187,25 @@ def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
 
     Raises InputError if its name already has a valid one.
     """
-    rows = ask("SELECT hash, expires_us FROM web_token WHERE name = ? AND revoked_us IS NULL", (token.name,))
-    for code_hash, expires_us in rows:
+    valid = select(WebTokenRow.hash, WebTokenRow.expires_us).where(
+        col(WebTokenRow.name) == token.name, col(WebTokenRow.revoked_us).is_(None)
+    )
+    for code_hash, expires_us in ask(valid):
         if expires_us > to_micros(token.at):
             hint = f"costguard web revoke {token.name} revokes it first, or choose another name"
             raise InputError("already has a token", field=f"NAME {token.name}", hint=hint)
         _revoke_token(ask, tell, (to_micros(token.at), "its end", code_hash))
-    row = (token.hash, token.name, token.role, make_storable(token.who), to_micros(token.at), to_micros(token.expires_at))
-    columns, recorder = "hash, name, role, who, made_us, expires_us", RowRecorder()
-    tell(f"INSERT INTO web_token ({columns}) VALUES (?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own names
+    row = WebTokenRow(
+        hash=token.hash,
+        name=token.name,
+        role=token.role,
+        who=make_storable(token.who),
+        made_us=to_micros(token.at),
+        expires_us=to_micros(token.expires_at),
+    )
+    recorder = RowRecorder()
+    insert_recorded(tell, recorder, [row])
     _audit_token(ask, tell, token, did="made", who=make_storable(token.who), at=token.at)
-    recorder.add("web_token", columns, [row])
     recorder.append(ask, tell, to_micros(token.at))
 
 
@@ -191,29 +224,22 @@ def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetim
 
 def load_tokens(ask: Query) -> list[WebToken]:
     """Return every token ever made, in order of creation."""
-    found = ask(f"SELECT {TOKEN_COLUMNS} FROM web_token ORDER BY made_us, name", ())  # noqa: S608 - our own names
-    return [_decode_token(row) for row in found]
+    return list(map(_decode_token, ask(select(WebTokenRow).order_by(col(WebTokenRow.made_us), col(WebTokenRow.name)))))
 
 
 def load_token(ask: Query, token_hash: str) -> WebToken | None:
     """Return the token of this hash; None if there is none."""
-    rows = ask(f"SELECT {TOKEN_COLUMNS} FROM web_token WHERE hash = ?", (token_hash,))  # noqa: S608 - our own names
+    rows = ask(select(WebTokenRow).where(col(WebTokenRow.hash) == token_hash))
     return _decode_token(rows[0]) if rows else None
-
-
-_WHERE_KEY = "provider = ? AND account = ? AND region = ? AND external_id = ?"
-_RECORD_MESSAGE = """
-UPDATE agent SET seq = ?, record_ms = CASE WHEN record_ms > ? THEN record_ms ELSE ? END, beat_us = ?, version = ?, troubles = ?
-WHERE id = ? AND seq < ? AND revoked_us IS NULL
-"""
 
 
 def _revoke_token(ask: Query, tell: Execute, row: SqlRow) -> None:
     """Write the end of a token: time in microseconds, who revoked it, and its hash."""
-    tell("UPDATE web_token SET revoked_us = ?, revoked_by = ? WHERE hash = ?", [row])
+    at_us, who, token_hash = row
+    tell(update(WebTokenRow).where(col(WebTokenRow.hash) == token_hash).values(revoked_us=at_us, revoked_by=who))
     recorder = RowRecorder()
     recorder.change("web_token", "revoked_us, revoked_by, hash", [row])
-    recorder.append(ask, tell, row[0])
+    recorder.append(ask, tell, at_us)
 
 
 def _audit_token(ask: Query, tell: Execute, token: WebToken, *, did: str, who: str, at: datetime) -> None:
@@ -239,48 +265,45 @@ def _decode_life(key: ResourceKey, text: str) -> Incarnation | None:
     return decode_life((*key, text)) if text else None
 
 
-def _decode_agent(row: SqlRow) -> Agent:
-    agent_id, *columns, life, public_key, joined_us, seq, record_ms, beat_us, version, troubles, revoked_us, revoked_by = row
-    key = ResourceKey(*columns)
+def _decode_agent(row: AgentRow) -> Agent:
+    key = ResourceKey(row.provider, row.account, row.region, row.external_id)
     return Agent(
-        id=agent_id,
+        id=row.id,
         key=key,
-        life=_decode_life(key, life),
-        public_key=public_key,
-        joined_at=from_micros(joined_us),
-        seq=seq,
-        record_ms=record_ms,
-        beat_at=decode_optional_instant(beat_us),
-        version=version,
-        troubles=decode_list(troubles),
-        revoked_at=decode_optional_instant(revoked_us),
-        revoked_by=revoked_by or "",
+        life=_decode_life(key, row.life),
+        public_key=row.public_key,
+        joined_at=from_micros(row.joined_us),
+        seq=row.seq,
+        record_ms=row.record_ms,
+        beat_at=decode_optional_instant(row.beat_us),
+        version=row.version,
+        troubles=decode_list(row.troubles),
+        revoked_at=decode_optional_instant(row.revoked_us),
+        revoked_by=row.revoked_by or "",
     )
 
 
-def _decode_code(row: SqlRow) -> EnrollmentCode:
-    code_hash, *columns, life, who, at_us, expires_us, used_us, used_by = row
-    key = ResourceKey(*columns)
+def _decode_code(row: AgentCodeRow) -> EnrollmentCode:
+    key = ResourceKey(row.provider, row.account, row.region, row.external_id)
     return EnrollmentCode(
-        hash=code_hash,
+        hash=row.hash,
         key=key,
-        life=_decode_life(key, life),
-        who=who,
-        at=from_micros(at_us),
-        expires_at=from_micros(expires_us),
-        used_at=decode_optional_instant(used_us),
-        used_by=used_by or "",
+        life=_decode_life(key, row.life),
+        who=row.who,
+        at=from_micros(row.at_us),
+        expires_at=from_micros(row.expires_us),
+        used_at=decode_optional_instant(row.used_us),
+        used_by=row.used_by or "",
     )
 
 
-def _decode_token(row: SqlRow) -> WebToken:
-    token_hash, name, role, who, made_us, expires_us, revoked_us = row
+def _decode_token(row: WebTokenRow) -> WebToken:
     return WebToken(
-        hash=token_hash,
-        name=name,
-        role=role,
-        who=who,
-        at=from_micros(made_us),
-        expires_at=from_micros(expires_us),
-        revoked_at=decode_optional_instant(revoked_us),
+        hash=row.hash,
+        name=row.name,
+        role=row.role,
+        who=row.who,
+        at=from_micros(row.made_us),
+        expires_at=from_micros(row.expires_us),
+        revoked_at=decode_optional_instant(row.revoked_us),
     )

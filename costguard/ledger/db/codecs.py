@@ -8,12 +8,12 @@ Times are whole microseconds since 1970 UTC, money is whole nano-units, GPUs of 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields, is_dataclass
 from datetime import date, datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from costguard.metering.meter import GB, Line, Meter, PriceRange
 from costguard.metering.observation import Disk, Estimate, Observation, Price, TrafficCounter
@@ -353,42 +353,3 @@ def _decode_value(value: object) -> Any:  # noqa: ANN401 - whatever JSON holds
             else {name: _decode_value(one) for name, one in value.items()}
         )
     return value
-
-
-class TableShape(NamedTuple):
-    """A table whose rows are overwritten: the columns of its key, and the others."""
-
-    table: str
-    keys: tuple[str, ...]
-    columns: tuple[str, ...]
-
-
-def replace_rows(
-    ask: Query, tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]
-) -> tuple[dict[SqlRow, SqlRow], list[SqlRow]]:
-    """Replace the content of the table by `rows` (key -> the others), writing only those that changed.
-
-    Returns the rows that were written, and the keys of those that were removed.
-    """
-    width = len(shape.keys)
-    sql = f"SELECT {', '.join((*shape.keys, *shape.columns))} FROM {shape.table}"  # noqa: S608 - our own names
-    there = {row[:width]: row[width:] for row in ask(sql, ())}
-    gone = [key for key in there if key not in rows]
-    if gone:
-        where = " AND ".join(f"{key} = ?" for key in shape.keys)
-        tell(f"DELETE FROM {shape.table} WHERE {where}", gone)  # noqa: S608 - our own names
-    changed = {key: row for key, row in rows.items() if there.get(key) != row}
-    upsert_rows(tell, shape, changed)
-    return changed, gone
-
-
-def upsert_rows(tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]) -> None:
-    """Insert `rows`, or overwrite those with the same key."""
-    names = (*shape.keys, *shape.columns)
-    over = ", ".join(f"{name} = excluded.{name}" for name in shape.columns)
-    sql = (
-        f"INSERT INTO {shape.table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "  # noqa: S608 - our own names
-        f"ON CONFLICT ({', '.join(shape.keys)}) DO UPDATE SET {over}"
-    )
-    if rows:
-        tell(sql, [(*key, *row) for key, row in rows.items()])

@@ -29,9 +29,11 @@ def open_query(connection: Connection, file: sqlite3.Connection | None = None) -
 
     def ask(statement: str | Executable, values: Sequence[Any] = ()) -> Sequence[Any]:
         if not isinstance(statement, str):
+            from sqlalchemy import Row
             from sqlmodel import Session
 
-            return Session(connection, autoflush=False).exec(statement).all()  # type: ignore[call-overload, no-any-return]  # of either kind
+            found = Session(connection, autoflush=False).exec(statement).all()  # type: ignore[call-overload]  # of either kind
+            return [tuple(row) if isinstance(row, Row) else row for row in found]
         if file is not None:
             return file.execute(statement, values).fetchall()
         return [tuple(row) for row in connection.exec_driver_sql(adapt_placeholders(statement, server=server), tuple(values))]
@@ -44,7 +46,7 @@ def _open_execute(connection: Connection, file: sqlite3.Connection | None) -> Ex
 
     def tell(statement: str | Executable, rows: Sequence[Mapping[str, Any]] | list[SqlRow] = ()) -> int:
         if not isinstance(statement, str):
-            return connection.execute(statement, list(rows)).rowcount  # type: ignore[arg-type]  # dicts, of such a statement
+            return connection.execute(statement, list(rows) or None).rowcount  # type: ignore[arg-type]  # dicts, of such a statement
         if file is not None:
             return file.executemany(statement, rows).rowcount
         return connection.exec_driver_sql(adapt_placeholders(statement, server=server), list(rows)).rowcount

@@ -9,21 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from sqlalchemy import update
+from sqlmodel import col, select
+
 from costguard.errors import NoAnswerError
 from costguard.guard.audit import LINK
 from costguard.guard.overrides import Override
 from costguard.guard.policy import EscalationState
 from costguard.ledger.db.codecs import Execute, Query, SqlRow
 from costguard.ledger.db.row_digests import RowRecorder
+from costguard.ledger.db.rows import insert_recorded
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.guard.guard_state import add_override, load_escalations
+from costguard.ledger.tables.ask_links import AskLinkRow
 from costguard.values.ask_link import AskLink, explain_closed
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import Incarnation, ResourceKey, is_same_life, make_storable
 
-_COLUMNS = "hash, addressee, policy, provider, account, region, external_id, act, episode, made_us, expires_us"
-_QUESTION = "policy = ? AND provider = ? AND account = ? AND region = ? AND external_id = ? AND act = ? AND episode = ?"
+_QUESTION = ("policy", "provider", "account", "region", "external_id", "act", "episode")
+"""The columns that name a question."""
 ANSWER_HINT = "costguard approve ID ACT and costguard keep ID answer it on a terminal"
 
 
@@ -35,11 +40,10 @@ class AskLinkStore(LedgerStore):
         rows = [_encode(one) for one in links]
         if not rows:
             return
-        at_us = max(row[9] for row in rows)
+        at_us = max(row.made_us for row in rows)
         with self._begin_write() as (ask, tell):
-            tell(f"INSERT INTO ask_link ({_COLUMNS}) VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608 - our own names
             recorder = RowRecorder()
-            recorder.add("ask_link", _COLUMNS, rows)
+            insert_recorded(tell, recorder, rows)
             recorder.append(ask, tell, at_us)
             for row in rows:
                 _log(ask, tell, at_us, row, did="sent")
@@ -58,19 +62,21 @@ class AskLinkStore(LedgerStore):
             link, life = _find(ask, link_hash, now)
             if wish.life is None or not is_same_life(wish.life, life):
                 raise NoAnswerError("asks about an earlier run of the machine", field="this link", hint=ANSWER_HINT)
-            question = _encode(link)[2:9]
-            hashes = ask(f"SELECT hash FROM ask_link WHERE {_QUESTION} AND settled_us IS NULL", question)  # noqa: S608 - our own names
-            rows: list[SqlRow] = [(to_micros(now), answer, one) for (one,) in hashes]
-            tell("UPDATE ask_link SET settled_us = ?, answer = ? WHERE hash = ?", rows)
+            row = _encode(link)
+            same = [getattr(AskLinkRow, name) == getattr(row, name) for name in _QUESTION]
+            hashes = ask(select(AskLinkRow.hash).where(*same, col(AskLinkRow.settled_us).is_(None)))
+            settled = update(AskLinkRow).where(col(AskLinkRow.hash).in_(hashes))
+            tell(settled.values(settled_us=to_micros(now), answer=answer))
+            rows: list[SqlRow] = [(to_micros(now), answer, one) for one in hashes]
             recorder = RowRecorder()
             recorder.change("ask_link", "settled_us, answer, hash", rows)
             recorder.append(ask, tell, to_micros(now))
             add_override(ask, tell, wish)
-            _log(ask, tell, to_micros(now), _encode(link), did=answer)
+            _log(ask, tell, to_micros(now), row, did=answer)
 
 
 def _find(ask: Query, link_hash: str, now: datetime) -> tuple[AskLink, Incarnation]:
-    rows = ask(f"SELECT {_COLUMNS}, settled_us, answer FROM ask_link WHERE hash = ?", (link_hash,))  # noqa: S608 - our own names
+    rows = ask(select(AskLinkRow).where(col(AskLinkRow.hash) == link_hash))
     if not rows:
         raise NoAnswerError("is not known", field="this link", hint=ANSWER_HINT)
     link = _decode(rows[0])
@@ -85,27 +91,38 @@ def _is_question(one: EscalationState, link: AskLink) -> bool:
     return one.policy == link.policy and one.life.key == link.key and one.episode == link.episode
 
 
-def _encode(link: AskLink) -> SqlRow:
-    texts = map(make_storable, (link.addressee, link.policy, *link.key, link.act, link.episode))
-    return (link.hash, *texts, to_micros(link.at), to_micros(link.expires_at))
-
-
-def _decode(row: SqlRow) -> AskLink:
-    hash_, addressee, policy, *place, act, episode, made_us, expires_us, settled_us, answer = row
-    return AskLink(
-        hash=hash_,
-        addressee=addressee,
-        policy=policy,
-        key=ResourceKey(*place),
-        act=act,
-        episode=episode,
-        at=from_micros(made_us),
-        expires_at=from_micros(expires_us),
-        settled_at=None if settled_us is None else from_micros(settled_us),
-        answer=answer or "",
+def _encode(link: AskLink) -> AskLinkRow:
+    provider, account, region, external_id = map(make_storable, link.key)
+    return AskLinkRow(
+        hash=link.hash,
+        addressee=make_storable(link.addressee),
+        policy=make_storable(link.policy),
+        provider=provider,
+        account=account,
+        region=region,
+        external_id=external_id,
+        act=make_storable(link.act),
+        episode=make_storable(link.episode),
+        made_us=to_micros(link.at),
+        expires_us=to_micros(link.expires_at),
     )
 
 
-def _log(ask: Query, tell: Execute, at_us: int, row: SqlRow, *, did: str) -> None:
-    names = ("addressee", "policy", "provider", "account", "region", "external_id", "act")
-    append_entry(ask, tell, LINK, at_us, {**dict(zip(names, row[1:8], strict=True)), "did": did})
+def _decode(row: AskLinkRow) -> AskLink:
+    return AskLink(
+        hash=row.hash,
+        addressee=row.addressee,
+        policy=row.policy,
+        key=ResourceKey(row.provider, row.account, row.region, row.external_id),
+        act=row.act,
+        episode=row.episode,
+        at=from_micros(row.made_us),
+        expires_at=from_micros(row.expires_us),
+        settled_at=None if row.settled_us is None else from_micros(row.settled_us),
+        answer=row.answer or "",
+    )
+
+
+def _log(ask: Query, tell: Execute, at_us: int, row: AskLinkRow, *, did: str) -> None:
+    names = {"addressee", "policy", "provider", "account", "region", "external_id", "act"}
+    append_entry(ask, tell, LINK, at_us, {**row.model_dump(include=names), "did": did})

@@ -7,10 +7,13 @@ takes epoch 2. When A resumes, its intents are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
+
+from sqlalchemy import func, insert, or_, text, update
+from sqlmodel import col, select
 
 from costguard.errors import InputError
 from costguard.guard.audit import LIFTED, WISHED
@@ -22,7 +25,6 @@ from costguard.ledger.db.codecs import (
     Execute,
     Query,
     SqlRow,
-    TableShape,
     decode_life,
     decode_list,
     decode_optional_instant,
@@ -30,32 +32,35 @@ from costguard.ledger.db.codecs import (
     encode_life_columns,
     encode_list,
     encode_optional_instant,
-    replace_rows,
-    upsert_rows,
 )
 from costguard.ledger.db.row_digests import remove_seals, seal_rows
+from costguard.ledger.db.rows import delete_rows, insert_new, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
+from costguard.ledger.tables.guard import ClimbRow, GuardRunRow, ProtectionSeenRow, TurnRow
+from costguard.ledger.tables.overrides import OverrideRow
 from costguard.values.checks import require
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.resource import ResourceKey, make_storable
 
-OVERRIDE_COLUMNS = f"id, what, who, why, at_us, until_us, {KEY_COLUMNS}, life, subject, value, lifted_us, lifted_by"
 NO_KEY = ResourceKey("", "", "", "")
 
 
 def load_open_overrides(ask: Query, now: datetime) -> list[Override]:
     """Return the overrides that count at `now`, oldest first."""
-    sql = f"""
-SELECT {OVERRIDE_COLUMNS} FROM wish
-WHERE at_us <= ? AND (lifted_us IS NULL OR lifted_us > ?) AND (until_us IS NULL OR until_us > ?) ORDER BY at_us, id
-"""  # noqa: S608 - our own column names
-    return [_decode_override(row) for row in ask(sql, (to_micros(now),) * 3)]
+    now_us = to_micros(now)
+    lifted_us, until_us = col(OverrideRow.lifted_us), col(OverrideRow.until_us)
+    counting = select(OverrideRow).where(
+        col(OverrideRow.at_us) <= now_us,
+        or_(lifted_us.is_(None), lifted_us > now_us),
+        or_(until_us.is_(None), until_us > now_us),
+    )
+    return list(map(_decode_override, ask(counting.order_by(*_OVERRIDE_ORDER))))
 
 
 def load_overrides_since(ask: Query, at: datetime) -> list[Override]:
     """Return every override made at or after `at`, in force or not, oldest first, for example to count lease renewals."""
-    sql = f"SELECT {OVERRIDE_COLUMNS} FROM wish WHERE at_us >= ? ORDER BY at_us, id"  # noqa: S608 - our own column names
-    return [_decode_override(row) for row in ask(sql, (to_micros(at),))]
+    since = select(OverrideRow).where(col(OverrideRow.at_us) >= to_micros(at))
+    return list(map(_decode_override, ask(since.order_by(*_OVERRIDE_ORDER))))
 
 
 def add_override(ask: Query, tell: Execute, wish: Override) -> None:
@@ -66,22 +71,24 @@ def add_override(ask: Query, tell: Execute, wish: Override) -> None:
     key = wish.life.key if wish.life else wish.key
     require(wish.key in (None, key), f"wish {wish.id}", "names two resources", "leave key or life out")
     require(wish.lifted_at is None, f"wish {wish.id}", "is lifted before it is made", "lift it afterwards")
-    row = (
-        make_storable(wish.id),
-        wish.what,
-        make_storable(wish.who),
-        make_storable(wish.why),
-        to_micros(wish.at),
-        encode_optional_instant(wish.until),
-        *(key or NO_KEY),
-        encode_life(wish.life) if wish.life else "",
-        make_storable(wish.subject),
-        make_storable(wish.value),
+    provider, account, region, external_id = key or NO_KEY
+    row = OverrideRow(
+        id=make_storable(wish.id),
+        what=wish.what,
+        who=make_storable(wish.who),
+        why=make_storable(wish.why),
+        at_us=to_micros(wish.at),
+        until_us=encode_optional_instant(wish.until),
+        provider=provider,
+        account=account,
+        region=region,
+        external_id=external_id,
+        life=encode_life(wish.life) if wish.life else "",
+        subject=make_storable(wish.subject),
+        value=make_storable(wish.value),
     )
-    names = OVERRIDE_COLUMNS.removesuffix(", lifted_us, lifted_by")
-    sql = f"INSERT INTO wish ({names}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
-    if tell(sql, [row]) == 1:
-        audit_log.audit_row(ask, tell, ("wish", row[0]), WISHED, to_micros(wish.at))
+    if tell(insert_new(OverrideRow), [row.model_dump()]) == 1:
+        audit_log.audit_row(ask, tell, ("wish", row.id), WISHED, to_micros(wish.at))
 
 
 def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: datetime) -> Override:
@@ -89,65 +96,62 @@ def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: dat
 
     A lifted one stays as it is. Raises InputError if there is none.
     """
-    rows = ask(f"SELECT {OVERRIDE_COLUMNS} FROM wish WHERE id = ?", (wish_id,))  # noqa: S608 - our own column names
+    rows = ask(select(OverrideRow).where(col(OverrideRow.id) == wish_id))
     if not rows:
         raise InputError("is not a wish of this ledger", field=f"wish {wish_id}", hint="costguard status lists the open ones")
     wish = _decode_override(rows[0])
     if wish.lifted_at is not None:
         return wish
-    tell("UPDATE wish SET lifted_us = ?, lifted_by = ? WHERE id = ?", [(to_micros(now), make_storable(who), wish_id)])
+    end = {"lifted_us": to_micros(now), "lifted_by": make_storable(who)}
+    tell(update(OverrideRow).where(col(OverrideRow.id) == wish_id).values(end))
     audit_log.audit_row(ask, tell, ("wish", wish_id), LIFTED, to_micros(now))
     return replace(wish, lifted_at=now, lifted_by=make_storable(who))
 
 
-def _decode_override(row: SqlRow) -> Override:
-    wish_id, what, who, why, at_us, until_us, *columns, life, subject, value, lifted_us, lifted_by = row
-    key = ResourceKey(*columns)
+_OVERRIDE_ORDER = (col(OverrideRow.at_us), col(OverrideRow.id))
+
+
+def _decode_override(row: OverrideRow) -> Override:
+    key = ResourceKey(row.provider, row.account, row.region, row.external_id)
     return Override(
-        id=wish_id,
-        what=what,
-        who=who,
-        why=why,
-        at=from_micros(at_us),
-        until=decode_optional_instant(until_us),
+        id=row.id,
+        what=row.what,
+        who=row.who,
+        why=row.why,
+        at=from_micros(row.at_us),
+        until=decode_optional_instant(row.until_us),
         key=None if key == NO_KEY else key,
-        life=decode_life((*key, life)) if life else None,
-        subject=subject,
-        value=value,
-        lifted_at=decode_optional_instant(lifted_us),
-        lifted_by=lifted_by or "",
+        life=decode_life((*key, row.life)) if row.life else None,
+        subject=row.subject,
+        value=row.value,
+        lifted_at=decode_optional_instant(row.lifted_us),
+        lifted_by=row.lifted_by or "",
     )
 
 
 RUNS_KEPT = 10_000
 """A week of one a minute."""
 
-_PROTECTION_TABLE = TableShape("protection_seen", tuple(KEY_COLUMNS.split(", ")), ("at_us", "how"))
-_ESCALATION_TABLE = TableShape(
-    "climb",
-    ("policy", *_PROTECTION_TABLE.keys, "life"),
-    ("since_us", "started_us", "done", "left_polls", "meaning", "promised", "announced_us"),
-)
-_ESCALATION_COLUMNS = f"{', '.join((*_ESCALATION_TABLE.keys, *_ESCALATION_TABLE.columns))}"
-_RUN_COLUMNS = "run_id, at_us, epoch, interval_us, skew_us, outcome, notes, facts"
+_ESCALATION_COLUMNS = ", ".join(ClimbRow.model_fields)
+_RUN_COLUMNS = ", ".join(GuardRunRow.model_fields)
 
 
 def load_escalations(ask: Query) -> list[EscalationState]:
     """Return every escalation, by policy and resource."""
-    rows = ask(f"SELECT {_ESCALATION_COLUMNS} FROM climb ORDER BY {_ESCALATION_COLUMNS}", ())  # noqa: S608 - our own column names
+    rows: Sequence[ClimbRow] = ask(select(ClimbRow).order_by(*(text(name) for name in ClimbRow.model_fields)))
     return [
         EscalationState(
-            policy=policy,
-            life=decode_life(life),
-            since=from_micros(since_us),
-            started_at=from_micros(started_us),
-            done=decode_list(done),
-            left_polls=left_polls,
-            meaning=meaning,
-            promised=tuple((act, from_micros(at_us)) for act, at_us in decode_list(promised)),
-            announced_from=decode_optional_instant(announced_us),
+            policy=row.policy,
+            life=decode_life((row.provider, row.account, row.region, row.external_id, row.life)),
+            since=from_micros(row.since_us),
+            started_at=from_micros(row.started_us),
+            done=decode_list(row.done),
+            left_polls=row.left_polls,
+            meaning=row.meaning,
+            promised=tuple((act, from_micros(at_us)) for act, at_us in decode_list(row.promised)),
+            announced_from=decode_optional_instant(row.announced_us),
         )
-        for policy, *life, since_us, started_us, done, left_polls, meaning, promised, announced_us in rows
+        for row in rows
     ]
 
 
@@ -165,17 +169,17 @@ def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationSta
         )
         for one in found
     }
-    changed, gone = replace_rows(ask, tell, _ESCALATION_TABLE, rows)
+    changed, gone = replace_rows(ask, tell, ClimbRow, rows)
     seal_rows(tell, "climb", _ESCALATION_COLUMNS, [(*key, *row) for key, row in changed.items()])
     remove_seals(tell, "climb", gone)
 
 
 def load_protections(ask: Query) -> dict[ResourceKey, ProtectionSighting]:
     """Return when each resource was last seen protected, for those that ever were."""
-    rows = ask(f"SELECT {KEY_COLUMNS}, at_us, how FROM protection_seen", ())  # noqa: S608 - our own column names
+    rows: Sequence[ProtectionSeenRow] = ask(select(ProtectionSeenRow))
+    keys = [ResourceKey(row.provider, row.account, row.region, row.external_id) for row in rows]
     return {
-        ResourceKey(*key): ProtectionSighting(key=ResourceKey(*key), at=from_micros(at_us), how=how)
-        for *key, at_us, how in rows
+        key: ProtectionSighting(key=key, at=from_micros(row.at_us), how=row.how) for key, row in zip(keys, rows, strict=True)
     }
 
 
@@ -190,7 +194,7 @@ def record_protections(ask: Query, tell: Execute, seen: Iterable[ProtectionSight
         for one in seen
         if one.key not in there or there[one.key].at < one.at
     }
-    upsert_rows(tell, _PROTECTION_TABLE, rows)
+    upsert_rows(tell, ProtectionSeenRow, rows)
     seal_rows(tell, "protection_seen", f"{KEY_COLUMNS}, at_us, how", [(*key, *row) for key, row in rows.items()])
 
 
@@ -201,19 +205,19 @@ def load_last_run(ask: Query) -> GuardRun | None:
 
 def load_last_runs(ask: Query, most: int) -> list[GuardRun]:
     """Return the newest guard runs, at most `most`, newest first."""
-    rows = ask(f"SELECT {_RUN_COLUMNS} FROM guard_run ORDER BY id DESC LIMIT {int(most)}", ())  # noqa: S608 - our own column names
+    rows: Sequence[GuardRunRow] = ask(select(GuardRunRow).order_by(col(GuardRunRow.id).desc()).limit(most))
     return [
         GuardRun(
-            id=run_id,
-            at=from_micros(at_us),
-            epoch=epoch,
-            interval=timedelta(microseconds=interval_us),
-            clock_skew=timedelta(microseconds=skew_us),
-            outcome=outcome,
-            notes=decode_list(notes),
-            facts=decode_list(facts),
+            id=row.run_id,
+            at=from_micros(row.at_us),
+            epoch=row.epoch,
+            interval=timedelta(microseconds=row.interval_us),
+            clock_skew=timedelta(microseconds=row.skew_us),
+            outcome=row.outcome,
+            notes=decode_list(row.notes),
+            facts=decode_list(row.facts),
         )
-        for run_id, at_us, epoch, interval_us, skew_us, outcome, notes, facts in rows
+        for row in rows
     ]
 
 
@@ -222,26 +226,24 @@ def record_guard_run(ask: Query, tell: Execute, run: GuardRun) -> None:
 
     A run whose id already exists stays as it is.
     """
-    row = (
-        make_storable(run.id),
-        to_micros(run.at),
-        run.epoch,
-        run.interval // MICROSECOND,
-        run.clock_skew // MICROSECOND,
-        make_storable(run.outcome),
-        encode_list([make_storable(note) for note in run.notes]),
-        encode_list([(make_storable(name), make_storable(value)) for name, value in run.facts]),
-    )
+    row = {
+        "run_id": make_storable(run.id),
+        "at_us": to_micros(run.at),
+        "epoch": run.epoch,
+        "interval_us": run.interval // MICROSECOND,
+        "skew_us": run.clock_skew // MICROSECOND,
+        "outcome": make_storable(run.outcome),
+        "notes": encode_list([make_storable(note) for note in run.notes]),
+        "facts": encode_list([(make_storable(name), make_storable(value)) for name, value in run.facts]),
+    }
     audit_log.audit_settings(ask, tell, dict(run.facts).get("settings", ""), to_micros(run.at))
-    sql = f"INSERT INTO guard_run ({_RUN_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
-    added = tell(sql, [row]) == 1
-    ((newest,),) = ask("SELECT max(id) FROM guard_run", ())
+    added = tell(insert_new(GuardRunRow), [row]) == 1
+    (newest,) = ask(select(func.max(GuardRunRow.id)))
     if added:
-        seal_rows(tell, "guard_run", f"id, {_RUN_COLUMNS}", [(newest, *row)])
-    gone = ask("SELECT id FROM guard_run WHERE id <= ?", (newest - RUNS_KEPT,))
-    if gone:
-        tell("DELETE FROM guard_run WHERE id = ?", list(gone))
-        remove_seals(tell, "guard_run", gone)
+        seal_rows(tell, "guard_run", _RUN_COLUMNS, [(newest, *row.values())])
+    gone = [(number,) for number in ask(select(GuardRunRow.id).where(col(GuardRunRow.id) <= newest - RUNS_KEPT))]
+    delete_rows(tell, GuardRunRow, gone)
+    remove_seals(tell, "guard_run", gone)
 
 
 LEASE_MAX = timedelta(hours=6)
@@ -266,10 +268,8 @@ class LeaderLease(NamedTuple):
 
 def load_leader_lease(ask: Query) -> LeaderLease | None:
     """Return the leader lease; None before the first one."""
-    rows = ask("SELECT epoch, rounds, holder, until_us FROM turn", ())
-    for epoch, rounds, holder, until_us in rows:
-        return LeaderLease(epoch, rounds, holder, from_micros(until_us))
-    return None
+    rows: Sequence[TurnRow] = ask(select(TurnRow))
+    return next((LeaderLease(row.epoch, row.rounds, row.holder, from_micros(row.until_us)) for row in rows), None)
 
 
 def is_leader(turn: LeaderLease | None, epoch: int, now: datetime) -> bool:
@@ -287,14 +287,14 @@ def acquire_leader_lease(ask: Query, tell: Execute, holder: str, now: datetime, 
     turn, until_us = load_leader_lease(ask), to_micros(now + lasts)
     holder = make_storable(holder)
     if turn is None:
-        tell("INSERT INTO turn (id, epoch, rounds, holder, until_us) VALUES (1, 1, 1, ?, ?)", [(holder, until_us)])
+        tell(insert(TurnRow), [{"id": 1, "epoch": 1, "rounds": 1, "holder": holder, "until_us": until_us}])
         _seal_turn(ask, tell)
         return 1
     own = turn.holder == holder
     if turn.is_held(now) and not own:
         return None
     epoch = turn.epoch if own else turn.epoch + 1
-    tell("UPDATE turn SET epoch = ?, rounds = rounds + 1, holder = ?, until_us = ? WHERE id = 1", [(epoch, holder, until_us)])
+    tell(update(TurnRow).values(epoch=epoch, rounds=col(TurnRow.rounds) + 1, holder=holder, until_us=until_us))
     _seal_turn(ask, tell)
     return epoch
 
@@ -304,11 +304,11 @@ def release_leader_lease(ask: Query, tell: Execute, epoch: int) -> None:
 
     Nothing changes if another epoch holds it by now.
     """
-    if tell("UPDATE turn SET holder = '', until_us = 0 WHERE id = 1 AND epoch = ?", [(epoch,)]) == 1:
+    if tell(update(TurnRow).where(col(TurnRow.epoch) == epoch).values(holder="", until_us=0)) == 1:
         _seal_turn(ask, tell)
 
 
 def _seal_turn(ask: Query, tell: Execute) -> None:
     """Seal the row of the lease, which was just written."""
-    columns = "id, epoch, rounds, holder, until_us"
-    seal_rows(tell, "turn", columns, ask(f"SELECT {columns} FROM turn", ()))  # noqa: S608 - our own column names
+    rows: Sequence[TurnRow] = ask(select(TurnRow))
+    seal_rows(tell, "turn", ", ".join(TurnRow.model_fields), [tuple(row.model_dump().values()) for row in rows])

@@ -7,11 +7,17 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from sqlalchemy import ColumnElement, Update, and_, delete, or_, text, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import col, select
+
 from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, NoticeDelivery, Notification
 from costguard.guard.alerts.dispatch import refresh_waiting
-from costguard.ledger.db.codecs import Execute, Query, TableShape, decode_fields, encode_fields, replace_rows, upsert_rows
+from costguard.ledger.db.codecs import Execute, Query, decode_fields, encode_fields
 from costguard.ledger.db.row_digests import remove_seals, seal_rows
+from costguard.ledger.db.rows import delete_rows, insert_new, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
+from costguard.ledger.tables.notices import MessageCountRow, NoticeDeliveryRow, NoticeStateRow, OutboxRow
 from costguard.reporting.schedule import MAIL_PREFIX
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
@@ -37,47 +43,44 @@ POLICY_TOPIC = "policy:"
 NO_ROUTE = ""
 """A route has a name; this is kept of what goes past them all."""
 
-_DELIVERY_COLUMNS = "message_id, channel, topic, subject, notice_us, delivered_us, owner"
+_DELIVERY_COLUMNS = ", ".join(NoticeDeliveryRow.model_fields)
 _STATE_KEY = ("route", "topic", "subject", "owner")
-_STATE_TABLE = TableShape("notice_state", _STATE_KEY, ("told",))
+_WAITS = and_(col(OutboxRow.sent_us).is_(None), col(OutboxRow.gave_up_us).is_(None))
 
 
 def enqueue_messages(ask: Query, tell: Execute, messages: Iterable[Notification]) -> None:
     """Write `messages` with the audit head; one whose id and channel already exist stays as it is."""
     head = audit_log.read_head_text(ask)
-    rows: list[SqlRow] = [
-        (
-            make_storable(one.id),
-            make_storable(one.channel),
-            encode_fields(replace(one, audit=head)),
-            to_micros(one.at),
-            0,
-            to_micros(one.at),
-            "",
-        )
+    rows = [
+        {
+            "message_id": make_storable(one.id),
+            "channel": make_storable(one.channel),
+            "payload": encode_fields(replace(one, audit=head)),
+            "at_us": to_micros(one.at),
+            "tries": 0,
+            "next_us": to_micros(one.at),
+            "why": "",
+        }
         for one in messages
     ]
-    sql = "INSERT INTO outbox (message_id, channel, payload, at_us, tries, next_us, why) VALUES (?, ?, ?, ?, ?, ?, ?)"
     if rows:
-        tell(f"{sql} ON CONFLICT DO NOTHING", rows)
+        tell(insert_new(OutboxRow), rows)
 
 
 def refresh_waiting_messages(ask: Query, tell: Execute, present: Iterable[Alert]) -> None:
     """Let the messages that wait for their channel say what holds now."""
     by_key = {(one.topic, one.subject, one.owner): one for one in present}
-    for number, payload in ask("SELECT id, payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND tries > 0", ()):
+    for number, payload in ask(select(OutboxRow.id, OutboxRow.payload).where(_WAITS, col(OutboxRow.tries) > 0)):
         message = _decode_message(payload)
         fresh = refresh_waiting(message, by_key)
         if fresh is not message:
-            tell("UPDATE outbox SET payload = ? WHERE id = ? AND sent_us IS NULL", [(encode_fields(fresh), number)])
+            tell(_change_unsent(number).values(payload=encode_fields(fresh)))
 
 
 def load_due_messages(ask: Query, now: datetime) -> list[Notification]:
     """Return the messages to try at `now`, oldest first, at most `DUE_MESSAGES_MAX`."""
-    sql = f"""
-SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next_us <= ? ORDER BY id LIMIT {DUE_MESSAGES_MAX}
-"""  # noqa: S608 - our own number
-    return [_decode_message(payload) for (payload,) in ask(sql, (to_micros(now),))]
+    due = select(OutboxRow.payload).where(_WAITS, col(OutboxRow.next_us) <= to_micros(now))
+    return [_decode_message(payload) for payload in ask(due.order_by(col(OutboxRow.id)).limit(DUE_MESSAGES_MAX))]
 
 
 def settle_message(ask: Query, tell: Execute, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
@@ -86,8 +89,8 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
     After the last try, or if a retry cannot help, the message is given up; settled messages stay as they are. The attachments
     of a settled message are deleted, because they may be large and are not sent again.
     """
-    sql = "SELECT tries, payload FROM outbox WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
-    for tries, payload in ask(sql, (message_id,))[:1]:
+    named = and_(col(OutboxRow.message_id) == message_id, _WAITS)
+    for tries, payload in ask(select(OutboxRow.tries, OutboxRow.payload).where(named))[:1]:
         message = _decode_message(payload)
         over = not delivery.again or tries + 1 >= compute_tries_max(message)
         delays = ACT_RETRY_DELAYS if _precedes_act(message) else RETRY_DELAYS
@@ -95,11 +98,8 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
         sent_us, gave_up_us = (to_micros(now), None) if delivery.sent else (None, to_micros(now) if over else None)
         if message.enclosures and (delivery.sent or over):
             payload = encode_fields(replace(message, enclosures=()))  # noqa: PLW2901 - what is left of it
-        sql = (
-            "UPDATE outbox SET tries = tries + 1, next_us = ?, sent_us = ?, gave_up_us = ?, why = ?, payload = ? "
-            "WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
-        )
-        tell(sql, [(next_us, sent_us, gave_up_us, make_storable(delivery.why), payload, message_id)])
+        outcome = {"next_us": next_us, "sent_us": sent_us, "gave_up_us": gave_up_us, "why": make_storable(delivery.why)}
+        tell(update(OutboxRow).where(named).values(tries=col(OutboxRow.tries) + 1, payload=payload, **outcome))
         _count_try(tell, message.channel, sent=delivery.sent, gave_up=gave_up_us is not None)
         if delivery.sent:
             _record_deliveries(tell, message, now)
@@ -108,21 +108,25 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
 
 def _retry_announcements(ask: Query, tell: Execute, channel: str, now: datetime) -> None:
     """Try what announces an act on this channel at once: it works again, and each act waits for its announcement."""
-    sql = "SELECT id, payload FROM outbox WHERE channel = ? AND sent_us IS NULL AND gave_up_us IS NULL AND next_us > ?"
-    rows = ask(sql, (make_storable(channel), to_micros(now)))
-    waiting = [(to_micros(now), number) for number, payload in rows if _precedes_act(_decode_message(payload))]
-    if waiting:
-        tell("UPDATE outbox SET next_us = ? WHERE id = ? AND sent_us IS NULL", waiting)
+    waiting = select(OutboxRow.id, OutboxRow.payload).where(
+        col(OutboxRow.channel) == make_storable(channel), _WAITS, col(OutboxRow.next_us) > to_micros(now)
+    )
+    for number, payload in ask(waiting):
+        if _precedes_act(_decode_message(payload)):
+            tell(_change_unsent(number).values(next_us=to_micros(now)))
+
+
+def _change_unsent(number: int) -> Update:
+    return update(OutboxRow).where(col(OutboxRow.id) == number, col(OutboxRow.sent_us).is_(None))
 
 
 def _count_try(tell: Execute, channel: str, *, sent: bool, gave_up: bool) -> None:
     """Count one try for metrics, in a row that stays when the message is deleted."""
-    sql = (
-        "INSERT INTO message_count (channel, sent, gave_up, tries_failed) VALUES (?, ?, ?, ?) ON CONFLICT (channel) DO UPDATE "
-        "SET sent = message_count.sent + excluded.sent, gave_up = message_count.gave_up + excluded.gave_up, "
-        "tries_failed = message_count.tries_failed + excluded.tries_failed"
-    )
-    tell(sql, [(get_counted_channel(make_storable(channel)), int(sent), int(gave_up), int(not sent))])
+    counts = {"sent": int(sent), "gave_up": int(gave_up), "tries_failed": int(not sent)}
+    statement = insert(MessageCountRow)
+    rise = {name: getattr(MessageCountRow, name) + statement.excluded[name] for name in counts}
+    row = {"channel": get_counted_channel(make_storable(channel)), **counts}
+    tell(statement.on_conflict_do_update(index_elements=["channel"], set_=rise), [row])
 
 
 def get_counted_channel(channel: str) -> str:
@@ -132,15 +136,16 @@ def get_counted_channel(channel: str) -> str:
 
 def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:
     """Return the notices about policies delivered at or after `since`, by topic and subject, earliest first."""
-    sql = """
-SELECT topic, subject, channel, notice_us, delivered_us, owner FROM notice_delivery WHERE delivered_us >= ? ORDER BY 5, 3
-"""
+    lately = select(NoticeDeliveryRow).where(col(NoticeDeliveryRow.delivered_us) >= to_micros(since))
+    rows: Sequence[NoticeDeliveryRow] = ask(
+        lately.order_by(col(NoticeDeliveryRow.delivered_us), col(NoticeDeliveryRow.channel))
+    )
     found: dict[tuple[str, str], list[NoticeDelivery]] = {}
-    for topic, subject, channel, notice_us, delivered_us, owner in ask(sql, (to_micros(since),)):
-        written_at, delivered_at = from_micros(notice_us), from_micros(delivered_us)
-        one = NoticeDelivery(channel=channel, notice_at=written_at, delivered_at=delivered_at, owner=owner)
-        found.setdefault((topic, subject), []).append(one)
-    return {key: tuple(rows) for key, rows in found.items()}
+    for row in rows:
+        written_at, delivered_at = from_micros(row.notice_us), from_micros(row.delivered_us)
+        one = NoticeDelivery(channel=row.channel, notice_at=written_at, delivered_at=delivered_at, owner=row.owner)
+        found.setdefault((row.topic, row.subject), []).append(one)
+    return {key: tuple(deliveries) for key, deliveries in found.items()}
 
 
 def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> None:
@@ -166,8 +171,8 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
 
 def insert_deliveries(tell: Execute, rows: Sequence[SqlRow]) -> None:
     """Insert `rows` of notice_delivery that are new, with their seals."""
-    sql = f"INSERT INTO notice_delivery ({_DELIVERY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
-    new = [row for row in dict.fromkeys(rows) if tell(sql, [row]) == 1]
+    names, statement = NoticeDeliveryRow.model_fields, insert_new(NoticeDeliveryRow)
+    new = [row for row in dict.fromkeys(rows) if tell(statement, [dict(zip(names, row, strict=True))]) == 1]
     seal_rows(tell, "notice_delivery", _DELIVERY_COLUMNS, new)
 
 
@@ -184,53 +189,53 @@ def _precedes_act(message: Notification) -> bool:
 
 def load_undelivered(ask: Query, since: datetime) -> list[tuple[Notification, str]]:
     """Return the messages that were given up at or after `since`, with the reason."""
-    sql = "SELECT payload, why FROM outbox WHERE gave_up_us >= ? ORDER BY id"
-    return [(_decode_message(payload), why) for payload, why in ask(sql, (to_micros(since),))]
+    undelivered = select(OutboxRow.payload, OutboxRow.why).where(col(OutboxRow.gave_up_us) >= to_micros(since))
+    return [(_decode_message(payload), why) for payload, why in ask(undelivered.order_by(col(OutboxRow.id)))]
 
 
 def delete_settled(ask: Query, tell: Execute, now: datetime) -> None:
     """Delete messages settled more than `RETENTION` ago, and delivery records older than `DELIVERIES_KEPT`."""
     until_us = to_micros(now - RETENTION)
-    tell("DELETE FROM outbox WHERE sent_us < ? OR gave_up_us < ?", [(until_us, until_us)])
-    sql = "SELECT message_id, channel, topic, subject FROM notice_delivery WHERE delivered_us < ?"
-    gone = ask(sql, (to_micros(now - DELIVERIES_KEPT),))
-    if gone:
-        where = "message_id = ? AND channel = ? AND topic = ? AND subject = ?"
-        tell(f"DELETE FROM notice_delivery WHERE {where}", list(gone))  # noqa: S608 - our own column names
-        remove_seals(tell, "notice_delivery", gone)
+    tell(delete(OutboxRow).where(or_(col(OutboxRow.sent_us) < until_us, col(OutboxRow.gave_up_us) < until_us)))
+    keys = select(
+        NoticeDeliveryRow.message_id, NoticeDeliveryRow.channel, NoticeDeliveryRow.topic, NoticeDeliveryRow.subject
+    ).where(col(NoticeDeliveryRow.delivered_us) < to_micros(now - DELIVERIES_KEPT))
+    gone = ask(keys)
+    delete_rows(tell, NoticeDeliveryRow, gone)
+    remove_seals(tell, "notice_delivery", gone)
 
 
 def load_alert_states(ask: Query) -> list[AlertState]:
     """Return all alert states with a route, sorted by key, as `replace_alert_states` stored them."""
-    return _load_states(ask, "<>")
+    return _load_states(ask, col(NoticeStateRow.route) != NO_ROUTE)
 
 
 def replace_alert_states(ask: Query, tell: Execute, states: Iterable[AlertState]) -> None:
     """Replace all alert states with a route by `states`."""
-    replace_rows(ask, tell, _STATE_TABLE, _encode_states((*states, *load_unrouted_states(ask))))
+    replace_rows(ask, tell, NoticeStateRow, _encode_states((*states, *load_unrouted_states(ask))))
 
 
 def load_unrouted_states(ask: Query) -> list[AlertState]:
     """Return the alert states without a route: see `ledger.reports.store`."""
-    return _load_states(ask, "=")
+    return _load_states(ask, col(NoticeStateRow.route) == NO_ROUTE)
 
 
 def record_unrouted_state(tell: Execute, one: AlertState) -> None:
     """Store `one`, which has no route, and overwrite the state with its key."""
-    upsert_rows(tell, _STATE_TABLE, _encode_states((one,)))
+    upsert_rows(tell, NoticeStateRow, _encode_states((one,)))
 
 
 def delete_unrouted_states(tell: Execute, gone: Iterable[AlertState]) -> None:
     """Delete the states `gone`, which have no route."""
-    rows = list(_encode_states(gone))
-    if rows:
-        tell(f"DELETE FROM notice_state WHERE {' AND '.join(f'{name} = ?' for name in _STATE_KEY)}", rows)  # noqa: S608 - our own column names
+    delete_rows(tell, NoticeStateRow, list(_encode_states(gone)))
 
 
-def _load_states(ask: Query, compared: str) -> list[AlertState]:
-    names = ", ".join(_STATE_KEY)
-    rows = ask(f"SELECT {names}, told FROM notice_state WHERE route {compared} ? ORDER BY {names}", (NO_ROUTE,))  # noqa: S608 - our own names
-    return [AlertState(**dict(zip(_STATE_KEY, key, strict=True)), **decode_fields(rest)) for *key, rest in rows]
+def _load_states(ask: Query, where: ColumnElement[bool]) -> list[AlertState]:
+    rows: Sequence[NoticeStateRow] = ask(select(NoticeStateRow).where(where).order_by(*map(text, _STATE_KEY)))
+    return [
+        AlertState(route=row.route, topic=row.topic, subject=row.subject, owner=row.owner, **decode_fields(row.told))
+        for row in rows
+    ]
 
 
 def _encode_states(states: Iterable[AlertState]) -> dict[SqlRow, SqlRow]:

@@ -1,0 +1,74 @@
+"""Insert and overwrite rows of the classes of `ledger.tables`: statements that several topics share.
+
+PostgreSQL's construct makes ON CONFLICT for SQLite, too: both databases write it alike, and the tests run on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Table, bindparam, delete, inspect, select
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from costguard.ledger.db.codecs import Execute, Query, SqlRow
+from costguard.ledger.db.row_digests import RowRecorder
+from costguard.ledger.types import LedgerRow
+
+
+def insert_new(row: type[LedgerRow]) -> Insert:
+    """Return the statement that inserts rows, and leaves those alone whose key is there."""
+    return insert(row).on_conflict_do_nothing()
+
+
+def insert_recorded(tell: Execute, recorder: RowRecorder, rows: Sequence[LedgerRow]) -> None:
+    """Insert `rows`, which are of one table, and record them."""
+    if not rows:
+        return
+    table = _get_table(type(rows[0]))
+    found = [row.model_dump() for row in rows]
+    tell(insert(table), found)
+    names = [column.name for column in table.columns]
+    recorder.add(table.name, ", ".join(names), [tuple(row[name] for name in names) for row in found])
+
+
+def replace_rows(
+    ask: Query, tell: Execute, row: type[LedgerRow], rows: Mapping[SqlRow, SqlRow]
+) -> tuple[dict[SqlRow, SqlRow], list[SqlRow]]:
+    """Replace the content of the table by `rows` (primary key -> the other columns), writing only those that changed.
+
+    Returns the rows that were written, and the keys of those that were removed.
+    """
+    table = _get_table(row)
+    width = len(table.primary_key)
+    there = {found[:width]: found[width:] for found in ask(select(*table.columns))}
+    gone = [key for key in there if key not in rows]
+    delete_rows(tell, row, gone)
+    changed = {key: values for key, values in rows.items() if there.get(key) != values}
+    upsert_rows(tell, row, changed)
+    return changed, gone
+
+
+def delete_rows(tell: Execute, row: type[LedgerRow], keys: Sequence[SqlRow]) -> None:
+    """Delete the rows with these primary keys."""
+    columns = list(_get_table(row).primary_key)
+    if keys:
+        statement = delete(_get_table(row)).where(*(column == bindparam(f"key_{column.name}") for column in columns))
+        tell(statement, [{f"key_{column.name}": value for column, value in zip(columns, key, strict=True)} for key in keys])
+
+
+def upsert_rows(tell: Execute, row: type[LedgerRow], rows: Mapping[SqlRow, SqlRow]) -> None:
+    """Insert `rows` (primary key -> the other columns), or overwrite those with the same key."""
+    table = _get_table(row)
+    names, keys = [column.name for column in table.columns], [column.name for column in table.primary_key]
+    statement = insert(table)
+    over: dict[str, Any] = {name: statement.excluded[name] for name in names if name not in keys}
+    if rows:
+        statement = statement.on_conflict_do_update(index_elements=keys, set_=over)
+        tell(statement, [dict(zip(names, (*key, *values), strict=True)) for key, values in rows.items()])
+
+
+def _get_table(row: type[LedgerRow]) -> Table:
+    table = inspect(row).local_table
+    assert isinstance(table, Table)  # noqa: S101 - for the type checker: every class has one
+    return table
