@@ -123,7 +123,7 @@ PACKAGES = {
 }
 """The owner's packages (HOUSE.md, decisions 1, 2 and 5), each with the room that is written with it."""
 
-AWAITED = frozenset(("sqlmodel",))
+AWAITED = frozenset[str]()
 """Those of PACKAGES whose room does not use them yet. Whoever brings one takes it out, and the rule holds from then on."""
 
 BUDGETS = {
@@ -137,7 +137,7 @@ BUDGETS = {
     "costguard/formats": 3900,
     "costguard/guard": 10900,
     "costguard/integrations": 250,
-    "costguard/ledger": 14900,
+    "costguard/ledger": 15200,
     "costguard/mcp": 600,
     "costguard/metering": 3700,
     "costguard/notifiers": 750,
