@@ -102,7 +102,6 @@ def remove(path: str) -> Callable[[Path], None]:
         (add("costguard/values/money.py", "\n# a line" * 2_000), "over its budget of"),
         (add("costguard/acme/acme.py", '"""x"""\n'), "costguard/acme has no budget"),
         (remove("costguard/watchdog/__init__.py"), "does not import apscheduler: use it"),
-        (add("costguard/ledger/market.py", "import sqlmodel.main\n"), "take sqlmodel out of AWAITED"),
         (add("docs/note.md", "see https://py" + "pi.org/simple\n"), "names a registry"),
         (add("uv.lock", "version = 1\n"), "is a lock file"),
     ],
