@@ -34,9 +34,10 @@ from costguard.values.instant import from_micros
 
 PULSE_S = 1.0
 """Seconds between two questions for the last run of the guard."""
-CONNECT_S, REPLY_S, WAIT_S = 2.0, 58.0, 10.0
-"""Seconds to connect, for an answer (a stop that a person confirmed waits for its proof), and for a free connection."""
-CONNECTIONS_MOST = 200
+CONNECT_S, REPLY_S = 10.0, 58.0
+"""Seconds to connect, and for an answer: a stop that a person confirmed waits for its proof."""
+CONNECTIONS_MOST, WAITING_MOST = 64, 2000
+"""Messages under way at once, and those that may wait for a turn here: the pool's own queue takes time by its square."""
 OUT_OF_MEMORY_EXIT = 71
 OK, BAD_REQUEST = 200, 400
 
@@ -52,6 +53,7 @@ class WatchdogClient:
     def __init__(self, path: Path | None, *, is_child: bool = False) -> None:
         self._path, self._is_child = path, is_child
         self._http: httpx2.AsyncClient | None = None
+        self._turns, self._waiting = asyncio.Semaphore(CONNECTIONS_MOST), 0
         self.foreign: Callable[[], list[tuple[str, int]]] = list
         self.note_run: Callable[[datetime], object] = lambda _: None
 
@@ -63,15 +65,20 @@ class WatchdogClient:
             limits = httpx2.Limits(max_connections=CONNECTIONS_MOST, max_keepalive_connections=CONNECTIONS_MOST)
             self._http = httpx2.AsyncClient(
                 transport=httpx2.AsyncHTTPTransport(uds=str(self._path), limits=limits),
-                timeout=httpx2.Timeout(REPLY_S, connect=CONNECT_S, pool=WAIT_S),
+                timeout=httpx2.Timeout(REPLY_S, connect=CONNECT_S),
                 trust_env=False,
             )
+        body = _encode(offer)
+        if self._waiting >= WAITING_MOST:
+            raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5)
+        self._waiting += 1
         try:
-            came = await self._http.post(f"http://watchdog{PATHS[type(offer)]}", content=_encode(offer))
-        except httpx2.PoolTimeout:
-            raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5) from None
+            async with self._turns:
+                came = await self._http.post(f"http://watchdog{PATHS[type(offer)]}", content=body)
         except httpx2.HTTPError:
             raise MessageRefusedError(NO_WATCHDOG, wait_s=5) from None
+        finally:
+            self._waiting -= 1
         if came.status_code == BAD_REQUEST:
             raise MessageRefusedError(MALFORMED, came.text)
         if came.status_code != OK:
