@@ -10,6 +10,7 @@ verified it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -35,8 +36,10 @@ from costguard.agents.messages import (
 from costguard.budgets.hold import HOLD_DURATION_MAX, HOLD_NANO_MAX, HOLD_TEXT_MAX
 from costguard.runs.admission import LABELS_MAX
 
-BODY_MOST = 512 * 1024
-"""Bytes of a message: a body of an agent has at most 64 KiB of JSON; a text may take six bytes a character here."""
+BODY_MOST = 8 * 2**20
+"""Bytes of a message, which may be BEATS_MOST beats of 64 KiB each."""
+BEATS_MOST = 64
+"""Beats that are handed over together."""
 FOREIGN_MOST = 64
 """Agents of one Pulse; the others follow with the next."""
 HASH_LENGTH = 64
@@ -245,6 +248,7 @@ PATHS: dict[type[FromDoor], str] = {
 }
 _ENCODER = msgspec.json.Encoder()
 _DECODERS = {kind: msgspec.json.Decoder(kind) for kind in PATHS}
+_SPLITTER = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(max_length=BEATS_MOST)])
 _Reply = TypeVar("_Reply")
 
 
@@ -261,6 +265,24 @@ def decode_offer(kind: type[FromDoor], body: bytes) -> FromDoor:
     """Decode what the web sent. Raises OfferError if a type or a bound does not hold."""
     try:
         return _DECODERS[kind].decode(body)
+    except UNDECODABLE as odd:
+        raise OfferError(f"a message of another form: {odd}") from None
+
+
+def encode_beats(offers: Sequence[BeatOffer]) -> bytes:
+    """Return the JSON of beats that are handed over together."""
+    return _ENCODER.encode(offers)
+
+
+def encode_replies(replies: Sequence[BeatReply]) -> bytes:
+    """Return the JSON of the replies, in the order of their beats."""
+    return _ENCODER.encode(replies)
+
+
+def split_beats(body: bytes) -> list[bytes]:
+    """Return the JSON of each beat, not decoded yet. Raises OfferError for another form, or more than BEATS_MOST."""
+    try:
+        return [bytes(one) for one in _SPLITTER.decode(body)]
     except UNDECODABLE as odd:
         raise OfferError(f"a message of another form: {odd}") from None
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import uvicorn
 
+from costguard.agents.messages import MALFORMED
 from costguard.services.door_messages import (
     BODY_MOST,
     PATHS,
@@ -38,6 +39,8 @@ from costguard.services.door_messages import (
     RunNote,
     decode_offer,
     encode_message,
+    encode_replies,
+    split_beats,
 )
 from costguard.system.logs import get_log
 from costguard.web.watchdog_socket import BACKLOG
@@ -88,7 +91,7 @@ class WatchdogApp:
         status, body = 404, b""
         if kind is not None:
             try:
-                status, body = 200, encode_message(await self._take(decode_offer(kind, await _read_body(receive))))
+                status, body = 200, await self._reply(kind, await _read_body(receive))
             except OfferError as odd:
                 get_log().warning("web_message_refused", why=str(odd))
                 status, body = 400, str(odd).encode()
@@ -96,15 +99,28 @@ class WatchdogApp:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
+    async def _reply(self, kind: type[FromDoor], body: bytes) -> bytes:
+        if kind is not BeatOffer:
+            return encode_message(await self._take(decode_offer(kind, body)))
+        return encode_replies(await asyncio.gather(*(self._take_beat(one) for one in split_beats(body))))
+
+    async def _take_beat(self, body: bytes) -> BeatReply:
+        """Have one of several beats committed: what is wrong with it refuses none of the others."""
+        try:
+            offer = decode_offer(BeatOffer, body)
+        except OfferError as odd:
+            return BeatReply(MALFORMED, str(odd))
+        assert isinstance(offer, BeatOffer)  # noqa: S101 - for the type checker: it was decoded as one
+        return await _wait_for_answer(lambda answer: self._desk.take_beat(offer, answer))
+
     async def _take(self, offer: FromDoor) -> FromWatchdog:
         if isinstance(offer, Pulse):
             return self._desk.take_pulse(offer)
-        if isinstance(offer, BeatOffer):
-            return await _wait_for_answer(lambda answer: self._desk.take_beat(offer, answer))
         if isinstance(offer, JoinOffer):
             return await _wait_for_answer(lambda answer: self._desk.take_join(offer, answer))
         if isinstance(offer, AdmitOffer | HoldEndOffer):
             return await _wait_for_answer(lambda answer: self._desk.take_admission(offer, answer))
+        assert isinstance(offer, PersonOffer)  # noqa: S101 - beats are taken by several
         return await _wait_for_answer(lambda answer: self._desk.take_act(offer, answer))
 
     async def _wait_for_budget(self) -> None:

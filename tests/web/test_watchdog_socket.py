@@ -31,6 +31,7 @@ from costguard.services.door_messages import (
     PersonReply,
     Pulse,
     RunNote,
+    encode_beats,
     encode_message,
 )
 from costguard.services.web_backend import build_web_services
@@ -114,7 +115,10 @@ BAD = {
 
 @pytest.mark.parametrize("sent", BAD.values(), ids=BAD.keys())
 def test_what_no_verified_message_can_be_is_refused_and_nothing_else(path: Path, desk: Desk, sent: bytes) -> None:
+    assert post(path, PATHS[JoinOffer], sent)[0] == 400
     assert post(path, PATHS[BeatOffer], sent)[0] == 400
+    status, said = post(path, PATHS[BeatOffer], b"[" + encode_message(BeatReply()) + b"]")
+    assert (status, msgspec.json.decode(said)[0]["refused"]) == (200, "malformed")
     assert post(path, "/nothing", b"")[0] == 404
     assert post(path, PATHS[Pulse], encode_message(Pulse())) == (200, encode_message(RunNote(7, committed=True)))
     assert (desk.pulses, desk.open) == (1, [])
@@ -139,7 +143,7 @@ def test_a_web_that_floods_gets_its_budget_and_the_rest_waits_in_the_web(path: P
 
 def test_questions_without_an_answer_are_bounded(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog_server, "IN_FLIGHT_MOST", 10)
-    body = encode_message(OFFER)
+    body = encode_beats([OFFER])
     head = f"POST {PATHS[BeatOffer]} HTTP/1.1\r\nHost: w\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     path, bound = bind_watchdog_socket(tmp_path / "own" / "socket")
     with serve_desk(desk, bound), ExitStack() as stack:
