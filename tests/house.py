@@ -154,7 +154,7 @@ BUDGETS = {
     "costguard/values": 1950,
     "costguard/views": 7500,
     "costguard/watchdog": 500,
-    "costguard/web": 3100,
+    "costguard/web": 3200,
     "integrations": 1250,
     "providers/costguard_aws": 4750,
     "providers/costguard_gcp": 3600,
