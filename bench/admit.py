@@ -26,7 +26,7 @@ from pathlib import Path
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.holds import load_open_holds
-from costguard.services.agent_gateway import hash_token
+from costguard.services.serving.agent_gateway import hash_token
 from costguard.values.agent import OPERATOR, WebToken
 from costguard.values.text_format import format_exact
 

@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.books import SpendingReader
-from costguard.services.agent_enrolment import hash_code
-from costguard.services.agent_gateway import hash_token
-from costguard.services.web_logins import SessionDesk
+from costguard.services.serving.agent_enrolment import hash_code
+from costguard.services.serving.agent_gateway import hash_token
+from costguard.services.serving.web_logins import SessionDesk
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.resource import ResourceKey
 from tests.fakes.server import serving

@@ -17,8 +17,8 @@ from costguard.guard.signals import ACTIVE, IDLE
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.guard_inputs import PollResults, build_guard_config
-from costguard.services.guard_snapshot import SampleWindow, build_guard_snapshot, read_previous_runs
+from costguard.services.guarding.guard_inputs import PollResults, build_guard_config
+from costguard.services.guarding.guard_snapshot import SampleWindow, build_guard_snapshot, read_previous_runs
 from costguard.settings import read_settings
 from costguard.system.process import pause_gc
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample

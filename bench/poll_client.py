@@ -64,8 +64,8 @@ def ours(*, metrics: bool, listed: bool) -> None:
     from costguard.ledger.spans.writer import LedgerWriter
     from costguard.metering.inventory import Failed
     from costguard.providers.transport import ProviderContext, Transport
-    from costguard.services.configured_providers import BillExportReader
-    from costguard.services.poll import poll_sources
+    from costguard.services.poll.configured_providers import BillExportReader
+    from costguard.services.poll.poll import poll_sources
     from costguard.values.calendar import Period
     from costguard.values.gpu import GpuNames
 

@@ -25,7 +25,7 @@ def scopes() -> Iterator[Measured]:
     from costguard.data import ShippedFacts
     from costguard.ledger.spans.writer import LedgerWriter
     from costguard.providers.transport import ProviderContext, Transport
-    from costguard.services.poll import poll_sources
+    from costguard.services.poll.poll import poll_sources
     from tests.contract.rig import BILLS, NAMES, NoCache
     from tests.fakes.runpod import KEY
     from tests.fakes.server import Hands

@@ -19,7 +19,7 @@ from bench.interleaved import HELLO, compiled, costguard, report, timed
 from costguard.data import ShippedFacts
 from costguard.ledger.market import write_market
 from costguard.quoting.offer import Offer
-from costguard.services.size import size_job
+from costguard.services.quote.size import size_job
 from costguard.sizing.job import parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.money import Rate

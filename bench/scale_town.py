@@ -24,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 from bench.scale_machines import LOOK, POLICY, SENT, Machines, count_acts, judge_acts, shorten_grace
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.maintenance import check_ledger
-from costguard.services.policy import accept_policies
+from costguard.services.guarding.policy import accept_policies
 from costguard.settings import read_settings
 
 ROOT = Path(__file__).parents[1]

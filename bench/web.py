@@ -20,9 +20,9 @@ from starlette.testclient import TestClient
 from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
-from costguard.services.overrides import get_now
-from costguard.services.web_logins import make_invite
-from costguard.services.web_pages import PageServices
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.web_logins import make_invite
+from costguard.services.serving.web_pages import PageServices
 from costguard.web.pages import build_page_router
 from tests.metering.stories import SCOPE, machine
 

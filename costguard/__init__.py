@@ -25,7 +25,7 @@ def run(job: object = None, **options: object) -> object:
 
     Options: the fields of `TrackedRun`, and `then`, `then_always` and `yes_then` of `build_tracked_run`.
     """
-    return _import("costguard.services.run.tracked_run").build_tracked_run(job, **options)
+    return _import("costguard.services.run_jobs.tracked_run").build_tracked_run(job, **options)
 
 
 def progress(step: float) -> None:

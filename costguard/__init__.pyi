@@ -7,7 +7,7 @@ from costguard.api import size as size
 from costguard.api import start as start
 from costguard.api import status as status
 from costguard.api import stop as stop
-from costguard.services.run.tracked_run import TrackedRun
+from costguard.services.run_jobs.tracked_run import TrackedRun
 
 __version__: str
 

@@ -181,7 +181,7 @@ def quote(
 
     Raises InputError for wrong input. Where nothing fits, `options` is empty and `refusal` says why.
     """
-    from costguard.services.quote_commands import answer_quote
+    from costguard.services.quote.quote_commands import answer_quote
 
     answer = answer_quote(
         flags=_build_table(job),
@@ -214,7 +214,7 @@ def size(
 
     Raises InputError for wrong input. Where the job does not fit `on`, `fits` is False and `refusal` says what would help.
     """
-    from costguard.services.quote_commands import answer_size
+    from costguard.services.quote.quote_commands import answer_size
 
     answer = answer_size(
         flags=_build_table(job),
@@ -252,7 +252,7 @@ def admit(
     says why and what would fit.
     """
     from costguard.runs.admission import AdmitRequest
-    from costguard.services.admit import answer_admit
+    from costguard.services.run_jobs.admit import answer_admit
     from costguard.values.money import Money
 
     request = AdmitRequest(
@@ -280,7 +280,7 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     `zone`: time zone of the month's boundaries. `offline`: read the ledger alone. `strict`: set `refusal` if a provider could
     not be asked.
     """
-    from costguard.services.ledger_answers import answer_status
+    from costguard.services.report.ledger_answers import answer_status
 
     answer = answer_status(zone=zone, strict=strict, offline=offline, config=_name_file(config))
     return StatusAnswer(**_share(answer), status=cast("FleetStatus", answer.value))
@@ -303,7 +303,7 @@ def report(
     `month`: "2026-10". `week`: "2026-W40". `day`, `start`, `end`: days or instants; `end` is exclusive. `by`: keys to group
     by, such as "owner" or "label:run". `strict`: set `refusal` if an account was not read without gaps.
     """
-    from costguard.services.ledger_answers import answer_report
+    from costguard.services.report.ledger_answers import answer_report
 
     stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
     keys = by if by is None or isinstance(by, str) else ",".join(by)
@@ -320,7 +320,7 @@ def keep(
     an unknown key, NoAnswerError if a policy does not allow it.
     """
     from costguard.guard.machine_reference import require_resource_key
-    from costguard.services.overrides import keep_resource
+    from costguard.services.guarding.overrides import keep_resource
 
     answer = keep_resource(require_resource_key(machine), length=length, why=why, lift=lift, config=_name_file(config))
     return KeepAnswer(**_share(answer), lease=cast("Override | None", answer.value))
@@ -361,7 +361,7 @@ def start(
 
 def _act(machine: Machine, act: str, *, yes: bool, why: str, ask: Callable[[str], bool] | None, config: File | None) -> Answer:
     from costguard.guard.machine_reference import require_resource_key
-    from costguard.services.act.by_hand import act_on_resource
+    from costguard.services.guarding.act.by_hand import act_on_resource
 
     if yes or ask is None:  # nobody sees what a name was resolved to
         machine = require_resource_key(machine)

@@ -8,7 +8,7 @@ from typing import Any
 from costguard.guard.context import GuardSnapshot
 from costguard.guard.policy_evaluation import NO_COST_FACTS
 from costguard.metering.spending import LiveResource
-from costguard.services.guard_inputs import PollResults
+from costguard.services.guarding.guard_inputs import PollResults
 
 
 def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> GuardSnapshot:  # noqa: ANN401 - any field

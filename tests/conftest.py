@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from costguard.cli import run_cli
-from costguard.services import quote_commands
+from costguard.services.quote import quote_commands
 from tests import shop
 from tests.campaign import examples, mark_campaigns
 

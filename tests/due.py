@@ -19,7 +19,7 @@ from costguard.guard.action_intents import DOUBTFUL_STATES, OPEN_STATES, Intent
 from costguard.guard.action_plan import resolve_step
 from costguard.guard.alerts.alert import ESCALATED, FIRST, INFO, RESOLVED, Alert, Notification
 from costguard.guard.policy import DESTRUCTIVE, HOLDS
-from costguard.services.guard import GuardRunResult
+from costguard.services.guarding.guard import GuardRunResult
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import RUNNING, ResourceKey
 from tests.stories.guard_player import GuardPlayer

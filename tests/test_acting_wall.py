@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PORTS, ACTS = frozenset(("Stopper", "Terminator", "Starter")), frozenset(("stop", "terminate", "start_instance"))
-ACTING, OWN = "services/act/send_action.py", "providers/ports/__init__.py"
+ACTING, OWN = "services/guarding/act/send_action.py", "providers/ports/__init__.py"
 
 
 def faults(house: Path) -> list[str]:

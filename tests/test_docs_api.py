@@ -10,7 +10,7 @@ import pytest
 
 import costguard as package
 from costguard.errors import InputError, UnknownNameError
-from costguard.services.act import by_hand
+from costguard.services.guarding.act import by_hand
 from tests.cli.test_imports import HEAVY
 from tests.conftest import Command
 from tests.test_docs import blocks

@@ -75,12 +75,12 @@ def test_paths_that_a_page_names_exist(page: Path) -> None:
 
 def test_a_path_that_is_gone_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "PAGE.md"
-    page.write_text("`core/quote.py` is gone, and `costguard.flows.quote`; `costguard.services.quote` is not.\n")
+    page.write_text("`core/quote.py` is gone, and `costguard.flows.quote`; `costguard.services.quote.quote` is not.\n")
     monkeypatch.setattr("tests.test_docs_paths.ROOT", tmp_path)
     is_there.cache_clear()
     is_module.cache_clear()
-    (tmp_path / "costguard/services").mkdir(parents=True)
-    (tmp_path / "costguard/services/quote.py").touch()
+    (tmp_path / "costguard/services/quote").mkdir(parents=True)
+    (tmp_path / "costguard/services/quote/quote.py").touch()
     assert [one.split(" names ")[1].split(",")[0] for one in faults(page)] == ["core/quote.py", "costguard.flows.quote"]
     is_there.cache_clear()
     is_module.cache_clear()

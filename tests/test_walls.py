@@ -42,7 +42,7 @@ def test_the_walls_stand(copy: Path) -> None:
         ("costguard/values/money.py", "import socket", "Deciding rooms are pure"),
         ("costguard/views/document.py", "import rich", "Deciding rooms are pure"),
         ("agent/costguard_agent/protocol.py", "import costguard.values.money", "The agent carries nothing"),
-        ("costguard/services/quote_commands.py", "import sqlite3", "Only the ledger knows SQL"),
+        ("costguard/services/quote/quote_commands.py", "import sqlite3", "Only the ledger knows SQL"),
     ],
 )
 def test_a_broken_wall_is_red(copy: Path, file: str, line: str, contract: str) -> None:

@@ -37,7 +37,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the options, and admit the run or end the hold."""
-    from costguard.services import admit
+    from costguard.services.run_jobs import admit
     from costguard.values.money import Money
 
     if spent is not None and ended is None:

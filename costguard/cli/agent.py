@@ -19,7 +19,7 @@ from costguard.values.checks import require_one_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from costguard.services.ports import Seal
+    from costguard.services.poll.ports import Seal
 
 ACTIONS = {"enrol": 1, "list": 0, "revoke": 1}
 """Action -> how many words follow it."""
@@ -74,7 +74,7 @@ def command(
         raise InputError(f"{action} takes other arguments", field="agent", hint=USAGE[action])
     if through_restarts and action != "enrol":
         raise InputError("belongs to enrol", field="--through-restarts", hint=USAGE["enrol"])
-    from costguard.services import agent_commands
+    from costguard.services.serving import agent_commands
 
     config = ctx.obj.config
     if action == "enrol":

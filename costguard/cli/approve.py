@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Record an approval."""
     from costguard.cli.confirm import find_asker
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     ask = None if yes else find_asker()
     write_answer(overrides.approve_action(id, act, why=why, ask=ask, config=ctx.obj.config), ctx)

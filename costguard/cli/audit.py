@@ -31,7 +31,7 @@ def verify(
     ] = None,
 ) -> None:
     """Check every row of the log; exit 3 if it does not verify."""
-    from costguard.services import audit
+    from costguard.services.guarding import audit
 
     write_answer(audit.verify_audit(anchor or (), config=ctx.obj.config), ctx)
 
@@ -45,7 +45,7 @@ def show(
     rows: Annotated[bool, Option("--rows", help="Also the rows that record what polls wrote.")] = False,
 ) -> None:
     """Show the rows of the log."""
-    from costguard.services import audit
+    from costguard.services.guarding import audit
 
     write_answer(audit.show_audit(since=since, rows=rows, config=ctx.obj.config), ctx)
 
@@ -57,6 +57,6 @@ def adopt(
     ctx: Context, why: Annotated[Text, Option(metavar="TEXT", help="Why the older ledger should be used.")] = None
 ) -> None:
     """Continue with an older ledger."""
-    from costguard.services import audit
+    from costguard.services.guarding import audit
 
     write_answer(audit.adopt_ledger(why=why, config=ctx.obj.config), ctx)

@@ -26,7 +26,7 @@ app = build_group()
 @add_format_options
 def show(ctx: Context) -> None:
     """Show the machines that it holds."""
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     write_answer(overrides.show_breaker(config=ctx.obj.config), ctx)
 
@@ -38,6 +38,6 @@ def close(
     why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
 ) -> None:
     """Record that the breaker is closed."""
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     write_answer(overrides.close_breaker(why, config=ctx.obj.config), ctx)

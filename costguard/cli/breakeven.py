@@ -40,7 +40,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the options and print the break-even."""
-    from costguard.services import quote_commands
+    from costguard.services.quote import quote_commands
 
     answer = quote_commands.answer_breakeven(
         gpu=gpu,

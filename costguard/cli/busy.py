@@ -33,6 +33,6 @@ def command(
 
     if id is None and length is not None and has_agent():
         raise Exit(forward_to_agent(["busy", "--for", length]))
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     write_answer(overrides.declare_phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)

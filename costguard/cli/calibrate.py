@@ -37,7 +37,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Store the runs and print what they change."""
-    from costguard.services import quote_commands
+    from costguard.services.quote import quote_commands
 
     write_answer(
         quote_commands.answer_calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx

@@ -27,7 +27,7 @@ app = build_group()
 @add_format_options
 def show_path(ctx: Context) -> None:
     """Print where the ledger is."""
-    from costguard.services import database
+    from costguard.services.poll import database
 
     write_answer(database.answer_db_path(config=ctx.obj.config), ctx)
 
@@ -38,7 +38,7 @@ def backup(
     ctx: Context, file: Annotated[str, Argument(metavar="FILE", help="Path of the backup; the file must not exist.")]
 ) -> None:
     """Write a copy of the ledger to a new file."""
-    from costguard.services import database
+    from costguard.services.poll import database
 
     write_answer(database.answer_db_backup(file, config=ctx.obj.config), ctx)
 
@@ -47,7 +47,7 @@ def backup(
 @add_format_options
 def check(ctx: Context) -> None:
     """Check the ledger: exit 1 where something does not add up."""
-    from costguard.services import database
+    from costguard.services.poll import database
 
     write_answer(database.answer_db_check(config=ctx.obj.config), ctx)
 
@@ -56,6 +56,6 @@ def check(ctx: Context) -> None:
 @add_format_options
 def upgrade(ctx: Context) -> None:
     """Upgrade the ledger to this version's schema, or make it."""
-    from costguard.services import database
+    from costguard.services.poll import database
 
     write_answer(database.answer_db_upgrade(config=ctx.obj.config), ctx)

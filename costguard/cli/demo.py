@@ -54,7 +54,7 @@ def command(
         return
     from dataclasses import replace
 
-    from costguard.services import quote_commands
+    from costguard.services.quote import quote_commands
     from costguard.testing import demo
     from costguard.testing.weekend import play_weekend
 

@@ -31,7 +31,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Check every provider and the ledger, and print the results."""
-    from costguard.services import setup
+    from costguard.services.watch_loop import setup
 
     only = tuple(provider) if provider else None
     write_answer(setup.answer_doctor(only=only, all_checks=all_checks, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

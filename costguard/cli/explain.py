@@ -26,6 +26,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Print the answer."""
-    from costguard.services.explain import answer_explain
+    from costguard.services.guarding.explain import answer_explain
 
     write_answer(answer_explain(code), ctx)

@@ -32,6 +32,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record a freeze, or lift it."""
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     write_answer(overrides.freeze_actions(why=why, lift=lift, config=ctx.obj.config), ctx)

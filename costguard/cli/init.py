@@ -43,7 +43,7 @@ def command(
     json: o.Json = False,
 ) -> None:
     """Write the file and print the next steps."""
-    from costguard.services import setup
+    from costguard.services.watch_loop import setup
 
     setup.check_free_path(path, force=force)  # before anybody is asked anything
     if example is not None:

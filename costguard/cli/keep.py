@@ -36,6 +36,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record a lease."""
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     write_answer(overrides.keep_resource(id, length=length, why=why, lift=lift, config=ctx.obj.config), ctx)

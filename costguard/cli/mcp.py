@@ -51,7 +51,7 @@ def serve(
 @add_format_options
 def arm(ctx: Context, why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is recorded.")] = None) -> None:
     """Let agents stop machines, for 90 days."""
-    from costguard.services import mcp_acts
+    from costguard.services.serving import mcp_acts
 
     write_answer(mcp_acts.arm_mcp(why=why, config=ctx.obj.config), ctx)
 
@@ -60,6 +60,6 @@ def arm(ctx: Context, why: Annotated[Text, Option("--why", metavar="TEXT", help=
 @add_format_options
 def disarm(ctx: Context) -> None:
     """Let agents stop nothing."""
-    from costguard.services import mcp_acts
+    from costguard.services.serving import mcp_acts
 
     write_answer(mcp_acts.disarm_mcp(config=ctx.obj.config), ctx)

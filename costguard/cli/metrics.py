@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Print the figures, or write them to a file atomically."""
     from costguard.cli.output import resolve_target, write_target
-    from costguard.services.metrics import answer_metrics, check_guard_age
+    from costguard.services.report.metrics import answer_metrics, check_guard_age
 
     if guard_within is not None:
         check_guard_age(guard_within, ctx.obj.config)

@@ -26,6 +26,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Print the answer."""
-    from costguard.services.explain import answer_models
+    from costguard.services.guarding.explain import answer_models
 
     write_answer(answer_models(name), ctx)

@@ -40,7 +40,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the options and print the offers."""
-    from costguard.services import quote_commands
+    from costguard.services.quote import quote_commands
 
     answer = quote_commands.answer_offers(
         flags=o.build_job_table(ctx.params),

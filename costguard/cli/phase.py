@@ -35,6 +35,6 @@ def command(
 
     if id is None and length is not None and has_agent():
         raise Exit(forward_to_agent(["phase", name, "--for", length]))
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     write_answer(overrides.declare_phase(name, stated=id, length=length, config=ctx.obj.config), ctx)

@@ -32,7 +32,7 @@ app = build_group()
 @add_format_options
 def lint(ctx: Context) -> None:
     """Check every policy of the settings, and print its digest."""
-    from costguard.services import policy
+    from costguard.services.guarding import policy
 
     write_answer(policy.lint_policies(config=ctx.obj.config), ctx)
 
@@ -44,7 +44,7 @@ def explain(
     ctx: Context, name: Annotated[Text, Argument(metavar="NAME", help="Only this policy (default: all).")] = None
 ) -> None:
     """Say in words what the policies do."""
-    from costguard.services import policy
+    from costguard.services.guarding import policy
 
     write_answer(policy.explain_policies(name, config=ctx.obj.config), ctx)
 
@@ -58,7 +58,7 @@ def try_facts(
     fact: Annotated[list[str] | None, Option("--fact", metavar="NAME=VALUE", help="A fact (repeatable).")] = None,
 ) -> None:
     """Evaluate a policy on stated facts."""
-    from costguard.services import policy
+    from costguard.services.guarding import policy
 
     write_answer(policy.try_policy(name, tuple(fact or ()), config=ctx.obj.config), ctx)
 
@@ -73,7 +73,7 @@ def arm(
     why: Why = None,
 ) -> None:
     """Arm a policy as far as LEVEL."""
-    from costguard.services import policy
+    from costguard.services.guarding import policy
 
     write_answer(policy.arm_policy(name, level, why=why, config=ctx.obj.config), ctx)
 
@@ -85,6 +85,6 @@ def accept(
     ctx: Context, digests: Annotated[list[str], Argument(metavar="DIGEST", help="As policy lint prints them.")], why: Why = None
 ) -> None:
     """Arm the policies of these digests as far as the settings say."""
-    from costguard.services import policy
+    from costguard.services.guarding import policy
 
     write_answer(policy.accept_policies(digests, why=why, config=ctx.obj.config), ctx)

@@ -49,7 +49,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Show the prices in use, refresh them, draw their history, or list the public sources of prices."""
-    from costguard.services import offers
+    from costguard.services.quote import offers
 
     config, chosen = ctx.obj.config, require_one_of(action or "show", ACTIONS, "ACTION")
     _refuse_unused_flags(ctx, chosen)
@@ -89,7 +89,7 @@ def _refuse_unused_flags(ctx: Context, chosen: str) -> None:
 
 
 def _answer_history(ctx: Context) -> CommandAnswer:
-    from costguard.services.price_history import answer_price_history
+    from costguard.services.quote.price_history import answer_price_history
 
     stated = ctx.params
     return answer_price_history(

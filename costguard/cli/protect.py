@@ -31,6 +31,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record a protection, or lift it."""
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     write_answer(overrides.protect_resource(id, why=why, lift=lift, config=ctx.obj.config), ctx)

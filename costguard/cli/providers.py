@@ -18,6 +18,6 @@ EXAMPLES = """Examples:
 @add_output_options
 def command(ctx: Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
     """Print the table of supported features."""
-    from costguard.services import setup
+    from costguard.services.watch_loop import setup
 
     write_answer(setup.answer_providers(config=ctx.obj.config), ctx)

@@ -91,7 +91,7 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Read the options and print the quote."""
-    from costguard.services import quote_commands
+    from costguard.services.quote import quote_commands
 
     if template == o.LIST:
         write_answer(quote_commands.answer_templates(), ctx)

@@ -50,7 +50,7 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Compare the bills of a month with its charges."""
-    from costguard.services import reconcile_command
+    from costguard.services.report import reconcile_command
 
     write_answer(
         reconcile_command.answer_reconcile(

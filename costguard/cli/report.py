@@ -68,7 +68,7 @@ def command(
     needs = find_format(ctx).needs
     stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
     if email or notify:
-        from costguard.services import report_delivery
+        from costguard.services.report import report_delivery
 
         _check_tellable(needs, ctx.params.get("output"))
         people, routes, config = email or (), notify or (), ctx.obj.config
@@ -81,7 +81,7 @@ def command(
         raise InputError(
             "sets the attachment's format", field="--attach", hint="name a recipient: --email ADDRESS or --notify ROUTE"
         )
-    from costguard.services import ledger_answers
+    from costguard.services.report import ledger_answers
 
     write_answer(
         ledger_answers.answer_report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx

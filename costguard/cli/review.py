@@ -48,8 +48,8 @@ def command(
         raise InputError("state one of --base and --ci", field="--base", hint="costguard review --base main --path 'jobs/*'")
     patterns, config = [line for one in path or () for line in one.split()], ctx.obj.config
     if ci is not None:
-        from costguard.services.review import ci as flow
-        from costguard.services.review.comment import FORGES
+        from costguard.services.quote.review import ci as flow
+        from costguard.services.quote.review.comment import FORGES
 
         require_one_of(ci, FORGES, "--ci")
         answer = flow.answer_ci_review(
@@ -62,7 +62,7 @@ def command(
             config=config,
         )
     else:
-        from costguard.services.review import answer_review
+        from costguard.services.quote.review import answer_review
 
         answer = answer_review(
             patterns=patterns, base=base or "", max_usd=max_usd, max_increase=max_increase, market=market, config=config

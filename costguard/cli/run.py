@@ -61,9 +61,9 @@ def command(
     calibration: o.Calibration = None,
 ) -> None:
     """Run the job and exit with its exit code."""
-    from costguard.services.run import job_run
-    from costguard.services.run.machine_shutdown import EndAction
-    from costguard.services.run.terms import RunRequest
+    from costguard.services.run_jobs import job_run
+    from costguard.services.run_jobs.machine_shutdown import EndAction
+    from costguard.services.run_jobs.terms import RunRequest
     from costguard.values import checks
 
     per_step = None if tokens_per_step is None else o.parse_number(tokens_per_step, "tokens_per_step")

@@ -35,6 +35,6 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Print what the policies would have done."""
-    from costguard.services import simulate
+    from costguard.services.guarding import simulate
 
     write_answer(simulate.answer_simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx)

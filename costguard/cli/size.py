@@ -57,7 +57,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the options and print the memory estimate."""
-    from costguard.services import quote_commands
+    from costguard.services.quote import quote_commands
 
     answer = quote_commands.answer_size(
         job_file=job,

@@ -35,6 +35,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record a snooze."""
-    from costguard.services import overrides
+    from costguard.services.guarding import overrides
 
     write_answer(overrides.snooze_alerts(target, length=length, why=why, lift=lift, config=ctx.obj.config), ctx)

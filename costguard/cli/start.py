@@ -32,6 +32,6 @@ def command(
 ) -> None:
     """Start one stopped machine."""
     from costguard.cli.confirm import find_asker
-    from costguard.services.act.by_hand import act_on_resource
+    from costguard.services.guarding.act.by_hand import act_on_resource
 
     write_answer(act_on_resource(id, "start", yes=yes, why=why or "", ask=find_asker(), config=ctx.obj.config), ctx)

@@ -38,8 +38,8 @@ def command(
 ) -> None:
     """Stop one machine, now or later."""
     from costguard.cli.confirm import find_asker
-    from costguard.services import overrides
-    from costguard.services.act.by_hand import act_on_resource
+    from costguard.services.guarding import overrides
+    from costguard.services.guarding.act.by_hand import act_on_resource
 
     config, later = ctx.obj.config, after is not None or at is not None
     if cancel:

@@ -31,7 +31,7 @@ def command(
     wait: Annotated[bool, Option("--wait", help="The launcher returns when the run has ended: so does the hold.")] = False,
 ) -> None:
     """Admit the run, start the launcher, and exit with its exit code."""
-    from costguard.services.submit import SubmitOptions, launch_admitted_run
+    from costguard.services.run_jobs.submit import SubmitOptions, launch_admitted_run
 
     request = read_admit_request(ctx.params, job, ctx.obj.config)
     raise Exit(launch_admitted_run(SubmitOptions(command=tuple(command or ()), request=request, waits=wait)))

@@ -17,8 +17,8 @@ from costguard.system.process import limit_malloc
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
     from costguard.cli import GlobalOptions
-    from costguard.services.agent_desk import AgentDesk
-    from costguard.services.watchdog_context import WatchdogContext
+    from costguard.services.serving.agent_desk import AgentDesk
+    from costguard.services.watch_loop.watchdog_context import WatchdogContext
     from costguard.views.watch import WatchView
 
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -49,7 +49,7 @@ def command(
     """Run the watchdog and exit with its exit code."""
     gc.set_threshold(*GC_THRESHOLDS)
     limit_malloc()
-    from costguard.services import watch
+    from costguard.services.watch_loop import watch
 
     asked = ctx.obj
     with _open_display() as show:

@@ -34,7 +34,7 @@ def create_token(
     role: Annotated[Text, Option("--role", metavar="ROLE", help="viewer | operator (viewer).")] = None,
 ) -> None:
     """Make a token for a program that reads status; it is shown once."""
-    from costguard.services import agent_commands
+    from costguard.services.serving import agent_commands
 
     write_answer(agent_commands.create_web_token(name, length=length, role=role, config=ctx.obj.config), ctx)
 
@@ -43,7 +43,7 @@ def create_token(
 @add_format_options
 def list_tokens(ctx: Context) -> None:
     """List the tokens."""
-    from costguard.services import agent_commands
+    from costguard.services.serving import agent_commands
 
     write_answer(agent_commands.list_web_tokens(config=ctx.obj.config), ctx)
 
@@ -52,7 +52,7 @@ def list_tokens(ctx: Context) -> None:
 @add_format_options
 def revoke(ctx: Context, name: Name) -> None:
     """Revoke a token."""
-    from costguard.services import agent_commands
+    from costguard.services.serving import agent_commands
 
     write_answer(agent_commands.revoke_web_token(name, config=ctx.obj.config), ctx)
 
@@ -65,7 +65,7 @@ def create_invitation(
     role: Annotated[Text, Option("--role", metavar="ROLE", help="viewer | operator | admin (viewer).")] = None,
 ) -> None:
     """Make a link that logs a person into the pages, once."""
-    from costguard.services import web_logins
+    from costguard.services.serving import web_logins
 
     write_answer(web_logins.create_login_link(name, role=role, config=ctx.obj.config), ctx)
 
@@ -74,6 +74,6 @@ def create_invitation(
 @add_format_options
 def end_sessions(ctx: Context, name: Name) -> None:
     """End every session and unused link of a person."""
-    from costguard.services import web_logins
+    from costguard.services.serving import web_logins
 
     write_answer(web_logins.end_sessions(name, config=ctx.obj.config), ctx)

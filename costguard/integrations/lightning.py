@@ -17,7 +17,7 @@ try:
 except ModuleNotFoundError:
     from pytorch_lightning import Callback
 
-from costguard.services.run.tracked_run import TrackedRun
+from costguard.services.run_jobs.tracked_run import TrackedRun
 from costguard.sizing.job import Table
 
 AGREE_EVERY = 10

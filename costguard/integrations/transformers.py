@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from costguard.services.run.tracked_run import TrackedRun
+from costguard.services.run_jobs.tracked_run import TrackedRun
 from costguard.sizing.job import Table
 
 AGREE_EVERY = 10

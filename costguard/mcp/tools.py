@@ -154,7 +154,7 @@ def read_arguments(tool: McpTool, stated: Arguments) -> Arguments:
 
 
 def _answer_quote(given: Arguments, context: McpContext) -> CommandAnswer:
-    from costguard.services.quote_commands import answer_quote
+    from costguard.services.quote.quote_commands import answer_quote
 
     return answer_quote(
         flags=build_job_table(given),
@@ -170,7 +170,7 @@ def _answer_quote(given: Arguments, context: McpContext) -> CommandAnswer:
 
 def _answer_admit(given: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.runs.admission import AdmitRequest
-    from costguard.services.admit import answer_admit
+    from costguard.services.run_jobs.admit import answer_admit
 
     money = _get_text(given, "usd")
     return answer_admit(
@@ -191,14 +191,14 @@ def _answer_admit(given: Arguments, context: McpContext) -> CommandAnswer:
 
 
 def _answer_size(given: Arguments, context: McpContext) -> CommandAnswer:
-    from costguard.services.quote_commands import answer_size
+    from costguard.services.quote.quote_commands import answer_size
 
     job_file, on = _get_text(given, "job_file"), _get_text(given, "on")
     return answer_size(flags=build_job_table(given), job_file=job_file, on=on, config=context.config)
 
 
 def _answer_offers(given: Arguments, context: McpContext) -> CommandAnswer:
-    from costguard.services.quote_commands import answer_offers
+    from costguard.services.quote.quote_commands import answer_offers
 
     top = _get_number(given, "top")
     return answer_offers(
@@ -212,27 +212,27 @@ def _answer_offers(given: Arguments, context: McpContext) -> CommandAnswer:
 
 
 def _answer_status(given: Arguments, context: McpContext) -> CommandAnswer:
-    from costguard.services.ledger_answers import answer_status
+    from costguard.services.report.ledger_answers import answer_status
 
     offline = context.offline or not given.get("poll", True)
     return answer_status(zone=_get_text(given, "zone"), offline=offline, config=context.config)
 
 
 def _answer_report(given: Arguments, context: McpContext) -> CommandAnswer:
-    from costguard.services.ledger_answers import answer_report
+    from costguard.services.report.ledger_answers import answer_report
 
     stated = {name: _get_text(given, name) for name in ("month", "day", "week", "from", "to")}
     return answer_report(stated=stated, by=_get_text(given, "by"), zone=_get_text(given, "zone"), config=context.config)
 
 
 def _answer_keep(given: Arguments, context: McpContext) -> CommandAnswer:
-    from costguard.services.mcp_acts import keep_for_agent
+    from costguard.services.serving.mcp_acts import keep_for_agent
 
     return keep_for_agent(str(given["machine"]), length=str(given["for"]), why=str(given["why"]), config=context.config)
 
 
 def _answer_stop(given: Arguments, context: McpContext) -> CommandAnswer:
-    from costguard.services.mcp_acts import stop_for_agent
+    from costguard.services.serving.mcp_acts import stop_for_agent
 
     if context.offline:
         raise NoAnswerError("asks a provider, and the server runs with --offline", field="stop")
@@ -240,7 +240,7 @@ def _answer_stop(given: Arguments, context: McpContext) -> CommandAnswer:
 
 
 def _is_stop_armed(context: McpContext) -> bool:
-    from costguard.services.mcp_acts import is_mcp_armed
+    from costguard.services.serving.mcp_acts import is_mcp_armed
     from costguard.settings import read_settings
 
     try:

@@ -188,7 +188,7 @@ def _size_split(job: Job, recipe: Recipe, parallel: Parallelism, gpus: int) -> S
     try:
         footprint = compute_job_footprint(job, recipe, parallel, gpus)
     except InputError as impossible:
-        # A stated split that suits no number of GPUs was refused before (services/quote.py, check_split); here it
+        # A stated split that suits no number of GPUs was refused before (services/quote/quote.py, check_split); here it
         # is a fact about this number of GPUs.
         return ImpossiblePlacement(reason=impossible.what)
     return SizedSplit(parallel=parallel, recipe=recipe, footprint=footprint, reserved=footprint.reserved)

@@ -26,7 +26,7 @@ from costguard.metering.inventory import Poll
 from costguard.metering.scope_state import ScopeState
 from costguard.metering.spending import LifetimeCost
 from costguard.services import CommandAnswer
-from costguard.services.poll import verify_absences
+from costguard.services.poll.poll import verify_absences
 from costguard.settings import expand_path
 from costguard.system.progress import report_progress
 from costguard.values.calendar import Period
@@ -134,7 +134,7 @@ def _extend_to_end(plan: WatchPlan, world: World) -> WatchPlan:
 
 
 def _list_polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int]) -> Iterator[Poll]:
-    """Every listing of the plan, with what it lacks looked up, as `services/poll.py` does.
+    """Every listing of the plan, with what it lacks looked up, as `services/poll/poll.py` does.
 
     The ledger is told a day at a time, for speed; so what is known between two listings is worked out here as well.
     """

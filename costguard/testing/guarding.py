@@ -26,11 +26,11 @@ from costguard.metering.billing import BillingRule
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling, identify_incarnation
 from costguard.providers.ports import InstanceSource
-from costguard.services.dispatch import OutboxDispatcher
-from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.guard_inputs import PollResults
-from costguard.services.poll import poll_sources
-from costguard.services.ports import Notifier
+from costguard.services.guarding.dispatch import OutboxDispatcher
+from costguard.services.guarding.guard import GuardRunner, GuardRunResult
+from costguard.services.guarding.guard_inputs import PollResults
+from costguard.services.poll.poll import poll_sources
+from costguard.services.poll.ports import Notifier
 from costguard.settings import Settings
 from costguard.testing.cloud import TerminateOnlyCloud
 from costguard.testing.doubles import FakeClock

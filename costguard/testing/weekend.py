@@ -23,7 +23,7 @@ from costguard.metering.accrual import POLL_GAP
 from costguard.metering.observation import Handling
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.services import CommandAnswer
-from costguard.services.report import ReportQuestion, build_full_statement
+from costguard.services.report.report import ReportQuestion, build_full_statement
 from costguard.settings import check_settings, read_settings
 from costguard.testing.cloud import ReceivedAction, SimulatedCloud, TerminateOnlyCloud
 from costguard.testing.doubles import FakeClock, RecordingNotifier

@@ -12,9 +12,9 @@ from starlette.exceptions import HTTPException
 from costguard import __version__
 from costguard.agents.messages import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, MessageRefusedError
 from costguard.errors import LedgerError
-from costguard.services.agent_gateway import AgentGateway
-from costguard.services.ports import Seal
-from costguard.services.web_backend import WebServices
+from costguard.services.poll.ports import Seal
+from costguard.services.serving.agent_gateway import AgentGateway
+from costguard.services.serving.web_backend import WebServices
 from costguard.web import routes
 from costguard.web.metrics import build_metrics_router
 from costguard.web.middleware import build_refusal

@@ -14,9 +14,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from costguard.ledger.agents.logins import LoginStore
-from costguard.services.overrides import get_now
-from costguard.services.web_logins import make_invite
-from costguard.services.web_pages import PageServices
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.web_logins import make_invite
+from costguard.services.serving.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.system.logs import get_log
 from costguard.testing.weekend import MEMORY_DISK, keep_weekend

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from costguard.errors import InputError
-from costguard.services.web_backend import build_web_services, find_key_file
+from costguard.services.serving.web_backend import build_web_services, find_key_file
 from costguard.settings import read_settings
 from costguard.settings.fields import parse_duration
 from costguard.settings.section_values import INTERVAL_MAX, INTERVAL_MIN

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from costguard.agents.messages import MALFORMED, MessageRefusedError
 from costguard.errors import InputError
-from costguard.services.web_backend import WebServices
+from costguard.services.serving.web_backend import WebServices
 from costguard.settings import WebSettings, expand_path
 from costguard.settings.web import ListenAddress, list_allowed_hosts, parse_listen_address
 from costguard.system.logs import get_log

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import httpx2
 
 from costguard.agents.messages import MALFORMED, NO_WATCHDOG, TOO_OFTEN, MessageRefusedError
-from costguard.services.door_messages import (
+from costguard.services.serving.door_messages import (
     BEATS_MOST,
     PATHS,
     BeatOffer,

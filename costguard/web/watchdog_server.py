@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import uvicorn
 
 from costguard.agents.messages import MALFORMED
-from costguard.services.door_messages import (
+from costguard.services.serving.door_messages import (
     BODY_MOST,
     PATHS,
     AdmitOffer,

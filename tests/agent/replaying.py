@@ -21,8 +21,8 @@ from costguard.guard.activity import classify_activity
 from costguard.guard.alerts.rules import get_agent_state
 from costguard.guard.context import estimate_interval_of_samples
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
-from costguard.services.agent_enrolment import format_code
-from costguard.services.web_backend import WebServices
+from costguard.services.serving.agent_enrolment import format_code
+from costguard.services.serving.web_backend import WebServices
 from costguard.settings.sections import WebSettings
 from costguard.testing.doubles import FakeClock
 from costguard.values.instant import from_micros, to_micros

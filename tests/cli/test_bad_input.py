@@ -13,8 +13,8 @@ from costguard.cli import run_cli
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.market import MarketReader
-from costguard.services.quote import build_quote
-from costguard.services.size import size_job
+from costguard.services.quote.quote import build_quote
+from costguard.services.quote.size import size_job
 from costguard.sizing.job import KEYS, Table, parse_job
 from tests import shop
 from tests.campaign import examples

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.services.configured_providers import FileCache
+from costguard.services.poll.configured_providers import FileCache
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 
 from costguard.ledger.db.maintenance import has_wal_fix
 from costguard.providers import plugins
-from costguard.services import setup as flow
+from costguard.services.watch_loop import setup as flow
 from costguard.values.provider import CHECK_GOOD, HealthCheck
 from tests.cli.acme import BAD_CHECKS, GOOD_CHECKS, Account, Acme, installed, no_key
 from tests.cli.test_status_polls import Setup, setup

@@ -24,7 +24,7 @@ from costguard.ledger.db import maintenance
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Transport
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from tests import warm
 from tests.contract.rig import Rig
 from tests.fakes.gcp import account_file

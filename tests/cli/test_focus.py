@@ -11,7 +11,7 @@ import pytest
 
 from costguard.files.table import parse_json
 from costguard.reporting.focus.columns import VERSIONS
-from costguard.services import ledger_answers
+from costguard.services.report import ledger_answers
 from costguard.testing import demo
 from tests.conftest import Command
 from tests.reporting.focus_rules.validator import check_focus_file

@@ -147,7 +147,7 @@ def test_an_unexpected_failure_is_one_line_and_exit_1(costguard: Command, monkey
     def broken(**_: object) -> None:
         raise ZeroDivisionError("a\nb" * 1000)
 
-    monkeypatch.setattr("costguard.services.quote_commands.answer_offers", broken)
+    monkeypatch.setattr("costguard.services.quote.quote_commands.answer_offers", broken)
     ran = costguard("offers")
     assert ran.code == 1
     assert ran.err.startswith("error: unexpected ZeroDivisionError: a")

@@ -17,7 +17,7 @@ import pytest
 
 from costguard.cli import output
 from costguard.errors import CostguardError, InputError, LedgerError
-from costguard.services import ledger_answers
+from costguard.services.report import ledger_answers
 from tests.cli.recorded import POLICY
 from tests.conftest import Command, Ran
 from tests.ledger.fleet import machine, poll

@@ -15,8 +15,8 @@ import pytest
 
 from costguard.ledger.price_history import PriceHistoryReader, append_prices
 from costguard.quoting.offer import Offer, OfferSelection
-from costguard.services import price_history
-from costguard.services.price_history import get_history_file, record_prices
+from costguard.services.quote import price_history
+from costguard.services.quote.price_history import get_history_file, record_prices
 from costguard.views.document import TableView
 from costguard.views.price_history import BLOCKS, UNKNOWN, build_price_history_document
 from costguard.views.table_layout import fit_table

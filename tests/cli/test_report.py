@@ -8,7 +8,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services import ledger_answers
+from costguard.services.report import ledger_answers
 from tests.conftest import Command
 from tests.golden.test_golden import NOON, polls
 

@@ -9,7 +9,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services import ledger_answers, report_delivery
+from costguard.services.report import ledger_answers, report_delivery
 from tests.conftest import Command
 from tests.fakes.server import Answer, serving
 from tests.golden.test_golden import NOON, polls

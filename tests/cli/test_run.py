@@ -247,7 +247,7 @@ def test_bad_input_is_told_and_nothing_runs(bench: Bench, costguard: Command) ->
 
 DIES = """
 import os, signal, sys
-from costguard.services.run import job_run, record_store
+from costguard.services.run_jobs import job_run, record_store
 module, name = sys.argv[1].rsplit(".", 1)
 place = {"job_run": job_run, "RunRecordStore": record_store.RunRecordStore}[module]
 original = getattr(place, name)

@@ -203,7 +203,7 @@ def runpod(asked: list[str]) -> Iterator[dict[str, str]]:
 SOON = """
 import os, sys
 from functools import partial
-from costguard.services.run import job_run, machine_shutdown
+from costguard.services.run_jobs import job_run, machine_shutdown
 job_run.perform_end_action = partial(machine_shutdown.perform_end_action, seconds=int(os.environ.get("SECONDS", "1")))
 machine_shutdown.find_others = lambda attempt: iter(())
 from costguard.cli import run_cli

@@ -34,7 +34,7 @@ def _elsewhere(bench: Bench, **more: object) -> Path:
 
 WATCHED = """
 import sys
-from costguard.services.run import record_store
+from costguard.services.run_jobs import record_store
 record_store.REMOTE_WATCH_S, record_store.REMOTE_LOOK_S = float(sys.argv[1]), 0.1
 from costguard.cli import run_cli
 sys.exit(run_cli(["run", *sys.argv[2:]]))

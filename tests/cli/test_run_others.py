@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from costguard.services.run.machine_shutdown import find_others
+from costguard.services.run_jobs.machine_shutdown import find_others
 from costguard.system.child.process import RUN_ENV
 
 WAITS = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"

@@ -20,8 +20,9 @@ from costguard.guard.context import GuardSnapshot
 from costguard.guard.replay.history import ReplaySetup
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN
 from costguard.ledger.db import maintenance
-from costguard.services import configured_providers, ledger_answers
-from costguard.services.guard_inputs import PollResults, read_measurement_lags
+from costguard.services.guarding.guard_inputs import PollResults, read_measurement_lags
+from costguard.services.poll import configured_providers
+from costguard.services.report import ledger_answers
 from tests import warm
 from tests.cli.watched import Before, Five, five_clouds
 from tests.conftest import Command

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.services import simulate
+from costguard.services.guarding import simulate
 from tests.cli.recorded import END, POLICY, RAILS, record
 from tests.conftest import Command
 

@@ -9,7 +9,7 @@ import pytest
 
 from costguard.guard.action_intents import DONE
 from costguard.guard.policy import PERSON_RULE, START
-from costguard.services.act import by_hand
+from costguard.services.guarding.act import by_hand
 from tests.cli.test_stop import POD_STOP, Lab, lab
 from tests.fakes.runpod import gpu_type
 from tests.fakes.server import Answer

@@ -16,8 +16,9 @@ from costguard.metering.inventory import COMPLETE, Complete
 from costguard.metering.observation import Handling, Observation
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers import plugins
-from costguard.services import ledger_answers, run_view
-from costguard.services.run_view import VIEW_FACT, decode_run_view, explain_unfit_run
+from costguard.services.guarding import run_view
+from costguard.services.guarding.run_view import VIEW_FACT, decode_run_view, explain_unfit_run
+from costguard.services.report import ledger_answers
 from costguard.settings import read_settings
 from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ScopeKey

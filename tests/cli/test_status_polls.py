@@ -13,7 +13,7 @@ import pytest
 from costguard.errors import CredentialsError
 from costguard.metering.inventory import Complete, Partial
 from costguard.providers import plugins
-from costguard.services import configured_providers, poll_now
+from costguard.services.poll import configured_providers, poll_now
 from tests.cli.acme import Account, Acme, installed, machine, no_key, unreachable
 from tests.conftest import Command
 
@@ -111,7 +111,8 @@ def test_an_sdk_that_is_missing_is_said_with_what_to_install(
     costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "costguard.services.configured_providers.find_missing_packages", lambda manifest: ("boto3",) if manifest.extra else ()
+        "costguard.services.poll.configured_providers.find_missing_packages",
+        lambda manifest: ("boto3",) if manifest.extra else (),
     )
     setup(Acme("one", extra="aws"), Acme("two"))
     ran = costguard("status", "--json")

@@ -22,8 +22,8 @@ from costguard.guard.policy import PERSON_RULE, STOP, TERMINATE, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.reports.reader import ReportReader
 from costguard.metering.observation import identify_incarnation
-from costguard.services.act import by_hand
-from costguard.services.overrides import find_machine
+from costguard.services.guarding.act import by_hand
+from costguard.services.guarding.overrides import find_machine
 from costguard.settings import read_settings
 from tests.conftest import Command
 from tests.contract.rig import Rig
@@ -69,7 +69,7 @@ def lab(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         for rig in rigs:
             rig.clock.at += timedelta(seconds=60)
 
-    monkeypatch.setattr("costguard.services.act.by_hand.time.sleep", pass_time)
+    monkeypatch.setattr("costguard.services.guarding.act.by_hand.time.sleep", pass_time)
     monkeypatch.setattr(by_hand, "PROVE_WITHIN_S", 15.0)
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     with serving(rigs[0].fake) as first, serving(rigs[1].fake) as second:

@@ -12,7 +12,7 @@ import pytest
 
 from costguard.errors import NoAnswerError
 from costguard.guard.policy import STOP, TERMINATE
-from costguard.services.act.by_hand import act_on_resource
+from costguard.services.guarding.act.by_hand import act_on_resource
 from tests.cli.test_five_clouds import RIGS
 from tests.conftest import Command
 from tests.contract.rig import Rig

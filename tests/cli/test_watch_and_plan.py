@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         return 0
 
     guarding = SimpleNamespace(answer_plan=plan, run_watch=watch)
-    monkeypatch.setitem(sys.modules, "costguard.services.watch", guarding)
+    monkeypatch.setitem(sys.modules, "costguard.services.watch_loop.watch", guarding)
     monkeypatch.setattr(services, "watch", guarding, raising=False)
     return calls
 

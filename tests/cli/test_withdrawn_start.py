@@ -13,7 +13,7 @@ from costguard.errors import CostguardError
 from costguard.guard.action_intents import DONE, FAILED, Intent
 from costguard.guard.policy import START, STOP, Rails
 from costguard.ledger.guard.store import GuardStore
-from costguard.services.act import by_hand
+from costguard.services.guarding.act import by_hand
 from tests.conftest import Command
 from tests.fakes.server import serving
 from tests.providers.vast.rig import VastRig

@@ -36,9 +36,9 @@ from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Transport
-from costguard.services.guard import GuardRunner
-from costguard.services.guard_inputs import build_guard_config, read_measurement_lags
-from costguard.services.poll import measure_activity, poll_sources
+from costguard.services.guarding.guard import GuardRunner
+from costguard.services.guarding.guard_inputs import build_guard_config, read_measurement_lags
+from costguard.services.poll.poll import measure_activity, poll_sources
 from costguard.settings import check_settings
 from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey

@@ -17,7 +17,7 @@ from costguard.data import ShippedFacts
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import ProviderContext, Transport
-from costguard.services.configured_providers import BillExportReader
+from costguard.services.poll.configured_providers import BillExportReader
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import ScopeKey
 from tests.fakes.server import FakeCloud, Hands, serving

@@ -33,7 +33,7 @@ from costguard.guard.action_intents import DOUBTFUL_STATES, EXECUTING, READY, UN
 from costguard.guard.policy import STOP, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation, identify_incarnation
-from costguard.services.act.send_action import ActionPorts, ActionResult, confirm_action, send_action, settle_action
+from costguard.services.guarding.act.send_action import ActionPorts, ActionResult, confirm_action, send_action, settle_action
 from costguard.values.resource import RUNNING
 from tests.crashes import ends
 from tests.crashes.account import START, Account, Marked

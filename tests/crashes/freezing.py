@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from costguard.services.act.send_action import SEND_LIMIT_S
+from costguard.services.guarding.act.send_action import SEND_LIMIT_S
 from tests.crashes.acting_cloud import ask
 from tests.crashes.acting_judge import Found, in_file, read_log
 from tests.crashes.acting_kills import Stage, folder_of, stage

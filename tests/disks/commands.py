@@ -32,7 +32,9 @@ from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Handling, Observation
 from costguard.providers import plugins
 from costguard.quoting.offer import OfferListing
-from costguard.services import configured_providers, ledger_answers, overrides
+from costguard.services.guarding import overrides
+from costguard.services.poll import configured_providers
+from costguard.services.report import ledger_answers
 from costguard.values.calendar import Period
 from costguard.values.provider import ACCEPTED, ActionResponse
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -194,7 +196,8 @@ def main() -> None:
     """Serve lives."""
     import alembic.command  # noqa: F401 - the slowest import, once for all lives
 
-    from costguard.services import offers, watch  # noqa: F401 - the same
+    from costguard.services.quote import offers  # noqa: F401 - the same
+    from costguard.services.watch_loop import watch  # noqa: F401 - the same
 
     gc.freeze()  # what all lives share is not looked through
     told = os.dup(1)

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, inspect
 from costguard import errors
 from costguard.data import EXAMPLES
 from costguard.guard.policy import HOLD_REASONS
-from costguard.services.explain import list_explanations
+from costguard.services.guarding.explain import list_explanations
 from costguard.settings import check_settings
 from tests.conftest import Command
 from tests.golden.test_example import generated, switched_on

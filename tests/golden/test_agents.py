@@ -12,8 +12,8 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
-from costguard.services import agent_commands
-from costguard.services.agent_enrolment import hash_code
+from costguard.services.serving import agent_commands
+from costguard.services.serving.agent_enrolment import hash_code
 from costguard.values.agent import Agent
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.web.signing import open_seal

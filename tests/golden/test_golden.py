@@ -22,7 +22,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.metering.observation import Disk, Observation, Price
 from costguard.providers import plugins
-from costguard.services import ledger_answers, report_delivery
+from costguard.services.report import ledger_answers, report_delivery
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.cli.acme import BAD_CHECKS, Account, Acme, installed, no_key
@@ -177,7 +177,7 @@ def test_the_json_of_a_reconciliation_is_the_sample_to_the_letter(
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    monkeypatch.setattr("costguard.services.reconcile_command.get_now", lambda: NOON)
+    monkeypatch.setattr("costguard.services.report.reconcile_command.get_now", lambda: NOON)
     ran = ledger("reconcile", "--month", "2026-10", "--file", "bill.csv", "--json")
     assert ran.code == 3, ran.err
     sample = HERE / "reconcile.json"
@@ -236,7 +236,7 @@ def test_the_json_of_looking_around_is_the_sample_to_the_letter(
     acmes = (Acme("one", [Account("one", checks=BAD_CHECKS)], extra="aws"), Acme("two"), Acme("three", no_key("three")))
     monkeypatch.setattr(plugins, "load_providers", installed(*acmes, bad="ImportError: no such module"))
     monkeypatch.setattr("costguard.ledger.db.maintenance.read_sqlite_version", lambda: "3.40.1")
-    monkeypatch.setattr("costguard.services.offers._get_today", lambda: TODAY)
+    monkeypatch.setattr("costguard.services.quote.offers._get_today", lambda: TODAY)
     if name != "init":
         (folder / "costguard.toml").write_text("".join(f"[providers.{one.name}]\n" for one in acmes))
     command, code = LOOKING[name]

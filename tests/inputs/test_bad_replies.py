@@ -23,7 +23,7 @@ from costguard.data import ShippedFacts
 from costguard.ledger.db import maintenance
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import Transport
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from tests.conftest import Command, Ran
 from tests.contract.edits import machine_list, parsed, put, renamed, replaying, with_body
 from tests.contract.rig import Rig

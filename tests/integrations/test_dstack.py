@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from costguard.services.web_admissions import parse_admit_request
+from costguard.services.serving.web_admissions import parse_admit_request
 
 REFUSAL = {"what": "H100-SXM x2 for 12 h", "usd": "64.56"}
 PROFILE = (

@@ -36,8 +36,8 @@ class TinyModule(lightning.LightningModule):  # type: ignore[misc, name-defined]
 @pytest.fixture(autouse=True)
 def home(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     del costguard
-    monkeypatch.setattr("costguard.services.run.terms._list_local_gpus", list)
-    monkeypatch.setattr("costguard.services.run.tracked_run.list_hint_sockets", list)
+    monkeypatch.setattr("costguard.services.run_jobs.terms._list_local_gpus", list)
+    monkeypatch.setattr("costguard.services.run_jobs.tracked_run.list_hint_sockets", list)
 
 
 def fit(folder: Path, callback: CostguardCallback, steps: int, resume: str | None = None, **more: object) -> Any:  # noqa: ANN401 - a Trainer

@@ -34,8 +34,8 @@ STEP_S_MAX = 50e-6
 @pytest.fixture(autouse=True)
 def home(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     del costguard
-    monkeypatch.setattr("costguard.services.run.terms._list_local_gpus", list)
-    monkeypatch.setattr("costguard.services.run.tracked_run.list_hint_sockets", list)
+    monkeypatch.setattr("costguard.services.run_jobs.terms._list_local_gpus", list)
+    monkeypatch.setattr("costguard.services.run_jobs.tracked_run.list_hint_sockets", list)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 

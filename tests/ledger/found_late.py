@@ -20,8 +20,8 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import TokenBucket
-from costguard.services.poll import poll_sources
-from costguard.services.reconcile import ask_for_bills
+from costguard.services.poll.poll import poll_sources
+from costguard.services.report.reconcile import ask_for_bills
 from costguard.values.calendar import Period
 from tests.contract.rig import Rig
 

@@ -16,7 +16,7 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.schema import HEAD_REVISION, REVISIONS
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.act.send_action import send_action
+from costguard.services.guarding.act.send_action import send_action
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll, rows
 from tests.services.deeds import MIN, START, World, intent
 

@@ -27,7 +27,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Disk, Price
 from costguard.metering.span import KnownUntil, compute_charge
-from costguard.services.guard_snapshot import load_cost_facts
+from costguard.services.guarding.guard_snapshot import load_cost_facts
 from costguard.settings import load_zone
 from costguard.values.calendar import Period
 from costguard.values.money import Money, PrepaidBalance, Rate

@@ -36,7 +36,7 @@ def rig(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         def pass_time(_seconds: float) -> None:
             made.clock.at += timedelta(seconds=60)
 
-        monkeypatch.setattr("costguard.services.act.by_hand.time.sleep", pass_time)
+        monkeypatch.setattr("costguard.services.guarding.act.by_hand.time.sleep", pass_time)
         yield made
 
 

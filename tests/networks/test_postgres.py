@@ -15,7 +15,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.db import maintenance, postgresql
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.guard.store import GuardStore
-from costguard.services.act.send_action import confirm_action, send_action, settle_action
+from costguard.services.guarding.act.send_action import confirm_action, send_action, settle_action
 from costguard.values.provider import ActionResponse
 from tests.crashes.story import Story, make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows

@@ -13,7 +13,7 @@ from costguard_public.gpuhunt import source
 
 from costguard.errors import InvalidAnswerError, ProviderError, RefusedError, ThrottledError, UnreachableError
 from costguard.providers.transport import Transport
-from costguard.services.price_feeds import FORGOTTEN_AFTER, CachedPriceFetcher, FeedCache
+from costguard.services.quote.price_feeds import FORGOTTEN_AFTER, CachedPriceFetcher, FeedCache
 from tests.fakes.server import serving
 from tests.public_prices.feeds import Feeds
 

@@ -15,7 +15,7 @@ from costguard.data import MARKET
 from costguard.ledger.market import MarketReader
 from costguard.providers import plugins
 from costguard.quoting.offer import Offer, OfferListing, OfferSelection
-from costguard.services.public_prices import KnownPrices, check_answer, describe_absurdity, merge_listings
+from costguard.services.quote.public_prices import KnownPrices, check_answer, describe_absurdity, merge_listings
 from tests import shop
 from tests.cli.acme import Account, Acme
 from tests.cli.test_status_polls import Setup, setup

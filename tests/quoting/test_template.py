@@ -9,7 +9,7 @@ import pytest
 from costguard.errors import InputError, UnknownNameError
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.template import TemplateComparison, WorkloadTemplate, find_template, list_changed_keys, read_templates
-from costguard.services.quote import compare_with_claim
+from costguard.services.quote.quote import compare_with_claim
 from costguard.sizing.job import merge_flags, parse_job
 from costguard.values.gpu import GpuNames
 from tests.sizing.shapes import FACTS

@@ -35,7 +35,7 @@ from costguard.reporting.metrics import (
 )
 from costguard.reporting.statement.waste import Waste
 from costguard.reporting.status import ResourceAnnotations, build_fleet_status
-from costguard.services.metrics import render_metrics
+from costguard.services.report.metrics import render_metrics
 from costguard.values.calendar import find_month
 from costguard.values.money import Money
 from costguard.values.resource import Attribution, ScopeKey

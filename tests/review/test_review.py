@@ -15,9 +15,9 @@ import yaml
 
 from costguard.renderers.github import render
 from costguard.services import CommandAnswer
-from costguard.services.quote_commands import answer_quote
-from costguard.services.review import quote_job_file
-from costguard.services.review.comment import MARKER
+from costguard.services.quote.quote_commands import answer_quote
+from costguard.services.quote.review import quote_job_file
+from costguard.services.quote.review.comment import MARKER
 from costguard.views.document import Document, TableView
 from tests.conftest import Command, Ran
 from tests.fakes.server import serving
@@ -412,7 +412,7 @@ def test_one_bad_file_is_one_row_and_the_others_are_quoted(
             raise raised
         return true(**asked)
 
-    monkeypatch.setattr("costguard.services.review.answer_quote", answer)
+    monkeypatch.setattr("costguard.services.quote.review.answer_quote", answer)
     ran = review(costguard, "--json")
     assert ran.code == 0, ran.err
     changes = {one["file"]: one for one in ran.data["changes"]}

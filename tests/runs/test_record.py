@@ -28,7 +28,7 @@ from costguard.runs.record import (
     parse_record,
     to_record_table,
 )
-from costguard.services.run.record_store import close_unwatched
+from costguard.services.run_jobs.record_store import close_unwatched
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 

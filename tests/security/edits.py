@@ -22,7 +22,7 @@ from typing import Any
 
 from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
 from costguard.ledger.guard.store import GuardStore
-from costguard.services import audit
+from costguard.services.guarding import audit
 from tests.ledger.acts import FLEET, HOUR, NOON, WIDE, life, planned, wish
 from tests.ledger.test_audit import HOOK_RUN, RUN
 

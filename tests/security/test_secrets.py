@@ -282,7 +282,7 @@ import ctypes, json, os, sys
 from datetime import UTC, datetime
 from costguard.system import file_security
 from costguard.guard.escalation import Hook
-from costguard.services.act.hooks import HookCall, run_hook_command
+from costguard.services.guarding.act.hooks import HookCall, run_hook_command
 import selectors, subprocess, threading
 user = int(sys.argv[1])
 if user:

@@ -11,7 +11,7 @@ from costguard.errors import LedgerError
 from costguard.guard.action_intents import DONE, EXECUTING, OPEN_STATES, READY, Intent, require_transition
 from costguard.guard.policy import STOP
 from costguard.metering.observation import Handling, Observation
-from costguard.services.act.send_action import ActionPorts, ActionResult, confirm_action, send_action, settle_action
+from costguard.services.guarding.act.send_action import ActionPorts, ActionResult, confirm_action, send_action, settle_action
 from costguard.values.provider import ACCEPTED, ALREADY, ActionResponse
 from costguard.values.resource import ENDED, RUNNING, STOPPED, Incarnation, ResourceKey
 

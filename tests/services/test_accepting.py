@@ -14,7 +14,7 @@ from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.overrides import ACCEPT, Override
 from costguard.guard.policy import Policy, Rails
 from costguard.guard.signals import Activity
-from costguard.services.guard import ACCEPTED_SETTINGS_FACT, FIRST_RUN_EXTRA, FIRST_SETTINGS_FACT, explain_unaccepted
+from costguard.services.guarding.guard import ACCEPTED_SETTINGS_FACT, FIRST_RUN_EXTRA, FIRST_SETTINGS_FACT, explain_unaccepted
 from tests.guard.cases import around, case, friday, idle, machine, minutes, policy
 
 NOW = friday(18, 5)

@@ -12,7 +12,13 @@ from costguard.errors import LedgerError, UnreachableError
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, FAILED, READY, UNCONFIRMED, VERIFYING, Intent
 from costguard.guard.policy import TERMINATE
 from costguard.metering.observation import Handling, Observation
-from costguard.services.act.send_action import ActionPorts, ActionResult, find_action_ports, read_boot_time_s, send_action
+from costguard.services.guarding.act.send_action import (
+    ActionPorts,
+    ActionResult,
+    find_action_ports,
+    read_boot_time_s,
+    send_action,
+)
 from costguard.system.clock import is_too_late_to_send
 from costguard.values.provider import ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import STOPPED

@@ -14,8 +14,8 @@ from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, READY, UN
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
-from costguard.services.act.send_action import ActionResult, confirm_action, send_action, settle_action
-from costguard.services.ports import Intents
+from costguard.services.guarding.act.send_action import ActionResult, confirm_action, send_action, settle_action
+from costguard.services.poll.ports import Intents
 from costguard.values.provider import ActionResponse
 from costguard.values.resource import ResourceKey
 from tests.services.deeds import KEY, LIFE, MIN, START, S, World, intent, machine

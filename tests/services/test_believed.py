@@ -12,9 +12,9 @@ import pytest
 from costguard.errors import CostguardError
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.quoting.offer import OfferListing
-from costguard.services.listing_validation import NOT_A_LISTING, check_own_scopes, may_speak_for, validate_listing
-from costguard.services.offers import ask_live_offers
-from costguard.services.poll import poll_sources
+from costguard.services.poll.listing_validation import NOT_A_LISTING, check_own_scopes, may_speak_for, validate_listing
+from costguard.services.poll.poll import poll_sources
+from costguard.services.quote.offers import ask_live_offers
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.cli.acme import Account

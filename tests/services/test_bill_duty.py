@@ -27,10 +27,11 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule, BillTerms, get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import OptionalChargeSource
-from costguard.services import bill_duty, watch
-from costguard.services.bill_duty import BillDuty
-from costguard.services.reconcile import BillAnswer, import_answers
-from costguard.services.watchdog_context import open_watchdog_context
+from costguard.services.report import bill_duty
+from costguard.services.report.bill_duty import BillDuty
+from costguard.services.report.reconcile import BillAnswer, import_answers
+from costguard.services.watch_loop import watch
+from costguard.services.watch_loop.watchdog_context import open_watchdog_context
 from costguard.settings import check_settings
 from costguard.values.calendar import Period
 from costguard.values.money import Money

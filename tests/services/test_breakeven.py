@@ -11,7 +11,7 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.market import MarketReader
 from costguard.quoting.breakeven import PurchaseAnswer
-from costguard.services.breakeven import compute_purchase
+from costguard.services.quote.breakeven import compute_purchase
 from costguard.values.money import Money, Rate
 from tests.shop import OLD, TODAY, market, offer
 

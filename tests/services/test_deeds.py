@@ -34,7 +34,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
-from costguard.services.act.executor import ActionExecutor
+from costguard.services.guarding.act.executor import ActionExecutor
 from costguard.testing import FakeClock
 from costguard.values.provider import ACCEPTED, ActionResponse
 from costguard.values.resource import ResourceKey

@@ -9,8 +9,8 @@ import pytest
 
 from costguard.guard.policy import DESTRUCTIVE, Rails
 from costguard.ledger.guard.store import GuardStore
-from costguard.services.act.executor import ActionExecutor
-from costguard.services.guard import GuardRunner, GuardRunResult
+from costguard.services.guarding.act.executor import ActionExecutor
+from costguard.services.guarding.guard import GuardRunner, GuardRunResult
 from tests.services.deeds import START, intent
 from tests.stories import play_story
 from tests.stories.guard_player import GuardPlayer

@@ -12,8 +12,8 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.services.exact_step import PACKAGES, FakeTensorSizer
-from costguard.services.size import add_exact_step, size_job
+from costguard.services.quote.exact_step import PACKAGES, FakeTensorSizer
+from costguard.services.quote.size import add_exact_step, size_job
 from costguard.sizing.exact_memory import ExactMemory, check_runnable, compare_moments
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.memory.footprint import compute_footprint
@@ -99,7 +99,7 @@ def test_a_plain_job_is_runnable() -> None:
 
 
 def test_missing_packages_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costguard.services.exact_step.find_spec", lambda name: None if name == "peft" else object())
+    monkeypatch.setattr("costguard.services.quote.exact_step.find_spec", lambda name: None if name == "peft" else object())
     with pytest.raises(InputError, match=r"not installed: peft\n.*gpu-costguard\[exact\]"):
         FakeTensorSizer().measure_step({}, job())
 
@@ -139,7 +139,7 @@ def test_an_architecture_table_has_no_config_to_build(costguard: Command, tmp_pa
 
 
 def test_the_command_says_what_to_install(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costguard.services.exact_step.find_spec", lambda _: None)
+    monkeypatch.setattr("costguard.services.quote.exact_step.find_spec", lambda _: None)
     costguard("size", "--model", "gpt2", "--exact").says("torch, transformers, peft", "gpu-costguard[exact]")
 
 

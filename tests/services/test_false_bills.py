@@ -14,7 +14,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.guard import GuardRunner, GuardRunResult
+from costguard.services.guarding.guard import GuardRunner, GuardRunResult
 from costguard.testing import FakeClock
 from costguard.values.money import Money
 from tests.blank import blank_latest

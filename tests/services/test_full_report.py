@@ -11,7 +11,7 @@ from costguard.ledger.reports.reader import ReportReader
 from costguard.reporting.statement import Statement
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
-from costguard.services.report import ReportQuestion, build_full_statement
+from costguard.services.report.report import ReportQuestion, build_full_statement
 from costguard.values.calendar import Period, make_month
 from costguard.values.money import Money
 from costguard.views.report import build_report_document

@@ -14,8 +14,8 @@ from costguard.ledger.holds import load_open_holds
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.services.admit import open_holds
-from costguard.services.hold_duty import GONE_FOR, HoldDuty
+from costguard.services.run_jobs.admit import open_holds
+from costguard.services.run_jobs.hold_duty import GONE_FOR, HoldDuty
 from costguard.settings import Settings, check_settings, resolve_ledger_url
 from costguard.values.money import Money
 from costguard.values.resource import ENDED

@@ -19,7 +19,7 @@ from costguard.guard.escalation import BEGUN, FAILED, LOST, SUCCEEDED, TIMED_OUT
 from costguard.guard.overrides import FREEZE, LEASE, Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
-from costguard.services.act.hooks import (
+from costguard.services.guarding.act.hooks import (
     PASSED_VARIABLES,
     HookCall,
     HookRunner,

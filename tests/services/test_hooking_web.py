@@ -14,8 +14,8 @@ import pytest
 
 from costguard.guard.escalation import FAILED, SUCCEEDED, Hook, HookEnd
 from costguard.notifiers.webhook import sign_webhook
-from costguard.services.act.hooks import HookCall
-from costguard.services.dispatch import build_hook_runner
+from costguard.services.guarding.act.hooks import HookCall
+from costguard.services.guarding.dispatch import build_hook_runner
 from costguard.settings import Settings
 from costguard.testing import FakeClock
 

@@ -13,7 +13,7 @@ from costguard.guard.policy import Rails
 from costguard.guard.signals import SampleColumns
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.guard_snapshot import FULL_READ_EVERY, REREAD_SPAN, SampleWindow
+from costguard.services.guarding.guard_snapshot import FULL_READ_EVERY, REREAD_SPAN, SampleWindow
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_CORES, GPU_POWER_BUSIEST, GPU_UTIL, HEARTBEAT, NETWORK, Sample
 from tests.ledger import fleet

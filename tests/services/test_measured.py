@@ -10,7 +10,7 @@ from costguard.metering.inventory import Complete, Failed, Inventory, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.providers.ports import InstanceSource
-from costguard.services.poll import MEASURE_LOOKBACK, ScopePoll, measure_activity
+from costguard.services.poll.poll import MEASURE_LOOKBACK, ScopePoll, measure_activity
 from costguard.values.calendar import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample, UtilizationSamples

@@ -18,8 +18,8 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Failed, Poll
-from costguard.services.metrics import AGE_MAX_S, build_metrics_board
-from costguard.services.run_board import RunBoard
+from costguard.services.report.metrics import AGE_MAX_S, build_metrics_board
+from costguard.services.report.run_board import RunBoard
 from tests.conftest import Command
 from tests.metering.stories import SCOPE, machine
 

@@ -10,10 +10,10 @@ from starlette.testclient import TestClient
 
 from costguard.errors import InputError
 from costguard.ledger.agents.logins import LoginStore
-from costguard.services.overrides import get_now
-from costguard.services.policy_draft import TEXT_CHARS_MAX, read_policy_draft, simulate_policy_change, write_policy_text
-from costguard.services.web_logins import make_invite
-from costguard.services.web_pages import PageServices
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.policy_draft import TEXT_CHARS_MAX, read_policy_draft, simulate_policy_change, write_policy_text
+from costguard.services.serving.web_logins import make_invite
+from costguard.services.serving.web_pages import PageServices
 from costguard.web.pages import build_page_router
 from tests.services.test_simulate import QUIET, played
 

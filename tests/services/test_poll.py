@@ -13,7 +13,7 @@ from costguard.metering.accrual import accrue_poll, find_suspect_absences
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult, ScopeState
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from costguard.values.resource import ENDED, RUNNING, VOLUME, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 from tests.metering.stories import RULE, SCOPE, key, machine, minute

@@ -15,10 +15,9 @@ from costguard.errors import CostguardError, NoAnswerError
 from costguard.ledger.market import write_market
 from costguard.ledger.price_history import PriceHistoryReader
 from costguard.quoting.offer import OfferSelection
-from costguard.services import watch
-from costguard.services.offers import get_refreshed_market_file
-from costguard.services.price_history import get_history_file
-from costguard.services.price_refresh import (
+from costguard.services.quote.offers import get_refreshed_market_file
+from costguard.services.quote.price_history import get_history_file
+from costguard.services.quote.price_refresh import (
     PAUSE_AFTER_SUCCESS,
     RETRY_MAX,
     DailyPriceRefresh,
@@ -27,7 +26,8 @@ from costguard.services.price_refresh import (
     read_refresh_time,
     refresh_market_prices,
 )
-from costguard.services.watchdog_context import open_watchdog_context
+from costguard.services.watch_loop import watch
+from costguard.services.watch_loop.watchdog_context import open_watchdog_context
 from costguard.settings import Settings, check_settings, read_settings
 from costguard.values.text_format import format_instant
 from tests import shop

@@ -16,7 +16,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
-from costguard.services.act.recheck import find_group_members, recheck_activity
+from costguard.services.guarding.act.recheck import find_group_members, recheck_activity
 from costguard.values.calendar import Period
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples

@@ -14,7 +14,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
-from costguard.services.act.recheck import recheck_activity
+from costguard.services.guarding.act.recheck import recheck_activity
 from costguard.values.calendar import Period
 from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
 from tests.guard.cases import machine

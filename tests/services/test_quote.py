@@ -26,7 +26,7 @@ from costguard.quoting.quote import (
     Rental,
     choose_advice,
 )
-from costguard.services.quote import build_quote
+from costguard.services.quote.quote import build_quote
 from costguard.sizing.job import Job, JobLimits, parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.money import Money, Rate

@@ -20,8 +20,14 @@ from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.poll import poll_sources
-from costguard.services.reconcile import BillAnswer, BillComparison, _find_currency_mismatches, ask_for_bills, reconcile_bills
+from costguard.services.poll.poll import poll_sources
+from costguard.services.report.reconcile import (
+    BillAnswer,
+    BillComparison,
+    _find_currency_mismatches,
+    ask_for_bills,
+    reconcile_bills,
+)
 from costguard.testing import FakeClock
 from costguard.values.calendar import Period
 from tests.bills.test_drift import HOURS as HOURS_BILLED

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from costguard.metering.billing import CAREFUL_RULE
 from costguard.reporting.statement import DEFAULT_GROUP_KEYS, Statement
-from costguard.services.report import build_statement
+from costguard.services.report.report import build_statement
 from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, money, scope_now, spent, stretch

@@ -20,7 +20,7 @@ from costguard.reporting.statement import GROUP_KEYS, CurrencySums, Statement
 from costguard.reporting.statement.groups import get_group_value
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.sections import ResourceCost
-from costguard.services.report import ReportQuestion, build_full_statement
+from costguard.services.report.report import ReportQuestion, build_full_statement
 from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import MoneyInterval, sum_intervals

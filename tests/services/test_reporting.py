@@ -21,8 +21,8 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.reports.store import ReportStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.reporting.schedule import DueReport, ReportSchedule
-from costguard.services.dispatch import OutboxDispatcher, open_dispatcher
-from costguard.services.report_delivery import QueuedReports, compose_report_messages, queue_due_reports
+from costguard.services.guarding.dispatch import OutboxDispatcher, open_dispatcher
+from costguard.services.report.report_delivery import QueuedReports, compose_report_messages, queue_due_reports
 from costguard.settings import Settings, check_settings
 from costguard.values.instant import from_micros
 from tests.fakes.server import Hands, serving

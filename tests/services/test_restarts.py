@@ -17,7 +17,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.guard import GuardRunner
+from costguard.services.guarding.guard import GuardRunner
 from costguard.testing import FakeClock
 from tests.blank import blank_latest
 from tests.ledger.fleet import CEILINGS, RULES, START, machine, poll

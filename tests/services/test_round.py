@@ -14,7 +14,7 @@ import pytest
 from costguard.errors import CostguardError
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.scope_state import AccrualResult
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.metering.stories import SCOPE, key, machine, minute
@@ -203,7 +203,7 @@ def test_measures_that_came_with_a_listing_are_kept_after_it_and_notes_are_told(
 
 
 def test_an_account_waits_for_one_before_it_for_a_while_and_not_for_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costguard.services.poll.TWIN_WAIT_S", 0.1)
+    monkeypatch.setattr("costguard.services.poll.poll.TWIN_WAIT_S", 0.1)
     slow = Hung([], at="scopes", scope=ScopeKey("aws", "1", "x"))
     done = poll_sources([slow, cloud("y", account="2")], Memory(), Hands(), limit_s=0.6)
     slow.let_go.set()

@@ -28,10 +28,10 @@ from costguard.metering.observation import identify_incarnation
 from costguard.reporting.statement.sections import group_runs_by_job, list_quoted_runs
 from costguard.runs.progress import ProgressLog
 from costguard.runs.record import ENDED, OPEN, JobRecord, build_job_hold, compute_lease_length, find_hold_amount
-from costguard.services.poll import poll_sources
-from costguard.services.reconcile import ask_for_bills, reconcile_bills
-from costguard.services.run.job_run import learn_speed
-from costguard.services.run.record_store import (
+from costguard.services.poll.poll import poll_sources
+from costguard.services.report.reconcile import ask_for_bills, reconcile_bills
+from costguard.services.run_jobs.job_run import learn_speed
+from costguard.services.run_jobs.record_store import (
     RunLedger,
     RunRecordStore,
     lease_machine,
@@ -39,7 +39,7 @@ from costguard.services.run.record_store import (
     set_money_aside,
     settle_attempt,
 )
-from costguard.services.run.terms import RunRequest, estimate_run
+from costguard.services.run_jobs.terms import RunRequest, estimate_run
 from costguard.settings import read_settings
 from costguard.testing import FakeClock
 from costguard.values.calendar import Period

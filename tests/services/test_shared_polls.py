@@ -32,12 +32,12 @@ from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import UNKNOWN_HANDLING, Handling
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import InstanceSource
-from costguard.services.guard_inputs import PollResults
-from costguard.services.ledger_answers import answer_status
-from costguard.services.poll_views import AccountView, decode_account_view, encode_account_view, find_twin_views
-from costguard.services.setup import answer_doctor
-from costguard.services.shared_polls import LeasedLedger, SharedPolls
-from costguard.services.watchdog_context import SerializedLedger, name_sources
+from costguard.services.guarding.guard_inputs import PollResults
+from costguard.services.poll.poll_views import AccountView, decode_account_view, encode_account_view, find_twin_views
+from costguard.services.report.ledger_answers import answer_status
+from costguard.services.watch_loop.setup import answer_doctor
+from costguard.services.watch_loop.shared_polls import LeasedLedger, SharedPolls
+from costguard.services.watch_loop.watchdog_context import SerializedLedger, name_sources
 from costguard.settings import read_settings
 from costguard.system.logs import get_log
 from costguard.values.money import Money, PrepaidBalance, Rate
@@ -173,8 +173,8 @@ class Town:
 @pytest.fixture
 def town(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
     for name, seconds in (("HEARTBEAT_S", 0.3), ("DEAD_AFTER_S", 5.0), ("SWEEP_EVERY_S", 0.5), ("RESTART_AFTER_S", 0.1)):
-        monkeypatch.setattr(f"costguard.services.poll_jobs.{name}", seconds)
-    monkeypatch.setattr("costguard.services.poll_jobs.LOOK_EVERY_S", 0.1)
+        monkeypatch.setattr(f"costguard.services.poll.poll_jobs.{name}", seconds)
+    monkeypatch.setattr("costguard.services.poll.poll_jobs.LOOK_EVERY_S", 0.1)
     found = Town(postgres_url, timedelta(seconds=1))
     yield found
     for one in found.workers:
@@ -485,5 +485,5 @@ def test_sharing_needs_a_server(tmp_path: Path) -> None:
 
 
 def test_a_watchdog_by_itself_imports_nothing_of_it() -> None:
-    said = "import sys, costguard.services.watch; sys.exit('procrastinate' in sys.modules)"
+    said = "import sys, costguard.services.watch_loop.watch; sys.exit('procrastinate' in sys.modules)"
     subprocess.run([sys.executable, "-c", said], check=True, timeout=60)

@@ -17,7 +17,7 @@ from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, SimulatedStop,
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans.observations import HistoryReader
 from costguard.metering.observation import Handling
-from costguard.services.simulate import SimulationFacts, simulate_policies
+from costguard.services.guarding.simulate import SimulationFacts, simulate_policies
 from costguard.settings import check_settings
 from costguard.values.calendar import Period
 from tests.stories import parse_story, play_story

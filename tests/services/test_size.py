@@ -6,7 +6,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.services.size import GPU_COUNTS, SAVING_BYTES_MIN, size_job
+from costguard.services.quote.size import GPU_COUNTS, SAVING_BYTES_MIN, size_job
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.gpu import GIB

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.budgets.hold import Hold
-from costguard.services.status import build_status
+from costguard.services.guarding.status import build_status
 from costguard.values.calendar import find_day, find_month
 from costguard.values.money import Money
 from tests.books import NOW, FakeBooks, at, attribution, live, meter, money, scope_now, spent

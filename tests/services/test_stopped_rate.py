@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costguard.ledger.spans.books import SpendingReader
-from costguard.services.status import build_status
+from costguard.services.guarding.status import build_status
 from tests.stories import play_story
 from tests.stories.guard_player import GuardPlayer
 from tests.stories.parser import parse_story

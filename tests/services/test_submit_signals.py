@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from costguard.services import submit
+from costguard.services.run_jobs import submit
 
 
 class Child:

@@ -14,8 +14,8 @@ from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import PAGE, WARNING, DeliveryResult, Notification
 from costguard.notifiers import Channel
 from costguard.notifiers.webhook import notify
-from costguard.services.dispatch import CHANNEL_MESSAGES_MAX, OutboxDispatcher
-from costguard.services.ports import Notifier
+from costguard.services.guarding.dispatch import CHANNEL_MESSAGES_MAX, OutboxDispatcher
+from costguard.services.poll.ports import Notifier
 from costguard.testing.doubles import RecordingNotifier
 from tests.fakes.server import Answer, Hands, serving
 from tests.providers.transport.wires import Told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from costguard.services.run.terms import _compute_tokens_per_step
+from costguard.services.run_jobs.terms import _compute_tokens_per_step
 from tests.sizing.test_passes import job, placed
 
 if TYPE_CHECKING:

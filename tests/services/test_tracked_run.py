@@ -17,8 +17,8 @@ from costguard_agent.shutdown import MachineIdentity, ShutdownWay
 
 import costguard as package
 from costguard.errors import InputError
-from costguard.services.run import machine_shutdown
-from costguard.services.run.tracked_run import TrackedRun, find_listener, is_first_rank, read_peak_memory_gib
+from costguard.services.run_jobs import machine_shutdown
+from costguard.services.run_jobs.tracked_run import TrackedRun, find_listener, is_first_rank, read_peak_memory_gib
 from tests.conftest import Command
 
 JOB: dict[str, object] = {
@@ -46,8 +46,8 @@ class Clock:
 @pytest.fixture
 def make(costguard: Command, market: str, monkeypatch: pytest.MonkeyPatch) -> Make:
     del costguard
-    monkeypatch.setattr("costguard.services.run.terms._list_local_gpus", list)
-    monkeypatch.setattr("costguard.services.run.tracked_run.list_hint_sockets", list)
+    monkeypatch.setattr("costguard.services.run_jobs.terms._list_local_gpus", list)
+    monkeypatch.setattr("costguard.services.run_jobs.tracked_run.list_hint_sockets", list)
 
     def made(**options: Any) -> tuple[TrackedRun, Clock]:  # noqa: ANN401 - of the run
         clock = Clock()
@@ -129,7 +129,7 @@ def test_an_agent_gets_the_steps_and_measures_them(make: Make, tmp_path: Path, m
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
         agent.bind(str(path))
         monkeypatch.setenv("COSTGUARD_HINTS", str(path))
-        monkeypatch.setattr("costguard.services.run.tracked_run.list_hint_sockets", lambda: [str(path)])
+        monkeypatch.setattr("costguard.services.run_jobs.tracked_run.list_hint_sockets", lambda: [str(path)])
         monkeypatch.setattr("costguard_agent.hints._last_sent_s", {})
         sender: dict[str, Any] = {}
         monkeypatch.setattr("costguard_agent.hints._socket_cache", sender)
@@ -400,7 +400,7 @@ def test_peak_memory_of_the_gpus_becomes_part_of_what_is_learnt(
     cuda = SimpleNamespace(is_available=lambda: True, device_count=lambda: 2, max_memory_allocated=peaks.get)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     assert read_peak_memory_gib() == 17
-    monkeypatch.setattr("costguard.services.run.terms._list_local_gpus", lambda: ["NVIDIA GeForce RTX 4090"])
+    monkeypatch.setattr("costguard.services.run_jobs.terms._list_local_gpus", lambda: ["NVIDIA GeForce RTX 4090"])
     run, clock = make(steps=3000)
     with run:
         train(run, clock, 600, 6.0)

@@ -20,7 +20,7 @@ from costguard.ledger.spans import books
 from costguard.metering import accrual
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.span import KnownUntil, compute_known_until
-from costguard.services.act import executor, send_action
+from costguard.services.guarding.act import executor, send_action
 
 Patch = pytest.MonkeyPatch
 

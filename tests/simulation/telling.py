@@ -7,7 +7,7 @@ from datetime import datetime
 
 from costguard.guard.alerts.alert import DeliveryResult, Notification
 from costguard.ledger.guard.store import GuardStore
-from costguard.services.dispatch import OutboxDispatcher
+from costguard.services.guarding.dispatch import OutboxDispatcher
 from costguard.testing import FakeClock
 from tests.simulation.clouds import EndedAbruptly, Log
 from tests.simulation.troubles import Troubles

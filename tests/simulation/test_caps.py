@@ -10,7 +10,7 @@ import pytest
 
 from costguard.guard.action_intents import GRACE, VERIFYING
 from costguard.guard.alerts import rules
-from costguard.services.act import executor
+from costguard.services.guarding.act import executor
 from tests.due import DuePlayer
 from tests.simulation.caps import draw_fleets, play_fleet
 from tests.stories import StoryStage, play_story, read_story

@@ -20,11 +20,11 @@ from costguard.guard.policy import Policy
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services import guard
-from costguard.services.act import executor
-from costguard.services.agent_writer import AgentSampleCache
-from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.watchdog_context import SerializedLedger, WatchdogContext
+from costguard.services.guarding import guard
+from costguard.services.guarding.act import executor
+from costguard.services.guarding.guard import GuardRunner, GuardRunResult
+from costguard.services.serving.agent_writer import AgentSampleCache
+from costguard.services.watch_loop.watchdog_context import SerializedLedger, WatchdogContext
 from costguard.testing import FakeClock
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import Incarnation

@@ -9,7 +9,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.quoting.quote import QuoteRefusal, TimedPlacement
-from costguard.services.serving import place_server
+from costguard.services.quote.serving import place_server
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.memory_savings import find_smallest_changes, list_memory_savings
 from costguard.sizing.placement import Placer, can_hold

@@ -10,8 +10,8 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.market import MarketReader, write_market
 from costguard.quoting.quote import Quote
-from costguard.services.quote import build_quote
-from costguard.services.size import size_job
+from costguard.services.quote.quote import build_quote
+from costguard.services.quote.size import size_job
 from costguard.sizing.gpu_precision import choose_precision
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Hardware, Placement, Placer

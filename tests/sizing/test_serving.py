@@ -7,7 +7,7 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.quoting.quote import QuoteRefusal, TimedPlacement
-from costguard.services.serving import place_server
+from costguard.services.quote.serving import place_server
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Placer
 from costguard.sizing.serving_load import ServingLoad, format_requests

@@ -49,10 +49,10 @@ from costguard.metering.observation import Handling, Observation, identify_incar
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import BalanceSource, InstanceSource
-from costguard.services.dispatch import OutboxDispatcher
-from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.guard_inputs import PollResults
-from costguard.services.run.record_store import take_hold
+from costguard.services.guarding.dispatch import OutboxDispatcher
+from costguard.services.guarding.guard import GuardRunner, GuardRunResult
+from costguard.services.guarding.guard_inputs import PollResults
+from costguard.services.run_jobs.record_store import take_hold
 from costguard.settings import check_settings
 from costguard.testing.guarding import APPROVED_FOR, accept_policies, build_dispatcher, build_guard_runner, list_routes
 from costguard.values.money import PrepaidBalance

@@ -138,7 +138,7 @@ class PollPlayer:
 
     def poll(self) -> None:
         """See `Play`."""
-        from costguard.services.poll import measure_activity, poll_sources
+        from costguard.services.poll.poll import measure_activity, poll_sources
 
         self.polled = poll_sources(self.stage.clouds.values(), self.ledger, self.stage.clock)
         measure_activity(self.polled.seen, self.ledger, self.stage.clock.now())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from costguard.providers.transport import Deadline, TokenBucket
-from costguard.services.concurrency import run_all
+from costguard.services.poll.concurrency import run_all
 from costguard.system import clock
 
 

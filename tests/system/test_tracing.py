@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from costguard.errors import InputError
 from costguard.metering.inventory import Complete, Poll
-from costguard.services.poll import _poll_scope
+from costguard.services.poll.poll import _poll_scope
 from costguard.settings import check_settings
 from costguard.system import tracing
 from costguard.system.tracing import TEXT_MAX, open_tracing, trace_span

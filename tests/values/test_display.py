@@ -9,7 +9,7 @@ import pytest
 
 from costguard.errors import InputError
 from costguard.renderers import json_text, table
-from costguard.services.status import build_status
+from costguard.services.guarding.status import build_status
 from costguard.settings import check_settings
 from costguard.values.money import ExchangeRate, Money, PrepaidBalance, find_exchange_rate, parse_exchange_rate
 from costguard.views.report import build_report_document

@@ -17,8 +17,8 @@ from costguard.errors import IncompleteError
 from costguard.metering.meter import GB_MONTH_730, STORAGE
 from costguard.renderers import csv_text, json_text, markdown, table
 from costguard.reporting.statement import Statement
-from costguard.services.report import build_statement
-from costguard.services.status import build_status
+from costguard.services.guarding.status import build_status
+from costguard.services.report.report import build_statement
 from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from costguard.values.resource import ScopeKey

@@ -27,7 +27,7 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_last_runs
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
-from costguard.services.agent_enrolment import hash_code
+from costguard.services.serving.agent_enrolment import hash_code
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
 from costguard.values.resource import RUNNING
 from tests.web.desks import CODE, SECRET, beat, envelope, record

@@ -17,16 +17,16 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.ledger.holds import load_open_holds
-from costguard.services.admission_desk import AdmissionDesk
-from costguard.services.door_messages import (
+from costguard.services.report.run_board import RunBoard
+from costguard.services.serving.admission_desk import AdmissionDesk
+from costguard.services.serving.door_messages import (
     AdmitOffer,
     AdmitReply,
     HoldEndOffer,
     decode_offer,
     encode_message,
 )
-from costguard.services.run_board import RunBoard
-from costguard.services.web_activity import ActivityBoard
+from costguard.services.serving.web_activity import ActivityBoard
 from tests.web.stations import JSON, Reply, Station, station
 
 BUDGETS = "".join(

@@ -16,10 +16,10 @@ from costguard.guard.alerts.alert import Alert, Notification
 from costguard.guard.overrides import APPROVE, LEASE, find_asking_policy, list_answers, list_approved_acts
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
-from costguard.services.ask_links import answer_ask, build_linker
-from costguard.services.audit import show_audit, verify_audit
-from costguard.services.person_acts import PersonActs
-from costguard.services.web_logins import compute_form_token
+from costguard.services.guarding.ask_links import answer_ask, build_linker
+from costguard.services.guarding.audit import show_audit, verify_audit
+from costguard.services.serving.person_acts import PersonActs
+from costguard.services.serving.web_logins import compute_form_token
 from costguard.settings import check_settings
 from costguard.values.ask_link import ASK_LINK_VALID_FOR
 from costguard.values.resource import parse_resource_key

@@ -18,10 +18,10 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.mcp.tools import McpContext, call_tool
 from costguard.metering.inventory import Complete, Poll
-from costguard.services.ask_links import answer_ask
-from costguard.services.door_messages import StopOffer
-from costguard.services.overrides import get_now
-from costguard.services.web_pages import PageServices
+from costguard.services.guarding.ask_links import answer_ask
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.door_messages import StopOffer
+from costguard.services.serving.web_pages import PageServices
 from costguard.values.ask_link import AskLink
 from costguard.values.resource import ENDED, Incarnation, ResourceKey, format_life
 from tests.cli.test_stop import Lab, lab
@@ -196,7 +196,7 @@ def test_a_stop_of_a_form_without_a_key_is_refused_by_the_watchdog(lab: Lab) -> 
 
 
 def test_a_name_at_a_terminal_is_shown_with_its_key_before_it_is_approved(lab: Lab) -> None:
-    from costguard.services.overrides import approve_action
+    from costguard.services.guarding.overrides import approve_action
 
     asked = list[str]()
     key, name = "runpod/default/global/k3v9x2m0000000", "train-k3v9x2m0000000"

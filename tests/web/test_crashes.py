@@ -12,7 +12,7 @@ import pytest
 
 from costguard.agents.messages import MessageRefusedError
 from costguard.ledger.agents.store import AgentStore, AgentTransaction
-from costguard.services.agent_gateway import AgentEnvelope
+from costguard.services.serving.agent_gateway import AgentEnvelope
 from costguard.values.agent import Agent
 from tests.processes import BESIDE
 from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig

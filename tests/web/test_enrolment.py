@@ -20,7 +20,7 @@ import pytest
 from costguard_agent import ed25519, installation, protocol
 
 from costguard.agents.messages import BAD_CODE, MALFORMED, MessageRefusedError
-from costguard.services.agent_enrolment import JoinProof
+from costguard.services.serving.agent_enrolment import JoinProof
 from tests.web.desks import CODE, SECRET, keys, ledger_at, rig
 from tests.web.stations import Reply
 from tests.web.test_watch import ROOT, asked, free_port, waited

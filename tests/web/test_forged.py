@@ -15,7 +15,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from costguard.agents.messages import MessageRefusedError
-from costguard.services.agent_gateway import AgentEnvelope
+from costguard.services.serving.agent_gateway import AgentEnvelope
 from tests.web.desks import NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
 ONE, TWO = keys()

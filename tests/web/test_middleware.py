@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from costguard.services.ask_links import ASK_PATH
-from costguard.services.web_logins import LOGIN_PATH
+from costguard.services.guarding.ask_links import ASK_PATH
+from costguard.services.serving.web_logins import LOGIN_PATH
 from costguard.web import middleware
 from costguard.web.middleware import FORM_MOST, SECRET_PATHS, RequestMiddleware, _hide_secret
 

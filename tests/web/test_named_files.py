@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import pytest
 
 from costguard.ledger.agents.logins import LoginStore
-from costguard.services.overrides import get_now
-from costguard.services.web_logins import make_invite
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.web_logins import make_invite
 from tests.web.stations import JSON, Station, station
 
 WITHIN_S = 30.0

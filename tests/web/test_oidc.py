@@ -20,9 +20,9 @@ from starlette.testclient import TestClient
 from costguard.errors import InputError, NoAnswerError
 from costguard.ledger.agents.logins import LoginStore
 from costguard.providers.transport import Transport
-from costguard.services import oidc
-from costguard.services.overrides import get_now
-from costguard.services.web_pages import PageServices
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving import oidc
+from costguard.services.serving.web_pages import PageServices
 from costguard.settings import check_settings, resolve_ledger_url
 from costguard.settings.sections import OidcSettings
 from costguard.values.web_login import choose_role, name_person

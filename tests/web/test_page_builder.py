@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from costguard.services.page_builder import PageBuilder
+from costguard.services.serving.page_builder import PageBuilder
 from tests.web.stations import station
 
 POLICY = """

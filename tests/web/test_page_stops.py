@@ -10,11 +10,11 @@ import pytest
 from fastapi import FastAPI
 
 from costguard.ledger.agents.logins import LoginStore
-from costguard.services.door_messages import PersonReply, StopOffer, decode_offer, encode_message
-from costguard.services.overrides import get_now
-from costguard.services.person_acts import WAITING_MOST, PersonActs
-from costguard.services.web_logins import make_invite
-from costguard.services.web_pages import PageServices
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.door_messages import PersonReply, StopOffer, decode_offer, encode_message
+from costguard.services.serving.person_acts import WAITING_MOST, PersonActs
+from costguard.services.serving.web_logins import make_invite
+from costguard.services.serving.web_pages import PageServices
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
 from tests.cli.test_stop import Lab, lab

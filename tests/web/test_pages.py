@@ -16,10 +16,10 @@ from starlette.testclient import TestClient
 from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.reporting.status import WatchdogShare
-from costguard.services.fleet_page import FleetPage
-from costguard.services.overrides import get_now
-from costguard.services.web_logins import SessionDesk, make_invite
-from costguard.services.web_pages import ACTS, PageServices
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.fleet_page import FleetPage
+from costguard.services.serving.web_logins import SessionDesk, make_invite
+from costguard.services.serving.web_pages import ACTS, PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.views.watchdogs import list_share_warnings
 from costguard.web.middleware import RequestMiddleware

@@ -18,9 +18,9 @@ import pytest
 from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
-from costguard.services.overrides import get_now
-from costguard.services.web_logins import make_invite
-from costguard.services.web_pages import PageServices
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.web_logins import make_invite
+from costguard.services.serving.web_pages import PageServices
 from costguard.values.instant import EARLIEST
 from costguard.web.demo_server import serve_pages
 from tests.fakes.server import serving

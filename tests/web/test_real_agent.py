@@ -18,8 +18,8 @@ import pytest
 from costguard.guard.policy import Rails
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.guard.store import GuardStore
-from costguard.services import web_backend
-from costguard.services.agent_gateway import AgentGateway
+from costguard.services.serving import web_backend
+from costguard.services.serving.agent_gateway import AgentGateway
 from tests.metering.stories import key
 from tests.web.stations import station
 

@@ -227,7 +227,7 @@ def test_of_more_connections_than_there_may_be_the_longest_quiet_makes_room(
 
 
 def test_what_breaks_inside_is_told_without_a_trace(watchdog: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    from costguard.services.run_board import RunBoard
+    from costguard.services.report.run_board import RunBoard
 
     def breaks(_: RunBoard) -> None:
         raise RuntimeError("secret-of-the-house")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from costguard.ledger.agents.store import AgentStore
-from costguard.services.agent_enrolment import hash_code
+from costguard.services.serving.agent_enrolment import hash_code
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
 from costguard.values.instant import to_micros
 from costguard.values.resource import Incarnation

@@ -9,7 +9,7 @@ from costguard.guard.context import GuardSnapshot
 from costguard.guard.overrides import FREEZE, PROTECT, Override
 from costguard.metering.observation import Handling
 from costguard.metering.spending import LiveResource
-from costguard.services.agent_desk import _is_untouchable
+from costguard.services.serving.agent_desk import _is_untouchable
 from tests.blank import blank_sight
 from tests.guard.cases import friday, machine, wish
 

@@ -14,7 +14,7 @@ from costguard.guard.policy import Rails
 from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
-from costguard.services.act.recheck import recheck_activity
+from costguard.services.guarding.act.recheck import recheck_activity
 from costguard.values.calendar import Period
 from costguard.values.sample import AGENT_ALIVE, CPU_CORES, CPU_UTIL, DISK, GPU_UTIL, NETWORK, Sample
 from tests.metering.stories import machine

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from costguard.errors import InputError
-from costguard.services.door_messages import (
+from costguard.services.serving.door_messages import (
     BODY_MOST,
     PATHS,
     AdmitOffer,
@@ -34,7 +34,7 @@ from costguard.services.door_messages import (
     encode_beats,
     encode_message,
 )
-from costguard.services.web_backend import build_web_services
+from costguard.services.serving.web_backend import build_web_services
 from costguard.settings import check_settings
 from costguard.web import watchdog_server
 from costguard.web.server import serve_http
@@ -231,7 +231,7 @@ def test_a_page_that_is_built_for_long_delays_neither_health_nor_agents(
     with station(tmp_path) as watchdog:
         watchdog.room.run_guard()
         agent, ends = watchdog.joined(), time.monotonic() + 2.0
-        slow = "costguard.services.web_answers.answer_quote"
+        slow = "costguard.services.serving.web_answers.answer_quote"
         monkeypatch.setattr(slow, lambda **_: _work_until(ends))
         from tests.web.test_named_files import log_in
 

@@ -2,8 +2,8 @@
 
     request -> session of its cookie -> role -> (of a change: same origin, form token) -> page
 
-What a page shows and does comes from `services/web_pages.py` and `web_answers.py`; templates are in `web/templates`, scripts
-and style in `web/static`.
+What a page shows and does comes from `services/serving/web_pages.py` and `web_answers.py`; templates are in `web/templates`,
+scripts and style in `web/static`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from costguard.ledger.agents.logins import LoginStore
-from costguard.services.web_logins import SessionDesk
-from costguard.services.web_pages import PageServices
+from costguard.services.serving.web_logins import SessionDesk
+from costguard.services.serving.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.settings.oidc import CALLBACK_PATH
 from costguard.settings.web import resolve_web_address
@@ -23,7 +23,7 @@ from costguard.web.pages.room import PageRoom
 from costguard.web.watchdog_client import WatchdogClient
 
 if TYPE_CHECKING:  # a type and no more: it imports authlib, which few servers need
-    from costguard.services.oidc import OidcClient
+    from costguard.services.serving.oidc import OidcClient
 
 __all__ = ["build_page_router"]
 
@@ -50,8 +50,8 @@ def _open_provider(services: PageServices) -> OidcClient | None:
     web = services.settings.web
     if web.oidc is None or services.read_only:
         return None
-    from costguard.services.configured_providers import open_transport
-    from costguard.services.oidc import OidcClient
+    from costguard.services.poll.configured_providers import open_transport
+    from costguard.services.serving.oidc import OidcClient
 
     return OidcClient(
         settings=web.oidc,

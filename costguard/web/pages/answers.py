@@ -9,8 +9,9 @@ from costguard.errors import CostguardError, InputError, to_one_line
 from costguard.guard.policy import LEVELS
 from costguard.renderers.html import draw_charts
 from costguard.renderers.html.markup import PATTERN_DEFINITIONS
-from costguard.services import CommandAnswer, web_answers
-from costguard.services.policy_draft import TEXT_CHARS_MAX, simulate_policy_change, write_policy_text
+from costguard.services import CommandAnswer
+from costguard.services.serving import web_answers
+from costguard.services.serving.policy_draft import TEXT_CHARS_MAX, simulate_policy_change, write_policy_text
 from costguard.sizing.job_flags import build_job_table, parse_number
 from costguard.values.web_login import ADMIN
 from costguard.views.document import Document

@@ -14,9 +14,9 @@ from fastapi import APIRouter, Request, Response
 
 from costguard.agents.messages import MessageRefusedError
 from costguard.errors import CostguardError, LedgerError
-from costguard.services.ask_links import ASK_PATH
-from costguard.services.door_messages import HASH_LENGTH, AskOffer, PersonReply
-from costguard.services.web_logins import compute_form_token
+from costguard.services.guarding.ask_links import ASK_PATH
+from costguard.services.serving.door_messages import HASH_LENGTH, AskOffer, PersonReply
+from costguard.services.serving.web_logins import compute_form_token
 from costguard.web.pages.room import PageRoom, is_same_origin, read_form
 
 NO_ANSWER = "This link answers nothing"

@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from costguard.errors import CostguardError
-from costguard.services.web_logins import LOGIN_PATH
+from costguard.services.serving.web_logins import LOGIN_PATH
 from costguard.values.agent import VIEWER
 from costguard.values.web_login import SESSION_VALID_FOR
 from costguard.web.pages.room import OIDC_LOGIN_PATH, PageReader, PageRoom, build_redirect, is_same_origin

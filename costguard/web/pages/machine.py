@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 
 from costguard.agents.messages import MessageRefusedError
 from costguard.errors import CostguardError
-from costguard.services.ask_links import build_machine_path
-from costguard.services.door_messages import PersonReply, StopOffer
+from costguard.services.guarding.ask_links import build_machine_path
+from costguard.services.serving.door_messages import PersonReply, StopOffer
 from costguard.values.agent import OPERATOR, VIEWER
 from costguard.values.web_login import ADMIN
 from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request, Response
 
 from costguard.errors import CostguardError, InputError
-from costguard.services.oidc import LOGIN_WITHIN_S, OidcClient
+from costguard.services.serving.oidc import LOGIN_WITHIN_S, OidcClient
 from costguard.settings.oidc import CALLBACK_PATH
 from costguard.system.logs import get_log
 from costguard.values.web_login import ROLES, choose_role, name_person

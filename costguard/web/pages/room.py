@@ -17,17 +17,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from costguard.errors import CostguardError, LedgerError, to_one_line
-from costguard.services.ask_links import PATHS_SAFE
-from costguard.services.fleet_page import FleetPage
-from costguard.services.web_logins import SessionDesk, compute_form_token
-from costguard.services.web_pages import PageServices
+from costguard.services.guarding.ask_links import PATHS_SAFE
+from costguard.services.serving.fleet_page import FleetPage
+from costguard.services.serving.web_logins import SessionDesk, compute_form_token
+from costguard.services.serving.web_pages import PageServices
 from costguard.values.agent import VIEWER
 from costguard.values.text_format import format_instant, limit_lines
 from costguard.values.web_login import OIDC_NAME, WebSession, get_shown_name, has_role
 from costguard.web.watchdog_client import WatchdogClient
 
 if TYPE_CHECKING:  # a type and no more: it imports authlib, which few servers need
-    from costguard.services.oidc import OidcClient
+    from costguard.services.serving.oidc import OidcClient
 
 COOKIE, SECURE_COOKIE = "costguard", "__Host-costguard"
 CONTENT_POLICY = (

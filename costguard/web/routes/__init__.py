@@ -26,11 +26,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from costguard.agents.messages import BAD_CODE, NOT_READY, TOO_OFTEN, MessageRefusedError
-from costguard.services.agent_enrolment import JoinProof, answer_hello, sign_join_answer
-from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
-from costguard.services.door_messages import BeatReply, JoinReply
-from costguard.services.ports import Seal
-from costguard.services.web_backend import WebServices
+from costguard.services.poll.ports import Seal
+from costguard.services.serving.agent_enrolment import JoinProof, answer_hello, sign_join_answer
+from costguard.services.serving.agent_gateway import AgentEnvelope, AgentGateway
+from costguard.services.serving.door_messages import BeatReply, JoinReply
+from costguard.services.serving.web_backend import WebServices
 from costguard.web import schemas
 from costguard.web.middleware import RateLimiter, name_client
 from costguard.web.watchdog_client import WatchdogClient

@@ -14,11 +14,11 @@ from fastapi import APIRouter, Request, Response
 
 from costguard.agents.messages import MALFORMED, TOO_OFTEN, MessageRefusedError
 from costguard.errors import NoAnswerError
-from costguard.services.agent_gateway import hash_token
-from costguard.services.door_messages import HOLD_ID_MATCH, AdmitReply, HoldEndOffer, HoldEndReply
-from costguard.services.overrides import get_now
-from costguard.services.web_admissions import pack_admission
-from costguard.services.web_backend import LauncherServices
+from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.agent_gateway import hash_token
+from costguard.services.serving.door_messages import HOLD_ID_MATCH, AdmitReply, HoldEndOffer, HoldEndReply
+from costguard.services.serving.web_admissions import pack_admission
+from costguard.services.serving.web_backend import LauncherServices
 from costguard.values.agent import OPERATOR, TOKEN_ROLES
 from costguard.views.admit import ADMIT_SCHEMA
 from costguard.web import schemas

@@ -18,7 +18,7 @@ from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import TokenBucket
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from tests.fakes.aws import FakeAws
 from tests.fakes.aws_ec2_xml import disk_id, wire_id
 from tests.providers.aws.rig import AwsRig

@@ -20,7 +20,7 @@ from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import ProviderContext, Transport
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from costguard.values.money import NANO, MoneyInterval
 from costguard.values.resource import ResourceKey
 from tests.contract.rig import BILLS, NAMES, NoCache

@@ -20,7 +20,7 @@ from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.spending import LifetimeCost
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from costguard.values.money import NANO
 from costguard.values.resource import ResourceKey
 from tests.fakes.lambda_ import FakeLambda, wire_id

@@ -16,7 +16,7 @@ from costguard_sim.world import SECOND_US, SIM_INSTANCE, Resource, World, from_u
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from costguard.values.money import MoneyInterval
 from tests.fakes.runpod import FakeRunpod, wire_id
 from tests.providers.runpod.rig import RunpodRig

@@ -23,7 +23,7 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule
 from costguard.metering.inventory import COMPLETE
-from costguard.services.poll import poll_sources
+from costguard.services.poll.poll import poll_sources
 from costguard.values.resource import ResourceKey
 from tests.fakes.vast import USER, FakeVast, machine, volume
 from tests.providers.vast.rig import VastRig

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import InputError
-from costguard.services.run.machine_provider import find_spot_notice_source, get_sigterm_grace_s, guess_provider
+from costguard.services.run_jobs.machine_provider import find_spot_notice_source, get_sigterm_grace_s, guess_provider
 from costguard.system.child.hints import HintReceiver
 from costguard.system.child.spot_notices import MetadataService, SpotNotice, SpotNoticeWatcher
 

@@ -1,0 +1,441 @@
+"""Execute the plan of one guard run: confirm earlier acts, update intents, and perform due acts one at a time.
+
+Everything is checked again right before a request, with a new look at the machine, the overrides of that moment and new
+samples: since the plan was made, somebody may have run `costguard keep` or started a job. Under an idle rule the activity of
+the machine and of its group is measured again, twice; if a measurement is missing, the machine counts as active.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from costguard.guard.action_intents import (
+    CANCELLED,
+    DOUBTFUL_STATES,
+    GRACE,
+    OPEN_STATES,
+    PLANNED,
+    READY,
+    Intent,
+    find_open_intent,
+)
+from costguard.guard.action_plan import ANNOUNCED_HOLDS, RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
+from costguard.guard.cap_forecast import build_cap_policies
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.escalation import END_MARGIN, Hook, HookRun
+from costguard.guard.evaluation import (
+    GuardEvaluation,
+    build_constraints,
+    build_current_case,
+    explain_unproven,
+)
+from costguard.guard.overrides import find_owner
+from costguard.guard.policy import (
+    CAP_RULE,
+    DESTRUCTIVE,
+    HOOK,
+    IDLE_RULE,
+    PERSON_RULE,
+    START,
+    STOP,
+    TERMINATE,
+    Policy,
+    PolicyStep,
+    Proposal,
+)
+from costguard.guard.policy_evaluation import compute_savings_rate, compute_waste, matches_target
+from costguard.guard.scheduled_starts import START_STEP, ScheduledStart
+from costguard.guard.timed_stops import TIMED_STOP, list_due_policies, list_ended_stops
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
+from costguard.providers.ports import InstanceSource, UtilizationSource
+from costguard.services.guarding.act.hooks import HookCall, HookRunner
+from costguard.services.guarding.act.recheck import find_group_members, recheck_activity
+from costguard.services.guarding.act.scheduled_start import StartDesk, list_promises, start_machine
+from costguard.services.guarding.act.send_action import (
+    ActionPorts,
+    ActionResult,
+    FindObjection,
+    confirm_action,
+    find_action_ports,
+    look_at_resource,
+    send_action,
+    settle_action,
+)
+from costguard.services.guarding.guard_snapshot import decode_owner, encode_evidence
+from costguard.system.clock import Clock
+from costguard.system.tracing import trace_span
+from costguard.values.resource import Incarnation, ResourceKey
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.guard.store import GuardStore
+
+WAITABLE_REASONS = ANNOUNCED_HOLDS - {"in_doubt"}
+"""What an intent may wait for; anything else cancels it."""
+RATE_REASONS = frozenset(("rate",))
+"""What may be over once another one was refused."""
+PERSON_SENDS_WITHIN = timedelta(minutes=2)
+"""How long an intent of a person may wait for the command that wrote it; after that the command has died."""
+TRIES_MAX = 5
+ACTING_MAX_S = 40.0
+"""How long after its first act a run begins another one: the lease of the leader lasts for 60 s at least."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ActionExecutor:
+    """Executes the intents of one run.
+
+    `source_of`: returns the account to query about a resource. `measures`: sources of samples besides the providers. `sight`:
+    the snapshot of the run. `hooks`: those of this process. `broken`: why nothing more may be done; "" if there is no such
+    reason. `observes`: every act of this run is held (first run, gap, clock), so nothing is sent again either.
+    """
+
+    book: GuardStore
+    rules: GuardConfig
+    source_of: Callable[[ResourceKey], InstanceSource | None]
+    clock: Clock
+    seconds: Callable[[], float]
+    epoch: int
+    sight: GuardSnapshot
+    observes: bool = False
+    notes: list[str] = field(default_factory=list)
+    broken: str = ""
+    hooks: HookRunner = field(default_factory=HookRunner)
+    measures: Sequence[UtilizationSource] = ()
+
+    @property
+    def _listed(self) -> dict[ResourceKey, LiveResource]:
+        return {one.observation.key: one for one in self.sight.live}
+
+    def confirm_all(self, intents: Iterable[Intent], live: Sequence[LiveResource]) -> bool:
+        """Update intents that may have been sent, by the present listing; repeat requests that the listing contradicts."""
+        for ended in list_ended_stops(self.sight.wishes, live, self.sight.now):  # so that none is done again
+            self.book.lift_override(ended.id, who="watchdog", now=self.sight.now)
+        by_key, moved = {one.observation.key: one for one in live}, False
+        for intent in intents:
+            if intent.state in DOUBTFUL_STATES and not self.broken:
+                acted = self._confirm_intent(intent, by_key.get(intent.life.key))
+                moved = moved or acted.intent != intent
+                self._note_result(acted)
+        return moved
+
+    def _confirm_intent(self, intent: Intent, live: LiveResource | None) -> ActionResult:
+        now, hands = self.clock.now(), self._find_ports(intent.life.key)
+        still = self._build_objection_check(intent)
+        if live is None or live.absent_at is not None:
+            over = self.book.load_departure(intent.life.key, intent.sent_at or intent.moved_at)
+            return confirm_action(intent, over.listed, self.book, still, absences=over.absences, asked_at=now, now=now)
+        if intent.sent_at is not None and live.seen_at <= intent.sent_at:
+            return settle_action(intent, hands, self.book, self.clock, still)
+        acted = confirm_action(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
+        if acted.again and not acted.broken and not self.observes:
+            again = self._build_repeat_check(acted.intent)
+            return send_action(acted.intent, hands, self.book, self.clock, again, epoch=self.epoch, seconds=self.seconds)
+        return acted
+
+    def execute_plan(self, found: GuardEvaluation, sight: GuardSnapshot) -> None:
+        """Create intents for coming acts, cancel those whose reason is gone, and perform those that are due.
+
+        An act that is refused at its last check uses no headroom, so the next one gets it; the refused one is then tried after
+        the others, so that none waits forever. At most TRIES_MAX refused tries of each kind (hard caps, others) are made in a
+        run, and none begins later than ACTING_MAX after the first.
+        """
+        self.sight = replace(sight, breaker=found.breaker)
+        cases = {(case.verdict.policy.name, case.verdict.life): case for case in found.cases}
+        wanted = [p for p in found.proposals if p.step.do in (STOP, TERMINATE)]
+        self._cancel_unwanted(sight.intents, wanted)
+        due = list[tuple[Proposal, Intent]]()
+        for proposal in _select_leading([p for p in wanted if _may_have_intent(p, cases)], found.at):
+            case = cases[proposal.verdict.policy.name, proposal.verdict.life]
+            if self.broken:
+                continue
+            intent = find_open_intent(self.book.load_open_intents(), proposal.verdict.life, proposal.step.do)
+            intent = self._hand_over(intent, proposal) if intent is not None else None
+            intent = intent or self._plan_intent(proposal, case)
+            if intent is not None and proposal.due_at <= self.clock.now() and _get_reasons(proposal) <= RATE_REASONS:
+                due.append((proposal, intent))
+        room = sum(proposal.is_ready(found.at) for proposal, _ in due)
+        self._execute_due(
+            due,
+            room,
+            {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED or (i.state == READY and i.outcome)},
+        )
+        self._begin_hooks(found, cases)
+        self._start_due(found.starts)
+
+    def _hand_over(self, intent: Intent, proposal: Proposal) -> Intent | None:
+        """Return the open `intent` if it is of the policy of `proposal`, or in doubt; else cancel it and return None."""
+        name = proposal.verdict.policy.name
+        if intent.policy == name or intent.state in DOUBTFUL_STATES or intent.rule == PERSON_RULE:
+            return intent
+        self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=f"{name} does it first")
+        return None
+
+    def _start_due(self, starts: Iterable[ScheduledStart]) -> None:
+        """Start the machines that are due and that nothing holds, each at a price that is asked right before."""
+        desk = self._build_start_desk()
+        for start in starts:
+            if start.is_ready(self.clock.now()) and not self.broken:
+                sent = start_machine(start, desk)
+                if sent is not None:
+                    self._note_result(sent)
+
+    def _build_start_desk(self) -> StartDesk:
+        return StartDesk(
+            book=self.book,
+            clock=self.clock,
+            seconds=self.seconds,
+            epoch=self.epoch,
+            find_ports=self._find_ports,
+            standings=self.sight.standings,
+            find_objection=lambda intent, seen, now: self._find_objection(intent, START_STEP, seen, now),
+            promised=list_promises(self.sight.started, self._listed, self.clock.now()),
+        )
+
+    def _execute_due(
+        self, due: Sequence[tuple[Proposal, Intent]], room: int, refused: Mapping[tuple[Incarnation, str], datetime]
+    ) -> None:
+        tries, began_s = Counter[bool](), self.seconds()
+        by_turn = sorted(due, key=lambda one: _rank_by_urgency(one[0], refused.get((one[1].life, one[1].act))))
+        for _, intent in by_turn:
+            cap = intent.rule == CAP_RULE
+            if room <= 0 or self.broken or tries[cap] >= TRIES_MAX or self.seconds() - began_s > ACTING_MAX_S:
+                continue
+            used = self._execute_intent(intent)
+            tries[cap] += not used
+            room -= used
+
+    def _execute_intent(self, intent: Intent) -> bool:
+        """Perform one intent; return whether it used headroom."""
+        now = self.clock.now()
+        ready: Intent | None = intent
+        if intent.state in (PLANNED, GRACE):
+            ready = self.book.move_intent(intent, READY, now)
+        if ready is None or ready.state != READY:
+            return False
+        hands, still = self._find_ports(ready.life.key), self._build_objection_check(ready)
+        key = ready.life.key
+        with trace_span(
+            "act", act=ready.act, policy=ready.policy, provider=key.provider, account=key.account, resource=key.id
+        ) as span:
+            acted = send_action(ready, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
+            span.set(sent=acted.sent, state=acted.intent.state)
+        self._note_result(acted)
+        return acted.sent or acted.intent.sends > ready.sends
+
+    def _begin_hooks(self, found: GuardEvaluation, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> None:
+        for proposal in found.proposals:
+            if proposal.step.do == HOOK and proposal.is_ready(self.clock.now()) and not self.broken and self.hooks.has_room:
+                acts = [
+                    other.due_at
+                    for other in found.proposals
+                    if other.verdict is proposal.verdict and other.step.do in DESTRUCTIVE and other.number > proposal.number
+                ]
+                self._begin_hook(proposal, cases[proposal.verdict.policy.name, proposal.verdict.life], min(acts, default=None))
+
+    def _begin_hook(self, proposal: Proposal, case: PolicyCase, deadline: datetime | None) -> None:
+        """Check the machine, record that its hook begins, then start the hook; without the record it is not started."""
+        now, policy, step, life = self.clock.now(), proposal.verdict.policy, proposal.step, proposal.verdict.life
+        hook = next((one for one in self.rules.hooks if one.name == step.run), Hook(name=step.run, command=(step.run,)))
+        run = HookRun(
+            id=token_hex(8),
+            life=life,
+            policy=policy.name,
+            rule=policy.rule,
+            number=proposal.number,
+            hook=hook.name,
+            began_at=now,
+            until=now + step.timeout + END_MARGIN,
+            epoch=self.epoch,
+        )
+        seen = case.live.observation
+        hands = self._find_ports(life.key)
+        if hands.inspector is not None:
+            look = look_at_resource(hands.inspector, life.key, self.clock, self.seconds)
+            if look.seen is None:
+                self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {look.why}")
+                return
+            seen = look.seen
+        against = "the machine was restarted or replaced" if identify_incarnation(seen) != life else ""
+        against = against or self._find_objection(run, step, seen, now) or self._find_activity(run, seen, now)
+        if against or not self.book.begin_hook(run, now):
+            self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {against or 'the ledger does not let it'}")
+            return
+        self.hooks.begin(
+            HookCall(
+                id=run.id,
+                hook=hook,
+                within_s=step.timeout.total_seconds(),
+                at=now,
+                provider=life.key.provider,
+                account=life.key.account,
+                region=life.key.region,
+                resource=life.key.id,
+                name=seen.name,
+                owner=case.owner,
+                policy=policy.name,
+                reason="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
+                deadline=deadline,
+            )
+        )
+
+    def _plan_intent(self, proposal: Proposal, case: PolicyCase) -> Intent | None:
+        """Record a new intent for `proposal`; return None if an open one exists, or the leader lease is lost."""
+        now, policy, handling = self.clock.now(), proposal.verdict.policy, case.live.observation.handling
+        loses = handling.stop_loses if proposal.step.do == STOP else handling.terminate_loses
+        work = proposal.verdict.work
+        facts = {"state": work.state, "confidence": work.confidence, "since": proposal.verdict.since, "seen": case.live.seen_at}
+        facts |= {"name": case.live.observation.name, "owner": case.owner}
+        facts |= {"meaning": policy.digest, "type": case.live.observation.instance_type}
+        intent = Intent(
+            id=token_hex(8),
+            life=proposal.verdict.life,
+            act=proposal.step.do,
+            policy=policy.name,
+            rule=policy.rule,
+            why="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
+            evidence=encode_evidence(facts, compute_waste(case.live, work, now), compute_savings_rate(case.live, now)),
+            state=GRACE if proposal.due_at > now else READY,
+            created_at=now,
+            moved_at=now,
+            epoch=self.epoch,
+            lose=loses if policy.allow_irreversible or proposal.step.do in case.approved else (),
+            irreversible=is_irreversible(proposal, case),
+        )
+        return intent if self.book.plan_intent(intent) else None
+
+    def _cancel_unwanted(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
+        """Cancel waiting intents that their policy does not want any more, or holds; another policy's reasons do not count."""
+        for intent in intents:
+            if intent.state not in OPEN_STATES or intent.state in DOUBTFUL_STATES:
+                continue
+            if intent.rule == PERSON_RULE and self.clock.now() - intent.moved_at < PERSON_SENDS_WITHIN:
+                continue
+            mine = [
+                p
+                for p in wanted
+                if p.verdict.life == intent.life and p.step.do == intent.act and p.verdict.policy.name == intent.policy
+            ]
+            held = [says for p in mine for reason, says in p.held_by if reason not in WAITABLE_REASONS]
+            if not mine or held:
+                why = held[0] if held else "its condition no longer holds"
+                why = "it was not sent in the run that planned it" if intent.act == START else why
+                self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=why)
+
+    def _note_result(self, acted: ActionResult) -> None:
+        self.broken = self.broken or acted.broken
+        if acted.held:
+            self.notes.append(f"{acted.intent.life.key.id}: {acted.held}")
+
+    def _find_ports(self, key: ResourceKey) -> ActionPorts:
+        source = self.source_of(key)
+        return find_action_ports(source) if source is not None else ActionPorts()
+
+    def _build_objection_check(self, intent: Intent) -> FindObjection:
+        def still(seen: Observation) -> str:
+            now = self.clock.now()
+            return self._find_objection(intent, PolicyStep(do=intent.act), seen, now) or self._find_activity(intent, seen, now)
+
+        return still
+
+    def _build_repeat_check(self, intent: Intent) -> FindObjection:
+        """Return the check of a repeated request:
+
+        also whether the activity condition of the plan still holds, minutes later.
+        """
+        policy = next((one for one in self.rules.policies if one.name == intent.policy), None)
+        idle = policy is not None and intent.rule == IDLE_RULE
+        over = explain_unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
+        return (lambda _: f"its condition no longer holds: {over}") if over else self._build_objection_check(intent)
+
+    def _find_objection(self, deed: Intent | HookRun, step: PolicyStep, seen: Observation, now: datetime) -> str:
+        """Return what forbids the act at this moment, with `seen` observed just now; "" for nothing.
+
+        All holds of the plan are derived anew by the plan's own rules, from the new observation and the present ledger:
+        freezes, leases (also that of a machine started by hand), phases, protection by people, labels and its provider, arming
+        and approvals, owner and claims, its controller, whether its provider has the act, what would be lost, how long it is
+        known, other unsettled acts. The breaker and quarantine are those of this run: they follow from all machines together,
+        and nothing was listed since. Not checked again: the grace period, which only grows; what holds a whole run
+        (`observes`); the limits, which the ledger checks when it lets an act run; its activity, which `_find_activity` measures
+        now.
+        """
+        wishes = tuple(self.book.load_open_overrides(now))
+        planned = list_due_policies(seen, wishes, now)
+        policies = {p.name: p for p in (*self.rules.policies, *build_cap_policies(self.rules.budgets), *planned)}
+        policy, listed = policies.get(deed.policy), self._listed.get(seen.key)
+        if policy is None:
+            return "its planned stop was cancelled" if deed.policy == TIMED_STOP.name else "its policy no longer exists"
+        if listed is None:
+            return "it is no longer listed"
+        owner = find_owner(seen, self.rules.owner_from)
+        if isinstance(deed, Intent) and decode_owner(deed) not in (None, owner):
+            return "it belongs to somebody else now, who is told first"
+        live = replace(listed, observation=seen, seen_at=now)
+        sight = replace(
+            self.sight,
+            now=now,
+            wishes=wishes,
+            protections=self.book.load_protections(),
+            intents=tuple(intent for intent in self.book.load_open_intents() if intent.id != deed.id),
+        )
+        held = list_standing_holds(
+            step, build_current_case(live, policy, self.rules, sight), build_constraints(self.rules, sight)
+        )
+        return next((says for _, says in held), "") or self._explain_out_of_target(policy, seen)
+
+    def _explain_out_of_target(self, policy: Policy, seen: Observation) -> str:
+        meant = policy.rule == CAP_RULE or matches_target(policy.target, seen, find_owner(seen, self.rules.owner_from))
+        return "" if meant else f"{policy.name} no longer matches it"
+
+    def _find_activity(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
+        """Return why the machine or its group is active now, by new samples; "" if it is not.
+
+        A stopped machine needs no sample.
+        """
+        if deed.rule != IDLE_RULE or seen.state in RESTING_STATES:
+            return ""
+        policy = next((one for one in self.rules.policies if one.name == deed.policy), None)
+        together = policy is None or not policy.alone
+        group, others = find_group_members(seen, self.sight.live, self.rules.group_from) if together else (None, [])
+        return recheck_activity(
+            seen,
+            group,
+            others,
+            book=self.book,
+            source_of=self.source_of,
+            interval=self.rules.interval,
+            lags=self.sight.lags,
+            now=now,
+            also=self.measures,
+        )
+
+
+def _may_have_intent(proposal: Proposal, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> bool:
+    """Return whether the act was announced, and waits only for what ends by itself."""
+    climb = cases[proposal.verdict.policy.name, proposal.verdict.life].climb
+    announced = climb is not None and bool(climb.done) and climb.announced_from != proposal.verdict.at  # anew in this run
+    return announced and _get_reasons(proposal) <= WAITABLE_REASONS
+
+
+def _get_reasons(proposal: Proposal) -> frozenset[str]:
+    return frozenset(reason for reason, _ in proposal.held_by)
+
+
+def _select_leading(proposals: Iterable[Proposal], now: datetime) -> list[Proposal]:
+    """Return one proposal for each act on a machine: one that may be done now, hard caps first, else the earliest."""
+    leading = dict[tuple[Incarnation, str], Proposal]()
+    for one in sorted(proposals, key=lambda p: (not p.is_ready(now), p.verdict.policy.rule != CAP_RULE, p.due_at)):
+        leading.setdefault((one.verdict.life, one.step.do), one)
+    return list(leading.values())
+
+
+def _rank_by_urgency(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
+    """Return the sort key: hard caps, then intents not refused recently, then refused ones, the oldest refusal first."""
+    policy = proposal.verdict.policy
+    urgent = (not proposal.is_ready(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
+    return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent

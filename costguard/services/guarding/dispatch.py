@@ -1,0 +1,269 @@
+"""Deliver due notifications from the outbox: in parallel within a deadline, pages first; record each outcome.
+
+A notification is delivered at least once: after a crash between delivery and its record it is delivered again, under the same
+id. If the ledger cannot be written, outcomes are kept in memory until it can, so that no message is repeated every minute. A
+notification that is given up (no retry can help, too many failed, or too old) goes to the second channel, the console. The
+guard does not wait for deliveries. The module also opens the channels and hooks of the settings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from costguard.errors import InputError
+from costguard.guard.alerts.alert import INFO, SEVERITIES, AlertRoute, DeliveryResult, Notification
+from costguard.guard.escalation import FAILED, SUCCEEDED, HookEnd, clip_output
+from costguard.ledger.guard.store import GuardStore
+from costguard.notifiers import Channel
+from costguard.providers import plugins
+from costguard.reporting.schedule import MAIL_PREFIX
+from costguard.services.guarding.act.hooks import HookCall, HookRunner
+from costguard.services.guarding.ask_links import build_linker, format_channel_name
+from costguard.services.poll.concurrency import run_all
+from costguard.services.poll.ports import Notifier
+from costguard.settings import Settings, expand_path
+from costguard.settings.notify import CONSOLE_CHANNEL, resolve_address
+from costguard.system.clock import Clock
+from costguard.values.checks import require
+
+GIVE_UP_AFTER = timedelta(hours=24)
+"""For each of a message's `days`."""
+DISPATCH_LIMIT_S = 15.0
+"""Seconds for all messages of a round; a channel has 10 s of its own for each."""
+CHANNEL_MESSAGES_MAX = 8
+DISPATCH_MESSAGES_MAX = 32
+"""Messages of one channel and of a round, so that one that hangs holds up no other; the rest is due in the next round."""
+
+
+class MessageOutbox(Protocol):
+    """Notifications written together with the alerts that they report."""
+
+    def due_messages(self, now: datetime) -> list[Notification]:
+        """Return those to be tried at `now`, the oldest first."""
+
+    def settle(self, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
+        """Record the outcome of one attempt, and schedule a retry if there is one.
+
+        Raises LedgerError if it cannot be written.
+        """
+
+    def undelivered(self, since: datetime) -> list[tuple[Notification, str]]:
+        """Return those given up at or after `since`, with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchResult:
+    """Outcome of one round. `later`: to be retried. `given_up`: sent to the second channel, with the reason."""
+
+    sent: tuple[Notification, ...] = ()
+    later: tuple[tuple[Notification, str], ...] = ()
+    given_up: tuple[tuple[Notification, str], ...] = ()
+
+
+class OutboxDispatcher:
+    """Delivers due notifications, one round per call.
+
+    `notifiers`: by channel name. `second`: channel for undeliverable ones. `add_links`: returns a message with its links.
+    """
+
+    def __init__(
+        self,
+        outbox: MessageOutbox,
+        notifiers: Mapping[str, Notifier],
+        *,
+        clock: Clock,
+        second: Notifier,
+        limit_s: float = DISPATCH_LIMIT_S,
+        add_links: Callable[[Notification], Notification] = lambda message: message,
+    ) -> None:
+        self._outbox, self._notifiers, self._clock, self._second = outbox, notifiers, clock, second
+        self._limit_s, self._add_links = limit_s, add_links
+        self._unsettled = dict[str, DeliveryResult]()
+
+    def deliver(self) -> DispatchResult:
+        """Run one round, at most `limit_s` long. Raises LedgerError if the outbox cannot be read or written."""
+        began, owed = self._clock.now(), bool(self._unsettled)
+        self._settle_all(began)
+        messages = _choose_messages(self._outbox.due_messages(began))
+        asked = {one.id: partial(_send_message, self._notifiers.get(one.channel), self._add_links(one)) for one in messages}
+        answers = run_all(asked, limit_s=self._limit_s, most=DISPATCH_MESSAGES_MAX)
+        now = self._clock.now()
+        came = [(one, _end_old_retries(_to_delivery(answers[one.id]), one, now)) for one in messages]
+        self._unsettled |= {one.id: delivery for one, delivery in came}
+        self._settle_all(now)
+        failed = owed or not all(delivery.sent for _, delivery in came)
+        given_up = tuple(self._outbox.undelivered(began if owed else now)) if failed else ()
+        for message, why in given_up:
+            self._second(replace(message, title=f"[not sent to {message.channel}: {why}] {message.title}"))
+        gone = {message.id for message, _ in given_up}
+        return DispatchResult(
+            sent=tuple(one for one, delivery in came if delivery.sent),
+            later=tuple((one, delivery.why) for one, delivery in came if not delivery.sent and one.id not in gone),
+            given_up=given_up,
+        )
+
+    def _settle_all(self, now: datetime) -> None:
+        """Record each outcome in the outbox, then drop it from memory."""
+        for message_id, delivery in list(self._unsettled.items()):
+            self._outbox.settle(message_id, delivery, now)
+            del self._unsettled[message_id]
+
+
+def _choose_messages(due: list[Notification]) -> list[Notification]:
+    """Choose pages first, then the oldest, up to the limits per channel and per round."""
+    chosen, of_one = list[Notification](), Counter[str]()
+    for message in sorted(due, key=lambda one: -SEVERITIES.index(one.severity)):
+        of_one[message.channel] += 1
+        if of_one[message.channel] <= CHANNEL_MESSAGES_MAX:
+            chosen.append(message)
+    return chosen[:DISPATCH_MESSAGES_MAX]
+
+
+def _send_message(notifier: Notifier | None, message: Notification) -> DeliveryResult:
+    if notifier is None:
+        return DeliveryResult(sent=False, why="no channel of this name is in the settings", again=False)
+    return notifier(message)
+
+
+def _to_delivery(answer: DeliveryResult | BaseException) -> DeliveryResult:
+    """Return the result; the text of an exception is dropped, because it may contain an address."""
+    if isinstance(answer, DeliveryResult):
+        return answer
+    why = "no answer in time" if isinstance(answer, TimeoutError) else f"the channel failed ({type(answer).__name__})"
+    return DeliveryResult(sent=False, why=why)
+
+
+def _end_old_retries(delivery: DeliveryResult, message: Notification, now: datetime) -> DeliveryResult:
+    """Stop retrying a message older than its `days`; it then goes to the second channel."""
+    return (
+        replace(delivery, again=False) if not delivery.sent and now - message.at >= message.days * GIVE_UP_AFTER else delivery
+    )
+
+
+WEBHOOK, CHAT = "webhook", "chat"
+WEB_SCHEMES, MAIL_SCHEMES = ("http", "https"), ("mailto", "mailtos")
+DEFAULT_ROUTE = AlertRoute(name=CONSOLE_CHANNEL, channels=(CONSOLE_CHANNEL,), min_severity=INFO)
+"""Where notices go if the settings name no route."""
+
+
+def list_routes(settings: Settings) -> tuple[AlertRoute, ...]:
+    """Return the routes of the settings, or the console."""
+    return settings.routes or (DEFAULT_ROUTE,)
+
+
+def open_notifiers(settings: Settings, clock: Clock) -> dict[str, Notifier]:
+    """Open the console, and what a route or a report names. Raises InputError if an address is not where the settings state."""
+    named = (*(route.channels for route in list_routes(settings)), *(report.channels for report in settings.reports))
+    names = dict.fromkeys((CONSOLE_CHANNEL, *(name for channels in named for name in channels)))  # for what no route takes
+    return {name: open_notifier(name, settings, clock) for name in names}
+
+
+def open_console(clock: Clock) -> Notifier:
+    """Open the channel that needs no disk and no network."""
+    return partial(plugins.load_notifier(CONSOLE_CHANNEL), channel=Channel(name=CONSOLE_CHANNEL, clock=clock))
+
+
+def open_dispatcher(settings: Settings, book: GuardStore, clock: Clock, holder: str = "") -> OutboxDispatcher:
+    """Open the dispatcher of `book`; one per process. `holder`: name in the leader lease, "" if the process takes none."""
+    return OutboxDispatcher(
+        _LedgerOutbox(book, holder),
+        open_notifiers(settings, clock),
+        clock=clock,
+        second=open_console(clock),
+        add_links=build_linker(settings),
+    )
+
+
+def open_notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
+    """Open the channel `name`. Raises InputError if its address is not where the settings state."""
+    kind = find_channel_kind(name)
+    if kind == CONSOLE_CHANNEL:
+        return open_console(clock)
+    person = name.removeprefix(MAIL_PREFIX) if name.startswith(MAIL_PREFIX) else ""
+    address = _read_mail_address(settings) if person else resolve_address(name, "notify.route.to")
+    secret = resolve_address(settings.signed_with, "notify.signed_with") if settings.signed_with and kind == WEBHOOK else ""
+    ca_file = expand_path(settings.network.ca_file) if settings.network.ca_file else None
+    proxy = settings.network.proxy if kind == CHAT else None
+    channel = Channel(
+        name=format_channel_name(name), clock=clock, address=address, secret=secret, ca_file=ca_file, proxy=proxy, person=person
+    )
+    return partial(plugins.load_notifier(kind), channel=channel)
+
+
+def find_channel_kind(name: str) -> str:
+    """Return the plug-in of the channel `name`. Raises InputError if its address is not where the settings state."""
+    if name == CONSOLE_CHANNEL or name.startswith(MAIL_PREFIX):
+        return CONSOLE_CHANNEL if name == CONSOLE_CHANNEL else CHAT
+    return WEBHOOK if resolve_address(name, "notify.route.to").partition("://")[0].lower() in WEB_SCHEMES else CHAT
+
+
+def _read_mail_address(settings: Settings) -> str:
+    """Return the address of the mail server for mail to people."""
+    address = resolve_address(settings.mail, "notify.mail")
+    known = address.partition("://")[0].lower() in MAIL_SCHEMES
+    hint = "write mailtos://USER:PASSWORD@HOST?from=ADDRESS there, or mailto:// with ?mode=starttls"
+    require(known, "notify.mail", f"what {settings.mail} holds is not an address of a mail server", hint)
+    return address
+
+
+class _LedgerOutbox:
+    """The messages of the ledger as a MessageOutbox."""
+
+    def __init__(self, book: GuardStore, holder: str) -> None:
+        self.settle, self.undelivered = book.settle_message, book.undelivered
+        self._book, self._holder = book, holder
+
+    def due_messages(self, now: datetime) -> list[Notification]:
+        """Return those to be tried at `now`.
+
+        Messages worth a retry for days are left to the process with the leader lease; other notifications are sent by any.
+        """
+        due = self._book.due_messages(now)
+        patient = any(one.days > 1 for one in due)
+        theirs = patient and is_led_by_another(self._book, self._holder, now)
+        return [one for one in due if one.days == 1] if theirs else due
+
+
+def is_led_by_another(book: GuardStore, holder: str, now: datetime) -> bool:
+    """Return whether another process than `holder` has the leader lease."""
+    turn = book.load_leader_lease() if holder else None
+    return turn is not None and turn.is_held(now) and turn.holder != holder
+
+
+HTTP_OK, HTTP_REDIRECT = 200, 300
+
+
+def build_hook_runner(settings: Settings, clock: Clock) -> HookRunner:
+    """Build the runner for the hooks of the settings; one per process."""
+    return HookRunner(post=partial(_post_hook, settings, clock))
+
+
+def _post_hook(settings: Settings, clock: Clock, call: HookCall) -> HookEnd:
+    """Call the url of a hook once. Its address is read now, because it may have changed."""
+    from costguard.notifiers.webhook import post_webhook
+
+    try:
+        address = resolve_address(call.hook.url, f"hook {call.hook.name}.url")
+        secret = resolve_address(settings.signed_with, "notify.signed_with") if settings.signed_with else ""
+    except InputError as error:
+        return HookEnd(state=FAILED, why=error.what)
+    ca_file = expand_path(settings.network.ca_file) if settings.network.ca_file else None
+    channel = Channel(
+        name=format_channel_name(call.hook.url),
+        clock=clock,
+        address=address,
+        secret=secret,
+        ca_file=ca_file,
+        within_s=call.within_s,
+    )
+    answer = post_webhook(call.id, call.build_body(), channel)
+    output = clip_output(answer.said.decode(errors="replace"))
+    if answer.status is not None and HTTP_OK <= answer.status < HTTP_REDIRECT:
+        return HookEnd(state=SUCCEEDED, status=answer.status, output=output)
+    why = answer.why or f"it answered {answer.status}"
+    return HookEnd(state=FAILED, status=answer.status, why=why, output=output)

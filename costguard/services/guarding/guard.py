@@ -1,0 +1,395 @@
+"""One guard run, from facts to a plan, and from the plan to one act at a time. Each run derives everything anew.
+
+    read what is known -> confirm earlier acts -> evaluate -> commit results and notifications together -> perform due acts
+
+An act is committed before it is done. If the ledger cannot be written, nothing is done, and an alert goes to a channel that
+needs no disk. Settings that run for the first time may need an approval (GUARD 6, H25): a plan with more acts than the limits
+allow waits for it until the plan can be judged, or until the longest wait of a policy plus an hour has passed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from costguard.budgets.hold import Hold
+from costguard.errors import LedgerError
+from costguard.guard.action_intents import Intent
+from costguard.guard.alerts.alert import Alert, AlertRoute
+from costguard.guard.alerts.dispatch import dispatch_alerts
+from costguard.guard.alerts.fleet import list_restart_alerts
+from costguard.guard.alerts.rules import list_alerts
+from costguard.guard.cap_acceptance import describe_cap, list_cap_acceptances
+from costguard.guard.cap_forecast import build_cap_policies
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.escalation import mark_step_done
+from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
+from costguard.guard.limits import compute_plan_fingerprint, explain_clock_doubt, explain_config_excess, is_config_undecided
+from costguard.guard.overrides import ACCEPT, ARM, ARMED_FOR, SNOOZE, Override, is_override_open
+from costguard.guard.policy import ASK, DENY, NOTIFY, RECORD, Policy
+from costguard.guard.run_facts import GuardRun
+from costguard.metering.spending import ScopeCoverage
+from costguard.services.guarding.act.executor import ActionExecutor
+from costguard.services.guarding.act.hooks import HookRunner, record_hook_ends
+from costguard.services.guarding.act.send_action import read_boot_time_s
+from costguard.services.guarding.guard_inputs import PollResults
+from costguard.services.guarding.guard_snapshot import (
+    BREAKS_MAX,
+    BREAKS_TOLD,
+    READY_FACT,
+    PreviousRuns,
+    SampleWindow,
+    build_guard_snapshot,
+    decode_costs,
+    decode_instant,
+    encode_breaker,
+    encode_ready_acts,
+    load_recent_intents,
+    load_recent_overrides,
+    read_previous_runs,
+    reload_intents,
+)
+from costguard.services.guarding.run_view import VIEW_FACT, encode_run_view
+from costguard.system.clock import Clock
+from costguard.system.process import pause_gc
+from costguard.system.tracing import trace_span
+from costguard.values.resource import Incarnation
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.guard.audit_log import RollbackMarker
+    from costguard.ledger.guard.store import GuardStore
+    from costguard.ledger.spans.books import SpendingReader
+
+LEADER_LEASE_MIN, ACTION_TIME_MAX = timedelta(seconds=60), timedelta(seconds=60)
+SETTINGS_USER = "settings file"
+"""Who armed what the file arms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardRunResult:
+    """Result of a run. `committed`: it is in the ledger, or another watchdog leads. `broken`: why nothing was done.
+
+    `intents`: their present state. `unaccepted`: why the plan must be accepted first; `plan_hash`: fingerprint of the plan.
+    """
+
+    at: datetime
+    committed: bool
+    acting: bool
+    survey: GuardEvaluation | None = None
+    sight: GuardSnapshot | None = None
+    intents: tuple[Intent, ...] = ()
+    notices: tuple[Alert, ...] = ()
+    scopes: tuple[ScopeCoverage, ...] = ()
+    plan_hash: str = ""
+    unaccepted: str = ""
+    broken: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class GuardRunner:
+    """The guard of one ledger. `holder`: name of this process. `latest`: called for the last listings in each run.
+
+    `dry_run`: nothing is done, recorded or sent. `supposed`: overrides that the plan assumes. `resident`: the process runs
+    repeatedly, so its own first run only observes; otherwise only a gap in the ledger's runs counts. `mark`: rollback marker;
+    nothing is done on an older ledger than was seen; None: there is no marker. `unreached`: failed scopes of accounts that
+    could never be asked for theirs, which the ledger does not know; people are alerted about them as about the others.
+    `asks`: the `digest_providers` of what is polled. `shares`: while another watchdog has the lead, this one evaluates nothing.
+    `more_alerts`: returns those about the watchdog's own processes at an instant. `clock_doubt`: explains why this machine's
+    clock cannot be trusted, so that nothing is evaluated; "" if it can.
+    """
+
+    book: GuardStore
+    books: Callable[[], AbstractContextManager[SpendingReader]]
+    rules: GuardConfig
+    latest: Callable[[], PollResults]
+    clock: Clock
+    holder: str
+    holds: Callable[[datetime], Sequence[Hold]]
+    routes: tuple[AlertRoute, ...] = ()
+    dry_run: bool = False
+    supposed: tuple[Override, ...] = ()
+    resident: bool = False
+    hooks: HookRunner = field(default_factory=HookRunner)
+    mark: RollbackMarker | None = None
+    unreached: Callable[[], Sequence[ScopeCoverage]] = tuple
+    asks: str = ""
+    shares: bool = False
+    more_alerts: Callable[[datetime], Sequence[Alert]] = lambda _: ()
+    clock_doubt: Callable[[], str] = str
+    seconds: Callable[[], float] = read_boot_time_s
+    _began_s: float = 0.0
+    _clocks: tuple[datetime, float] | None = None
+    _lookback: SampleWindow = field(default_factory=SampleWindow)
+    _ended: datetime | None = None
+
+    def run(self) -> GuardRunResult:
+        """Run once. A LedgerError is returned as `broken`, and nothing is done then."""
+        now, self._began_s = self.clock.now(), self.seconds()
+        try:
+            with trace_span("guard.run") as span:
+                found = self._run_steps(now)
+                span.set(committed=found.committed, acting=found.acting)
+                return found
+        except LedgerError as error:
+            return GuardRunResult(at=now, committed=False, acting=False, broken=str(error))
+
+    def _run_steps(self, now: datetime) -> GuardRunResult:
+        if doubt := self.clock_doubt():  # a turn that it took would be timed by that clock
+            return GuardRunResult(at=now, committed=False, acting=False, broken=doubt)
+        epoch = (
+            None
+            if self.dry_run
+            else self.book.acquire_leader_lease(self.holder, now, max(3 * self.rules.interval, LEADER_LEASE_MIN))
+        )
+        if epoch is None and self.shares:
+            return GuardRunResult(at=now, committed=True, acting=False)
+        latest = self.latest()
+        wishes = (*load_recent_overrides(self.book, now), *self.supposed)
+        wishes = (*wishes, *self._arm_budgets(wishes, now, record=epoch is not None))
+        if epoch is not None:
+            record_hook_ends(self.book, self.hooks, now)
+        before = self._read_previous_runs(epoch, now)
+        with self.books() as books:
+            sight = build_guard_snapshot(
+                now=now,
+                rules=self.rules,
+                books=books,
+                records=self.book,
+                latest=latest,
+                holds=self.holds(now),
+                wishes=wishes,
+                before=before,
+                held=tuple(self._list_blockers(now, epoch, before.gap)),
+                lookback=self._lookback,
+            )
+            unreached = tuple(self.unreached())
+            scopes = (*books.list_scopes(), *unreached)
+        facts = dict(before.facts)
+        scope_of = {one.observation.key: one.scope for one in sight.live}
+        deeds = ActionExecutor(
+            book=self.book,
+            rules=self.rules,
+            source_of=lambda key: latest.find_source(key, scope_of.get(key)),
+            clock=self.clock,
+            seconds=self.seconds,
+            epoch=epoch or 0,
+            sight=sight,
+            hooks=self.hooks,
+            observes=bool(sight.held),
+            measures=latest.measures,
+        )
+        if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
+            sight = reload_intents(sight, self.book, self.rules)
+        sight, found = self._evaluate_accepted(sight, records=epoch is not None)
+        told_hash = found.plan_hash
+        unaccepted = explain_unaccepted(found, self.rules, wishes, facts, digest=_hash_sha256, plan_hash=told_hash)
+        if unaccepted:
+            sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
+            found = _evaluate(self.rules, sight)
+        found = replace(_mark_alert_steps_done(found, now), plan_hash=told_hash)
+        notices = [*list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents)), *self.more_alerts(now)]
+        notices += list_restart_alerts(before.breaks if before.apart is None else (), BREAKS_MAX, now)
+        committed = self.dry_run
+        if epoch is not None:
+            facts[READY_FACT] = encode_ready_acts(found.proposals, sight.ready_since, now)
+            facts[VIEW_FACT] = encode_run_view(latest, sight, found.foresights, unreached, asks=self.asks)
+            committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
+            if committed:
+                self.book.set_accepted_caps(found.accepted_caps)
+                deeds.execute_plan(found, sight)
+                if self.mark and not any(reason == "older_ledger" for reason, _ in sight.held):
+                    self.mark.advance()
+            self._ended = self.clock.now()
+        return GuardRunResult(
+            at=now,
+            committed=committed or (epoch is None and not self.dry_run),
+            acting=epoch is not None and committed,
+            survey=found,
+            sight=sight,
+            intents=load_recent_intents(self.book, now),
+            notices=tuple(notices),
+            scopes=scopes,
+            plan_hash=told_hash,
+            unaccepted=unaccepted,
+            broken=deeds.broken,
+            notes=tuple(deeds.notes),
+        )
+
+    def _read_previous_runs(self, epoch: int | None, now: datetime) -> PreviousRuns:
+        last, first = self.book.load_last_run(), self.resident and self._clocks is None
+        unfinished = max(0, epoch - last.epoch - 1) if epoch and last else 0  # each process that takes the lead has an epoch
+        starts = unfinished + first if self.resident else None
+        before = read_previous_runs(last, self.rules, now, guarded_until=self._guarded_until(last), starts=starts)
+        return replace(before, apart=None) if first else before  # how often a process runs is seen from its own runs
+
+    def _guarded_until(self, last: GuardRun | None) -> datetime | None:
+        """Return until when the fleet was guarded; None: never. Time spent on our own acts is no gap."""
+        if last is None or self._ended is None:
+            return last.at if last else None
+        return max(last.at, min(self._ended, last.at + ACTION_TIME_MAX))
+
+    def _list_blockers(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
+        """Yield what holds every act of this run, as (reason, sentence)."""
+        if epoch is None and not self.dry_run:  # a dry run never acts; as a hold it would hide what else holds an act
+            yield "not_acting", "another watchdog acts on this ledger"
+        if self.mark and (doubt := self.mark.describe_doubt()):
+            yield "older_ledger", f"{doubt}; if this is intended: costguard audit adopt"
+        before, self._clocks = self._clocks, (now, self._began_s)
+        if gap:
+            yield "gap", gap
+        elif before is None and self.resident:
+            yield "gap", "the first run after a start only observes"
+        if before is not None:
+            doubt = explain_clock_doubt(now - before[0], timedelta(seconds=self._clocks[1] - before[1]), self.rules.rails)
+            if doubt:
+                yield "clock", doubt
+
+    def _arm_budgets(self, wishes: Iterable[Override], now: datetime, *, record: bool) -> list[Override]:
+        """Arm the hard budgets of which no arming is in force: a person who lowered one is obeyed as long as that lasts.
+
+        People arm policies (decision 0041). `record`: False for a plan, which assumes what the next run records.
+        """
+        armed = {w.subject for w in wishes if w.what == ARM and is_override_open(w, now)}
+        made = []
+        for name, level in ((policy.name, policy.arm) for policy in build_cap_policies(self.rules.budgets)):
+            if name not in armed:
+                why, until = "armed by the settings", now + ARMED_FOR
+                wish = Override(
+                    id=token_hex(8), what=ARM, who=SETTINGS_USER, why=why, at=now, until=until, subject=name, value=level
+                )
+                if record:
+                    self.book.add_override(wish)
+                made.append(wish)
+        return made
+
+    def _evaluate_accepted(self, sight: GuardSnapshot, *, records: bool) -> tuple[GuardSnapshot, GuardEvaluation]:
+        """Evaluate `sight`, and again if its plan is accepted and a hard cap of it was not yet; `records`: record that."""
+        found = _evaluate(self.rules, sight)
+        caps = [describe_cap(budget) for budget in self.rules.budgets if budget.hard]
+        found = replace(found, plan_hash=compute_plan_fingerprint(found.proposals, _hash_sha256, caps))
+        mine = [one for one in sight.wishes if is_plan_accepted(one, found.plan_hash, sight.now)]
+        made = list_cap_acceptances(self.rules.budgets, sight.wishes, mine[-1], lambda: token_hex(8)) if mine else []
+        for one in made if records else ():
+            self.book.add_override(one)
+        if made:
+            sight = replace(sight, wishes=(*sight.wishes, *made))
+            found = replace(_evaluate(self.rules, sight), plan_hash=found.plan_hash)
+        return sight, found
+
+    def _commit_run(
+        self,
+        epoch: int,
+        found: GuardEvaluation,
+        sight: GuardSnapshot,
+        notices: Sequence[Alert],
+        facts: dict[str, str],
+        *,
+        unaccepted: str,
+        now: datetime,
+    ) -> bool:
+        """Write the results of the run and its notifications in one transaction."""
+        facts = facts | {"breaker": encode_breaker(found.breaker)}
+        snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_override_open(w, now)]
+        after_gap = sight.apart is None and any(reason == "gap" for reason, _ in sight.held)  # else the run before was one too
+        messages, told = dispatch_alerts(
+            notices,
+            self.book.load_alert_states(),
+            now=now,
+            routes=self.routes,
+            snoozes=snoozes,
+            after_gap=after_gap and len(facts["breaks"].split()) <= BREAKS_TOLD,
+            zone=self.rules.zone,
+        )
+        run = GuardRun(
+            id=token_hex(8),
+            at=now,
+            epoch=epoch,
+            interval=self.rules.interval,
+            outcome="held" if sight.held or unaccepted else "acting",
+            notes=tuple(f"{reason}: {says}" for reason, says in sight.held),
+            facts=tuple(sorted(facts.items())),
+        )
+        return self.book.record_run(
+            run, climbs=found.climbs, told=told, messages=messages, protections=found.sighted, present=notices
+        )
+
+
+def _evaluate(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
+    with pause_gc(no_rings=True):
+        return evaluate_snapshot(rules, sight)
+
+
+def _mark_alert_steps_done(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
+    """Return `found` with alert-only steps marked as done: their alert is committed with this run.
+
+    Acts and hooks are marked when they end.
+    """
+    due: dict[tuple[str, Incarnation], list[int]] = {}
+    for one in found.proposals:
+        if one.step.do in (NOTIFY, ASK, RECORD, DENY) and one.is_ready(now):
+            due.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one.number)
+    cases = []
+    for case in found.cases:
+        climb = case.climb
+        for number in due.get((case.verdict.policy.name, case.verdict.life), ()):
+            climb = mark_step_done(climb, case.verdict.policy, number, now) if climb is not None else None
+        cases.append(case if climb is case.climb else replace(case, climb=climb))
+    return replace(found, cases=tuple(cases), climbs=tuple(case.climb for case in cases if case.climb is not None))
+
+
+def _hash_sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+FIRST_RUN_EXTRA = timedelta(hours=1)
+"""How long first runs go on beyond the longest wait of a policy."""
+ACCEPTED_SETTINGS_FACT, FIRST_SETTINGS_FACT = "settings", "settings_first"
+"""What the ledger remembers: the settings that may act, and since when others ask to."""
+
+
+def explain_unaccepted(
+    found: GuardEvaluation,
+    rules: GuardConfig,
+    wishes: Iterable[Override],
+    facts: dict[str, str],
+    *,
+    digest: Callable[[bytes], str],
+    plan_hash: str,
+) -> str:
+    """Explain why these settings need approval; "" if they ran before, cause few acts, or their plan was accepted.
+
+    `facts`: of the run, updated when that is decided. `digest`: sha256 in hex.
+    """
+    now, acting = found.at, (*rules.policies, *build_cap_policies(rules.budgets))
+    mark = digest("\n".join(map(_describe_policy, acting)).encode())[:16]
+    if facts.get(ACCEPTED_SETTINGS_FACT) == mark:
+        return ""
+    known, _, since = facts.get(FIRST_SETTINGS_FACT, "").partition(" ")
+    first_at = (decode_instant(since) if known == mark else None) or now
+    facts[FIRST_SETTINGS_FACT] = f"{mark} {first_at.isoformat()}"
+    accepted = any(is_plan_accepted(wish, plan_hash, now) for wish in wishes)
+    why = "" if accepted else explain_config_excess(found.proposals, found.fleet, rules.rails, now)
+    lasts = max((policy.hold for policy in acting), default=timedelta()) + FIRST_RUN_EXTRA
+    waits = not accepted and now - first_at < lasts and is_config_undecided(found.proposals, found.fleet, rules.rails, now)
+    if not why and not waits:
+        facts[ACCEPTED_SETTINGS_FACT] = mark
+        del facts[FIRST_SETTINGS_FACT]
+    return why
+
+
+def is_plan_accepted(wish: Override, plan_hash: str, now: datetime) -> bool:
+    """Return whether `wish` accepts the plan of this hash at `now`."""
+    return wish.what == ACCEPT and bool(wish.subject) and plan_hash.startswith(wish.subject) and is_override_open(wish, now)
+
+
+def _describe_policy(policy: Policy) -> str:
+    """Return everything in `policy` that affects acts, as a text."""
+    parts = (policy.name, policy.arm, policy.when.text, policy.target, policy.hold, policy.then, policy.needs, policy.rule)
+    whole = (*parts, policy.allow_irreversible, policy.schedule, *((policy.start,) if policy.start else ()))
+    return "\x1f".join(map(repr, whole))

@@ -1,0 +1,481 @@
+"""Overrides that people give the guard (keep, protect, snooze, freeze, phase, approve), and closing the breaker."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+from costguard.data import ShippedFacts
+from costguard.errors import InputError, NoAnswerError, NoLedgerError
+from costguard.guard.limits import Breaker
+from costguard.guard.machine_reference import MachineReference, format_resource, get_stated_key, resolve_resource
+from costguard.guard.overrides import (
+    APPROVE,
+    CLOSE_BREAKER,
+    FREEZE,
+    LEASE,
+    PHASE,
+    PROTECT,
+    SNOOZE,
+    STOP_AT,
+    Override,
+    decide_lease,
+    find_breaker_close,
+    find_owner,
+    find_protection,
+)
+from costguard.guard.policy import GRACE_MIN, STOP, TERMINATE, Rails
+from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
+from costguard.guard.timed_stops import find_timed_stop, get_due_time
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.guard_state import load_last_run, load_overrides_since
+from costguard.ledger.spans.books import SpendingReader
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
+from costguard.reporting.statement.period import parse_report_instant
+from costguard.services import CommandAnswer
+from costguard.services.guarding.guard_inputs import build_guard_config
+from costguard.services.guarding.guard_snapshot import OVERRIDES_BACK, decode_breaker
+from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.fields import parse_duration
+from costguard.values.calendar import DAY, resolve_wall_time
+from costguard.values.checks import require, require_one_of
+from costguard.values.text_format import format_command, format_instant, format_length, format_local_time, get_currency_sign
+from costguard.views.document import Document
+from costguard.views.policy import build_override_document
+
+if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
+    from costguard.ledger.guard.store import GuardStore
+
+LONGEST_LEASE, LONGEST_SNOOZE, LONGEST_PHASE = timedelta(days=30), timedelta(days=90), timedelta(days=7)
+"""Whatever a policy allows: what is meant for longer is `protect`, or a policy."""
+APPROVAL_LENGTH = timedelta(hours=24)
+"""A yes from last week was said of another situation."""
+ACTS = (STOP, TERMINATE)
+RecordOverride = Callable[[Override], object]
+LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan asks the provider."
+"""Of an act whose cost nobody has stated: that is not the same as nothing."""
+
+
+def keep_resource(
+    stated: MachineReference,
+    *,
+    length: str | None,
+    why: str | None,
+    lift: bool = False,
+    config: str | None = None,
+    record: RecordOverride | None = None,
+) -> CommandAnswer:
+    """Answer `costguard keep`: make a lease, or lift it. `record`: writes the lease; None: into the ledger.
+
+    Raises NoAnswerError if a policy does not allow its length or number.
+    """
+    if lift:
+        return _lift_overrides(stated, LEASE, config)
+    settings, reason = read_settings(config), require_reason(why, "costguard keep ID --for 4h")
+    lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
+    now = get_now()
+    live = find_machine(stated, settings, now)
+    seen, life, rate = live.observation, identify_incarnation(live.observation), compute_burn_rate(live, now)
+    owner = find_owner(seen, settings.defaults.owner_from)
+    meant = [policy for policy in settings.policies if matches_target(policy.target, seen, owner)]
+    with open_guard_store(settings) as book:
+        before = book.load_overrides_since(live.first_seen_at)
+        allowed = decide_lease(life, before, meant, lasts, now, rate=rate)
+        if not allowed.allowed:
+            protect = format_command("protect", seen.key, '--why "..."')
+            hint = f"{protect} keeps it without limit; raise lease in the policy to allow more"
+            raise NoAnswerError(allowed.why, field=format_resource(seen), hint=hint)
+        wish = _make_resource_override(LEASE, reason, now, until=_compute_end(now, lasts), live=live)
+        (record or book.add_override)(wish)
+        planned = _end_timed_stop(seen, before, book, settings)
+    costs = "its price is unknown, so the cost is unknown"
+    if allowed.costs is not None:
+        costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
+    left = min((policy.renewals_max for policy in meant), default=None)
+    renewals = "" if left is None else f" Renewals left: {max(0, left - allowed.renewals)}."
+    lead = (
+        f"{format_resource(seen)} is kept until {format_local_time(_compute_end(now, lasts))} "
+        f"({format_length(lasts)}): {costs}.{renewals}{planned}"
+    )
+    more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
+    notes = (
+        "A lease does not stop a hard cap. It ends when the machine restarts.",
+        f"next: {format_command('keep', seen.key, '--lift')} ends it before its time",
+    )
+    document = build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more)
+    return CommandAnswer(document=document, value=wish)
+
+
+def protect_resource(
+    stated: MachineReference, *, why: str | None, lift: bool = False, config: str | None = None
+) -> CommandAnswer:
+    """Answer `costguard protect`: no act until it is lifted. Lifting does not remove protection by a provider or a label."""
+    settings, now = read_settings(config), get_now()
+    reason = (why or "").strip()
+    live = find_machine(stated, settings, now)
+    key, called = live.observation.key, format_resource(live.observation)
+    with open_guard_store(settings) as book:
+        there = [w for w in book.load_open_overrides(now) if w.what == PROTECT and w.key == key]
+        if lift:
+            done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
+            still = find_protection(live.observation, (), settings.defaults.protect, None, now)
+            notes = (
+                (f"It stays protected: {still.why}.",)
+                if still.protected
+                else (f"Policies and hard caps may act on it. {LOSS_UNKNOWN}",)
+            )
+            lead = (
+                f"{called} is no longer protected by a command."
+                if done
+                else f"{called} is not protected by a command: nothing to lift."
+            )
+            return CommandAnswer(
+                document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes)
+            )
+        wish = _make_resource_override(PROTECT, reason, now, live=live, whole_life=False)
+        book.add_override(wish)
+    lead = f"{called} is protected: no policy and no cap acts on it until {format_command('protect', key, '--lift')}."
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
+
+
+def snooze_alerts(
+    stated: MachineReference, *, length: str | None, why: str | None = None, lift: bool = False, config: str | None = None
+) -> CommandAnswer:
+    """Answer `costguard snooze`: no notifications about a machine or a policy for a time; acts are not affected."""
+    if lift:
+        return _lift_overrides(stated, SNOOZE, config)
+    settings, now = read_settings(config), get_now()
+    lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
+    name = _find_policy(stated, settings)
+    if name:
+        wish, called = (
+            _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), subject=name),
+            f"Policy {name}",
+        )
+    else:
+        live = find_machine(stated, settings, now, field="TARGET")
+        called = format_resource(live.observation)
+        wish = _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), live=live, whole_life=False)
+    with open_guard_store(settings) as book:
+        book.add_override(wish)
+    lead = f"{called} is snoozed until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)})."
+    notes = (
+        "Only messages are snoozed. An announced act goes on; one that nobody was told of waits until the snooze ends.",
+        "The next message says that the snooze has ended.",
+    )
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
+
+
+def _lift_overrides(stated: MachineReference, what: str, config: str | None) -> CommandAnswer:
+    """Lift the leases or snoozes of the machine that `stated` names, or the snoozes of a policy."""
+    settings, now = read_settings(config), get_now()
+    name = _find_policy(stated, settings) if what == SNOOZE else ""
+    live = None if name else find_machine(stated, settings, now)
+    key, called = (live.observation.key, format_resource(live.observation)) if live else (None, f"Policy {name}")
+    word = {LEASE: "kept", SNOOZE: "snoozed"}.get(what, "to be stopped")
+    with open_guard_store(settings) as book:
+        there = [w for w in book.load_open_overrides(now) if w.what == what and w.key == key and (key or w.subject == name)]
+        done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
+    if what == STOP_AT and not done:
+        hint = f"costguard stop {stated} --at 22:00 plans one"
+        raise InputError(f"no stop of {called} is planned", field="--cancel", hint=hint)
+    lead = f"{called} is no longer {word}." if done else f"{called} is not {word}: nothing to lift."
+    notes = ("Policies may act on it from the next run on.",) if done and what == LEASE else ()
+    return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
+
+
+def parse_stop_time(after: str | None, at: str | None, *, config: str | None) -> datetime:
+    """Return when `costguard stop` is to stop it: `after` a time, or `at` a date or the next 22:00 in the settings' zone."""
+    require(after is None or at is None, "--after and --at", "cannot be given together", "write one of them")
+    zone, now, wall = read_settings(config).defaults.zone, get_now().replace(microsecond=0), None
+    if at is None:
+        return now + parse_duration(after, "--after", least=GRACE_MIN, most=LONGEST_LEASE)
+    hint = "write a time such as 22:00 or 2026-12-01T08:00; without --at it is stopped now"
+    with suppress(ValueError):
+        wall = time.fromisoformat(at.strip())
+    if wall is None or wall.tzinfo is not None:
+        due_at = parse_report_instant(at, "--at", zone, hint=hint)
+    else:
+        days = (now.astimezone(zone).date() + number * DAY for number in range(3))
+        due_at = next(one for day in days if (one := resolve_wall_time(day, wall, zone)) > now)
+    wrong = "in the past" if due_at <= now else "not between 5 min and 30 d from now"
+    require(GRACE_MIN <= due_at - now <= LONGEST_LEASE, "--at", f"{format_local_time(due_at, zone)} is {wrong}", hint)
+    return due_at
+
+
+def record_timed_stop(
+    seen: Observation, due_at: datetime, consequences: Sequence[str], *, why: str, book: GuardStore, settings: Settings
+) -> CommandAnswer:
+    """Plan a stop of the run that `seen` shows, in the place of an earlier one. `consequences`: what the person agreed to."""
+    now, key, turn = get_now(), seen.key, book.load_leader_lease()
+    replaced = _end_timed_stop(seen, book.load_open_overrides(now), book, settings)
+    wish = make_override(STOP_AT, why, now, subject=format_instant(due_at), value="\n".join(seen.handling.stop_loses))
+    wish = replace(wish, key=key, life=identify_incarnation(seen))
+    book.add_override(wish)
+    watched, routed = turn is not None and turn.is_held(now), build_guard_config(settings).admin_route
+    doubts = [] if watched else ["no watchdog runs: nothing is stopped until one does (costguard watch)"]
+    doubts += [] if routed else ["perhaps nobody is notified before it: no route of [notify] takes every warning"]
+    when = f"{format_local_time(due_at, settings.defaults.zone)} (in {format_length(due_at - now)})"
+    lead = (*(f"WARNING: {one}" for one in doubts), f"{format_resource(seen)} is to be stopped at {when}.{replaced}")
+    cancel, keep = format_command("stop", key, "--cancel"), format_command("keep", key, "--for 4h")
+    notes = (*consequences, f"next: {cancel}, or {keep}, if it must stay")
+    more = {"due_at": format_instant(due_at), "consequences": list(consequences)}
+    document = build_override_document("recorded", (wish,), lead=lead, notes=notes, more=more)
+    return CommandAnswer(document=document, warnings=tuple(doubts), value=wish)
+
+
+def cancel_timed_stop(stated: str, *, config: str | None) -> CommandAnswer:
+    """Answer `costguard stop --cancel`; raise InputError if no stop is planned."""
+    return _lift_overrides(stated, STOP_AT, config)
+
+
+def _end_timed_stop(seen: Observation, wishes: Iterable[Override], book: GuardStore, settings: Settings) -> str:
+    """Lift the stop that is planned for this run of the machine, and say so; "" if there is none."""
+    now = get_now()
+    planned = find_timed_stop(seen, wishes, now)
+    if planned is None:
+        return ""
+    book.lift_override(planned.id, who=describe_user(), now=now)
+    due = format_local_time(get_due_time(planned), settings.defaults.zone)
+    return f" The stop that {planned.who} planned for {due} is cancelled."
+
+
+def _find_policy(stated: MachineReference, settings: Settings) -> str:
+    """Return the policy that `stated` names; "" if it is a machine's key or no policy has the name."""
+    name = stated.removeprefix("policy:") if isinstance(stated, str) else ""
+    return name if name in {policy.name for policy in settings.policies} else ""
+
+
+def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard freeze`: no acts at all until it is lifted."""
+    settings, now = read_settings(config), get_now()
+    reason = (why or "").strip()
+    with open_guard_store(settings) as book:
+        there = [w for w in book.load_open_overrides(now) if w.what == FREEZE]
+        if lift:
+            done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
+            lead = (
+                "Acts are no longer frozen: due and allowed acts are done in the next run." if done else "Nothing was frozen."
+            )
+            return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,)))
+        wish = _make_resource_override(FREEZE, reason, now)
+        book.add_override(wish)
+    lead = "All acts are frozen, including hard caps. Polls and messages continue."
+    notes = ("next: costguard freeze --lift, once acts may go on",)
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
+
+
+def declare_phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard phase`: count the machine as active although no measurement shows it."""
+    settings, now = read_settings(config), get_now()
+    called = name.strip()
+    if not called:
+        raise InputError("is empty", field="NAME", hint="costguard phase download --id ID --for 3h")
+    if not stated:
+        raise InputError("is missing", field="--id", hint="costguard status lists running machines")
+    lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_PHASE)
+    live = find_machine(stated, settings, now, field="--id")
+    wish = _make_resource_override(PHASE, "", now, until=_compute_end(now, lasts), live=live, subject=called)
+    with open_guard_store(settings) as book:
+        book.add_override(wish)
+    until = format_local_time(_compute_end(now, lasts))
+    lead = f"{format_resource(live.observation)} counts as working ({called}) until {until} ({format_length(lasts)})."
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=("Hard caps still apply.",)))
+
+
+def approve_action(
+    stated: MachineReference,
+    act: str,
+    *,
+    why: str | None = None,
+    config: str | None = None,
+    record: RecordOverride | None = None,
+    question: str = "",
+    most: datetime | None = None,
+    ask: Callable[[str], bool] | None = None,
+) -> CommandAnswer:
+    """Answer `costguard approve`: allow one act on the present run of a machine, for a day. `record`: as in `keep_resource`.
+
+    `question`: allow it as the answer to this alone (`name_question`). `most`: and no longer than until then. `ask`: asks a
+    person whether a machine is the one that is meant; None, or a full key: it is not asked.
+    """
+    settings, now = read_settings(config), get_now()
+    require_one_of(act, ACTS, "ACT")
+    live = find_machine(stated, settings, now)
+    seen = live.observation
+    if ask is not None and get_stated_key(stated) is None and not ask(f"Approve {act} of {format_resource(seen)}?"):
+        return CommandAnswer(document=build_override_document("none", (), lead=("Not approved: nothing was recorded.",)))
+    loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
+    end = min(_compute_end(now, APPROVAL_LENGTH), most or datetime.max.replace(tzinfo=UTC))
+    wish = replace(_make_resource_override(APPROVE, why or "", now, until=end, live=live, subject=act), value=question)
+    with open_guard_store(settings) as book:
+        (record or book.add_override)(wish)
+    asks = "as the answer to this question alone" if question else "where a policy asks for it"
+    lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {format_local_time(end)}, {asks}."
+    told = f"Would be lost for good: {', '.join(loses)}." if loses else LOSS_UNKNOWN
+    following = "next: nothing where a watchdog runs, which does it in its next run; else costguard watch --once"
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told, following)))
+
+
+_PERSON = ContextVar("person", default="")
+
+
+@contextmanager
+def act_for(person: str) -> Iterator[None]:
+    """Record what the block does under the name `person`, who is not the user of this process: a login to the pages."""
+    before = _PERSON.set(person)
+    try:
+        yield
+    finally:
+        _PERSON.reset(before)
+
+
+def describe_user() -> str:
+    """Return who acts: the person of `act_for`, else the system user and the machine: `ada@workstation`."""
+    if _PERSON.get():
+        return _PERSON.get()
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number that has no name
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
+
+
+def require_reason(why: str | None, example: str) -> str:
+    """Return `why` without surrounding blanks; raise InputError if it is empty."""
+    if not (why or "").strip():
+        raise InputError("is missing", field="--why", hint=f'{example} --why "evaluation until tomorrow"')
+    return (why or "").strip()
+
+
+def make_override(
+    what: str, why: str, now: datetime, *, until: datetime | None = None, subject: str = "", value: str = ""
+) -> Override:
+    """Make an override for no particular resource."""
+    return Override(
+        id=secrets.token_hex(8), what=what, who=describe_user(), why=why, at=now, until=until, subject=subject, value=value
+    )
+
+
+def _make_resource_override(
+    what: str,
+    why: str,
+    now: datetime,
+    *,
+    until: datetime | None = None,
+    live: LiveResource | None = None,
+    whole_life: bool = True,
+    subject: str = "",
+) -> Override:
+    """Make an override of a resource.
+
+    `whole_life`: bound to the present incarnation of `live`; else to its resource in any incarnation.
+    """
+    seen = live.observation if live else None
+    return Override(
+        id=secrets.token_hex(8),
+        what=what,
+        who=describe_user(),
+        why=why,
+        at=now,
+        until=until,
+        key=seen.key if seen else None,
+        life=identify_incarnation(seen) if seen and whole_life else None,
+        subject=subject,
+    )
+
+
+def find_machine(stated: MachineReference, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
+    """Return the machine of the ledger that `stated` names; raises InputError as `resolve_resource` does."""
+    key = get_stated_key(stated)
+    with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
+        former = books.load_keys(key.id if key else str(stated).strip())
+        return resolve_resource(stated, books.load_live(now), field, former)
+
+
+@contextmanager
+def open_guard_store(settings: Settings) -> Iterator[GuardStore]:
+    """Open the guard's part of the ledger for writing."""
+    from costguard.ledger.guard.store import GuardStore
+
+    with GuardStore(resolve_ledger_url(settings), rails=settings.rails or Rails()) as book:
+        yield book
+
+
+def _compute_end(now: datetime, lasts: timedelta) -> datetime:
+    return (now + lasts).replace(microsecond=0)
+
+
+def get_now() -> datetime:
+    """Return the current time of the wall clock."""
+    return datetime.now(UTC)
+
+
+BREAKER_SCHEMA = "costguard.breaker/1"
+
+
+def show_breaker(*, config: str | None = None) -> CommandAnswer:
+    """Show the machines whose idle acts the breaker holds, since when, and when it closes."""
+    settings = read_settings(config)
+    held, at = _load_open_breaker(settings, get_now())
+    data: dict[str, object] = {"schema": BREAKER_SCHEMA, "open": held is not None, "as_of": format_instant(at) if at else None}
+    if held is None:
+        known = f"as of the last guard run at {format_local_time(at)}" if at else "no guard run is recorded yet"
+        return CommandAnswer(document=Document(data=data, records=(), lead=(f"The breaker is closed: {known}.",)))
+    rails = settings.rails or Rails()
+    asks, ends = held.opened_at + rails.breaker_asks, held.opened_at + rails.breaker_lasts
+    records = tuple(dict(zip(("provider", "account", "region", "resource"), key, strict=True)) for key in held.keys)
+    data |= {
+        "opened_at": format_instant(held.opened_at),
+        "asks_from": format_instant(asks),
+        "closes_at": format_instant(ends),
+        "in_common": held.shared or None,
+        "machines": list(records),
+    }
+    lead = (
+        f"Open since {format_local_time(held.opened_at)}: {len(held.keys)} machines turned idle or unknown at once.",
+        f"In common: {held.shared or 'nothing found'}.",
+        f"Each is asked about from {format_local_time(asks)} on.",
+        f"It closes at {format_local_time(ends)}, or {format_length(rails.breaker_recovery)} after most of them work again.",
+        *("  " + "/".join(key) for key in held.keys),
+    )
+    notes = ("next: costguard breaker close, if they truly idle; costguard approve ID stop for one of them",)
+    return CommandAnswer(document=Document(data=data, records=records, lead=lead, notes=notes))
+
+
+def close_breaker(why: str | None, *, config: str | None = None) -> CommandAnswer:
+    """Close the breaker: from the next run on, the machines that it holds are judged as usual."""
+    settings, now = read_settings(config), get_now()
+    reason = require_reason(why, "costguard breaker close")
+    held, _ = _load_open_breaker(settings, now)
+    if held is None:
+        return CommandAnswer(document=build_override_document("none", (), lead=("The breaker is closed: nothing to do.",)))
+    wish = make_override(CLOSE_BREAKER, reason, now)
+    with open_guard_store(settings) as book:
+        book.add_override(wish)
+    lead = (
+        f"The breaker is closed for the {len(held.keys)} machines it held: policies act on them as usual from the next run on."
+    )
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
+
+
+def _load_open_breaker(settings: Settings, now: datetime) -> tuple[Breaker | None, datetime | None]:
+    """Return the open breaker of the last guard run, and when that was; (None, None) before the first run."""
+    try:
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            last, wishes = load_last_run(ask), load_overrides_since(ask, now - OVERRIDES_BACK)
+    except NoLedgerError:
+        return None, None
+    if last is None:
+        return None, None
+    held, closed = decode_breaker(dict(last.facts).get("breaker")), find_breaker_close(wishes, now)
+    gone = held is None or held.closed_at is not None or (closed is not None and held.opened_at <= closed)
+    return (None if gone else held), last.at

@@ -1,0 +1,295 @@
+"""`costguard policy`: lint, explain, test, arm, accept; and what policies can do on the listed machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from costguard.data import ShippedFacts
+from costguard.errors import InputError, NoLedgerError, UnknownNameError, shorten
+from costguard.guard.cap_acceptance import find_accepted_caps, name_cap_policy
+from costguard.guard.cap_forecast import build_cap_policies
+from costguard.guard.evaluation import is_claimed
+from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
+from costguard.guard.overrides import (
+    ARM,
+    ARMED_FOR,
+    ArmedLevel,
+    Override,
+    find_armed_level,
+    find_owner,
+    is_override_open,
+    join_arming,
+)
+from costguard.guard.policy import LEVELS, STOP, Policy, Rails
+from costguard.guard.policy_evaluation import matches_target
+from costguard.ledger.agents.records import load_agents
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.guard_state import load_last_run, load_overrides_since
+from costguard.ledger.spans.books import SpendingReader
+from costguard.metering.spending import LiveResource
+from costguard.providers import plugins
+from costguard.services import CommandAnswer
+from costguard.services.guarding import overrides
+from costguard.services.guarding.guard_inputs import build_guard_config, describe_machines
+from costguard.services.guarding.run_view import decode_run_view
+from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.fields import parse_duration
+from costguard.values.checks import find_nearest_names, require_one_of
+from costguard.values.instant import EARLIEST
+from costguard.values.money import Money, Rate
+from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
+from costguard.values.text_format import format_local_time
+from costguard.views.document import Document
+from costguard.views.policy import (
+    SCHEMA,
+    build_override_data,
+    build_policy_explanation_document,
+    build_policy_lint_document,
+    build_policy_test_document,
+)
+
+DIGEST_CHARS_MIN = 8
+TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def lint_policies(*, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard policy lint`: raise an error for invalid settings; else list what is probably unintended."""
+    settings = read_settings(config)
+    hard = tuple(budget.name for budget in settings.budgets if budget.hard)
+    accepted = find_accepted_caps(settings.budgets, _load_overrides(settings), overrides.get_now())
+    configured = [one.manifest for name, one in sorted(plugins.load_providers().found.items()) if name in settings.providers]
+    return CommandAnswer(
+        document=build_policy_lint_document(
+            config or "the settings",
+            settings.policies,
+            hard=hard,
+            accepted=[budget.name for budget in settings.budgets if name_cap_policy(budget) in accepted],
+            shorts=_load_shorts(settings),
+            rails=settings.rails or Rails(),
+            configured=configured,
+            admin_route=build_guard_config(settings).admin_route,
+            machines=list_reach(settings, settings.policies),
+        )
+    )
+
+
+def explain_policies(name: str | None = None, *, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard policy explain`: describe each policy, and how far it may go today."""
+    settings = read_settings(config)
+    policies = settings.policies if name is None else (_find_policy(settings, name),)
+    wishes, at = _load_overrides(settings), overrides.get_now()
+    levels = {policy.name: _find_arming(policy, wishes, at) for policy in policies}
+    return CommandAnswer(document=build_policy_explanation_document(policies, levels))
+
+
+def try_policy(name: str, stated: Sequence[str], *, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard policy test`: evaluate the policy for these facts, each `NAME=VALUE`."""
+    policy = _find_policy(read_settings(config), name)
+    texts = dict(_parse_fact(one) for one in stated)
+    facts = {fact: _parse_fact_value(fact, text) for fact, text in texts.items()}
+    return CommandAnswer(document=build_policy_test_document(policy, texts, policy.when.evaluate(facts)))
+
+
+def arm_policy(
+    name: str, level: str, *, why: str | None = None, config: str | None = None, offline: bool = False
+) -> CommandAnswer:
+    """Answer `costguard policy arm`: set how far it may go for 90 days.
+
+    Raising the level shows the plan first; lowering it applies at once. `name`: of a policy, or "budget:NAME" of a hard
+    budget, which the settings arm until a person lowers it. `offline`: the plan is made without asking providers.
+    """
+    settings, at = read_settings(config), overrides.get_now()
+    caps = build_cap_policies(settings.budgets)
+    policy = _find_policy(settings, name, caps)
+    require_one_of(level, LEVELS[: LEVELS.index(STOP) + 1] if policy in caps else LEVELS, "LEVEL")
+    before = find_armed_level(policy, _load_overrides(settings), at).level
+    raised = LEVELS.index(level) > LEVELS.index(before)
+    reason = (why or "").strip()
+    wish = _make_arming(policy, level, reason, at)
+    shown = _plan_with_override(config, wish, offline=offline) if raised else None
+    with overrides.open_guard_store(settings) as book:
+        book.add_override(wish)
+    goes = min(policy.arm, level, key=LEVELS.index)
+    lead = [f"{name} is armed for {goes} until {format_local_time(wish.until or at)}; it was {before}."]
+    if raised and policy not in caps:  # whom a budget concerns is its own match, which the plan shows
+        lead += [*list_reach(settings, [policy]), *list_unowned(settings, policy)]
+    if goes != level:
+        lead.append(f'The settings say arm = "{policy.arm}", which is the maximum: change it there too.')
+    data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": before, "level": goes}
+    data["wish"] = build_override_data(wish)
+    if shown is None:
+        return CommandAnswer(document=_build_arm_document(data, lead))
+    document = shown.document
+    data["plan"] = document.data
+    return replace(shown, document=replace(document, data=data, lead=(*document.lead, *lead)))
+
+
+def accept_policies(digests: Sequence[str], *, why: str | None = None, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard policy accept`: arm each policy with one of `digests` as far as its file states, for 90 days.
+
+    It is meant for rolling out a reviewed file. If a digest matches no policy here, InputError is raised and nothing is
+    recorded.
+    """
+    settings, at = read_settings(config), overrides.get_now()
+    meant = [_find_by_digest(settings, stated) for stated in digests]
+    reason = (why or "").strip() or f"accepted {', '.join(policy.digest for policy in meant)}"
+    wishes = [_make_arming(policy, policy.arm, reason, at) for policy in meant]
+    with overrides.open_guard_store(settings) as book:
+        for wish in wishes:
+            book.add_override(wish)
+    until = format_local_time(wishes[0].until or at)
+    data: dict[str, object] = {
+        "schema": SCHEMA,
+        "action": "accept",
+        "policies": [{"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in meant],
+        "wishes": [build_override_data(wish) for wish in wishes],
+    }
+    records = tuple({"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in meant)
+    lead = [f"{policy.name} ({policy.digest}) is armed for {policy.arm} until {until}." for policy in meant]
+    lead += [*list_reach(settings, meant), *(line for policy in meant for line in list_unowned(settings, policy))]
+    return CommandAnswer(document=Document(data=data, records=records, lead=tuple(lead)))
+
+
+def _find_by_digest(settings: Settings, stated: str) -> Policy:
+    """Return the policy with the digest `stated`, which may be shortened to DIGEST_CHARS_MIN digits."""
+    wanted = stated.strip().lower()
+    here = ", ".join(f"{policy.name} {policy.digest}" for policy in settings.policies) or "none"
+    if len(wanted) < DIGEST_CHARS_MIN:
+        what = f"is shorter than {DIGEST_CHARS_MIN} digits"
+        raise InputError(what, field=f"DIGEST {shorten(stated)}", hint=f"policies of these settings: {here}")
+    for policy in settings.policies:
+        if policy.digest.startswith(wanted):
+            return policy
+    hint = f"policies of these settings: {here}; review what changed: costguard policy explain"
+    raise InputError("is the digest of no policy here", field=f"DIGEST {shorten(stated)}", hint=hint)
+
+
+def _make_arming(policy: Policy, level: str, why: str, at: datetime) -> Override:
+    until, value = at.replace(microsecond=0) + ARMED_FOR, join_arming(level, policy.digest)
+    return overrides.make_override(ARM, why, at, until=until, subject=policy.name, value=value)
+
+
+def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Document:
+    return Document(data=data, records=({"policy": data["policy"], "level": data["level"]},), lead=tuple(lead))
+
+
+def _plan_with_override(config: str | None, wish: Override, *, offline: bool) -> CommandAnswer:
+    """Return the plan as if `wish` were already recorded."""
+    from costguard.services.watch_loop import watch
+
+    return watch.answer_plan(config=config, accept=None, offline=offline, supposed=(wish,))
+
+
+def _find_policy(settings: Settings, name: str, caps: Sequence[Policy] = ()) -> Policy:
+    found = next((policy for policy in (*settings.policies, *caps) if policy.name == name), None)
+    if found is None:
+        known = tuple(policy.name for policy in (*settings.policies, *caps))
+        hint = f"known: {', '.join(known)}" if known else "the settings have no [[policy]]"
+        raise UnknownNameError("policy", name, field="NAME", nearest=find_nearest_names(name, known), hint=hint)
+    return found
+
+
+def _find_arming(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[ArmedLevel, datetime | None]:
+    """Return how far it may go, and until when that was recorded; None: no arming is in force."""
+    mine = [wish for wish in wishes if wish.what == ARM and wish.subject == policy.name]
+    newest = max((wish for wish in mine if is_override_open(wish, at)), key=lambda wish: wish.at, default=None)
+    return find_armed_level(policy, mine, at), newest.until if newest else None
+
+
+def _load_overrides(settings: Settings) -> list[Override]:
+    """Load all overrides ever made, expired ones too; none if there is no ledger yet, which is not created."""
+    try:
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            return load_overrides_since(ask, EARLIEST)
+    except NoLedgerError:
+        return []
+
+
+def _load_shorts(settings: Settings) -> Mapping[str, str]:
+    """Return how the limits delayed the stops of hard budgets at the last guard run, by name; nothing if there was none."""
+    try:
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            view = decode_run_view(load_last_run(ask))
+    except NoLedgerError:
+        return {}
+    names = {budget.name for budget in settings.budgets if budget.hard}
+    return {name: short for name, short in view.shorts.items() if name in names} if view else {}
+
+
+def _parse_fact(stated: str) -> tuple[str, str]:
+    name, separator, text = stated.partition("=")
+    if not separator:
+        raise InputError("has no value", field=f"--fact {name}", hint="write --fact state=idle")
+    if name not in FACTS:
+        hint = "costguard policy explain shows what a policy asks for"
+        raise UnknownNameError("fact", name, field="--fact", nearest=find_nearest_names(name, FACTS), hint=hint)
+    return name, text.strip()
+
+
+def _parse_fact_value(name: str, text: str) -> object:
+    """Parse `text` as a fact of its kind: 0.95, true, 3h, "12.50 USD", team=vision,env=prod."""
+    kind, field = FACTS[name].kind, f"--fact {name}"
+    if kind == NUMBER:
+        try:
+            return float(text)
+        except ValueError:
+            raise InputError(f"must be a number, not '{text[:40]}'", field=field, hint=f"write {name}=0.95") from None
+    if kind == TRUTH:
+        return TRUTH_WORDS[require_one_of(text.lower(), TRUTH_WORDS, field)]
+    if kind == DURATION:
+        return parse_duration(text, field)
+    if kind == LABELS:
+        pairs = (pair.partition("=") for pair in text.split(",") if pair)
+        return {key.strip(): value.strip() for key, _, value in pairs}
+    if kind in {MONEY, RATE}:
+        amount, _, currency = text.partition(" ")
+        make = Money if kind == MONEY else Rate
+        return make.parse(amount.removeprefix("$"), currency.strip() or "USD", field=field)
+    return text
+
+
+NAMES_SHOWN = 20
+
+
+def list_reach(settings: Settings, policies: Sequence[Policy]) -> list[str]:
+    """Return sentences on how many running machines each acting policy can act on, and what prevents it on the others."""
+    live, agents = load_machines(settings)
+    return describe_machines(settings, policies, live, agents)
+
+
+def list_unowned(settings: Settings, policy: Policy) -> list[str]:
+    """Return, for arming `policy`, sentences per account: whether it is claimed, and its machines without an owner."""
+    rules = build_guard_config(settings)
+    found: dict[tuple[str, str], list[LiveResource]] = {}
+    for one in load_machines(settings)[0]:
+        seen = one.observation
+        owner = find_owner(seen, rules.owner_from)
+        if matches_target(policy.target, seen, owner) and seen.kind == INSTANCE and seen.state == RUNNING and not owner:
+            found.setdefault((seen.key.provider, seen.key.account), []).append(one)
+    lines = []
+    for (provider, account), machines in sorted(found.items()):
+        names = [one.observation.name or one.observation.key.id for one in machines]
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        shown = ", ".join(names[:NAMES_SHOWN]) + more
+        if is_claimed(rules, machines[0], policy):
+            stated = "claimed in [watch] claims" if rules.claims is not None else "counted as ours"
+            lines.append(f"{provider}/{account} is {stated}: {len(names)} without an owner may be acted on: {shown}")
+        else:
+            cure = f'[watch] claims = ["{provider}/{account}"] claims it'
+            lines.append(f"{provider}/{account} is not claimed: {len(names)} without an owner are left alone: {shown}; {cure}")
+    return lines
+
+
+def load_machines(settings: Settings) -> tuple[list[LiveResource], frozenset[ResourceKey]]:
+    """Load the listed machines, and the keys of those with an agent; nothing if there is no ledger yet."""
+    url = resolve_ledger_url(settings)
+    try:
+        with SpendingReader(url, rules=ShippedFacts().get_billing_rules()) as books:
+            live = books.load_live(overrides.get_now())
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+            agents = frozenset(one.key for one in load_agents(ask))
+    except NoLedgerError:
+        return [], frozenset()
+    return live, agents

@@ -1,0 +1,234 @@
+"""What a guard run saw beside the ledger's tables, so that `costguard status` need not ask the clouds again.
+
+A run stores it as one of its facts. Example: a watchdog polled 40 s ago and runs every minute. `costguard status` then reads
+the ledger, takes prepaid balances and "at worst over by" from that run, and says that it is 40 s old. Where the run is older
+than its interval, could not read an account or does not know one of the settings, the clouds are asked, and the reason is said.
+
+Only what changes a figure is stored: of a resource its handling where its provider protects it, or where more is lost than by a
+stop once the balance of its account is spent. Where that is more than `HANDLED_MAX` resources nothing is stored.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from zlib import compress, decompress
+from zlib import error as zlib_error
+
+from costguard.guard.cap_forecast import CapForecast
+from costguard.guard.context import GuardSnapshot
+from costguard.guard.run_facts import GuardRun
+from costguard.metering.inventory import FAILED
+from costguard.metering.observation import Handling, Observation
+from costguard.metering.spending import ScopeCoverage
+from costguard.services.guarding.guard_inputs import PollResults
+from costguard.services.poll.listing_validation import may_speak_for
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.money import Money, PrepaidBalance, Rate
+from costguard.values.resource import RUNNING, ResourceKey, ScopeKey
+from costguard.values.text_format import format_length, format_scope
+
+VIEW_FACT = "view"
+"""The name of the fact in a run's facts."""
+
+HANDLED_MAX = 2000
+"""Resources whose handling a run stores at most: some 200 KB of text in one row. An assumption, 2026-11."""
+
+
+LISTING_AGE_MAX = 2
+"""How many intervals before a run the last listing of a scope may be: a poll is spread by half an interval, and may be slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """What a run saw.
+
+    `asks`: see `digest_providers`. `asked`: the scopes that its watchdog polls. `unreached`: failed scopes that the ledger does
+    not know.
+
+    `overshoots`: by how much each hard budget could be exceeded at worst, by name; a missing one is unknown. `shorts`: how the
+    limits delay the stops of a hard budget, by name. `handling`: of the resources where it changes what is shown.
+    """
+
+    asks: str
+    asked: frozenset[ScopeKey]
+    unreached: tuple[ScopeCoverage, ...]
+    balances: tuple[PrepaidBalance, ...]
+    overshoots: Mapping[str, Money]
+    handling: Mapping[ResourceKey, Handling]
+    shorts: Mapping[str, str] = field(default_factory=dict)
+    members: tuple[Observation, ...] = ()
+    """Not stored: only a guard run needs them."""
+
+
+def encode_run_view(
+    latest: PollResults,
+    sight: GuardSnapshot,
+    foresights: Sequence[CapForecast],
+    unreached: Iterable[ScopeCoverage],
+    *,
+    asks: str,
+) -> str:
+    """Return what a run saw as compressed JSON; "" if it is too much to store.
+
+    `latest`: the listings that it used. `sight`, `foresights`: what it built from them. `asks`: the `digest_providers` of the
+    settings that its watchdog was started with. Compressed, because a week of runs is kept: 200 pods are 30 KB as text.
+    """
+    prepaid = {(one.provider, one.account) for one in latest.balances}
+    shown = [one.observation for one in sight.live if _changes_figures(one.observation, prepaid)]
+    if len(shown) > HANDLED_MAX:
+        return ""
+    running = {one.observation.key for one in sight.live if one.observation.state == RUNNING and one.absent_at is None}
+    certain = running <= latest.handling.keys()
+    said = {
+        "asks": asks,
+        "asked": [list(scope) for scope in latest.sources],
+        "unreached": [encode_unreached(one) for one in unreached],
+        "balances": [encode_balance(one) for one in latest.balances],
+        "overshoots": [[one.standing.budget.name, one.overshoot.nano, one.overshoot.currency] for one in foresights if certain],
+        "shorts": {one.standing.budget.name: one.short for one in foresights if one.short},
+        "handling": [
+            [*seen.key, seen.handling.protected, seen.handling.stop_loses, seen.handling.terminate_loses] for seen in shown
+        ],
+    }
+    return b64encode(compress(json.dumps(said, separators=(",", ":")).encode())).decode()
+
+
+def digest_providers(tables: Mapping[str, Mapping[str, object]]) -> str:
+    """Return a digest of the provider tables of settings: another one means that other accounts are meant."""
+    return sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _changes_figures(seen: Observation, prepaid: Collection[tuple[str, str]]) -> bool:
+    """Return whether the handling of `seen` changes what is shown: as protected, or as lost when a balance is spent."""
+    handling = seen.handling
+    loses = handling.terminate_loses != handling.stop_loses and (seen.key.provider, seen.key.account) in prepaid
+    return loses or bool(handling.protected)
+
+
+def decode_run_view(run: GuardRun | None) -> RunView | None:
+    """Return what `run` saw; None if it stored nothing that can be read."""
+    text = dict(run.facts).get(VIEW_FACT, "") if run else ""
+    try:
+        said: dict[str, Any] = json.loads(decompress(b64decode(text)) if text else "{}")
+        return RunView(
+            asks=said["asks"],
+            asked=frozenset(ScopeKey(*scope) for scope in said["asked"]),
+            unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
+            balances=tuple(decode_balance(*row) for row in said["balances"]),
+            overshoots={name: Money(nano=nano, currency=currency) for name, nano, currency in said["overshoots"]},
+            shorts=dict(said.get("shorts", {})),
+            handling={
+                ResourceKey(*key): Handling(protected=tuple(kept), stop_loses=tuple(stop), terminate_loses=tuple(end))
+                for *key, kept, stop, end in said["handling"]
+            },
+        )
+    except (ValueError, KeyError, TypeError, zlib_error):  # of another version
+        return None
+
+
+def encode_unreached(one: ScopeCoverage) -> list[object]:
+    """Return a failed scope as JSON."""
+    return [*one.scope, to_micros(one.at), to_micros(one.since), one.why]
+
+
+def decode_unreached(*row: Any) -> ScopeCoverage:  # noqa: ANN401 - the fields of JSON
+    """Return the failed scope in a list of `encode_unreached`."""
+    *scope, at, since, why = row
+    return ScopeCoverage(
+        scope=ScopeKey(*scope),
+        outcome=FAILED,
+        at=from_micros(at),
+        since=from_micros(since),
+        last_complete_at=None,
+        why=why,
+    )
+
+
+def encode_balance(one: PrepaidBalance) -> list[object]:
+    """Return a balance as JSON."""
+    amount = (one.amount.nano, one.amount.currency) if one.amount else None
+    rates = [(rate.nano_per_hour, rate.currency) if rate else None for rate in (one.burn, one.burn_limit)]
+    return [one.provider, one.account, to_micros(one.at), amount, *rates, one.why]
+
+
+def decode_balance(  # noqa: PLR0917 - the fields in order
+    provider: str,
+    account: str,
+    at: int,
+    amount: tuple[int, str] | None,
+    burn: tuple[int, str] | None,
+    limit: tuple[int, str] | None,
+    why: str,
+) -> PrepaidBalance:
+    """Return the balance in a list of `encode_balance`."""
+    return PrepaidBalance(
+        provider=provider,
+        account=account,
+        at=from_micros(at),
+        amount=Money(nano=amount[0], currency=amount[1]) if amount else None,
+        burn=Rate(nano_per_hour=burn[0], currency=burn[1]) if burn else None,
+        burn_limit=Rate(nano_per_hour=limit[0], currency=limit[1]) if limit else None,
+        why=why,
+    )
+
+
+def explain_unfit_run(
+    last: GuardRun | None, scopes: Iterable[ScopeCoverage], providers: Mapping[str, Mapping[str, object]], now: datetime
+) -> str:
+    """Explain why the last run does not tell what the clouds would say now; "" if it does.
+
+    `scopes`: of the ledger. `providers`: the tables in the settings, by name.
+    """
+    if last is None:
+        return "no guard run is recorded"
+    age = now - last.at
+    if age < timedelta(0):
+        return "the last guard run is dated in the future"
+    if age >= last.interval:
+        return f"the last guard run was {format_length(age)} ago, and one is due every {format_length(last.interval)}"
+    view = decode_run_view(last)
+    if view is None:
+        return "the last guard run did not record what it saw"
+    known = {*view.asked, *(one.scope for one in view.unreached)}
+    asked = [one for one in (*scopes, *view.unreached) if one.scope in known]
+    return _explain_other_accounts(view, known, providers) or _explain_unread_scope(last, asked)
+
+
+def _explain_other_accounts(view: RunView, known: Collection[ScopeKey], providers: Mapping[str, Mapping[str, object]]) -> str:
+    """Explain which accounts of the settings the run's watchdog does not poll; "" if it polls all."""
+    unasked = [name for name in providers if not any(may_speak_for(name, scope.provider) for scope in known)]
+    if unasked:
+        return f"the last guard run did not ask {', '.join(sorted(unasked))}"
+    if view.asks != digest_providers(providers):
+        return "the providers in the settings are not those that the watchdog was started with"
+    return ""
+
+
+def _explain_unread_scope(last: GuardRun, asked: Sequence[ScopeCoverage]) -> str:
+    """Explain which scope of `asked` the run does not know the present state of; "" if there is none."""
+    failed = next((one for one in asked if one.outcome == FAILED), None)
+    if failed is not None:
+        return f"the last guard run could not read {format_scope(failed.scope)}"
+    old = next((one for one in asked if last.at - one.at > LISTING_AGE_MAX * last.interval), None)
+    return f"the last guard run had no listing of {format_scope(old.scope)} since {old.at:%H:%M} UTC" if old else ""
+
+
+def list_unasked_providers(providers: Iterable[str], scopes: Collection[ScopeCoverage], now: datetime) -> list[ScopeCoverage]:
+    """Return a failed scope without a name for each provider of the settings of which no scope is known.
+
+    A ledger does not tell a provider that was never reached from one that has no scope; unknown means not seen.
+    """
+    return [
+        ScopeCoverage(scope=ScopeKey(name, "", ""), outcome=FAILED, at=now, since=now, last_complete_at=None, why=NEVER_REACHED)
+        for name in providers
+        if not any(may_speak_for(name, one.scope.provider) for one in scopes)
+    ]
+
+
+NEVER_REACHED = "it was never reached: costguard status asks it, and costguard doctor says what is missing"

@@ -1,0 +1,1 @@
+"""One poll of every account: providers, listings, samples to the ledger."""

@@ -1,0 +1,465 @@
+"""Poll all accounts in parallel and write their listings to the ledger.
+
+An account that fails neither stops nor delays the others: each is recorded as soon as it has answered, and one that has not
+answered within the time limit is recorded as not seen. If a listing lacks more than half of the known resources, or all of one
+kind, each missing resource is looked up by itself before it counts as absent. Then the measurements of running machines are
+fetched from providers that state them apart from the listing; what cannot be measured is missing, never zero.
+
+Everything that waits runs in threads, in a pool for each provider, so that a provider that hangs uses up no thread of another.
+All decisions and ledger writes happen in the calling thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from queue import SimpleQueue
+
+from costguard.errors import to_one_line
+from costguard.metering.inventory import COMPLETE, FAILED, POLL_AHEAD_MAX, Failed, Partial, Poll
+from costguard.metering.observation import Observation
+from costguard.metering.scope_state import AccrualResult
+from costguard.metering.spending import ScopeCoverage
+from costguard.providers.ports import IdentitySource, Inspector, InstanceSource, PolledUtilizationSource, UtilizationSource
+from costguard.services.poll.concurrency import NamedAnswer, QuestionPool, run_all, wait_for_answer
+from costguard.services.poll.listing_validation import check_own_scopes, describe_failure, validate_listing
+from costguard.services.poll.ports import Ledger
+from costguard.system.clock import Clock, read_monotonic
+from costguard.system.progress import report_progress
+from costguard.system.tracing import trace_span
+from costguard.values.calendar import Period
+from costguard.values.resource import ENDED, INSTANCE, RUNNING, ResourceKey, ScopeKey
+from costguard.values.sample import UtilizationSamples
+from costguard.values.text_format import describe_unreached_scope
+
+__all__ = ["LOOKUPS_MAX", "POLL_CYCLE_LIMIT_S", "PollCycleResult", "poll_sources", "verify_absences"]
+
+POLL_CYCLE_LIMIT_S = 75.0
+"""How long a round lasts at most: the 60 s that an adapter gives one poll by itself, and time for look-ups."""
+
+
+def poll_sources(
+    sources: Iterable[InstanceSource],
+    ledger: Ledger,
+    clock: Clock,
+    *,
+    limit_s: float = POLL_CYCLE_LIMIT_S,
+    elsewhere: Callable[[], Collection[ScopeKey]] = frozenset,
+) -> PollCycleResult:
+    """Run one poll cycle over every scope of every source within `limit_s` seconds, one transaction per source.
+
+    `clock` dates failures. A poll dated ahead of `clock` is refused, because the ledger would then ignore every poll until that
+    time. `elsewhere`: the scopes of accounts that are not among `sources`, which this cycle leaves alone. It is called only if
+    one of `sources` cannot list its own.
+    """
+    return PollCycle(sources, ledger, clock, limit_s, elsewhere).run()
+
+
+TWIN_WAIT_S = 15.0
+"""How long an account waits for those of its provider that stand before it in the settings, so that of twins it is always the
+same one that is polled. After that it goes on alone: an assumption, 2026-11."""
+
+SCOPES, POLL, LOOK = "scopes", "poll", "look"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopePoll:
+    """The listing of one scope by `source`."""
+
+    source: InstanceSource
+    poll: Poll
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreachedAccount:
+    """An account that could not be asked for its scopes, and of which the ledger knows none.
+
+    `coverage`: of a failed scope without a name, which the ledger does not store; one for each provider of `source`.
+    """
+
+    source: InstanceSource
+    coverage: ScopeCoverage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollCycleResult:
+    """Result of one poll cycle, in the order of the sources.
+
+    `refused`: what was not recorded, a sentence each; `twins`: those of them about accounts that another source already covers.
+    `notes`: what complete listings left out. `seen`: the listed resources, with `handling` and source, which the ledger does
+    not store. `unreached`: accounts whose scopes nobody knows yet.
+    """
+
+    accrued: tuple[AccrualResult, ...]
+    refused: tuple[str, ...] = ()
+    twins: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seen: tuple[ScopePoll, ...] = ()
+    unreached: tuple[UnreachedAccount, ...] = ()
+
+    @property
+    def answered(self) -> bool:
+        """Return whether at least one scope was listed, completely or in part."""
+        return any(not isinstance(one.poll.inventory, Failed) for one in self.seen)
+
+    @property
+    def unseen(self) -> tuple[AccrualResult, ...]:
+        """Return the scopes that were not listed completely.
+
+        A scope whose poll was dropped, because it is not newer than the last one, is included.
+        """
+        return tuple(one for one in self.accrued if one.outcome != COMPLETE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountIntroduction:
+    """The scopes and identity of an account, before it is polled.
+
+    `identity` None: not stated. `unsure`: the request for it failed.
+    """
+
+    scopes: tuple[ScopeKey, ...]
+    identity: str | None = None
+    unsure: bool = False
+
+
+AccountQuestion = tuple[int, str, ScopeKey | None]
+"""The number of a seat, what it is asked, and of which scope."""
+AccountReply = AccountIntroduction | Poll
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _AccountSlot:
+    """One source of the cycle. `said`, `broken`: the answer to the request for its scopes. `waits`: scopes not done yet."""
+
+    number: int
+    source: InstanceSource
+    crew: QuestionPool[AccountQuestion, AccountReply]
+    said: AccountIntroduction | None = None
+    broken: str = ""
+    admitted: bool = False
+    done: bool = False
+    waits: set[ScopeKey] = field(default_factory=set)
+    polls: dict[ScopeKey, Poll] = field(default_factory=dict)
+    accrued: tuple[AccrualResult, ...] = ()
+    refused: list[str] = field(default_factory=list)
+    twins: list[str] = field(default_factory=list)
+    unreached: tuple[UnreachedAccount, ...] = ()
+
+    @property
+    def answered(self) -> bool:
+        """Return whether its scopes are known, or cannot be known."""
+        return self.said is not None or bool(self.broken)
+
+    @property
+    def name(self) -> str:
+        """Return its name for messages: its position in the settings, since duplicate accounts differ in nothing else."""
+        return f"account {self.number + 1} ({', '.join(self.source.providers)})"
+
+
+class PollCycle:
+    """The state of one poll cycle. `limit_s`: seconds after which missing answers count as not seen."""
+
+    def __init__(
+        self,
+        sources: Iterable[InstanceSource],
+        ledger: Ledger,
+        clock: Clock,
+        limit_s: float,
+        elsewhere: Callable[[], Collection[ScopeKey]],
+    ) -> None:
+        self._ledger, self._clock, self._limit_s, self._elsewhere = ledger, clock, limit_s, elsewhere
+        self._line: SimpleQueue[NamedAnswer[AccountQuestion, AccountReply]] = SimpleQueue()
+        crews: dict[tuple[str, ...], QuestionPool[AccountQuestion, AccountReply]] = {}
+        self._seats = [
+            _AccountSlot(number=number, source=source, crew=crews.setdefault(tuple(source.providers), QuestionPool(self._line)))
+            for number, source in enumerate(sources)
+        ]
+        self._crews = tuple(crews.values())
+        self._kin = _group_kin(self._seats)
+        self._claimed: dict[ScopeKey, _AccountSlot] = {}
+
+    def run(self) -> PollCycleResult:
+        """Request all, record each source when it is done, and record what is missing at the time limit as not seen."""
+        began = read_monotonic()
+        for seat in self._seats:
+            alone = len(self._kin[seat.number]) == 1
+            seat.crew.ask((seat.number, SCOPES, None), partial(_introduce, seat.source, alone=alone))
+        try:
+            while not all(seat.done for seat in self._seats):
+                report_progress("asking accounts what runs", sum(seat.done for seat in self._seats), len(self._seats))
+                gone = read_monotonic() - began
+                if gone >= self._limit_s:
+                    self._close_overdue()
+                    break
+                edge = TWIN_WAIT_S if gone < TWIN_WAIT_S < self._limit_s else self._limit_s
+                answer = wait_for_answer(self._line, edge - gone)
+                patient = read_monotonic() - began < TWIN_WAIT_S
+                if answer is not None:
+                    self._take_reply(*answer)
+                    self._advance(self._kin[answer[0][0]], patient=patient)
+                else:
+                    self._advance(self._seats, patient=patient)
+        finally:
+            for crew in self._crews:
+                crew.close()
+        return self._collect_result()
+
+    def _collect_result(self) -> PollCycleResult:
+        return PollCycleResult(
+            accrued=tuple(one for seat in self._seats for one in seat.accrued),
+            refused=tuple(sentence for seat in self._seats for sentence in (*seat.refused, *seat.twins)),
+            twins=tuple(sentence for seat in self._seats for sentence in seat.twins),
+            notes=tuple(dict.fromkeys(note for seat in self._seats for note in _list_notes(seat))),
+            seen=tuple(ScopePoll(source=seat.source, poll=poll) for seat in self._seats for poll in seat.polls.values()),
+            unreached=tuple(one for seat in self._seats for one in seat.unreached),
+        )
+
+    def _take_reply(self, question: AccountQuestion, said: AccountReply | BaseException) -> None:
+        number, step, scope = question
+        seat = self._seats[number]
+        if scope is None:
+            if isinstance(said, AccountIntroduction):
+                seat.said = said
+            else:
+                seat.broken = f"its accounts cannot be listed: {describe_failure(said)}"
+        elif step == POLL:
+            self._take_poll(seat, scope, self._validate_poll(scope, said))
+        else:
+            if isinstance(said, Poll):
+                seat.polls[scope] = said
+            seat.waits.discard(scope)
+
+    def _validate_poll(self, scope: ScopeKey, said: AccountReply | BaseException) -> Poll:
+        why = validate_listing(said, scope)
+        return self._build_failed_poll(scope, why) if why or not isinstance(said, Poll) else said
+
+    def _build_failed_poll(self, scope: ScopeKey, why: str) -> Poll:
+        return Poll(scope=scope, at=self._clock.now(), inventory=Failed(why))
+
+    def _take_poll(self, seat: _AccountSlot, scope: ScopeKey, answer: Poll) -> None:
+        """Keep `answer` unless it is dated in the future; if it lacks too much, start look-ups first."""
+        now = self._clock.now()
+        if answer.seen_at > now + POLL_AHEAD_MAX:
+            name, dated = "/".join(scope), f"{answer.seen_at:%Y-%m-%d %H:%M} UTC"
+            seat.refused.append(
+                f"{name}: its listing is dated {dated}, ahead of this clock ({now:%Y-%m-%d %H:%M} UTC): not recorded"
+            )
+            seat.waits.discard(scope)
+            return
+        missing = self._ledger.find_suspects(answer)
+        seat.polls[scope] = replace(answer, unanswered=frozenset(missing)) if missing else answer
+        if missing and isinstance(seat.source, Inspector):
+            seat.crew.ask((seat.number, LOOK, scope), partial(verify_absences, answer, tuple(missing), seat.source))
+        else:
+            seat.waits.discard(scope)
+
+    def _advance(self, seats: Iterable[_AccountSlot], *, patient: bool) -> None:
+        """Admit those of `seats` that wait for no related account before them, and record those that are done."""
+        held = set[int]()
+        for seat in seats:
+            kin = id(self._kin[seat.number])
+            if seat.said and not seat.admitted and not (patient and kin in held):
+                self._admit(seat)
+            if not seat.answered:
+                held.add(kin)
+            if seat.admitted and not seat.waits:
+                self._record(seat)
+        for seat in (one for one in seats if one.broken and not one.done):
+            if all(other.admitted or other.broken for other in self._kin[seat.number]):
+                self._record_broken(seat)
+
+    def _admit(self, seat: _AccountSlot) -> None:
+        """Poll the scopes of `seat`, except those that another account already covers."""
+        seat.admitted = True
+        twin = self._explain_twin(seat)
+        if twin:
+            seat.twins.append(twin)
+            return
+        for scope in dict.fromkeys(seat.said.scopes if seat.said else ()):
+            other = self._claimed.setdefault(scope, seat)
+            if other is not seat:
+                seat.twins.append(f"{'/'.join(scope)} is listed by {other.name} and by {seat.name}: the second is not polled")
+                continue
+            seat.waits.add(scope)
+            seat.crew.ask((seat.number, POLL, scope), partial(_poll_scope, seat.source, scope))
+
+    def _explain_twin(self, seat: _AccountSlot) -> str:
+        """Explain why another account already covers `seat`, or may; "" if none does."""
+        mine = seat.said
+        others = [other for other in self._kin[seat.number] if other is not seat and other.admitted and other.said]
+        for other in others:
+            if mine and mine.identity and other.said and other.said.identity == mine.identity and not other.twins:
+                return (
+                    f"{other.name} and {seat.name} are the same account, which the provider calls {mine.identity}: "
+                    "the second is not polled"
+                )
+        unsure = [other for other in others if other.said and (other.said.unsure or (mine and mine.unsure))]
+        if unsure and not self._is_known(seat) and any(self._is_known(other) for other in unsure):
+            return f"{seat.name} is new, and it cannot be determined today whether it is {unsure[0].name}: it is not polled"
+        return ""
+
+    def _is_known(self, seat: _AccountSlot) -> bool:
+        """Return whether the ledger knows a scope of `seat`."""
+        known = {scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)}
+        return bool(seat.said and known.intersection(seat.said.scopes))
+
+    def _record(self, seat: _AccountSlot) -> None:
+        """Record the listings of `seat` in one transaction, then the samples that came with them."""
+        if seat.done:
+            return
+        seat.done = True
+        order = {scope: number for number, scope in enumerate(seat.said.scopes)} if seat.said else {}
+        polls = sorted(seat.polls.values(), key=lambda poll: order.get(poll.scope, len(order)))  # not as they happened to come
+        if polls:
+            seat.accrued = tuple(self._ledger.record_polls(polls))
+        samples = [sample for poll in polls for sample in poll.samples]
+        if samples:
+            self._ledger.record_samples(samples)
+
+    def _record_broken(self, seat: _AccountSlot) -> None:
+        """Record as not seen the known scopes of its providers that no other account listed; a sentence if there is none."""
+        if seat.done:
+            return
+        known = [scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)]
+        listed = {scope for other in self._seats if other.said for scope in other.said.scopes}.union(self._elsewhere())
+        left = [scope for scope in known if scope not in listed and scope not in self._claimed]
+        if not left:
+            seat.unreached = tuple(_build_unreached_account(seat, name, self._clock.now()) for name in seat.source.providers)
+            seat.refused += [describe_unreached_scope(one.coverage.scope, seat.broken) for one in seat.unreached]
+        for scope in left:
+            self._claimed[scope] = seat
+            seat.polls[scope] = self._build_failed_poll(scope, seat.broken)
+        self._record(seat)
+
+    def _close_overdue(self) -> None:
+        """Count missing answers as not seen; keep a listing whose look-ups are unfinished as it is."""
+        why = f"no answer within {self._limit_s:g} s"
+        for seat in self._seats:
+            if seat.said is None and not seat.broken:
+                seat.broken = f"its accounts cannot be listed: {why}"
+            elif seat.said and not seat.admitted:
+                self._admit(seat)
+        for seat in self._seats:
+            if seat.broken:
+                self._record_broken(seat)
+                continue
+            for scope in seat.waits - set(seat.polls):
+                seat.polls[scope] = self._build_failed_poll(scope, why)
+            self._record(seat)
+
+
+def _group_kin(seats: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
+    """Return by number all seats that share a provider with it, directly or through others; itself included, in order."""
+    groups = list[tuple[set[str], list[_AccountSlot]]]()
+    for seat in seats:
+        names = set(seat.source.providers)
+        near = [group for group in groups if group[0] & names]
+        groups = [group for group in groups if not group[0] & names]
+        members = sorted((one for _, kin in near for one in kin), key=lambda one: one.number)
+        groups.append((names.union(*(held for held, _ in near)), [*members, seat]))
+    return {seat.number: kin for _, kin in groups for seat in kin}
+
+
+def _build_unreached_account(seat: _AccountSlot, provider: str, at: datetime) -> UnreachedAccount:
+    account = getattr(seat.source, "account", "")
+    scope = ScopeKey(provider, account if isinstance(account, str) else "", "")
+    coverage = ScopeCoverage(scope=scope, outcome=FAILED, at=at, since=at, last_complete_at=None, why=seat.broken)
+    return UnreachedAccount(source=seat.source, coverage=coverage)
+
+
+def _poll_scope(source: InstanceSource, scope: ScopeKey) -> Poll:
+    """Poll `scope`, within a span of the traces."""
+    with trace_span("poll", provider=scope.provider, account=scope.account, scope=scope.name) as span:
+        found = source.poll(scope)
+        span.set(outcome=type(found.inventory).__name__.lower())
+    return found
+
+
+def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:
+    """Return its scopes and, if it could be confused with another account, its identity."""
+    scopes = check_own_scopes(source.list_scopes(), source.providers)
+    if alone or not isinstance(source, IdentitySource):
+        return AccountIntroduction(scopes=scopes)
+    try:
+        return AccountIntroduction(scopes=scopes, identity=source.fetch_identity())
+    except Exception:  # noqa: BLE001 - a plug-in may raise anything; who it is remains unknown
+        return AccountIntroduction(scopes=scopes, unsure=True)
+
+
+def _list_notes(seat: _AccountSlot) -> Iterator[str]:
+    return (f"{'/'.join(scope)}: {note}" for scope, poll in seat.polls.items() for note in poll.notes)
+
+
+LOOKUPS_MAX = 100
+"""Single look-ups of one poll: with more missing at once, the listing is wrong or the account is, and a rate limit is near."""
+
+
+def verify_absences(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
+    """Return `answer` with the results of looking up each of `missing`. One that still exists makes the listing partial.
+
+    A resource that is found ended does not contradict the listing.
+    """
+    missing, gone, there = tuple(missing), set[ResourceKey](), list[Observation]()
+    for key in missing[:LOOKUPS_MAX]:
+        try:
+            found = source.look_up(key)
+        except Exception:  # noqa: BLE001, S112 - a plug-in may raise anything
+            continue  # unknown stays unknown: it is neither gone nor there
+        if found is None:
+            gone.add(key)
+        elif isinstance(found, Observation) and found.key == key:
+            there.append(found)
+    answer = replace(answer, gone=frozenset(gone), unanswered=frozenset(missing) - gone - {one.key for one in there})
+    if not there or isinstance(answer.inventory, Failed):
+        return answer
+    items = (*answer.inventory.items, *there)
+    alive = sum(one.state != ENDED for one in there)
+    if not alive:
+        return replace(answer, inventory=replace(answer.inventory, items=items))
+    return replace(answer, inventory=Partial(items, f"the listing lacks {alive} machines that exist when looked up"))
+
+
+MEASURE_LOOKBACK = timedelta(minutes=15)
+"""Of one question: measures are published up to some minutes late, and a sample that already exists is not kept twice."""
+MEASURE_LIMIT_S = 45.0
+"""How long all questions together may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementResult:
+    """The number of samples recorded, and why others are missing."""
+
+    samples: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def measure_activity(
+    seen: Iterable[ScopePoll], ledger: Ledger, now: datetime, *, limit_s: float = MEASURE_LIMIT_S
+) -> MeasurementResult:
+    """Fetch and record the samples of running instances in `seen`, one transaction per account."""
+    running: dict[int, tuple[InstanceSource, list[Observation]]] = {}
+    for one in seen:
+        if isinstance(one.source, UtilizationSource) and not isinstance(one.poll.inventory, Failed):
+            found = [item for item in one.poll.inventory.items if item.kind == INSTANCE and item.state == RUNNING]
+            running.setdefault(id(one.source), (one.source, []))[1].extend(found)
+    period = Period(start=now - MEASURE_LOOKBACK, end=now)
+    questions = {
+        number: partial(
+            source.poll_utilization if isinstance(source, PolledUtilizationSource) else source.fetch_utilization, items, period
+        )
+        for number, (source, items) in running.items()
+        if items and isinstance(source, UtilizationSource)
+    }
+    notes, count = list[str](), 0
+    for number, answer in run_all(questions, limit_s=limit_s, doing="asking for measures").items():
+        if isinstance(answer, UtilizationSamples):
+            ledger.record_samples(answer.samples)
+            count += len(answer.samples)
+            notes += sorted({f"{key.provider}: {why}" for key, why in answer.blind})
+        else:
+            name = ", ".join(running[number][0].providers)
+            notes.append(f"{name}: activity cannot be measured: {to_one_line(str(answer)) or type(answer).__name__}")
+    return MeasurementResult(samples=count, notes=tuple(dict.fromkeys(notes)))

@@ -1,0 +1,1 @@
+"""What a job needs, costs and where: quote, size, offers, prices."""

@@ -1,0 +1,429 @@
+"""Commands before a run: quote, size, offers, breakeven, calibrate; and their shared inputs.
+
+Shared inputs are the job, the market file and the calibration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costguard.data import ShippedFacts
+from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
+from costguard.ledger.market import MarketReader
+from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, choose_advice
+from costguard.services import CommandAnswer
+from costguard.services.quote.job_input import (
+    JobInput,
+    apply_hardware_flag,
+    parse_hardware,
+    place_on_launch,
+    read_job,
+    read_job_input,
+    read_launch_rental,
+    read_model_config,
+    read_observed_runs,
+    read_rental,
+)
+from costguard.services.quote.market_choice import find_market_file, resolve_limits
+from costguard.settings import expand_path, get_data_path, read_rows, read_settings
+from costguard.sizing.job import Job, Table, parse_job_limits, read_subtable
+from costguard.sizing.placement import Hardware
+from costguard.values import checks
+from costguard.values.money import Money, Rate
+from costguard.views.document import TableView
+
+if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
+    from costguard.quoting.template import TemplateComparison
+    from costguard.sizing.observed_runs import CalibrationAnswer, ObservedRun
+
+
+def answer_quote(
+    *,
+    flags: Table,
+    job_file: str | Sequence[str] | None = None,
+    on: str | None = None,
+    count: float | None = None,
+    hours: float | None = None,
+    top: float | None = None,
+    sort: str = "usd",
+    market: str | None = None,
+    explain: bool = False,
+    strict: bool = False,
+    every: bool = False,
+    calibration: str | None = None,
+    config: str | None = None,
+) -> CommandAnswer:
+    """Answer `costguard quote`: a job, or a rental of `count` GPUs for `hours`.
+
+    `top`: so many of the ranking; None: all for `every`, else the few that are advised.
+    """
+    from costguard.quoting.quote import SORT_KEYS
+    from costguard.services.quote import quote as flow
+    from costguard.views.quote import build_quote_document
+
+    checks.require_one_of(sort, SORT_KEYS, "--sort")
+    rows = None if top is None else checks.require_whole_number(top, "--top")
+    facts = ShippedFacts()
+    told = read_asked(
+        flags, job_file, facts, on=on, count=count, hours=hours, strict=strict, calibration=calibration, config=config
+    )
+    asked, counts = told.asked, told.counts
+    with MarketReader(find_market_file(market, config)) as source:
+        asked = replace(asked, limits=resolve_limits(asked.limits, source))
+        answer = flow.build_quote(
+            asked, market=source, facts=facts, on=told.hardware, sort=sort, counts=counts, today=_get_today()
+        )
+        compared = _compare_with_template(told.stated, asked, source, facts)
+    answer = replace(answer, warnings=(*answer.warnings, *told.notes))
+    advice = None if every or rows is not None else choose_advice(answer.options)
+    visible = answer.options[:rows] if advice is None else advice.options
+    plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
+    document = build_quote_document(
+        answer,
+        visible,
+        plans=plans,
+        explain=_build_explanation(visible) if explain else (),
+        compared=compared,
+        words=advice.words if advice is not None else None,
+    )
+    return CommandAnswer(
+        document=document,
+        warnings=answer.warnings,
+        refusal=_explain_no_option(answer, facts, 1 if counts is None else counts[0]),
+        value=answer,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedRun:
+    """What a quote is asked about: a job or a rental, the hardware that is stated, and how many GPUs a machine may have.
+
+    `counts` None: any. `stated`: what was read. `notes`: sentences on it.
+    """
+
+    asked: Job | Rental
+    hardware: Hardware | None
+    counts: tuple[int, ...] | None
+    stated: JobInput
+    notes: tuple[str, ...]
+
+
+def read_asked(
+    flags: Table,
+    job_file: str | Sequence[str] | None,
+    facts: ShippedFacts,
+    *,
+    on: str | None,
+    count: float | None,
+    hours: float | None,
+    strict: bool,
+    calibration: str | None,
+    config: str | None,
+) -> AskedRun:
+    """Return the job or rental that flags and files state. Raises InputError for what cannot be quoted."""
+    stated = read_job_input(flags, job_file, facts)
+    if on is not None:
+        stated = apply_hardware_flag(stated, flags, count=count, hours=hours)
+    stated, hardware, notes, count = find_hardware(stated, on, facts, count)
+    asked = (
+        read_launch_rental(stated, hardware, hours)
+        or (read_rental(stated, count, hours) if hours is not None else None)
+        or apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
+    )
+    counts = None if count is None else (checks.require_whole_number(count, "--count"),)
+    return AskedRun(asked=asked, hardware=hardware, counts=counts, stated=stated, notes=(*stated.notes, *notes))
+
+
+def answer_templates() -> CommandAnswer:
+    """Answer `costguard quote --template list`: the workload templates."""
+    from costguard.views.template import build_templates_document
+
+    return CommandAnswer(document=build_templates_document(ShippedFacts().templates().values()))
+
+
+def answer_size(
+    *,
+    flags: Table,
+    job_file: str | Sequence[str] | None = None,
+    on: str | None = None,
+    explain: bool = False,
+    strict: bool = False,
+    exact: bool = False,
+    calibration: str | None = None,
+    config: str | None = None,
+) -> CommandAnswer:
+    """Answer `costguard size`: memory only. `exact`: also run one step on fake tensors."""
+    from costguard.services.quote import size as flow
+    from costguard.views.quote import list_footprint_tables
+    from costguard.views.size import build_size_document, build_what_if_table
+
+    facts = ShippedFacts()
+    stated = read_job_input(flags, job_file, facts)
+    stated, hardware, notes, _ = find_hardware(stated, on, facts)
+    answer = flow.size_job(
+        apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware
+    )
+    answer = flow.add_assumption_effects(answer)
+    if exact:
+        from costguard.services.quote.exact_step import FakeTensorSizer
+
+        answer = flow.add_exact_step(answer, read_model_config(stated, facts), FakeTensorSizer())
+    answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
+    told = (*list_footprint_tables(answer.footprint), build_what_if_table(flow.list_what_ifs(answer))) if explain else ()
+    document = build_size_document(answer, explain=told)
+    refusal = None
+    if answer.fits is False:
+        helpful = [e.lever.change for e in answer.levers if e.fits]
+        hint = f"would fit with: {'; or '.join(helpful[:3])}" if helpful else "no single change makes it fit: use more GPUs"
+        refusal = NoAnswerError("the job does not fit on the stated hardware", hint=hint)
+    return CommandAnswer(document=document, warnings=answer.warnings, refusal=refusal, value=answer)
+
+
+def answer_offers(
+    *,
+    flags: Table,
+    count: float | None = None,
+    sort: str = "usd_per_hour",
+    top: float = 50,
+    market: str | None = None,
+    live: bool = False,
+    strict: bool = False,
+    offline: bool = False,
+    every: bool = False,
+    config: str | None = None,
+) -> CommandAnswer:
+    """Answer `costguard offers`: the market, filtered. `live`: also request live offers of the configured providers.
+
+    `every`: a row for each region of a machine, instead of one row with their range.
+    """
+    from costguard.services.quote import offers as flow
+    from costguard.services.quote.quote import select_offers
+    from costguard.views.market import build_offers_document
+
+    checks.require_one_of(sort, flow.OFFER_SORTS, "--sort")
+    facts = ShippedFacts()
+    stated = read_job_input(flags, None, facts)
+    limits = parse_job_limits(read_subtable(stated.table, "limits"))
+    counts = None if count is None else (checks.require_whole_number(count, "--count"),)
+    most = checks.require_whole_number(top, "--top", least=0) or None
+    with MarketReader(find_market_file(market, config)) as source:
+        selection = select_offers(resolve_limits(limits, source), counts, _get_today())
+        facts_of = source.describe_file()
+        if live:
+            from costguard.services.quote.offers import answer_live_offers
+
+            asked = read_settings(config) if not offline else None
+            return answer_live_offers(
+                source,
+                selection,
+                asked,
+                notes=stated.notes,
+                sort=sort,
+                limit=most,
+                strict=strict,
+                today=_get_today(),
+                drift=facts.get_price_drift(),
+                every=every,
+            )
+        found = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
+    document = build_offers_document(
+        found, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=stated.notes, every=every
+    )
+    refusal = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
+    return CommandAnswer(document=document, warnings=stated.notes, refusal=refusal)
+
+
+def answer_breakeven(
+    *,
+    gpu: str | None = None,
+    count: float = 1,
+    price: str | None = None,
+    rate: str | None = None,
+    power_w: float | None = None,
+    usd_per_kwh: str | None = None,
+    resale: str | None = None,
+    hours_week: float | None = None,
+    market: str | None = None,
+    config: str | None = None,
+) -> CommandAnswer:
+    """Answer `costguard breakeven`: buy or rent."""
+    from costguard.services.quote.breakeven import compute_purchase as flow
+    from costguard.views.market import build_breakeven_document
+
+    facts = ShippedFacts()
+    found = facts.get_gpu_names().resolve(gpu, field="--gpu") if gpu else None
+    with MarketReader(find_market_file(market, config)) as source:
+        answer = flow(
+            gpu=facts.get_gpus()[found.canonical] if found else None,
+            count=checks.require_whole_number(count, "--count", most=100_000),
+            price=None if price is None else Money.parse(price, field="--price"),
+            rate=None if rate is None else Rate.parse(rate, field="--rate"),
+            power_w=power_w,
+            usd_per_kwh=usd_per_kwh,
+            resale=None if resale is None else Money.parse(resale, field="--resale"),
+            hours_week=hours_week,
+            market=source,
+            drift=facts.get_price_drift(),
+            today=_get_today(),
+        )
+    notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
+    answer = replace(answer, warnings=(*answer.warnings, *notes))
+    refusal = (
+        NoAnswerError("buying never breaks even at this rental price", hint="\n".join(answer.full.explain))
+        if answer.full.never
+        else None
+    )
+    return CommandAnswer(document=build_breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
+
+
+def answer_calibrate(
+    *, runs: str | None, show: bool = False, reset: bool = False, calibration: str | None = None, config: str | None = None
+) -> CommandAnswer:
+    """Answer `costguard calibrate`: correct quotes by observed runs. `show`: write nothing; `reset`: drop the kept runs."""
+    from costguard.views.runs import build_calibration_document
+
+    facts, path = ShippedFacts(), find_calibration_file(calibration, config)
+    if runs is None and not show and not reset:
+        hint = "write costguard calibrate RUNS.csv, or --show, or --reset"
+        raise InputError("no file of observed runs was given", field="RUNS", hint=hint)
+    fresh = read_observed_runs(read_rows(expand_path(runs)), expand_path(runs).parent, facts) if runs else ()
+    answer = update_calibration(fresh, path, facts, keeps=not show, anew=reset)
+    document = build_calibration_document(answer)
+    return CommandAnswer(document=document, warnings=answer.warnings)
+
+
+def _explain_no_option(answer: Quote, facts: ShippedFacts, count: int) -> NoAnswerError | None:
+    """Return why there is no option; None if there is one. `count`: stated number of GPUs of an instance, else 1."""
+    if answer.options:
+        return None
+    over = sum(r.reason.startswith(OVER_CAP) for r in answer.refused)
+    if over:
+        return NoAnswerError(f"all {over} options that fit are over the cap", hint="; ".join(answer.advice) or None)
+    if not answer.refused:
+        count = answer.asked.gpu_count if isinstance(answer.asked, Rental) else count
+        return _explain_no_offer(answer.asked.limits.gpus or (), facts, count)
+    advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
+    return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
+
+
+def _explain_no_offer(named: tuple[str, ...], facts: ShippedFacts, count: int) -> NoAnswerError:
+    """Return the error for a market without a matching offer; of a single GPU that was named, with what does the same job."""
+    from costguard.sizing.equivalents import USUAL_GPUS, explain_rack, find_equivalents, format_equivalents
+
+    hint = "remove a filter; costguard offers lists the market"
+    if len(named) != 1:
+        return NoAnswerError("no offer matches", hint=hint)
+    gpu = facts.get_gpus()[named[0]]
+    what = "no offer matches"
+    if not gpu.runs_pytorch:
+        what = f"{gpu.name} is not quoted: its compiler decides memory and speed"
+    elif sold := explain_rack(gpu):
+        what = f"no offer matches: {sold}, and none is in the market data"
+    same = format_equivalents(find_equivalents(gpu, count, (facts.get_gpus()[name] for name in USUAL_GPUS)))
+    asked = f"one {gpu.name}" if count == 1 else f"{count} x {gpu.name}"
+    return NoAnswerError(what, hint=f"as much memory and arithmetic as {asked}: --on {same}" if same else hint)
+
+
+def _compare_with_template(
+    stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts
+) -> TemplateComparison | None:
+    """Compare the claim of the template's source with the quote; None if no template was requested."""
+    if stated.template is None or not isinstance(asked, Job):
+        return None
+    from costguard.quoting.template import list_changed_keys
+    from costguard.services.quote.quote import compare_with_claim
+
+    changed = list_changed_keys(stated.table, stated.template)
+    return compare_with_claim(stated.template, asked, changed, market=source, facts=facts, today=_get_today())
+
+
+def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
+    from costguard.views.quote import list_option_tables
+
+    return list_option_tables(options[0]) if options else ()
+
+
+def _get_today() -> date:
+    return datetime.now(UTC).date()
+
+
+CALIBRATION_LOCK_WAIT_S = 20.0
+"""Seconds to wait for another run that takes its own observations in."""
+
+
+def apply_calibration(job: Job, stated: str | None, config: str | None) -> Job:
+    """Return `job` with the calibration by observed runs. A file named by a flag must exist; the default one need not."""
+    path = find_calibration_file(stated, config)
+    if stated is None and not path.exists():
+        return job
+    from costguard.files.calibration_file import CalibrationFile
+
+    return replace(job, calibration=CalibrationFile(path).load_calibration())
+
+
+def find_calibration_file(stated: str | None, config: str | None) -> Path:
+    """Return the file of observed runs."""
+    chosen = stated or read_settings(config).quote.calibration
+    return expand_path(chosen) if chosen else get_data_path("calibration.json")
+
+
+def find_hardware(
+    stated: JobInput, on: str | None, facts: ShippedFacts, count: float | None = None
+) -> tuple[JobInput, Hardware | None, tuple[str, ...], float | None]:
+    """Return the input, the hardware of `--on` or of a launch file, notes on it, and the GPUs of a machine that are stated."""
+    hardware, notes = parse_hardware(on, facts)
+    if hardware is not None:
+        return replace(stated, gpus=hardware.gpu_count * hardware.nodes), hardware, notes, count
+    placed, launched, counted = place_on_launch(stated, facts, count=count)
+    return placed, launched, notes, counted
+
+
+def read_asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
+    """Return the job; with `strict` raise an error if a field would be assumed."""
+    if strict and stated.config is not None and stated.config.assumed:
+        what = f"leaves these to {stated.config.label}'s defaults: {'; '.join(stated.config.assumed)}"
+        raise InputError(what, field=str(stated.config.files[0]), hint="state them in the config, or leave out --strict")
+    job = read_job(stated, facts)
+    if strict:
+        from costguard.sizing.assumptions import check_nothing_assumed
+
+        check_nothing_assumed(job)
+    return job
+
+
+def update_calibration(
+    fresh: Sequence[ObservedRun], path: Path, facts: ShippedFacts, *, keeps: bool = True, anew: bool = False
+) -> CalibrationAnswer:
+    """Compare `fresh` runs with those in the calibration file at `path`, and store them there if `keeps`.
+
+    `anew`: without the stored runs. The file is locked, so that of two runs that end at once both are stored.
+    """
+    from costguard.files.calibration_file import CalibrationFile
+    from costguard.services.quote import calibration as flow
+    from costguard.system.atomic_file import hold_file_lock, make_folder
+
+    file = CalibrationFile(path)
+    try:
+        if keeps:
+            make_folder(path.absolute().parent)
+        with hold_file_lock(path.absolute().parent, patience_s=CALIBRATION_LOCK_WAIT_S) if keeps else nullcontext():
+            kept, broken = (
+                ((), ())
+                if anew
+                else flow.reread_kept_runs(file.load_runs(), lambda rows: read_observed_runs(rows, Path(), facts))
+            )
+            answer = flow.calibrate_runs(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
+            if keeps:
+                file.save(answer.weighed.calibration, answer.runs)
+    except LedgerError:
+        hint = "wait for it to end, then try again; nothing was written"
+        raise CostguardError("another costguard is writing it", field=str(path), hint=hint) from None
+    except OSError as wrong:
+        hint = "name another file with --calibration FILE"
+        raise CostguardError(f"cannot be written: {wrong.strerror}", field=str(path), hint=hint) from None
+    return answer

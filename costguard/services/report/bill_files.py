@@ -1,0 +1,231 @@
+"""Convert bill files to bill lines: FOCUS for every provider, and each plug-in's own formats.
+
+The first record determines the format. An unreadable record causes the whole file to be
+refused, with its name and line, because a partial bill would be misleading.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from costguard.bills.bill_files import (
+    BillFileFacts,
+    BillFileRecord,
+    BillFiles,
+    BillFormat,
+    BillLinePart,
+    FocusSource,
+    find_missing_columns,
+    fold_column,
+    get_focus_provider,
+    parse_focus_line,
+)
+from costguard.errors import InputError, shorten, to_one_line
+from costguard.files.records import LocatedRecord, list_pieces, read_records
+from costguard.providers import plugins
+from costguard.providers.context import BillFilePiece, BillFilePlugin
+from costguard.services.poll.listing_validation import may_speak_for
+from costguard.values.checks import find_nearest_names
+
+FOCUS_KIND = "FOCUS"
+FOCUS_COLUMN_HINTS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
+NAMES_SHOWN_MAX = 6
+
+ListAccounts = Callable[[str], Sequence[str]]
+"""The accounts of a provider that the ledger knows."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BillFileKinds:
+    """The formats that this installation reads. `only`: the provider of the files; "" if each file states it.
+
+    `account`: the account of files that do not name one. `left_out`: rows of providers without a plug-in, by name.
+    """
+
+    known: Mapping[str, BillFiles]
+    only: str = ""
+    account: str = ""
+    accounts: ListAccounts = lambda _: ()
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def list_installed_kinds(only: str, account: str, accounts: ListAccounts) -> BillFileKinds:
+    """Return the formats of every installed provider."""
+    found = {
+        name: (plugin.bill_files if isinstance(plugin, BillFilePlugin) else BillFiles(), plugin.manifest)
+        for name, plugin in sorted(plugins.load_providers().found.items())
+    }
+    return BillFileKinds(
+        known={
+            name: BillFiles(
+                formats=files.formats,
+                called=(*files.called, manifest.title, *((manifest.seller.name,) if manifest.seller else ()), name),
+                resource=files.resource,
+            )
+            for name, (files, manifest) in found.items()
+        },
+        only=only,
+        account=account,
+        accounts=accounts,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedBill:
+    """One bill: a file, or the files of a folder that form one bill. `kind`: its name; `sums`: see `BillFormat`."""
+
+    kind: str
+    sums: bool
+    parts: Iterator[BillLinePart]
+    stated_at: datetime
+
+
+def open_bill(path: Path, kinds: BillFileKinds, now: datetime) -> OpenedBill:
+    """Open the bill in the file or folder `path`; only the first record is read."""
+    return open_bill_pieces(str(path), list_pieces(path), kinds, now)
+
+
+def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFileKinds, now: datetime) -> OpenedBill:
+    """Open a bill as `open_bill` does, from pieces in any place. `path`: the name of the whole bill."""
+    stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
+    places = read_records(pieces)
+    first = next(places, None)
+    if first is None:
+        hint = "a month without charges needs no file"
+        raise InputError("has a header and no rows", field=path, hint=hint)
+    about = BillFileFacts(account="", as_of=stated_at)
+    every = _restore_first(first, places)
+    if FOCUS_COLUMN_HINTS & set(map(fold_column, first[1])) and not _match_formats(first[1], kinds):
+        return OpenedBill(
+            kind=FOCUS_KIND, sums=True, parts=_read_focus_parts(path, every, kinds, stated_at), stated_at=stated_at
+        )
+    provider, one = _choose_format(path, first[1], kinds)
+    if not one.says_whose:
+        about = BillFileFacts(account=_find_bill_account(path, provider, kinds), as_of=stated_at)
+    parts = _read_parts(every, one, about)
+    return OpenedBill(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
+
+
+def _restore_first(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
+    yield first
+    yield from rest
+
+
+def _read_parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
+    """Parse every record in the format of the first one; a record of another format is refused."""
+    seen: frozenset[str] = frozenset()
+    for here, record in places:
+        if record.keys() != seen:
+            seen = frozenset(record)
+            if not one.known(record):
+                hint = f"the first one of the bill is of {one.name}: name files of other formats one by one"
+                raise InputError("is of another format", field=here, hint=hint)
+        with _add_place_to_errors(here):
+            yield from one.read(record, about)
+
+
+@contextmanager
+def _add_place_to_errors(here: str) -> Iterator[None]:
+    """Add the file and line to an InputError."""
+    try:
+        yield
+    except InputError as odd:
+        told = f"{odd.field} {odd.what}" if odd.field else odd.what
+        raise InputError(told, field=here, hint=odd.hint or "nothing of the file was imported") from None
+
+
+def _match_formats(record: BillFileRecord, kinds: BillFileKinds) -> list[tuple[str, BillFormat]]:
+    """Return the providers' own formats that match a record."""
+    return [
+        (name, one)
+        for name, files in kinds.known.items()
+        if kinds.only in ("", name)
+        for one in files.formats
+        if one.known(record)
+    ]
+
+
+def _choose_format(path: str, record: BillFileRecord, kinds: BillFileKinds) -> tuple[str, BillFormat]:
+    found = _match_formats(record, kinds)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(sorted(name for name, _ in found))
+        raise InputError(f"may be a bill of {names}", field=path, hint="say whose with --provider")
+    keys = ", ".join(shorten(to_one_line(str(key)), 24) for key in list(record)[:NAMES_SHOWN_MAX])
+    readable = [one.name for name, files in kinds.known.items() if kinds.only in ("", name) for one in files.formats]
+    what = f"is not a bill that can be read: it has {keys}" + (" ..." if len(record) > NAMES_SHOWN_MAX else "")
+    raise InputError(what, field=path, hint=f"known are: {', '.join((FOCUS_KIND, *readable))}")
+
+
+def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
+    """Return the account of a file that does not name one: as stated, or the only account of its provider.
+
+    An import cannot be moved to another account, so a stated account that the ledger does not know is refused if it knows
+    others.
+    """
+    known = kinds.accounts(provider)
+    if kinds.account and known and kinds.account not in known:
+        near = find_nearest_names(kinds.account, known) or known[:NAMES_SHOWN_MAX]
+        hint = f"did you mean {', '.join(map(to_one_line, near))}? Poll a new account first: costguard status"
+        raise InputError(
+            f"'{to_one_line(kinds.account)}' is not an account of {provider} in the ledger", field="--account", hint=hint
+        )
+    if kinds.account:
+        return kinds.account
+    if len(known) == 1:
+        return known[0]
+    told = f"the ledger knows {', '.join(map(to_one_line, known[:NAMES_SHOWN_MAX]))}" if known else "the ledger knows none"
+    hint = f"say whose with --account NAME ({told})"
+    raise InputError(f"does not say which account of {provider} it is of", field=path, hint=hint)
+
+
+def _read_focus_parts(
+    path: str, places: Iterable[LocatedRecord], kinds: BillFileKinds, as_of: datetime
+) -> Iterator[BillLinePart]:
+    """Yield the rows of a FOCUS file, each for the provider that it names. Raises InputError if none is wanted."""
+    called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
+    exports = dict[str, FocusSource]()
+    seen: frozenset[str] = frozenset()
+    for here, record in places:
+        if record.keys() != seen:
+            seen = frozenset(record)
+            _check_columns(path if not exports else here, record)
+        name = get_focus_provider(record)
+        plugin = _find_plugin(name, called, kinds)
+        if not plugin:
+            if not name:
+                raise InputError("names no provider", field=here, hint="--provider NAME says whose such rows are")
+            kinds.left_out[name] += 1
+            continue
+        provider = name if may_speak_for(plugin, name) else plugin
+        if provider not in exports:
+            resource = kinds.known[plugin].resource
+            exports[provider] = FocusSource(provider=provider, source="FOCUS file", as_of=as_of, resource=resource)
+        with _add_place_to_errors(here):
+            yield parse_focus_line(record, exports[provider])
+    if not exports:
+        names = ", ".join(shorten(to_one_line(name), 40) for name, _ in kinds.left_out.most_common(NAMES_SHOWN_MAX))
+        what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"
+        raise InputError(what, field=path, hint=f"installed are {', '.join(kinds.known)}; --provider says whose rows are")
+
+
+def _check_columns(where: str, record: BillFileRecord) -> None:
+    """Raise InputError if a record lacks a required column."""
+    missing = find_missing_columns(record)
+    if missing:
+        hint = "export it with all columns that FOCUS demands"
+        raise InputError(f"lacks the columns {', '.join(missing)}", field=where, hint=hint)
+
+
+def _find_plugin(name: str, called: Mapping[str, str], kinds: BillFileKinds) -> str:
+    """Return the plug-in for rows of provider `name`; `only` for unknown names if it is set; "" if they are left out."""
+    plugin = called.get(name.casefold()) or next((own for own in kinds.known if may_speak_for(own, name)), "")
+    if not kinds.only:
+        return plugin
+    return kinds.only if plugin in ("", kinds.only) else ""

@@ -1,0 +1,56 @@
+"""Read bills where there is no ledger: say what they hold. Nothing is imported, and no ledger is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from costguard.ledger.bills.staging import LINE_COLUMNS, StagedStatement
+from costguard.services.report.bill_files import BillFileKinds, open_bill
+from costguard.settings import expand_path
+from costguard.values.instant import from_micros
+from costguard.views.bill_summary import BillSummary
+
+NO_ACCOUNT = "not stated"
+"""The account of a file that names none: there is no ledger whose accounts it could be one of."""
+
+
+def summarize_bills(files: Sequence[str], kinds: BillFileKinds, now: datetime) -> list[BillSummary]:
+    """Read every file to its end and return its lines by provider, account, month and currency."""
+    found = list[BillSummary]()
+    for name in dict.fromkeys(files):
+        bill = open_bill(expand_path(name), kinds, now)
+        with StagedStatement() as staged:
+            staged.add(bill.parts, sums=bill.sums)
+            found += _summarize_statement(staged, f"{Path(name).name} ({bill.kind})")
+    return found
+
+
+def _summarize_statement(staged: StagedStatement, source: str) -> Iterator[BillSummary]:
+    names = LINE_COLUMNS.split(", ")
+    groups = dict[tuple[str, str, str, str], BillSummary]()
+    for provider in staged.list_providers():
+        for batch in staged.iterate_batches(provider):
+            for row in batch:
+                line = dict(zip(names, row, strict=True))
+                start_us, end_us, currency = int(line["start_us"]), int(line["end_us"]), str(line["currency"])
+                key = (provider, str(line["account"]), f"{from_micros(start_us):%Y-%m}", currency)
+                if key not in groups:
+                    groups[key] = BillSummary(
+                        source=source,
+                        provider=provider,
+                        account=key[1],
+                        month=key[2],
+                        currency=currency,
+                        start_us=start_us,
+                        end_us=end_us,
+                    )
+                groups[key].add(
+                    start_us=start_us,
+                    end_us=end_us,
+                    nano=int(line["nano"]),
+                    charge=str(line["charge"]),
+                    estimated=bool(line["estimated"]),
+                )
+    yield from (groups[key] for key in sorted(groups))

@@ -1,0 +1,1 @@
+"""A job under `costguard run`, and its admission before launch."""

@@ -1,0 +1,82 @@
+"""The answers of commands for the pages: report, quote, budgets, policies, accounts and the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from costguard.errors import InputError
+from costguard.providers.plugins import load_renderer
+from costguard.reporting.statement.groups import parse_group_keys
+from costguard.reporting.statement.period import parse_report_period
+from costguard.services import CommandAnswer
+from costguard.services.guarding import overrides
+from costguard.services.guarding.audit import show_audit, verify_audit
+from costguard.services.guarding.policy import arm_policy, explain_policies
+from costguard.services.quote.job_input import refuse_files
+from costguard.services.quote.quote_commands import answer_quote
+from costguard.services.report.ledger_answers import build_report
+from costguard.services.serving.fleet_page import FleetPage
+from costguard.services.serving.web_pages import PageServices
+from costguard.views.budget_status import build_budget_table
+from costguard.views.document import Document
+
+EXPORTS = {"html": "text/html", "csv": "text/csv", "json": "application/json", "markdown": "text/plain"}
+"""Formats that the page of a report offers -> their media types."""
+QUOTE_FIELDS = ("model", "method", "tokens", "seq_len", "precision", "gpu", "count", "hours", "max_usd", "region")
+"""What the form of a quote asks: flags of `costguard quote`."""
+
+
+def answer_page_report(services: PageServices, query: Mapping[str, str]) -> Document:
+    """Return the report that `costguard report` gives for `month`, `day`, `week`, or `from` and `to`, grouped by `by`."""
+    settings, now = services.settings, services.clock()
+    stated = {name: query[name] or None for name in ("month", "day", "week", "from", "to") if query.get(name)}
+    zone = settings.defaults.zone
+    of, by = parse_report_period(stated, now, zone), parse_group_keys(query.get("by") or None)
+    return build_report(settings, of, by=by, zone=zone, now=now, drawn=True)[1]
+
+
+def export_report(services: PageServices, query: Mapping[str, str], format_name: str) -> tuple[str, str]:
+    """Return the report as text in a format of EXPORTS, and its media type."""
+    if format_name not in EXPORTS:
+        raise InputError("is not a format of this page", field=format_name[:20], hint=", ".join(EXPORTS))
+    return load_renderer(format_name)(answer_page_report(services, query)), EXPORTS[format_name]
+
+
+def answer_page_quote(
+    services: PageServices, flags: Mapping[str, object], count: float | None, hours: float | None
+) -> CommandAnswer:
+    """Return the quote that `costguard quote` gives for these flags, as `cli.options.build_job_table` builds them."""
+    with refuse_files():
+        return answer_quote(flags=dict(flags), count=count, hours=hours, config=services.config)
+
+
+def build_budgets(fleet: FleetPage) -> Document:
+    """Return the budgets as they stand."""
+    found = fleet.found
+    table = build_budget_table(found.budgets, found.overshoots, found.at)
+    lead = () if found.budgets else ("The settings have no [[budget]]: nothing limits what is spent.",)
+    notes = tuple(f"Budget {one.budget.name}: {note}." for one in found.budgets for note in one.notes)
+    return Document(data={}, lead=lead, tables=(table,) if found.budgets else (), notes=notes)
+
+
+def explain_page_policies(services: PageServices) -> Document:
+    """Return the policies in words, as `costguard policy explain` does."""
+    return explain_policies(config=services.config).document
+
+
+def arm_page_policy(services: PageServices, who: str, name: str, level: str, why: str) -> CommandAnswer:
+    """Arm a policy as `costguard policy arm` does, in the name of `who`, without asking a provider for the plan."""
+    services.require_changes()
+    with overrides.act_for(f"{who} (page)"):
+        answer = arm_policy(name, level, why=why, config=services.config, offline=True)
+    services.forget_fleet()
+    return answer
+
+
+def read_log(services: PageServices, since: str) -> tuple[Document, Document, str]:
+    """Return the log's rows, the newest first, its verification, and why it does not verify ("" if it does)."""
+    shown = show_audit(since=since or None, config=services.config).document
+    checked = verify_audit(config=services.config, check=services.audit.check)
+    tables = tuple(replace(table, rows=tuple(reversed(table.rows))) for table in shown.tables)
+    return replace(shown, tables=tables), checked.document, str(checked.refusal or "")

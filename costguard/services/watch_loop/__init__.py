@@ -1,0 +1,1 @@
+"""The long-running watchdog: its context, its duties, the agents' messages."""

@@ -1,0 +1,382 @@
+"""`doctor`, `providers` and `init`: what is configured, what works, and a first settings file.
+
+Every account is examined in parallel; one that hangs or fails is reported as a finding and does not affect the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from costguard.errors import CostguardError, InputError, NoAnswerError, NoLedgerError, ProviderError
+from costguard.providers import plugins
+from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
+from costguard.services import CommandAnswer
+from costguard.services.poll.concurrency import run_all
+from costguard.services.poll.configured_providers import check_provider_tables, open_providers
+from costguard.services.poll.listing_validation import check_own_scopes, describe_failure
+from costguard.settings import (
+    CONFIG_VARIABLE,
+    FILE_NAME,
+    Settings,
+    check_settings,
+    expand_path,
+    load_zone,
+    read_settings,
+    resolve_ledger_url,
+)
+from costguard.settings.example import render_settings_file
+from costguard.system.atomic_file import write_file_atomically
+from costguard.values.checks import require_one_of
+from costguard.values.provider import (
+    CHECK_BAD,
+    CHECK_GOOD,
+    CHECK_SKIPPED,
+    CHECK_UNSURE,
+    IDENTITY_CHECK,
+    REACHABLE_CHECK,
+    HealthCheck,
+    check_provider_table,
+)
+from costguard.values.resource import ScopeKey
+from costguard.values.text_format import limit_lines
+from costguard.views.setup import (
+    AccountChecks,
+    InstalledProvider,
+    build_doctor_document,
+    build_example_document,
+    build_init_document,
+    build_providers_document,
+)
+
+
+def answer_doctor(
+    *, only: tuple[str, ...] | None = None, all_checks: bool = False, offline: bool = False, config: str | None = None
+) -> CommandAnswer:
+    """Answer `costguard doctor`: check every configured provider; if none is configured, those with found credentials.
+
+    `all_checks`: people see a row for each check; programs always do.
+    """
+    settings, notes = read_settings(config), list[str]()
+    with open_providers(settings, only=only, found_too=not settings.providers) as every:
+        clouds = [cloud for cloud in every if not isinstance(cloud.error, InputError)]  # of those found, without a table
+        if not settings.providers and only is None:
+            found = ", ".join(cloud.name for cloud in clouds) or "none"
+            notes.append(f"No provider is configured; credentials were found for: {found}. Run costguard init.")
+        accounts = [(cloud.name, source) for cloud in clouds for source in cloud.sources]
+        examined = tuple(_build_offline_result(name) for name, _ in accounts) if offline else examine_accounts(accounts)
+    same = find_twin_accounts(examined)
+    if same:
+        raise InputError("; ".join(same), field="providers", hint="remove one of the two from the settings")
+    unopened = [
+        AccountExamination(provider=c.name, account="", checks=(build_unopened_check(c.error),)) for c in clouds if c.error
+    ]
+    findings = [AccountChecks(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
+    own = _check_installation(settings)
+    document = build_doctor_document(findings, own, notes=[*notes, *_list_reach(settings)], all_checks=all_checks)
+    bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
+    refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="see the fixes above") if bad else None
+    if not bad and not findings:
+        hint = "export a provider's key, then costguard init; costguard providers lists what each needs"
+        refusal = NoAnswerError("nothing was checked: no provider is configured, and no credentials were found", hint=hint)
+    return CommandAnswer(document=document, warnings=tuple(notes), refusal=refusal)
+
+
+def _list_reach(settings: Settings) -> list[str]:
+    """Return what policies can do on the listed machines; empty if the ledger is unreadable, which another check reports."""
+    from costguard.services.guarding.policy import list_reach
+
+    try:
+        return list_reach(settings, settings.policies) if settings.policies else []
+    except CostguardError:
+        return []
+
+
+def build_unopened_check(error: CostguardError) -> HealthCheck:
+    """Build the check of a provider that could not be opened."""
+    what = f"{error.what} ({error.status})" if isinstance(error, ProviderError) and error.status else error.what
+    return HealthCheck(subject="credentials", outcome=CHECK_BAD, told=what, fix=error.hint or "")
+
+
+def answer_providers(*, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard providers`: the matrix of abilities. No provider is asked."""
+    installed = plugins.load_providers()
+    tables = check_provider_tables(read_settings(config), installed)
+    rows = [
+        InstalledProvider(manifest=one.manifest, missing=plugins.find_missing_packages(one.manifest), configured=name in tables)
+        for name, one in sorted(installed.found.items())
+    ]
+    document = build_providers_document(rows, installed.broken)
+    return CommandAnswer(document=document, warnings=tuple(f"{name}: {why}" for name, why in sorted(installed.broken.items())))
+
+
+def _build_offline_result(name: str) -> AccountExamination:
+    checks = (
+        HealthCheck(subject="credentials", outcome=CHECK_GOOD, told="found"),
+        HealthCheck(subject="reachable", outcome=CHECK_SKIPPED, told="offline: it was not asked"),
+    )
+    return AccountExamination(provider=name, account="", checks=checks)
+
+
+def _check_installation(settings: Settings) -> AccountChecks:
+    """Check the ledger and its database library."""
+    from costguard.ledger.db.maintenance import describe_ledger_path, has_wal_fix, read_sqlite_version
+
+    url, version = resolve_ledger_url(settings), read_sqlite_version()
+    checks = [_check_ledger(url)]
+    if checks[0].outcome == CHECK_GOOD:
+        checks += _check_agents(url)
+        checks += _check_watchdogs(url)
+    if url.startswith("sqlite:"):
+        if has_wal_fix(version):
+            checks.append(HealthCheck(subject="sqlite", outcome=CHECK_GOOD, told=f"SQLite {version}"))
+        else:
+            told = (
+                f"SQLite {version} has the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6); costguard's writers take "
+                "turns, so only another program that writes to the ledger could meet it"
+            )
+            fix = (
+                "let nothing else write to the ledger, keep costguard db backup in a timer, or use a Python with a newer SQLite"
+            )
+            checks.append(HealthCheck(subject="sqlite", outcome=CHECK_UNSURE, told=told, fix=fix))
+    return AccountChecks(provider="ledger", account=describe_ledger_path(url), checks=tuple(checks))
+
+
+def _check_ledger(url: str) -> HealthCheck:
+    from costguard.ledger.spans.books import SpendingReader
+
+    try:
+        with SpendingReader(url, rules={}) as books:
+            count = len(books.list_scopes())
+    except NoLedgerError:
+        return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told="none yet: the first poll creates it")
+    except CostguardError as broken:
+        return HealthCheck(subject="ledger", outcome=CHECK_BAD, told=broken.what, fix=broken.hint or "")
+    return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told=f"it can be read and has {count} accounts")
+
+
+def _check_agents(url: str) -> list[HealthCheck]:
+    """Check which machines have an agent, and which agents are silent; empty if none has joined."""
+    from costguard.guard.alerts.rules import find_silent_agents, index_agents
+    from costguard.ledger.agents.records import load_agents
+    from costguard.ledger.db.reader import LedgerReader
+    from costguard.ledger.spans.books import SpendingReader
+    from costguard.services.guarding.overrides import get_now
+
+    try:
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+            found = index_agents(load_agents(ask))
+        with SpendingReader(url, rules={}) as books:
+            live = books.load_live(get_now()) if found else []
+    except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
+        return []
+    if not found:
+        return []
+    silent = find_silent_agents(found.values(), live, get_now())
+    names = {one.observation.key: one.observation.name or one.observation.key.id for one in live}
+    having = limit_lines(sorted(names.get(key, key.id) for key in found), "machines")
+    told = f"{len(found)} machines have one: {', '.join(having)}"
+    if not silent:
+        return [HealthCheck(subject="agents", outcome=CHECK_GOOD, told=told)]
+    blind = limit_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
+    fix = "on the machine: costguard-agent status says why; costguard agent revoke ID if it needs no agent"
+    return [HealthCheck(subject="agents", outcome=CHECK_UNSURE, told=f"{told}; blind: {'; '.join(blind)}", fix=fix)]
+
+
+def _check_watchdogs(url: str) -> list[HealthCheck]:
+    """Check this machine's clock against the ledger server's, and who polls which account; empty where that is one process."""
+    from costguard.ledger.db.reader import LedgerReader
+    from costguard.ledger.duty_records import CLOCK_OFF_MAX, build_clock_error, measure_clock
+    from costguard.services.guarding.overrides import get_now
+    from costguard.services.report.watchdog_shares import load_watchdog_shares
+    from costguard.views.watchdogs import format_shares, list_share_warnings
+
+    if url.startswith("sqlite:"):
+        return []
+    try:
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+            off, shares = measure_clock(ask, get_now), load_watchdog_shares(ask, get_now())
+    except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
+        return []
+    wrong = build_clock_error(off)
+    clock = HealthCheck(subject="clock", outcome=CHECK_GOOD, told="this machine's and the ledger server's agree")
+    if abs(off) > CLOCK_OFF_MAX:
+        clock = HealthCheck(subject="clock", outcome=CHECK_BAD, told=f"{wrong.field} {wrong.what}", fix=wrong.hint or "")
+    if not shares:
+        return [clock]
+    told, warnings = f"accounts: {format_shares(shares)}", limit_lines(list_share_warnings(shares), "of them")
+    orphaned = any(not one.name and one.accounts for one in shares)
+    if not warnings and not orphaned:
+        return [clock, HealthCheck(subject="watchdogs", outcome=CHECK_GOOD, told=told)]
+    fix = "the watchdogs' logs say why (polls_paused, clock_off, job_failed); start costguard watch where none runs"
+    outcome = CHECK_BAD if warnings else CHECK_UNSURE  # what nobody polls is polled with the next interval
+    return [clock, HealthCheck(subject="watchdogs", outcome=outcome, told="; ".join((told, *warnings)), fix=fix)]
+
+
+EXAMINATION_LIMIT_S = 60.0
+"""How long all examinations may take together: somebody waits for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountExamination:
+    """One account with its checks. `account` "": not known. `identity`: the provider's name of it."""
+
+    provider: str
+    account: str
+    checks: tuple[HealthCheck, ...]
+    identity: str = ""
+    scopes: tuple[ScopeKey, ...] = ()
+
+
+def examine_accounts(
+    sources: Sequence[tuple[str, InstanceSource]], *, limit_s: float = EXAMINATION_LIMIT_S
+) -> tuple[AccountExamination, ...]:
+    """Examine each of `sources`, given with its provider's name, and return the results in their order."""
+    names = [name for name, _ in sources]
+    questions: Mapping[int, Callable[[], AccountExamination]] = {
+        number: _build_question(name, source, alone=names.count(name) == 1) for number, (name, source) in enumerate(sources)
+    }
+    answers = run_all(questions, limit_s=limit_s, doing="checking accounts")
+    return tuple(_to_examination(sources[number][0], answer) for number, answer in answers.items())
+
+
+def find_twin_accounts(examined: Sequence[AccountExamination]) -> tuple[str, ...]:
+    """Return a sentence for each duplicate account: one with the same identity, or with a scope that both list."""
+    found = list[str]()
+    for number, one in enumerate(examined):
+        for other in examined[:number]:
+            same = bool(one.identity) and (one.provider, one.identity) == (other.provider, other.identity)
+            shared = sorted(set(one.scopes) & set(other.scopes))
+            if same or shared:
+                what = one.identity if same else "/".join(shared[0])
+                names = f"'{other.account or '?'}' and '{one.account or '?'}' of {one.provider}"
+                found.append(f"the accounts {names} are the same account: both are {what}")
+    return tuple(found)
+
+
+def _build_question(name: str, source: InstanceSource, *, alone: bool) -> Callable[[], AccountExamination]:
+    return lambda: _examine_account(name, source, alone=alone)
+
+
+def _examine_account(name: str, source: InstanceSource, *, alone: bool) -> AccountExamination:
+    if isinstance(source, Examiner):
+        checks = tuple(source.examine()) or (
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="no checks were run"),
+        )
+    else:
+        checks = (HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="this provider has no checks"),)
+    scopes: tuple[ScopeKey, ...] = ()
+    identity = ""
+    if not any(check.outcome == CHECK_BAD for check in checks):
+        try:
+            scopes = check_own_scopes(source.list_scopes(), source.providers)
+        except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
+            checks = (
+                *checks,
+                HealthCheck(
+                    subject=IDENTITY_CHECK, outcome=CHECK_BAD, told=f"its accounts cannot be listed: {describe_failure(broken)}"
+                ),
+            )
+        try:
+            identity = (source.fetch_identity() or "") if isinstance(source, IdentitySource) and not alone else ""
+        except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
+            said = f"duplicate accounts cannot be detected today: {describe_failure(broken)}"
+            checks = (*checks, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=said))
+    return AccountExamination(
+        provider=name, account=_name_account(source, scopes), checks=checks, identity=identity, scopes=scopes
+    )
+
+
+def _name_account(source: InstanceSource, scopes: tuple[ScopeKey, ...]) -> str:
+    """Return the account's name in the ledger: as the source states it, else from its scopes."""
+    stated = getattr(source, "account", "")
+    accounts = sorted({scope.account for scope in scopes})
+    return stated if isinstance(stated, str) and stated else ", ".join(accounts)
+
+
+def _to_examination(name: str, answer: AccountExamination | BaseException) -> AccountExamination:
+    if isinstance(answer, AccountExamination):
+        return answer
+    why = str(answer) if isinstance(answer, TimeoutError) else describe_failure(answer)
+    return AccountExamination(
+        provider=name, account="", checks=(HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=why),)
+    )
+
+
+def answer_example(name: str, *, path: str | None = None, force: bool = False) -> CommandAnswer:
+    """Answer `costguard init --example NAME`: write one of the shipped example files."""
+    from costguard.data import EXAMPLES
+
+    known = tuple(sorted(one.stem for one in EXAMPLES.glob("*.toml")))
+    require_one_of(name, known, "--example")
+    target = check_free_path(path, force=force)
+    text = (EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")
+    check_settings(text, str(target))
+    _write_settings(target, text)
+    return CommandAnswer(document=build_example_document(str(target), name))
+
+
+def answer_init(
+    *,
+    path: str | None = None,
+    force: bool = False,
+    budget: str | None = None,
+    zone: str | None = None,
+    notices: str | None = None,
+) -> CommandAnswer:
+    """Answer `costguard init`: write a settings file that enables providers with found credentials. No provider is asked.
+
+    `notices`: where the warnings of an idle policy go, which is then part of the file, with a budget; None: neither.
+    """
+    target = check_free_path(path, force=force)
+    if zone is not None:
+        load_zone(zone, "--zone")
+    installed = plugins.load_providers()
+    with open_providers(Settings(), found_too=True) as clouds:
+        found = tuple(cloud.name for cloud in clouds if cloud.error is None)
+        unready = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
+    cap = _parse_cap(budget) or (GUARD_CAP if notices is not None else None)
+    manifests = [installed.found[name].manifest for name in sorted(installed.found)]
+    text = render_settings_file(manifests, chosen=found, cap=cap, zone=zone, notices=notices)
+    settings = check_settings(text, str(target))  # what is written can be read
+    for name, table in settings.providers.items():
+        check_provider_table(table, installed.found[name].manifest.settings, f"providers.{name}")
+    _write_settings(target, text)
+    looked = {
+        name: one.manifest.credentials for name, one in installed.found.items() if name not in found and name not in unready
+    }
+    usual = target.resolve() == expand_path(os.environ.get(CONFIG_VARIABLE) or FILE_NAME).resolve()
+    document = build_init_document(str(target), found, looked, unready, cap=cap, zone=zone, usual=usual, guarded=notices)
+    return CommandAnswer(document=document)
+
+
+GUARD_CAP = "200 USD"
+"""The monthly budget of `init --guard` where none was stated: that of one person with one rented GPU."""
+
+
+def _write_settings(target: Path, text: str) -> None:
+    try:
+        write_file_atomically(target, text.encode())
+    except OSError as full:
+        what = f"cannot be written: {full.strerror or type(full).__name__}"
+        raise InputError(what, field=str(target), hint="name another place with --path") from None
+
+
+def check_free_path(path: str | None, *, force: bool) -> Path:
+    """Return where to write; raise InputError if the file exists and may not be replaced."""
+    target = expand_path(path or FILE_NAME)
+    if target.is_dir():
+        raise InputError("is a folder", field=str(target), hint=f"write --path {target / FILE_NAME}")
+    if not force and (target.exists() or target.is_symlink()):
+        raise InputError("already exists", field=str(target), hint="--force replaces it; --path names another")
+    return target
+
+
+def _parse_cap(stated: str | None) -> str | None:
+    """Return an amount with its currency; US dollars if none is stated."""
+    text = (stated or "").strip()
+    if not text:
+        return None
+    return text if any(character.isalpha() for character in text) else f"{text} USD"

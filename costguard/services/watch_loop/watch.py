@@ -1,0 +1,491 @@
+"""`plan` shows the findings of a guard run; `watch` is the process that runs the guard repeatedly."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from costguard.errors import (
+    MOST_HINT_LINES,
+    CostguardError,
+    ExposedError,
+    IncompleteError,
+    InputError,
+    LedgerError,
+    to_one_line,
+)
+from costguard.guard.action_plan import PolicyCase
+from costguard.guard.alerts.fleet import explain_short
+from costguard.guard.alerts.rules import SILENT, find_silent_agents, get_agent_state, index_agents
+from costguard.guard.cap_acceptance import list_cap_acceptances
+from costguard.guard.context import GuardConfig
+from costguard.guard.evaluation import NO_ADMIN_ROUTE
+from costguard.guard.overrides import ACCEPT, Override, find_freeze, find_owner
+from costguard.guard.policy import CANNOT_SAY, DESTRUCTIVE, STOP, TERMINATE, Proposal
+from costguard.guard.policy_evaluation import compute_burn_rate, compute_waste
+from costguard.metering.spending import LiveResource
+from costguard.providers.ports import InstanceSource
+from costguard.reporting.schedule import find_next_report
+from costguard.services import CommandAnswer
+from costguard.services.guarding.guard import GuardRunResult
+from costguard.services.guarding.guard_inputs import build_guard_config, describe_machines
+from costguard.services.guarding.overrides import make_override
+from costguard.services.guarding.status import build_totals
+from costguard.services.poll.poll import PollCycleResult
+from costguard.services.quote.price_refresh import CHECK_EVERY
+from costguard.services.report.bill_duty import CHECK_EVERY as BILLS_EVERY
+from costguard.services.report.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
+from costguard.services.run_jobs.hold_duty import CHECK_EVERY as HOLDS_EVERY
+from costguard.services.run_jobs.hold_duty import HoldDuty
+from costguard.services.serving.agent_desk import OpenDoor, serve_while_watching
+from costguard.services.watch_loop.watchdog_context import (
+    HEARTBEAT_LIMIT_S,
+    WatchdogContext,
+    name_sources,
+    open_watchdog_context,
+    send_heartbeat,
+)
+from costguard.settings import Settings, read_settings
+from costguard.settings.fields import parse_duration
+from costguard.settings.section_values import INTERVAL_MAX, INTERVAL_MIN
+from costguard.settings.sections import DAILY
+from costguard.system.logs import configure_logging, get_log
+from costguard.system.process import is_on_terminal
+from costguard.system.tracing import open_tracing
+from costguard.values.checks import require
+from costguard.values.money import Money, Rate
+from costguard.values.resource import INSTANCE, ResourceKey
+from costguard.values.text_format import encode_plain, format_local_time
+from costguard.views.plan import PlanRow, PlanView, build_plan_document
+from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView
+from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
+from costguard.watchdog.heartbeat import Heartbeat
+
+if TYPE_CHECKING:
+    from costguard.services.watch_loop.watchdog_context import WatchdogContext
+
+
+ShowWatchView = Callable[[WatchView], None]
+CONFIGURE_HINT = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
+PLAN_HASH_LENGTH_MIN = 8
+"""Characters of a plan's hash that are enough to accept it by."""
+OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
+
+
+def answer_plan(
+    *, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Override, ...] = ()
+) -> CommandAnswer:
+    """Answer `costguard plan`: the plan for the present fleet. `accept`: approve the plan with this hash.
+
+    `supposed`: overrides assumed to be recorded.
+    """
+    settings = read_settings(config)
+    with open_watchdog_context(settings, dry_run=True, offline=offline) as made:
+        made.guard.supposed = supposed
+        polled = made.poll() if made.sources else None
+        found = made.run_guard()
+        if found.broken or found.survey is None:
+            raise LedgerError(found.broken or "it cannot be read", field="the ledger")
+        notes = (*polled.refused, *polled.notes) if polled else ()
+        sight = found.sight
+        agents = frozenset(one.key for one in sight.agents if one.revoked_at is None) if sight else frozenset()
+        notes = (*notes, *describe_machines(settings, settings.policies, sight.live if sight else (), agents))
+        notes = (*notes, *list_unarmed(made.guard.rules))
+        view = build_plan_view(found, made.guard.rules, notes)
+        if accept is not None:
+            known = found.plan_hash.startswith(accept) and len(accept) >= PLAN_HASH_LENGTH_MIN
+            hint = f"read the plan, then run: costguard plan --accept {found.plan_hash[:12]}"
+            require(known, "--accept", "is not the hash of the current plan", hint)
+            acceptance = make_override(ACCEPT, "the plan was read", found.at, subject=accept)
+            wishes = sight.wishes if sight else ()
+            for one in (acceptance, *list_cap_acceptances(settings.budgets, wishes, acceptance, lambda: token_hex(8))):
+                made.guard.book.add_override(one)
+            view = build_plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
+    return CommandAnswer(document=build_plan_document(view), warnings=tuple(notes))
+
+
+def run_watch(
+    *,
+    once: bool,
+    strict: bool = False,
+    interval: str | None,
+    dry_run: bool,
+    show: ShowWatchView,
+    config: str | None,
+    json_log: bool,
+    offline: bool,
+    open_door: OpenDoor | None = None,
+) -> int:
+    """Run `costguard watch`: poll, evaluate, alert and act, once or until a signal; return the exit code.
+
+    `strict`: a single run ends with IncompleteError if not every account was listed completely. `open_door`: has agents
+    and readers served in the meantime, if the settings state an address; not in a single run.
+    """
+    hint = "add --once; a watchdog that goes on alerts about accounts that it cannot read"
+    require(once or not strict, "--strict", "is for a single run", hint)
+    settings = read_settings(config)
+    every = (
+        parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
+        if interval is not None
+        else settings.watch.every
+    )
+    check_report_formats(settings)
+    configure_logging(as_json=json_log)
+    with (
+        open_tracing(settings.telemetry.traces),
+        open_watchdog_context(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made,
+    ):
+        _check_key_exposure(made.sources)
+        for why in list_unarmed(made.guard.rules):
+            get_log().warning("not_armed", why=why)
+        if not made.sources and not offline:
+            get_log().warning("nothing_watched", why="no provider is configured", hint=CONFIGURE_HINT)
+        polled = made.poll() if made.shared is None else None
+        if polled is not None:
+            made.log_polled(polled)
+        heartbeat = Heartbeat(partial(send_heartbeat, lambda: made.settings), log=get_log())
+        if once:
+            _run_once(made, show, heartbeat)
+            if not offline and polled is not None:
+                _check_answers(made, polled, strict=strict)
+            return 0
+        if made.shared is not None:
+            made.shared.start()
+        with serve_while_watching(made, open_door, config=config):
+            code = Watchdog(
+                _build_duties(made, show, every),
+                log=get_log(),
+                reload=None if is_on_terminal() else partial(_reload_settings, made, show, interval, config),
+                heartbeat=partial(_beat_after_run, made, heartbeat),
+            ).run()
+        if code != UNFINISHED:
+            made.release_leadership()
+        return code
+
+
+def list_unarmed(rules: GuardConfig) -> tuple[str, ...]:
+    """Explain why nothing beyond notify is armed although the settings demand acts; empty if that is not so."""
+    asks = any(policy.arm in (STOP, TERMINATE) for policy in rules.policies) or any(budget.hard for budget in rules.budgets)
+    return (NO_ADMIN_ROUTE,) if asks and not rules.admin_route else ()
+
+
+def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:
+    """Raise InputError for the first account whose key other users can read: they could act as the watchdog."""
+    for source in sources:
+        error = getattr(source, "error", None)  # of what stands for an account that could not be opened
+        if isinstance(error, ExposedError):
+            raise InputError(error.what, field=error.field, hint=error.hint)
+
+
+def _beat_after_run(made: WatchdogContext, heartbeat: Heartbeat) -> None:
+    """Send a heartbeat if the run is in the ledger: not after a dry run, nor if another watchdog leads."""
+    if made.recorded:
+        heartbeat.beat()
+
+
+def _run_once(made: WatchdogContext, show: ShowWatchView, heartbeat: Heartbeat) -> None:
+    guarded = made.run_guard()
+    _beat_after_run(made, heartbeat)
+    unmade = _queue_reports(made)
+    _deliver_messages(made)
+    heartbeat.wait(HEARTBEAT_LIMIT_S)
+    made.end_hooks()
+    made.release_leadership()
+    if unmade:
+        raise unmade[0]
+    if guarded.broken:
+        raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; repair the ledger and run it again")
+    show(build_watch_view(guarded, made))
+
+
+def _check_answers(made: WatchdogContext, polled: PollCycleResult, *, strict: bool) -> None:
+    """Raise an error if a single run saw too little, after it did all that it could.
+
+    IncompleteError with `strict` if not every account was listed completely. CostguardError if none was listed at all: a timer
+    must not report success for a run that saw nothing.
+    """
+    why = [*(f"{'/'.join(one.state.scope)}: {one.why}" for one in polled.unseen), *polled.refused]
+    if strict and (why or not made.sources):
+        count = f"{len(why)} accounts" if len(why) > 1 else "an account"
+        what = f"{count} could not be read completely" if made.sources else "no provider is configured"
+        raise IncompleteError(what, hint="\n".join(map(to_one_line, why[:MOST_HINT_LINES])) or CONFIGURE_HINT)
+    if not made.sources:
+        raise CostguardError("nothing was watched: no provider is configured", hint=CONFIGURE_HINT)
+    if not polled.answered:
+        raise CostguardError("nothing was seen: no provider could be asked", hint="\n".join(map(to_one_line, why)) or None)
+
+
+def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) -> Duties:
+    spread = min(made.settings.watch.spread, every / 2)
+    polls = tuple(
+        Duty(name=name, run=partial(_poll_source, made, source), every=every, jitter=spread)
+        for name, source in (() if made.shared else name_sources(made.sources))
+    )
+    prices = made.prices if made.settings.prices.refresh == DAILY else None
+    return Duties(
+        polls=polls,
+        guard=Duty(name="guard", run=partial(_run_guard, made, show), every=every),
+        outbox=Duty(name="outbox", run=partial(_deliver_messages, made), every=OUTBOX_EVERY),
+        others=(
+            Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
+            Duty(name="holds", run=_build_hold_duty(made).run, every=HOLDS_EVERY),
+            *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
+            *((Duty(name="bills", run=made.bills.run, every=BILLS_EVERY),) if made.bills else ()),
+        ),
+    )
+
+
+def _build_hold_duty(made: WatchdogContext) -> HoldDuty:
+    return HoldDuty(settings=lambda: made.settings, clock=made.clock.now, leads=made.may_lead)
+
+
+def _poll_source(made: WatchdogContext, source: InstanceSource) -> None:
+    made.log_polled(made.poll([source]))
+
+
+def _run_guard(made: WatchdogContext, show: ShowWatchView) -> bool:
+    guarded = made.run_guard()
+    if guarded.broken:
+        get_log().error("observing_only", why=guarded.broken)
+        return False
+    if guarded.sight is None:  # another watchdog plans, and this one only polls
+        return guarded.committed
+    _log_actions(guarded)
+    show(build_watch_view(guarded, made))
+    return guarded.committed
+
+
+def _log_actions(guarded: GuardRunResult) -> None:
+    """Log hooks and intents of the run as facts."""
+    for note in guarded.notes:
+        get_log().info("held", why=note)
+    for run in guarded.sight.hooks if guarded.sight else ():
+        if run.ended_at is not None and run.ended_at >= guarded.at:
+            get_log().info(
+                "hook",
+                hook=run.hook,
+                instance_id=run.life.key.id,
+                state=run.state,
+                status=run.status,
+                why=run.why,
+                said=encode_plain(run.output),
+            )
+    for intent in guarded.intents:
+        if intent.moved_at >= guarded.at:
+            key = intent.life.key
+            get_log().info(
+                "intent",
+                instance_id=key.id,
+                provider=key.provider,
+                act=intent.act,
+                state=intent.state,
+                policy=intent.policy,
+                why=intent.outcome or intent.why,
+            )
+
+
+def _deliver_messages(made: WatchdogContext) -> None:
+    if made.guard.dry_run or made.guard.clock_doubt():
+        return
+    came = made.postman.deliver()
+    for message, why in came.later:
+        get_log().warning("message_not_sent", channel=message.channel, why=why)
+
+
+def _run_reports(made: WatchdogContext) -> None:
+    """Queue due reports in a duty of its own, because building one takes seconds and must not delay the guard."""
+    unmade = _queue_reports(made)
+    if unmade:
+        raise unmade[0]
+
+
+def _queue_reports(made: WatchdogContext) -> list[Exception]:
+    """Queue the due reports; return the exceptions of those that could not be built."""
+    settings, now = made.settings, made.clock.now()
+    if not made.may_lead():
+        return []
+    zone = settings.defaults.zone
+    came = queue_due_reports(
+        settings.reports,
+        book=made.reports,
+        now=now,
+        zone=zone,
+        compose=lambda schedule, owed: compose_report_messages(settings, schedule, owed, now),
+    )
+    for schedule in came.seen:
+        first, at = find_next_report(schedule, now, zone)
+        get_log().info("report_scheduled", report=schedule.name, first=first.label, at=at.isoformat())
+    for schedule, owed in came.put:
+        get_log().info(
+            "report_put_out", report=schedule.name, period=owed.of.label, late=owed.is_late(now), skipped=owed.skipped
+        )
+    for schedule, wrong in came.failed:
+        get_log().error("report_not_made", report=schedule.name, error=f"{type(wrong).__name__}: {wrong}")
+    return [wrong for _, wrong in came.failed]
+
+
+def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str | None, config: str | None) -> Duties:
+    """Return the duties of the current settings. Policies, budgets and limits change; accounts and ledger need a restart."""
+    settings: Settings = read_settings(config)
+    before = made.settings
+    same = (settings.providers, settings.ledger, settings.web) == (before.providers, before.ledger, before.web)
+    check_report_formats(settings)
+    hint = "restart the watchdog: acts in progress would belong to neither"
+    require(same, "SIGHUP", "the accounts, the ledger or [web] changed", hint)
+    every = (
+        parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
+        if interval is not None
+        else settings.watch.every
+    )
+    made.adopt(settings, build_guard_config(settings, every))
+    return _build_duties(made, show, every)
+
+
+RECENT_ACTIONS = timedelta(hours=24)
+
+
+def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence[str]) -> PlanView:
+    """Build the plan of this run, a row per verdict."""
+    survey = guarded.survey
+    proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
+    for one in (*survey.proposals, *(start.proposal for start in survey.starts)) if survey else ():
+        proposals[one.verdict.policy.name, one.verdict.life.key].append(one)
+    rows = [_build_plan_row(case, proposals, guarded) for case in (survey.cases if survey else ())]
+    told = (
+        ()
+        if rules.policies or rules.budgets
+        else ("the settings have no [[policy]] and no hard [[budget]]: nothing to evaluate",)
+    )
+    return PlanView(
+        at=guarded.at,
+        rows=tuple(rows),
+        hash=guarded.plan_hash[:12],
+        unaccepted=guarded.unaccepted,
+        notes=(*told, *_list_cap_shortfalls(guarded), *_list_silent_agents(guarded), *notes),
+    )
+
+
+def _list_cap_shortfalls(guarded: GuardRunResult) -> tuple[str, ...]:
+    """Return the hard caps that the limits prevent from being kept."""
+    if guarded.survey is None:
+        return ()
+    shorts = {one.standing.budget.name: explain_short(one, guarded.survey) for one in guarded.survey.foresights}
+    return tuple(f"budget {name}: {short}" for name, short in shorts.items() if short)
+
+
+def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:
+    """Return the machines whose agent is silent."""
+    if guarded.sight is None:
+        return ()
+    found = find_silent_agents(guarded.sight.agents, guarded.sight.live, guarded.at)
+    return tuple(f"{'/'.join(key)}: {says}: that account is not monitored" for key, says in found.items())
+
+
+def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchView:
+    """Build the view at the instant of this run."""
+    sight, survey, at = guarded.sight, guarded.survey, guarded.at
+    with made.guard.books() as books:
+        live = sight.live if sight else books.load_live(at)
+        usd, scopes = build_totals(books=books, now=at, zone=made.guard.rules.zone, live=live, unreached=made.list_unreached())
+    acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
+    for one in survey.proposals if survey else ():
+        if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming
+            acts[one.verdict.life.key].append(one)
+    hold = find_freeze(sight.wishes, None, at) if sight else None
+    machine = partial(_build_machine_view, guarded=guarded, made=made, acts=acts)
+    running = [one for one in (live if sight else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
+    return WatchView(
+        at=at,
+        mode="dry run" if made.guard.dry_run else "acting" if guarded.acting and not (sight and sight.held) else "observing",
+        burn=usd.burn.bounds.expected,
+        month=usd.to_date,
+        scopes=scopes,
+        machines=tuple(sorted(map(machine, running), key=lambda one: (-(one.rate.nano if one.rate else 0), one.key))),
+        budgets=_build_budget_views(guarded),
+        acts=tuple(
+            WatchedAction(
+                at=intent.moved_at,
+                subject=intent.life.key.id,
+                act=intent.act,
+                state=intent.state,
+                why=intent.outcome or intent.why,
+            )
+            for intent in guarded.intents
+            if at - intent.moved_at <= RECENT_ACTIONS
+        ),
+        notices=tuple(dict.fromkeys((*(notice.what for notice in guarded.notices), *_list_cap_shortfalls(guarded)))),
+        frozen=f"{hold.who}: {hold.why}" if hold else "",
+        committed=guarded.committed,
+    )
+
+
+def _build_plan_row(
+    case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: GuardRunResult
+) -> PlanRow:
+    seen, verdict = case.live.observation, case.verdict
+    return PlanRow(
+        verdict=verdict,
+        proposals=tuple(proposals[verdict.policy.name, seen.key]),
+        level=case.level,
+        kind=seen.kind,
+        name=seen.name,
+        owner=case.owner,
+        rate=_to_hourly_money(compute_burn_rate(case.live, guarded.at)),
+        waste=compute_waste(case.live, verdict.work, guarded.at),
+        agent=_describe_agent(case.live, guarded),
+    )
+
+
+def _describe_agent(live: LiveResource, guarded: GuardRunResult) -> str:
+    """Describe the state of its agent; "" if it has none."""
+    agent = index_agents(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
+    if agent is None:
+        return ""
+    state = get_agent_state(agent, live, guarded.at)
+    return f"{state} since {format_local_time(agent.heard_at)}" if state == SILENT else state
+
+
+def _build_machine_view(
+    live: LiveResource, guarded: GuardRunResult, made: WatchdogContext, acts: dict[ResourceKey, list[Proposal]]
+) -> WatchedMachine:
+    seen, survey = live.observation, guarded.survey
+    assert survey is not None  # noqa: S101 - where there are machines there is a survey
+    coming = min(acts.get(seen.key, ()), key=lambda one: (bool(one.held_by), one.due_at), default=None)
+    gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.instance_type or seen.kind
+    return WatchedMachine(
+        key=seen.key,
+        name=seen.name,
+        owner=find_owner(seen, made.guard.rules.owner_from),
+        told=gpus,
+        power=seen.state,
+        rate=_to_hourly_money(compute_burn_rate(live, guarded.at)),
+        work=survey.works[seen.key],
+        next_act=coming.step.do if coming else "",
+        next_at=coming.due_at if coming else None,
+        held_by=tuple(reason for reason, _ in coming.held_by if reason != "grace") if coming else (),
+    )
+
+
+def _build_budget_views(guarded: GuardRunResult) -> tuple[WatchedBudget, ...]:
+    foreseen = {one.standing.budget.name: one for one in (guarded.survey.foresights if guarded.survey else ())}
+    found = []
+    for one in guarded.sight.standings if guarded.sight else ():
+        ahead, hours = foreseen.get(one.budget.name), one.time_to_cap_hours
+        found.append(
+            WatchedBudget(
+                name=one.budget.name,
+                cap=one.budget.cap,
+                spent=one.spent,
+                time_to_cap=None if hours is None else timedelta(hours=float(hours)),
+                overshoot=ahead.overshoot if ahead else None,
+            )
+        )
+    return tuple(found)
+
+
+def _to_hourly_money(rate: Rate | None) -> Money | None:
+    return None if rate is None else Money(nano=rate.nano_per_hour, currency=rate.currency)
