@@ -46,7 +46,8 @@ def _open_execute(connection: Connection, file: sqlite3.Connection | None) -> Ex
 
     def tell(statement: str | Executable, rows: Sequence[Mapping[str, Any]] | list[SqlRow] = ()) -> int:
         if not isinstance(statement, str):
-            return connection.execute(statement, list(rows) or None).rowcount  # type: ignore[arg-type]  # dicts, of such a statement
+            kept = {"preserve_rowcount": True}  # else the count of an INSERT is -1 on PostgreSQL
+            return connection.execute(statement, list(rows) or None, execution_options=kept).rowcount  # type: ignore[arg-type]  # dicts
         if file is not None:
             return file.executemany(statement, rows).rowcount
         return connection.exec_driver_sql(adapt_placeholders(statement, server=server), list(rows)).rowcount

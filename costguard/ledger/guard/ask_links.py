@@ -124,5 +124,5 @@ def _decode(row: AskLinkRow) -> AskLink:
 
 
 def _log(ask: Query, tell: Execute, at_us: int, row: AskLinkRow, *, did: str) -> None:
-    names = {"addressee", "policy", "provider", "account", "region", "external_id", "act"}
-    append_entry(ask, tell, LINK, at_us, {**row.model_dump(include=names), "did": did})
+    names = ("addressee", "policy", "provider", "account", "region", "external_id", "act")
+    append_entry(ask, tell, LINK, at_us, {**{name: getattr(row, name) for name in names}, "did": did})

@@ -311,4 +311,5 @@ def release_leader_lease(ask: Query, tell: Execute, epoch: int) -> None:
 def _seal_turn(ask: Query, tell: Execute) -> None:
     """Seal the row of the lease, which was just written."""
     rows: Sequence[TurnRow] = ask(select(TurnRow))
-    seal_rows(tell, "turn", ", ".join(TurnRow.model_fields), [tuple(row.model_dump().values()) for row in rows])
+    names = tuple(TurnRow.model_fields)  # the order of a row that was read is another one
+    seal_rows(tell, "turn", ", ".join(names), [tuple(getattr(row, name) for name in names) for row in rows])
