@@ -68,7 +68,6 @@ def _keep_child(config: str | None, *, json_log: bool, room: WatchdogContext, wa
         listener=bound,
         health_listener=bind_private_socket(health),
         watchdog=watchdog,
-        tls=web.tls_cert is not None,
     )
     others = room.guard.more_alerts
     room.guard.more_alerts = lambda now: (*others(now), *list_door_alerts(keeper, now))

@@ -13,7 +13,6 @@ import http.client
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -44,7 +43,7 @@ PASSED_PREFIXES = ("LC_", "PYTHON", "XDG_", "COSTGUARD_", "SSL_CERT_", "PG")
 class DoorKeeper:
     """Keeps the web running. `words`: the command. `listener`: the bound socket. `socket`: the watchdog's.
 
-    `health`: where health is asked; the listening socket there is `health_listener`. `tls`: whether the server speaks TLS.
+    `health_listener`: the listening Unix socket at which health is asked.
 
     `restarts`: how often it was started again. `pid`: of the running one, 0 while there is none. `trouble`: why it keeps
     failing, "" if it does not.
@@ -54,7 +53,6 @@ class DoorKeeper:
     listener: socket.socket
     health_listener: socket.socket
     watchdog: Path
-    tls: bool = False
     silent_s: float = SILENT_S
     restarts: int = 0
     pid: int = 0
@@ -117,7 +115,7 @@ class DoorKeeper:
         while not self._ending.is_set():
             with suppress(subprocess.TimeoutExpired):
                 return _describe_end(process.wait(LOOK_S))
-            if _is_answered(self.health_listener.getsockname(), tls=self.tls):
+            if is_health_answered(self.health_listener.getsockname()):
                 answered_at = time.monotonic()
             now = time.monotonic()
             if answered_at and now - answered_at > self.silent_s:
@@ -129,21 +127,16 @@ class DoorKeeper:
         return ""
 
 
-def _is_answered(path: str, *, tls: bool) -> bool:
+def is_health_answered(path: str) -> bool:
     """Return whether GET /healthz is answered at the Unix socket `path`, with whatever status."""
     with suppress(OSError, http.client.HTTPException), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
         wire.settimeout(ASK_S)
         wire.connect(path)
         asked = http.client.HTTPConnection("localhost")
-        asked.sock = _TRUST_ANY.wrap_socket(wire) if tls else wire
+        asked.sock = wire
         asked.request("GET", "/healthz")
         return asked.getresponse().status > 0
     return False
-
-
-_TRUST_ANY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For our own child at our own socket, whose certificate is for another name."""
-_TRUST_ANY.check_hostname, _TRUST_ANY.verify_mode = False, ssl.CERT_NONE
 
 
 @contextmanager

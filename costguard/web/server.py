@@ -95,6 +95,21 @@ class TimedH11Protocol(H11Protocol):
             self.transport.abort()
 
 
+class WebServer(uvicorn.Server):
+    """uvicorn's server, without TLS at Unix sockets: the watchdog asks for health at one that only it can open."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen at every socket."""
+        bound = sockets or []
+        await super().startup([one for one in bound if one.family != socket.AF_UNIX])
+        loop = asyncio.get_running_loop()
+        for one in (one for one in bound if one.family == socket.AF_UNIX):
+            self.servers.append(await loop.create_server(self._make_protocol, sock=one, backlog=BACKLOG))
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        return TimedH11Protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+
 @dataclass(slots=True, kw_only=True)
 class HttpServer:
     """The server, and whom it asks. `bound`: the sockets. Call `run` once; `end` may be called from another thread."""
@@ -137,7 +152,7 @@ def build_server(parts: WebServices, bound: Sequence[socket.socket], link: Watch
     if web.behind_proxy is not None:
         app = ProxyHeadersMiddleware(app, trusted_hosts=[web.behind_proxy])  # type: ignore[arg-type,assignment]  # uvicorn's own ASGI types
         app = app if web.tls_cert is not None else PeerFilter(app, web.behind_proxy)
-    return HttpServer(server=uvicorn.Server(_build_config(app, web)), link=link, bound=bound)
+    return HttpServer(server=WebServer(_build_config(app, web)), link=link, bound=bound)
 
 
 @contextmanager

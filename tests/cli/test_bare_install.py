@@ -47,7 +47,6 @@ EXTRAS = {
     "watch": (("watch",), "web", WEB),
     "metrics": (("metrics",), "web", ""),
     "parquet": (("report", "--format", "focus", "-o", "a.parquet"), "parquet", ""),
-    "parquet of others": (("focus", "check", "bill.parquet"), "parquet", ""),
     "traces": (("watch", "--once"), "otel", '[telemetry]\ntraces = "http://127.0.0.1:4318"\n'),
     "aws": (("status",), "aws", "[providers.aws]\n"),
     "gcp": (("status",), "gcp", '[providers.gcp]\nprojects = ["p"]\n'),

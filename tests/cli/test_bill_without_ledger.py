@@ -68,11 +68,3 @@ def test_a_bill_that_cannot_be_read_is_an_error_there_as_well(costguard: Command
     costguard("reconcile", "--file", "none.csv").says("none.csv", "no such file")
     assert costguard("reconcile").code == 2, "without a file there is nothing to read"
     assert sorted(path.name for path in bare.rglob("*")) == ["bill.csv"]
-
-
-def test_a_focus_file_is_checked_on_a_bare_machine(costguard: Command, bare: Path) -> None:
-    (bare / "costguard.toml").write_text("this is no settings file")
-    (bare / "bill.csv").write_text(text([row()]))
-    ran = costguard("focus", "check", "bill.csv", "--json")
-    assert (ran.code, ran.data["rows"]) == (3, 1), "it lacks columns; the settings are not read"
-    assert sorted(path.name for path in bare.rglob("*")) == ["bill.csv", "costguard.toml"]

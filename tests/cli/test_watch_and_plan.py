@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from costguard import services
-from costguard.services import CommandAnswer
+from costguard.services import CommandAnswer, watch_loop
 from costguard.values.money import Money
 from costguard.views.plan import PlanView, build_plan_document
 from costguard.views.watch import WatchView
@@ -37,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
 
     guarding = SimpleNamespace(answer_plan=plan, run_watch=watch)
     monkeypatch.setitem(sys.modules, "costguard.services.watch_loop.watch", guarding)
-    monkeypatch.setattr(services, "watch", guarding, raising=False)
+    monkeypatch.setattr(watch_loop, "watch", guarding, raising=False)
     return calls
 
 

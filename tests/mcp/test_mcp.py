@@ -225,7 +225,7 @@ def test_the_token_is_made_once_and_refused_where_others_read_it(tmp_path: Path)
 
 def test_the_clients_settings_of_the_page_start_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[list[str]] = []
-    monkeypatch.setattr(CostguardCommand, "invoke", lambda self, ctx: taken.append([str(self.name), ctx.params["action"]]))
+    monkeypatch.setattr(CostguardCommand, "invoke", lambda self, ctx: taken.append([str(ctx.parent.info_name), str(self.name)]))
     page = (Path(__file__).parents[2] / "docs" / "MCP.md").read_text(encoding="utf-8")
     started = 0
     for block in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):

@@ -6,10 +6,17 @@ import http.client
 import json
 import ssl
 from pathlib import Path
+from threading import Thread
 
 import trustme
 
+from costguard.services.serving.web_backend import build_web_services
+from costguard.web.keeper import is_health_answered
+from costguard.web.server import build_server
+from costguard.web.watchdog_client import WatchdogClient
+from costguard.web.watchdog_socket import bind_private_socket
 from tests.web.stations import JSON, Station, station
+from tests.web.test_adversary import tls
 
 
 def test_it_speaks_tls_with_a_certificate_of_its_own(tmp_path: Path) -> None:
@@ -30,6 +37,22 @@ def test_it_speaks_tls_with_a_certificate_of_its_own(tmp_path: Path) -> None:
         assert came.headers["Strict-Transport-Security"].startswith("max-age=")
         came.read()
         wire.close()
+
+
+def test_the_watchdog_asks_for_health_without_tls_at_a_socket_of_its_own(tmp_path: Path) -> None:
+    web = f"{tls(tmp_path)}\nurl = 'https://localhost'"
+    with station(tmp_path, web=web) as watchdog:
+        path = tmp_path / "own" / "health"
+        with bind_private_socket(path) as bound:
+            assert not is_health_answered(str(tmp_path / "nobody"))
+            made = build_server(build_web_services(watchdog.room.settings), [bound], WatchdogClient(None))
+            thread = Thread(target=made.run)
+            thread.start()
+            try:
+                assert is_health_answered(str(path))
+            finally:
+                made.end()
+                thread.join()
 
 
 def guesses(watchdog: Station, count: int, **headers: str) -> list[int]:
