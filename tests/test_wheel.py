@@ -91,13 +91,13 @@ def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(whe
             *(*python, "-m", "costguard", "init", "--example", name, "--path", f"{name}.toml"), cwd=home, **paths
         )
     for shell in ("bash", "zsh", "fish"):
-        told = ran(*python, "-m", "costguard", cwd=home, _COSTGUARD_COMPLETE=f"{shell}_source", **paths)
+        told = ran(*python, "-m", "costguard", cwd=home, _COSTGUARD_COMPLETE=f"source_{shell}", **paths)
         assert "costguard" in told
-    completed = {"_COSTGUARD_COMPLETE": "bash_complete", "COMP_WORDS": "costguard st", "COMP_CWORD": "1"}
+    completed = {"_COSTGUARD_COMPLETE": "complete_bash", "COMP_WORDS": "costguard st", "COMP_CWORD": "1"}
     assert ran(*python, "-m", "costguard", cwd=home, **completed, **paths).split() == [
-        "plain,status",
-        "plain,stop",
-        "plain,start",
+        "status",
+        "stop",
+        "start",
     ]
 
 
