@@ -150,7 +150,7 @@ class FollowsACircle(ToyAccount):
 
 class KnowsNoTimeLimit(ToyAccount):
     def __init__(self, channel: ProviderChannel, around: Any, timeout_s: int) -> None:  # noqa: ANN401, ARG002
-        super().__init__(channel, around, 13)
+        super().__init__(channel, around, 50)
 
 
 CASES: Mapping[Mutant, Sequence[tuple[Callable[..., None], Mapping[str, Any]]]] = {
