@@ -3,8 +3,8 @@
 The child has its own environment, folder, streams and end, an interpreter's whole way out included. What a cold start alone can
 show (imports, signals, a terminal) is tried with cold ones: at least one of each test that uses these.
 
-    python -m tests.warm        a line on stdin: {"commands": [{"words", "cwd", "environ", "out", "err"}, ...], "limit_s"}, all
-                                of them at once; on stdout the exit codes, as JSON
+    python -m tests.warm        a line on stdin: {"commands": [{"words", "cwd", "environ", "at", "out", "err"}, ...],
+                                "limit_s"}, all of them at once; on stdout the exit codes, as JSON
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import time_machine
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("costguard", *sorted(path.name for path in (ROOT / "providers").glob("costguard_*")))
@@ -35,15 +38,25 @@ LEFT_OUT = "__main__"
 Ended = subprocess.CompletedProcess[bytes]
 
 
-def run(*commands: Sequence[str], cwd: Path, environs: Sequence[Mapping[str, str]], limit_s: int = 300) -> list[Ended]:
-    """What came of `costguard` with each of `commands`, all at the same time; whoever takes longer than `limit_s` is ended."""
+def run(
+    *commands: Sequence[str],
+    cwd: Path,
+    environs: Sequence[Mapping[str, str]],
+    at: datetime | None = None,
+    limit_s: int = 300,
+) -> list[Ended]:
+    """What came of `costguard` with each of `commands`, all at the same time; whoever takes longer than `limit_s` is ended.
+
+    `at`: what their clocks show when they begin; None: what the machine's shows.
+    """
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
     with TemporaryDirectory(prefix="costguard-warm-") as folder:
         files = [(Path(folder, f"{number}.out"), Path(folder, f"{number}.err")) for number in range(len(commands))]
+        both = {"cwd": str(cwd), "at": at and at.isoformat()}
         asked = [
-            {"words": list(words), "cwd": str(cwd), "environ": dict(environ), "out": str(out), "err": str(err)}
+            {**both, "words": list(words), "environ": dict(environ), "out": str(out), "err": str(err)}
             for words, environ, (out, err) in zip(commands, environs, files, strict=True)
         ]
         server.stdin.write(json.dumps({"commands": asked, "limit_s": limit_s}) + "\n")
@@ -114,6 +127,8 @@ def _become(command: dict[str, Any]) -> None:
     os.environ.update(command["environ"])
     sys.path[:0] = [one for one in command["environ"].get("PYTHONPATH", "").split(os.pathsep) if one]
     sys.argv = ["costguard", *command["words"]]
+    if command["at"]:
+        time_machine.travel(datetime.fromisoformat(command["at"])).start()
     runpy.run_module("costguard", run_name="__main__", alter_sys=True)
 
 

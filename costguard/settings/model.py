@@ -1,7 +1,7 @@
 """The base of the settings' models: values are read by functions that word the errors, all of which are collected.
 
-    class LakeSettings(SettingsModel):
-        url: OptionalText = describe_key(None, "Folder or object store for closed months.", "s3://bucket/costguard")
+    class LedgerSettings(SettingsModel):
+        url: OptionalText = describe_key(None, "The database of the ledger.", "sqlite:////srv/costguard/ledger.db")
 
 `describe_key` holds what the example file and the documentation say of a key.
 """
@@ -49,9 +49,14 @@ class HasName(Protocol):
 
 
 class SettingsModel(BaseModel):
-    """A table of the settings file. Its schema is built when the file states it."""
+    """A table of the settings file. Its schema is built when the file states it.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, arbitrary_types_allowed=True)
+    A stated value may be a secret: pydantic's own errors, which a traceback shows, must not repeat it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True, arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
 
 
 class RefusedValueError(ValueError):

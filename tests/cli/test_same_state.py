@@ -90,38 +90,32 @@ def test_nothing_that_decides_has_a_default_so_that_none_of_it_can_be_forgotten(
 
 @dataclass
 class Watched:
-    """Five clouds that a watchdog has watched every five minutes for two hours, and watches on: its next look is at `at`."""
+    """Five clouds that a watchdog has watched every five minutes for two hours, the last time at `at`."""
 
     five: Five
-    before: Before
     at: datetime
-
-    def catch_up(self) -> None:
-        """Look at every step up to now, however long the last one took."""
-        while self.at <= datetime.now(UTC):
-            self.before.watch(self.at)
-            assert self.before.unseen == ()
-            self.at += STEP
-        self.before.give_turn()
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    born = datetime.now(UTC) - 120 * MINUTE
+    at = datetime.now(UTC)
+    born = at - 120 * MINUTE
     with five_clouds(tmp_path_factory.mktemp("five"), born) as made, ExitStack() as stack:
-        yield Watched(made, Before(made, made.write(STATED), born, STEP, stack), born)
+        before = Before(made, made.write(STATED), born, STEP, stack)
+        before.watch_until(at)
+        before.give_turn()
+        yield Watched(made, at)
 
 
 def said(watched: Watched, *flags: str) -> dict[str, States]:
-    """What each command says at this moment, each on a copy of the ledger."""
-    watched.catch_up()
-    five = watched.five
-    five.set_clocks(datetime.now(UTC))
+    """What each command says a minute after the watchdog's last look, each on a copy of the ledger."""
+    five, at = watched.five, watched.at + MINUTE
+    five.set_clocks(at)
     copies = [five.folder / f"{words[0]}{'-'.join(flags)}.db" for words in COMMANDS]
     for copy in copies:
         maintenance.backup_ledger(five.ledger, copy)
     environs = [{**five.environ, "COSTGUARD_LEDGER__URL": f"sqlite:///{copy}"} for copy in copies]
-    ended = warm.run(*((*flags, *words) for words in COMMANDS), cwd=five.folder, environs=environs)
+    ended = warm.run(*((*flags, *words) for words in COMMANDS), cwd=five.folder, environs=environs, at=at)
     for copy in copies:
         copy.unlink()
     assert [one.returncode for one in ended] == [0, 0, 0], [one.stderr.decode() for one in ended]
