@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from costguard.metering.billing import BillingRule
 from costguard.metering.meter import COMPUTE, HOUR, Meter, PriceRange
 from costguard.metering.observation import Observation
 from costguard.metering.span import Span
 from costguard.metering.spending import LiveResource, PollStretch, ScopeCoverage, Spending
-from costguard.values.calendar import Period
+from costguard.reporting.statement import Statement
+from costguard.reporting.statement.period import ReportPeriod
+from costguard.services.report import report
+from costguard.values.calendar import Period, make_month
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import Attribution, ResourceKey, ScopeKey
 
@@ -119,3 +124,13 @@ def scope_now(
 
 def stretch(start: datetime, end: datetime, outcome: str = "complete", *, scope: ScopeKey = AWS, why: str = "") -> PollStretch:
     return PollStretch(scope=scope, outcome=outcome, start=start, end=end, polls=2, why=why)
+
+
+def state_month(
+    books: FakeBooks, of: tuple[int, int], by: Sequence[str], as_of: datetime, rules: Mapping[str, BillingRule]
+) -> Statement:
+    """The statement of a month without its sections, as known at `as_of`."""
+    period = make_month(*of, UTC)
+    asked = ReportPeriod(period=period, label=f"{of[0]}-{of[1]:02d}")
+    question = report.ReportQuestion(asked=asked, by=tuple(by), zone=UTC, as_of=as_of, pause=timedelta(minutes=5))
+    return report._build_plain_statement(books, books.load_spending(period, as_of), question, rules)

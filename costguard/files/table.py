@@ -8,15 +8,13 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import IO, Any
 
 from costguard.errors import CostguardError, InputError, shorten, to_one_line
-from costguard.files.lines import LineReader, is_parquet, open_file
+from costguard.files.lines import LineReader
 
 LONGEST_CELL = 2**20
 """Characters. Tags of a resource come to some thousand."""
@@ -48,20 +46,6 @@ class FileTable:
     def here(self, number: int) -> str:
         """Return a position: `bill.csv, line 7`."""
         return f"{self.name}, {self.word} {number}"
-
-
-@contextmanager
-def open_table(path: Path, delimiters: Sequence[str] = DELIMITERS) -> Iterator[FileTable]:
-    """Yield the table in `path`; raise InputError that names the file, and the line at which reading failed."""
-    with open_file(path) as raw:
-        if is_parquet(raw):
-            yield read_parquet_table(str(path), raw)
-            return
-        lines = LineReader(str(path), raw)
-        first = lines.begin()
-        if looks_like_json(first):
-            raise InputError("is JSON, and no table", field=str(path), hint="export it as CSV or Parquet")
-        yield read_csv_table(lines, first, delimiters)
 
 
 def looks_like_json(first: str) -> bool:

@@ -9,7 +9,6 @@ values. They are counted as they would be expanded, and refused at `MOST_NODES`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,8 +223,3 @@ def _refuse_yaml(broken: Any, text: str, path: Path) -> InputError:  # noqa: ANN
         hint = "render the template first, and name the file that comes out"
         return InputError(f"is a template, not YAML: {problem}", field=where, hint=hint)
     return InputError(f"is not valid YAML: {problem}", field=where, hint="check the indentation and the quotes of this line")
-
-
-def quote_json(value: object) -> str:
-    """Return `value` as one short line, to name it in a message."""
-    return shorten(to_one_line(json.dumps(value, default=str)), 60)

@@ -40,7 +40,7 @@ from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
-from costguard.values.money import Money, Rate, divide_half_even
+from costguard.values.money import Money, divide_half_even
 from costguard.values.resource import RUNNING, ResourceKey
 from costguard.values.text_format import format_length, get_currency_sign
 
@@ -299,13 +299,6 @@ def forecast_caps(
         free, held = (free | victims, held) if one.accepted else (free, held | victims)
         found.append(again)
     return tuple(found)
-
-
-def explain_burn_excess(limit: Rate, burning: Money, new: Rate) -> str:
-    """Explain why a run at `new` may not start: with the current burn it exceeds `limit` an hour; "" if it may."""
-    together = burning + Money(nano=new.nano_per_hour, currency=new.currency)
-    over = Money(nano=limit.nano_per_hour, currency=limit.currency) < together
-    return f"{together.format()} an hour would be over the limit of {limit.format(2)} {limit.currency}" if over else ""
 
 
 def build_cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:

@@ -27,7 +27,6 @@ from costguard.values.text_format import format_length, format_scope
 POLL, WORKER = "poll", "worker"
 """Kinds of duties: poll an account; and being there at all, of which each watchdog holds its own."""
 
-MICROS = 1_000_000
 SERVER_NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The time of the server's clock in microseconds, as SQL."""
 

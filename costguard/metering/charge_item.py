@@ -24,7 +24,7 @@ from costguard.metering.meter import COMPUTE, GB, HOUR, PriceRange, get_measure
 from costguard.metering.span import PICO, KnownUntil, Span, compute_amounts, count_expected_us, count_priced_pico
 from costguard.values.calendar import Period
 from costguard.values.checks import require
-from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
+from costguard.values.instant import DAY_US, HOUR_US, from_micros, to_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.provider import Seller
 from costguard.values.resource import Attribution, ResourceKey
@@ -93,11 +93,6 @@ class ChargeItem:
     def computes(self) -> bool:
         """Whether the charge is for computing, and not for a disk, an address or traffic."""
         return self.charge == COMPUTE
-
-    @property
-    def last_moment(self) -> datetime:
-        """The last instant inside the item: `end` less a microsecond."""
-        return self.end - MICROSECOND
 
 
 class ChargeItems(Protocol):

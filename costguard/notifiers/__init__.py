@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from costguard.errors import InputError
 from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
 from costguard.system.clock import Clock
-from costguard.system.input_file import read_input_file
 
 WITHIN_S = 10.0
-LONGEST_FILE = 4096
-LEAST_SECRET = 16
-"""Characters of a secret that signs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,26 +46,6 @@ class ChannelPlugin(Protocol):
 
     def __call__(self, message: Notification, channel: Channel) -> DeliveryResult:
         """Send `message` once; raise nothing."""
-
-
-def read_channel_secret(*, env: str, file: str, environ: Mapping[str, str], field: str) -> str:
-    """Return the secret from the variable `env` or the file `file`, whichever is stated; "" if neither is.
-
-    Raise InputError if it is missing, or too short to be safe (under 16 characters).
-    """
-    if not env and not file:
-        return ""
-    place = f"the variable {env}" if env else f"the file {file}"
-    try:
-        text = environ.get(env, "") if env else read_input_file(Path(file).expanduser(), LONGEST_FILE).decode()
-    except (OSError, ValueError):
-        text = ""
-    secret = text.strip()
-    if not LEAST_SECRET <= len(secret) <= LONGEST_FILE:
-        raise InputError(
-            f"{place} holds no secret of {LEAST_SECRET} characters or more", field=field, hint="openssl rand -hex 32"
-        )
-    return secret
 
 
 def pack_content(content: bytes) -> str:

@@ -413,8 +413,3 @@ def _clean(*values: str) -> Group:
 def _to_seconds(at: datetime | None) -> Decimal:
     """Return the seconds since 1970, exact to the microsecond; 0 for None."""
     return Decimal(to_micros(at)) / SECOND_US if at else Decimal(0)
-
-
-def count_series(families: Iterable[MetricFamily]) -> int:
-    """Return the number of series of `families`."""
-    return sum(len(family.samples) for family in families)

@@ -70,11 +70,6 @@ def make_month(year: int, month: int, zone: tzinfo) -> Period:
     return Period(start=_find_day_start(date(year, month, 1), zone), end=_find_day_start(following, zone))
 
 
-def make_year(year: int, zone: tzinfo) -> Period:
-    """Return a calendar year."""
-    return Period(start=make_month(year, 1, zone).start, end=make_month(year, MONTHS_A_YEAR, zone).end)
-
-
 def find_day(at: datetime, zone: tzinfo) -> Period:
     """Return the day that contains the instant `at`."""
     return make_day(_find_date(at, zone), zone)
@@ -89,11 +84,6 @@ def find_month(at: datetime, zone: tzinfo) -> Period:
     """Return the calendar month that contains the instant `at`."""
     on = _find_date(at, zone)
     return make_month(on.year, on.month, zone)
-
-
-def find_year(at: datetime, zone: tzinfo) -> Period:
-    """Return the calendar year that contains the instant `at`."""
-    return make_year(_find_date(at, zone).year, zone)
 
 
 def make_rolling_window(at: datetime, days: int) -> Period:

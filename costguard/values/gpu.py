@@ -217,11 +217,6 @@ class GpuNames:
         return UnknownNameError("GPU", name, field=field, nearest=tuple(near)[:4], hint="`costguard offers` lists what is sold")
 
 
-def match_gpu_name(name: str, gpus: Mapping[str, Gpu], *, vram_gb: float | None = None, field: str = "gpu") -> GpuNameMatch:
-    """Resolve one GPU name; use a `GpuNames` for several."""
-    return GpuNames(gpus).resolve(name, vram_gb=vram_gb, field=field)
-
-
 SIZE_TOLERANCE = 0.12
 """How far a stated memory may lie from the datasheet's. Drivers report 22,888 MiB of an L4's 24 GB (7% less), a B200 is
 listed as 180 and as 192 GB; no model comes in two sizes closer than a third apart."""

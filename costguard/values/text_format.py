@@ -8,7 +8,7 @@ of being escaped, because libraries between costguard and a chat unescape text o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.errors import shorten, to_one_line
@@ -143,11 +143,6 @@ def encode_plain(text: str, longest: int = LINE_CHARS_MAX) -> str:
     return shorten(to_one_line(text), longest)
 
 
-def encode_title(text: str) -> str:
-    """Encode as `encode_plain` does, at most `TITLE_CHARS_MAX` characters."""
-    return encode_plain(text, TITLE_CHARS_MAX)
-
-
 def encode_chat(text: str, longest: int = LINE_CHARS_MAX) -> str:
     """Encode as `encode_plain` does, and disable mentions, markup, HTML tags and links.
 
@@ -167,12 +162,3 @@ def quote_shell_word(text: str) -> str:
 def format_command(verb: str, key: ResourceKey, *more: str) -> str:
     """Return `costguard VERB KEY ...` for one machine, by its full key: no other machine's name can match it."""
     return " ".join(("costguard", verb, quote_shell_word(key.path), *more))
-
-
-ENCODERS: Mapping[str, Callable[[str], str]] = {
-    "terminal": encode_plain,
-    "mail": encode_plain,
-    "json": encode_plain,
-    "chat": encode_chat,
-}
-"""By kind of sink."""

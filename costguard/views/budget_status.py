@@ -54,15 +54,6 @@ def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[st
     return replace(table, fits=BUDGET_FITS, tones=tuple(_choose_tone(one) for one in shown))
 
 
-def describe_budget(standing: BudgetStatus, at: datetime) -> str:
-    """Return one line: `Budget all: 263.49 of 200.00 USD (132 %), left -63.49, reached`."""
-    share = f"{float(PERCENT * standing.fraction):.0f} %"
-    end = _format_end(standing, at)
-    ends = "" if end == "-" else f", {end}" if end == "reached" else f", runs out {end}"
-    spent = f"{standing.spent.high.format()} of {_format_cap(standing)} ({share})"
-    return f"Budget {standing.budget.name}: {spent}, left {standing.left.format()}{ends}"
-
-
 def _choose_tone(standing: BudgetStatus) -> str:
     if standing.fraction >= 1:
         return OVER

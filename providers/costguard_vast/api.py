@@ -26,7 +26,6 @@ from costguard.errors import (
     ProviderError,
     RefusedError,
     ThrottledError,
-    UnreachableError,
     shorten,
     to_one_line,
 )
@@ -276,12 +275,6 @@ def _make_throttle_error(reply: HttpResponse, about: str, code: str, words: str)
     if after is None and (gap := re.search(r"threshold=(\d{1,3}(?:\.\d{1,3})?)", words)):
         after = float(gap[1])
     return ThrottledError(f"was asked too often ({about})", provider=PROVIDER, code=code, retry_after_s=after)
-
-
-def is_unclear(broken: ProviderError) -> bool:
-    """Return whether an act with this error may have succeeded."""
-    said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
-    return said_no_with_200 or isinstance(broken, UnreachableError | InvalidAnswerError)
 
 
 MOST_PAGES, MOST_ITEMS = 1000, 10_000

@@ -34,9 +34,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         show(WatchView(at=NOON, mode="dry run", burn=Money.parse("2.99"), month=money("10")))
         return 0
 
-    guarding = SimpleNamespace(answer_plan=plan, run_watch=watch)
-    monkeypatch.setitem(sys.modules, "costguard.services.watch_loop.watch", guarding)
-    monkeypatch.setattr(watch_loop, "watch", guarding, raising=False)
+    for name, module in (("plan", SimpleNamespace(answer_plan=plan)), ("watch", SimpleNamespace(run_watch=watch))):
+        monkeypatch.setitem(sys.modules, f"costguard.services.watch_loop.{name}", module)
+        monkeypatch.setattr(watch_loop, name, module, raising=False)
     return calls
 
 

@@ -18,7 +18,6 @@ from costguard.guard.cap_forecast import (
     build_cap_policy,
     compute_p95,
     estimate_reaction,
-    explain_burn_excess,
     forecast_cap,
     forecast_caps,
     list_cap_verdicts,
@@ -257,12 +256,6 @@ def test_a_balance_that_is_spent_lasts_no_time_and_one_that_nothing_burns_for_ev
     debt = PrepaidBalance(provider="aws", account="123", at=NOW, amount=Money.parse("-1"))
     assert compute_runway(debt, pods(), NOW).left == timedelta()
     assert compute_runway(replace(debt, amount=Money.parse("1")), [], NOW).left is None
-
-
-def test_story_12_a_third_pod_at_2_99_is_over_6_an_hour() -> None:
-    limit, pod = Rate.parse(6), Rate.parse("2.99")
-    assert explain_burn_excess(limit, Money.parse("5.98"), pod) == "8.97 an hour would be over the limit of 6.00 USD"
-    assert explain_burn_excess(limit, Money.parse("3.01"), pod) == ""
 
 
 def test_a_machine_whose_stop_loses_data_is_asked_about_and_counts_as_one_that_runs_on() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.files.table import format_cell, open_table, parse_json
+from costguard.files.table import format_cell, parse_json, read_parquet_table
 from costguard.metering.charge_item import ChargeItem
 from costguard.renderers import beancount, focus, focus_parquet
 from costguard.reporting.focus.columns import VERSIONS
@@ -59,7 +59,8 @@ def test_parquet_keeps_every_name_as_it_is(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
     path = tmp_path / "export.parquet"
     path.write_bytes(b"".join(focus_parquet.render(Document(data={}, items=charges(ITEMS)))))
-    with open_table(path) as found:
+    with path.open("rb") as raw:
+        found = read_parquet_table(str(path), raw)
         names = [format_cell(cells[found.header.index("ResourceName")]) for _, cells in found.rows]
     assert names == [text if text.strip() else "" for text in HOSTILE]
 

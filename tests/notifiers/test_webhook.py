@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.errors import InputError
-from costguard.notifiers import Channel, read_channel_secret
+from costguard.notifiers import Channel
 from costguard.notifiers.webhook import is_allowed, notify
 from tests.fakes.server import Answer, Hands, serving
 from tests.notifiers.hostile import message_of
@@ -338,19 +337,3 @@ def test_nothing_of_it_is_logged_and_a_channel_shows_no_secret(caplog: pytest.Lo
         notify(MESSAGE, replace(one, address=f"http://127.0.0.1:1/{SECRET}"))
     assert SECRET not in caplog.text
     assert SECRET not in repr(one)
-
-
-def test_a_secret_comes_from_a_variable_or_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
-    file.write_text(f"{SECRET}\n")
-    assert read_channel_secret(env="HOOK", file="", environ={"HOOK": SECRET}, field="notify") == SECRET
-    assert read_channel_secret(env="", file=str(file), environ={}, field="notify") == SECRET
-    assert read_channel_secret(env="", file="", environ={"HOOK": SECRET}, field="notify") == ""
-
-
-@pytest.mark.parametrize("held", ["", "short", "x" * 5000], ids=["nothing", "short", "too long"])
-def test_a_secret_that_is_not_there_or_can_be_guessed_is_refused(held: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        read_channel_secret(env="HOOK", file="", environ={"HOOK": held}, field="notify")
-    with pytest.raises(InputError):
-        read_channel_secret(env="", file=str(tmp_path / "none"), environ={}, field="notify")

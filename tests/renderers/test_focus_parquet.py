@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import CostguardError
-from costguard.files.table import format_cell, open_table
+from costguard.files.table import format_cell, read_parquet_table
 from costguard.renderers import focus_parquet
 from costguard.views.document import Document
 from tests.charges import charges, item
@@ -26,7 +26,8 @@ def written(folder: Path, *items: object) -> Path:
 
 
 def test_parquet_holds_the_cells_of_the_csv(tmp_path: Path) -> None:
-    with open_table(written(tmp_path, *ITEMS)) as packed:
+    with written(tmp_path, *ITEMS).open("rb") as raw:
+        packed = read_parquet_table("export.parquet", raw)
         found = [dict(zip(packed.header, map(format_cell, cells), strict=True)) for _, cells in packed.rows]
     expected = [{**row, "ResourceName": row["ResourceName"].removeprefix("'")} for row in rows(*ITEMS)]
     assert found == expected

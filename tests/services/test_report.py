@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from costguard.metering.billing import CAREFUL_RULE
 from costguard.reporting.statement import DEFAULT_GROUP_KEYS, Statement
-from costguard.services.report.report import build_statement
 from costguard.values.calendar import make_month
 from costguard.values.money import Money
-from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, money, scope_now, spent, stretch
+from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, money, scope_now, spent, state_month, stretch
 
 RULES = {"aws": replace(CAREFUL_RULE, provider="aws", not_counted=("snapshots",))}
 AFTER = at(3, month=12)
@@ -20,16 +19,7 @@ AFTER = at(3, month=12)
 def stated(
     books: FakeBooks, *, as_of: datetime = AFTER, of: tuple[int, int] = (2026, 11), by: Sequence[str] = DEFAULT_GROUP_KEYS
 ) -> Statement:
-    return build_statement(
-        books=books,
-        period=make_month(*of, UTC),
-        label=f"{of[0]}-{of[1]:02d}",
-        zone=UTC,
-        by=by,
-        rules=RULES,
-        as_of=as_of,
-        pause=timedelta(minutes=5),
-    )
+    return state_month(books, of, by, as_of, RULES)
 
 
 def test_the_whole_month_is_asked_for_as_known_then() -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from costguard.guard.context import GuardConfig
 from costguard.reporting.status import annotate_resources, build_fleet_status
 from costguard.services.guarding.guard import GuardRunResult
-from costguard.services.watch_loop.watch import build_plan_view
+from costguard.services.guarding.plan_view import build_plan_view
 from costguard.values.calendar import Period
 from costguard.views.plan import build_plan_document
 from costguard.views.status import build_status_document

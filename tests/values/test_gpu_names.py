@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import costguard
 from costguard.errors import UnknownNameError
-from costguard.values.gpu import Gpu, GpuNameMatch, GpuNames, match_gpu_name, read_gpus
+from costguard.values.gpu import Gpu, GpuNameMatch, GpuNames, read_gpus
 
 with (Path(costguard.__file__).parent / "data" / "gpus.csv").open(encoding="utf-8", newline="") as file:
     GPUS = read_gpus(csv.DictReader(file))
@@ -230,11 +230,7 @@ def test_any_text_is_a_known_gpu_or_refused(name: str) -> None:
     assert meant <= set(GPUS)
 
 
-def test_one_question_needs_no_tables() -> None:
-    assert match_gpu_name("A100", GPUS) == GpuNameMatch(canonical="A100-80GB-SXM", taken_as_short=True)
-
-
 def test_no_catalogue_knows_no_name() -> None:
     nothing: dict[str, Gpu] = {}
     with pytest.raises(UnknownNameError):
-        match_gpu_name("H100", nothing)
+        GpuNames(nothing).resolve("H100")

@@ -10,7 +10,7 @@ from costguard.budgets.budget import MONTH, Budget
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval
-from costguard.views.budget_status import build_budget_table, describe_budget
+from costguard.views.budget_status import build_budget_table
 from costguard.views.document import DOUBTFUL, OVER, PLAIN
 
 
@@ -31,14 +31,6 @@ STANDING = BudgetStatus(
     pace=None,
     time_to_cap_hours=Fraction(5),
 )
-
-
-def test_one_line_says_what_is_left_and_when_it_runs_out() -> None:
-    assert describe_budget(STANDING, NOON) == (
-        "Budget all: 150.00 of 200.00 USD (75 %), left 30.00, runs out 2026-11-02 17:00 UTC"
-    )
-    assert describe_budget(replace(STANDING, time_to_cap_hours=None), NOON).endswith("left 30.00")
-    assert describe_budget(replace(STANDING, time_to_cap_hours=Fraction(0)), NOON).endswith("left 30.00, reached")
 
 
 def test_the_table_has_the_worst_case_only_where_it_was_asked_for() -> None:

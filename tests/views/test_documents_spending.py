@@ -18,14 +18,26 @@ from costguard.metering.meter import GB_MONTH_730, STORAGE
 from costguard.renderers import csv_text, json_text, markdown, table
 from costguard.reporting.statement import Statement
 from costguard.services.guarding.status import build_status
-from costguard.services.report.report import build_statement
-from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from costguard.values.resource import ScopeKey
 from costguard.values.text_format import format_exact, format_instant, format_length, limit_lines
 from costguard.views.report import build_incomplete_report_error, build_report_document, list_report_warnings
 from costguard.views.status import build_status_document, list_status_warnings
-from tests.books import NOW, VAST, FakeBooks, at, attribution, live, meter, money, scope_now, spent, stretch, unpriced
+from tests.books import (
+    NOW,
+    VAST,
+    FakeBooks,
+    at,
+    attribution,
+    live,
+    meter,
+    money,
+    scope_now,
+    spent,
+    state_month,
+    stretch,
+    unpriced,
+)
 
 HOSTILE = "x\x1b[2J\u202egpj.exe\n=cmd|'/c calc'!A1"
 THIRD = money("0.333333333")
@@ -45,16 +57,7 @@ def people(books: FakeBooks, *budgets: Budget) -> str:
 def stated(
     books: FakeBooks, *, as_of: datetime = NOW, of: tuple[int, int] = (2026, 11), by: tuple[str, ...] = ("provider", "owner")
 ) -> Statement:
-    return build_statement(
-        books=books,
-        period=make_month(*of, UTC),
-        label=f"{of[0]}-{of[1]:02d}",
-        zone=UTC,
-        by=by,
-        rules={},
-        as_of=as_of,
-        pause=timedelta(minutes=5),
-    )
+    return state_month(books, of, by, as_of, {})
 
 
 def said(statement: Statement) -> dict[str, Any]:

@@ -23,11 +23,12 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
+from costguard.services.guarding.sample_cache import AgentSampleCache
 from costguard.services.serving.admission_desk import AdmissionDesk
 from costguard.services.serving.agent_desk import AgentDesk
 from costguard.services.serving.agent_enrolment import JoinProof, hash_code
 from costguard.services.serving.agent_gateway import NO_PROOF, AgentEnvelope, AgentGateway, VerifiedMessage
-from costguard.services.serving.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
+from costguard.services.serving.agent_writer import AgentBatchWriter, CheckedMessage
 from costguard.services.serving.door_messages import BeatOffer, BeatReply, JoinOffer, Pulse, decode_offer, encode_message
 from costguard.services.serving.person_acts import PersonActs
 from costguard.settings import Settings

@@ -31,7 +31,7 @@ from costguard.metering.meter import Line
 from costguard.metering.scope_state import KnownResource, ScopeState
 from costguard.metering.span import Span
 from costguard.values.instant import MICROSECOND, from_micros
-from costguard.values.resource import ENDED, RUNNING, Attribution, ResourceKey, ScopeKey
+from costguard.values.resource import ENDED, Attribution, ResourceKey, ScopeKey
 
 MEMORY_SPAN = timedelta(days=2)
 """AWS shows a terminated instance for about an hour, Lambda for hours; no provider is known to go on for days (2026-11)."""
@@ -141,25 +141,6 @@ def load_living_of(ask: Query, scope_ids: Sequence[int]) -> list[ResourceRecord]
     ]
 
 
-def load_running_in(ask: Query, scope_ids: Sequence[int]) -> list[ResourceRecord]:
-    """Return the resources of some scopes that their last listing showed running, without what bills."""
-    heads = [
-        head
-        for lot in split_batches(scope_ids)
-        for head in ask(_HEADS.format(which=_WHERE_RUNNING_IN.format(format_placeholders(lot))), (RUNNING, *lot))
-    ]
-    found = list[ResourceRecord]()
-    for resource_id, scope_id, *columns, first_seen_us, at_us, seen_us, _, detail in heads:
-        known = KnownResource(
-            observation=decode_observation(ResourceKey(*columns), detail)[0],
-            first_seen_at=from_micros(first_seen_us),
-            logged_at=from_micros(at_us),
-            seen_at=decode_optional_instant(seen_us),
-        )
-        found.append(ResourceRecord(resource_id, scope_id, known))
-    return found
-
-
 def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, ResourceRecord]:
     """Return those of `keys` that were ever in the ledger, remembered or not."""
     places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
@@ -260,7 +241,6 @@ o.state <> ? OR o.at_us + ? > (
 
 _WHERE_KEY = "r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id IN ({})"
 
-_WHERE_RUNNING_IN = "o.state = ? AND r.scope_id IN ({})"
 _WHERE_LIVING_IN = "o.state <> ? AND r.scope_id IN ({})"
 
 _LAST_DETAILS = """

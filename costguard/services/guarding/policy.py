@@ -177,9 +177,9 @@ def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Documen
 
 def _plan_with_override(config: str | None, wish: Override, *, offline: bool) -> CommandAnswer:
     """Return the plan as if `wish` were already recorded."""
-    from costguard.services.watch_loop import watch
+    from costguard.services.watch_loop.plan import answer_plan
 
-    return watch.answer_plan(config=config, accept=None, offline=offline, supposed=(wish,))
+    return answer_plan(config=config, accept=None, offline=offline, supposed=(wish,))
 
 
 def _find_policy(settings: Settings, name: str, caps: Sequence[Policy] = ()) -> Policy:

@@ -55,26 +55,6 @@ if TYPE_CHECKING:  # types and no more
     from costguard.ledger.reports.reader import ReportReader
 
 
-def build_statement(
-    *,
-    books: Books,
-    period: Period,
-    label: str,
-    zone: tzinfo,
-    by: Sequence[str],
-    rules: Mapping[str, BillingRule],
-    as_of: datetime,
-    pause: timedelta,
-) -> Statement:
-    """Build the statement of `period`, named `label` in `zone`, as known at `as_of`.
-
-    `pause`: longest gap between polls that counts as observed. For a future period only sums are read, which are zero.
-    """
-    asked = ReportPeriod(period=period, label=label)
-    question = ReportQuestion(asked=asked, by=tuple(by), zone=zone, as_of=as_of, pause=pause)
-    return _build_plain_statement(books, books.load_spending(period, as_of), question, rules)
-
-
 def build_full_statement(
     *, accounts: ReportReader, question: ReportQuestion, rules: Mapping[str, BillingRule], beside: bool = True
 ) -> Statement:

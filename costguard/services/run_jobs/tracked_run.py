@@ -383,8 +383,3 @@ def read_peak_memory_gib() -> float | None:
     except Exception:  # noqa: BLE001 - a broken driver tells nothing
         return None
     return float(peak / GIB) if peak else None
-
-
-def is_first_rank(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this process is the one that prints and records: rank 0, or no distributed run at all."""
-    return environ.get("RANK", "0") in ("0", "")

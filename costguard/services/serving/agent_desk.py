@@ -31,8 +31,9 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services.guarding.guard import GuardRunResult
+from costguard.services.guarding.sample_cache import SAMPLES_KEPT_FOR
 from costguard.services.serving.admission_desk import AdmissionDesk
-from costguard.services.serving.agent_writer import SAMPLES_KEPT_FOR, AgentBatchWriter, CheckedMessage
+from costguard.services.serving.agent_writer import AgentBatchWriter, CheckedMessage
 from costguard.services.serving.door_messages import (
     AdmitOffer,
     AdmitReply,

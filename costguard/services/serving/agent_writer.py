@@ -3,9 +3,6 @@
 A message is answered after its commit, so an answered message is never counted twice, even if a process dies. A message that
 cannot be written is answered with an error, and nothing of it is stored. The transaction checks that the number rises and that
 the agent is not revoked: two watchdogs on one ledger count a message once.
-
-`AgentSampleCache` keeps recent samples in memory for the recheck right before an act. It is not durable: a watchdog starts with
-an empty cache and reads the ledger.
 """
 
 from __future__ import annotations
@@ -13,8 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,21 +20,16 @@ from typing import TYPE_CHECKING
 from costguard.agents.messages import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, AgentBeat, MessageRefusedError
 from costguard.agents.requests import AgentMachine, RequestContext, grant_requests
 from costguard.agents.samples import (
-    MEASURE_TRUSTED_FOR,
     TimedRecord,
     align_records,
-    convert_records,
     drop_contradicted_samples,
     merge_records,
 )
 from costguard.errors import LedgerError
-from costguard.metering.observation import Observation
+from costguard.services.guarding.sample_cache import AgentSampleCache
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
-from costguard.values.calendar import Period
-from costguard.values.instant import EPOCH, to_micros
-from costguard.values.resource import ResourceKey
-from costguard.values.sample import Sample, UtilizationSamples
+from costguard.values.instant import EPOCH
 
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.agents.store import AgentStore, AgentTransaction
@@ -254,67 +245,3 @@ class AgentBatchWriter:
         now = self.clock.now()
         with self._lock:
             return [one for name, one in self._foreign.items() if now - self._told.get(name, EPOCH) >= AUDIT_EVERY]
-
-
-SAMPLES_KEPT_FOR = timedelta(minutes=5)
-"""What is older a probe finds in the ledger; two intervals of the guard where that is more."""
-RECORDS_MAX = 256
-"""Records of one machine: an hour of the usual ones."""
-
-
-class AgentSampleCache:
-    """Recent samples of all machines with agents, with the interface of a provider. Thread-safe.
-
-    `kept`: for how long samples are kept.
-    """
-
-    def __init__(self) -> None:
-        self.kept = SAMPLES_KEPT_FOR
-        self._lock = threading.Lock()
-        self._records: dict[ResourceKey, deque[TimedRecord]] = {}
-        self._measured: dict[ResourceKey, dict[str, Sample]] = {}
-
-    def add(self, key: ResourceKey, records: Iterable[TimedRecord], now: datetime) -> None:
-        """Add committed records of `key`."""
-        oldest = to_micros(now - self.kept)
-        with self._lock:
-            line = self._records.setdefault(key, deque(maxlen=RECORDS_MAX))
-            line.extend(records)
-            while line and line[0].at_us < oldest:
-                line.popleft()
-            if not line:
-                del self._records[key]
-
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """Return every record of `seen` within `period`, each as samples of its own. Unreported signals are missing."""
-        start, end = to_micros(period.start), to_micros(period.end)
-        samples = list[Sample]()
-        with self._lock:
-            for one in seen:
-                lately = [record for record in self._records.get(one.key, ()) if start <= record.at_us <= end]
-                samples += convert_records(one.key, lately)
-        return UtilizationSamples(samples=tuple(samples))
-
-    def add_provider_samples(self, samples: Iterable[Sample]) -> None:
-        """Keep the newest sample of each signal that a provider measured."""
-        with self._lock:
-            for sample in samples:
-                lines = self._measured.setdefault(sample.key, {})
-                before = lines.get(sample.signal)
-                if before is None or before.at <= sample.at:
-                    lines[sample.signal] = sample
-
-    def get_latest_provider_samples(self, key: ResourceKey) -> Mapping[str, Sample]:
-        """Return the newest sample of each signal that its provider measured."""
-        with self._lock:
-            return dict(self._measured.get(key, {}))
-
-    def forget(self, now: datetime) -> None:
-        """Drop samples older than `kept`."""
-        oldest, believed = to_micros(now - self.kept), now - 2 * MEASURE_TRUSTED_FOR
-        with self._lock:
-            self._records = {key: line for key, line in self._records.items() if line and line[-1].at_us >= oldest}
-            kept = {
-                key: {name: one for name, one in lines.items() if one.at >= believed} for key, lines in self._measured.items()
-            }
-            self._measured = {key: lines for key, lines in kept.items() if lines}

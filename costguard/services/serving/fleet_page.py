@@ -11,6 +11,7 @@ from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.run_facts import GuardRun
 from costguard.reporting.status import FleetStatus, ResourceBurn
 from costguard.services.guarding.guard import GuardRunResult
+from costguard.services.guarding.plan_view import build_plan_view
 from costguard.services.report.ledger_answers import load_current_view
 from costguard.settings import Settings
 from costguard.system.process import pause_gc
@@ -122,8 +123,6 @@ def build_fleet_page(settings: Settings, now: datetime) -> FleetPage:
 
 
 def _build_fleet(settings: Settings, now: datetime) -> tuple[FleetHead, list[MachineRow], list[MachineFacts]]:
-    from costguard.services.watch_loop.watch import build_plan_view  # which imports the server's services, and so this module
-
     view = load_current_view(settings, settings.defaults.zone, now)
     survey = evaluate_snapshot(view.rules, view.sight)
     guarded = GuardRunResult(at=now, committed=False, acting=False, survey=survey, sight=view.sight)

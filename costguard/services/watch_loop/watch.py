@@ -1,13 +1,11 @@
-"""`plan` shows the findings of a guard run; `watch` is the process that runs the guard repeatedly."""
+"""`watch`: the process that polls, runs the guard and delivers messages, once or until a signal."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from costguard.errors import (
     MOST_HINT_LINES,
@@ -18,22 +16,15 @@ from costguard.errors import (
     LedgerError,
     to_one_line,
 )
-from costguard.guard.action_plan import PolicyCase
-from costguard.guard.alerts.fleet import explain_short
-from costguard.guard.alerts.rules import SILENT, find_silent_agents, get_agent_state, index_agents
-from costguard.guard.cap_acceptance import list_cap_acceptances
-from costguard.guard.context import GuardConfig
-from costguard.guard.evaluation import NO_ADMIN_ROUTE
-from costguard.guard.overrides import ACCEPT, Override, find_freeze, find_owner
-from costguard.guard.policy import CANNOT_SAY, DESTRUCTIVE, STOP, TERMINATE, Proposal
-from costguard.guard.policy_evaluation import compute_burn_rate, compute_waste
+from costguard.guard.overrides import find_freeze, find_owner
+from costguard.guard.policy import CANNOT_SAY, DESTRUCTIVE, Proposal
+from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
 from costguard.reporting.schedule import find_next_report
-from costguard.services import CommandAnswer
 from costguard.services.guarding.guard import GuardRunResult
-from costguard.services.guarding.guard_inputs import build_guard_config, describe_machines
-from costguard.services.guarding.overrides import make_override
+from costguard.services.guarding.guard_inputs import build_guard_config
+from costguard.services.guarding.plan_view import list_cap_shortfalls, list_unarmed, to_hourly_money
 from costguard.services.guarding.status import build_totals
 from costguard.services.poll.poll import PollCycleResult
 from costguard.services.quote.price_refresh import CHECK_EVERY
@@ -57,55 +48,15 @@ from costguard.system.logs import configure_logging, get_log
 from costguard.system.process import is_on_terminal
 from costguard.system.tracing import open_tracing
 from costguard.values.checks import require
-from costguard.values.money import Money, Rate
 from costguard.values.resource import INSTANCE, ResourceKey
-from costguard.values.text_format import encode_plain, format_local_time
-from costguard.views.plan import PlanRow, PlanView, build_plan_document
+from costguard.values.text_format import encode_plain
 from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView
 from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
 from costguard.watchdog.heartbeat import Heartbeat
 
-if TYPE_CHECKING:
-    from costguard.services.watch_loop.watchdog_context import WatchdogContext
-
-
 ShowWatchView = Callable[[WatchView], None]
 CONFIGURE_HINT = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
-PLAN_HASH_LENGTH_MIN = 8
-"""Characters of a plan's hash that are enough to accept it by."""
 OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
-
-
-def answer_plan(
-    *, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Override, ...] = ()
-) -> CommandAnswer:
-    """Answer `costguard plan`: the plan for the present fleet. `accept`: approve the plan with this hash.
-
-    `supposed`: overrides assumed to be recorded.
-    """
-    settings = read_settings(config)
-    with open_watchdog_context(settings, dry_run=True, offline=offline) as made:
-        made.guard.supposed = supposed
-        polled = made.poll() if made.sources else None
-        found = made.run_guard()
-        if found.broken or found.survey is None:
-            raise LedgerError(found.broken or "it cannot be read", field="the ledger")
-        notes = (*polled.refused, *polled.notes) if polled else ()
-        sight = found.sight
-        agents = frozenset(one.key for one in sight.agents if one.revoked_at is None) if sight else frozenset()
-        notes = (*notes, *describe_machines(settings, settings.policies, sight.live if sight else (), agents))
-        notes = (*notes, *list_unarmed(made.guard.rules))
-        view = build_plan_view(found, made.guard.rules, notes)
-        if accept is not None:
-            known = found.plan_hash.startswith(accept) and len(accept) >= PLAN_HASH_LENGTH_MIN
-            hint = f"read the plan, then run: costguard plan --accept {found.plan_hash[:12]}"
-            require(known, "--accept", "is not the hash of the current plan", hint)
-            acceptance = make_override(ACCEPT, "the plan was read", found.at, subject=accept)
-            wishes = sight.wishes if sight else ()
-            for one in (acceptance, *list_cap_acceptances(settings.budgets, wishes, acceptance, lambda: token_hex(8))):
-                made.guard.book.add_override(one)
-            view = build_plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
-    return CommandAnswer(document=build_plan_document(view), warnings=tuple(notes))
 
 
 def run_watch(
@@ -165,12 +116,6 @@ def run_watch(
         if code != UNFINISHED:
             made.release_leadership()
         return code
-
-
-def list_unarmed(rules: GuardConfig) -> tuple[str, ...]:
-    """Explain why nothing beyond notify is armed although the settings demand acts; empty if that is not so."""
-    asks = any(policy.arm in (STOP, TERMINATE) for policy in rules.policies) or any(budget.hard for budget in rules.budgets)
-    return (NO_ADMIN_ROUTE,) if asks and not rules.admin_route else ()
 
 
 def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:
@@ -348,43 +293,6 @@ def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str |
 RECENT_ACTIONS = timedelta(hours=24)
 
 
-def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence[str]) -> PlanView:
-    """Build the plan of this run, a row per verdict."""
-    survey = guarded.survey
-    proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
-    for one in (*survey.proposals, *(start.proposal for start in survey.starts)) if survey else ():
-        proposals[one.verdict.policy.name, one.verdict.life.key].append(one)
-    rows = [_build_plan_row(case, proposals, guarded) for case in (survey.cases if survey else ())]
-    told = (
-        ()
-        if rules.policies or rules.budgets
-        else ("the settings have no [[policy]] and no hard [[budget]]: nothing to evaluate",)
-    )
-    return PlanView(
-        at=guarded.at,
-        rows=tuple(rows),
-        hash=guarded.plan_hash[:12],
-        unaccepted=guarded.unaccepted,
-        notes=(*told, *_list_cap_shortfalls(guarded), *_list_silent_agents(guarded), *notes),
-    )
-
-
-def _list_cap_shortfalls(guarded: GuardRunResult) -> tuple[str, ...]:
-    """Return the hard caps that the limits prevent from being kept."""
-    if guarded.survey is None:
-        return ()
-    shorts = {one.standing.budget.name: explain_short(one, guarded.survey) for one in guarded.survey.foresights}
-    return tuple(f"budget {name}: {short}" for name, short in shorts.items() if short)
-
-
-def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:
-    """Return the machines whose agent is silent."""
-    if guarded.sight is None:
-        return ()
-    found = find_silent_agents(guarded.sight.agents, guarded.sight.live, guarded.at)
-    return tuple(f"{'/'.join(key)}: {says}: that account is not monitored" for key, says in found.items())
-
-
 def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchView:
     """Build the view at the instant of this run."""
     sight, survey, at = guarded.sight, guarded.survey, guarded.at
@@ -417,36 +325,10 @@ def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchVie
             for intent in guarded.intents
             if at - intent.moved_at <= RECENT_ACTIONS
         ),
-        notices=tuple(dict.fromkeys((*(notice.what for notice in guarded.notices), *_list_cap_shortfalls(guarded)))),
+        notices=tuple(dict.fromkeys((*(notice.what for notice in guarded.notices), *list_cap_shortfalls(guarded)))),
         frozen=f"{hold.who}: {hold.why}" if hold else "",
         committed=guarded.committed,
     )
-
-
-def _build_plan_row(
-    case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: GuardRunResult
-) -> PlanRow:
-    seen, verdict = case.live.observation, case.verdict
-    return PlanRow(
-        verdict=verdict,
-        proposals=tuple(proposals[verdict.policy.name, seen.key]),
-        level=case.level,
-        kind=seen.kind,
-        name=seen.name,
-        owner=case.owner,
-        rate=_to_hourly_money(compute_burn_rate(case.live, guarded.at)),
-        waste=compute_waste(case.live, verdict.work, guarded.at),
-        agent=_describe_agent(case.live, guarded),
-    )
-
-
-def _describe_agent(live: LiveResource, guarded: GuardRunResult) -> str:
-    """Describe the state of its agent; "" if it has none."""
-    agent = index_agents(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
-    if agent is None:
-        return ""
-    state = get_agent_state(agent, live, guarded.at)
-    return f"{state} since {format_local_time(agent.heard_at)}" if state == SILENT else state
 
 
 def _build_machine_view(
@@ -462,7 +344,7 @@ def _build_machine_view(
         owner=find_owner(seen, made.guard.rules.owner_from),
         told=gpus,
         power=seen.state,
-        rate=_to_hourly_money(compute_burn_rate(live, guarded.at)),
+        rate=to_hourly_money(compute_burn_rate(live, guarded.at)),
         work=survey.works[seen.key],
         next_act=coming.step.do if coming else "",
         next_at=coming.due_at if coming else None,
@@ -485,7 +367,3 @@ def _build_budget_views(guarded: GuardRunResult) -> tuple[WatchedBudget, ...]:
             )
         )
     return tuple(found)
-
-
-def _to_hourly_money(rate: Rate | None) -> Money | None:
-    return None if rate is None else Money(nano=rate.nano_per_hour, currency=rate.currency)

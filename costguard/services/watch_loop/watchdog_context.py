@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
@@ -26,7 +27,6 @@ from costguard.guard.alerts.fleet import build_ledger_unwritable_alert
 from costguard.guard.context import GuardConfig
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.duties import DutyStore
 from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard.store import GuardStore
@@ -58,15 +58,12 @@ from costguard.services.guarding.guard_inputs import (
     read_price_ceilings,
 )
 from costguard.services.guarding.run_view import digest_providers
+from costguard.services.guarding.sample_cache import AgentSampleCache
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import SystemClock, list_sources, open_providers, open_transport
 from costguard.services.poll.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.services.poll.poll_views import AccountView
 from costguard.services.poll.ports import Ledger
-from costguard.services.quote.price_refresh import DailyPriceRefresh
-from costguard.services.report.bill_duty import BillDuty
-from costguard.services.serving.agent_writer import AgentSampleCache
-from costguard.services.watch_loop.shared_polls import SharedPolls
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.settings.notify import resolve_address
 from costguard.settings.sections import SHARE
@@ -75,6 +72,11 @@ from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
+
+if TYPE_CHECKING:  # what only a watchdog that runs on has: a plan does without
+    from costguard.services.quote.price_refresh import DailyPriceRefresh
+    from costguard.services.report.bill_duty import BillDuty
+    from costguard.services.watch_loop.shared_polls import SharedPolls
 
 WARN_AGAIN_AFTER = timedelta(hours=1)
 """How often it is said again that the ledger cannot be written."""
@@ -362,18 +364,9 @@ def open_watchdog_context(
             reports=reports,
             clock=clock,
             lags=read_measurement_lags(),
-            prices=None if offline or dry_run else DailyPriceRefresh(lambda: made.settings, log=get_log()),
-            bills=None
-            if offline or dry_run
-            else BillDuty(
-                url,
-                rules=billing,
-                sources=lambda: made.collect_poll_results().sources,
-                leads=lambda: made.may_lead(),  # noqa: PLW0108 - it is made around this
-                clock=clock,
-                log=get_log(),
-            ),
         )
+        if not offline and not dry_run:
+            made.prices, made.bills = _open_duties(made, url)
         if resident and not dry_run and not offline and settings.scale.workers == SHARE:
             made.shared = _open_shared_polls(made, url, interval or settings.watch.every)
             made.guard.clock_doubt, made.guard.more_alerts = made.shared.explain_clock_doubt, made.shared.list_alerts
@@ -386,11 +379,30 @@ def open_watchdog_context(
                 made.shared.close()
 
 
+def _open_duties(made: WatchdogContext, url: str) -> tuple[DailyPriceRefresh, BillDuty]:
+    """Return what refreshes the prices and what asks for bills."""
+    from costguard.services.quote.price_refresh import DailyPriceRefresh
+    from costguard.services.report.bill_duty import BillDuty
+
+    bills = BillDuty(
+        url,
+        rules=ShippedFacts().get_billing_rules(),
+        sources=lambda: made.collect_poll_results().sources,
+        leads=made.may_lead,
+        clock=made.clock,
+        log=get_log(),
+    )
+    return DailyPriceRefresh(lambda: made.settings, log=get_log()), bills
+
+
 def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> SharedPolls:
     """Return the accounts that this watchdog shares with others which have the same settings of providers.
 
     Accounts are named by these settings, so that watchdogs with others never take one account for another.
     """
+    from costguard.ledger.duties import DutyStore
+    from costguard.services.watch_loop.shared_polls import SharedPolls
+
     digest = digest_providers(made.settings.providers)[:8]
     store = DutyStore(url, made.guard.holder, group=digest)
     accounts = {f"{digest}/{name}": source for name, source in name_sources(made.sources)}

@@ -1,0 +1,94 @@
+"""The plan of a guard run: each policy's verdict on each resource, and what its acts wait for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from costguard.guard.action_plan import PolicyCase
+from costguard.guard.alerts.fleet import explain_short
+from costguard.guard.alerts.rules import SILENT, find_silent_agents, get_agent_state, index_agents
+from costguard.guard.context import GuardConfig
+from costguard.guard.evaluation import NO_ADMIN_ROUTE
+from costguard.guard.policy import STOP, TERMINATE, Proposal
+from costguard.guard.policy_evaluation import compute_burn_rate, compute_waste
+from costguard.metering.spending import LiveResource
+from costguard.services.guarding.guard import GuardRunResult
+from costguard.values.money import Money, Rate
+from costguard.values.resource import ResourceKey
+from costguard.values.text_format import format_local_time
+from costguard.views.plan import PlanRow, PlanView
+
+
+def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence[str]) -> PlanView:
+    """Build the plan of this run, a row per verdict."""
+    survey = guarded.survey
+    proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
+    for one in (*survey.proposals, *(start.proposal for start in survey.starts)) if survey else ():
+        proposals[one.verdict.policy.name, one.verdict.life.key].append(one)
+    rows = [_build_plan_row(case, proposals, guarded) for case in (survey.cases if survey else ())]
+    told = (
+        ()
+        if rules.policies or rules.budgets
+        else ("the settings have no [[policy]] and no hard [[budget]]: nothing to evaluate",)
+    )
+    return PlanView(
+        at=guarded.at,
+        rows=tuple(rows),
+        hash=guarded.plan_hash[:12],
+        unaccepted=guarded.unaccepted,
+        notes=(*told, *list_cap_shortfalls(guarded), *_list_silent_agents(guarded), *notes),
+    )
+
+
+def list_cap_shortfalls(guarded: GuardRunResult) -> tuple[str, ...]:
+    """Return the hard caps that the limits prevent from being kept."""
+    if guarded.survey is None:
+        return ()
+    shorts = {one.standing.budget.name: explain_short(one, guarded.survey) for one in guarded.survey.foresights}
+    return tuple(f"budget {name}: {short}" for name, short in shorts.items() if short)
+
+
+def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:
+    """Return the machines whose agent is silent."""
+    if guarded.sight is None:
+        return ()
+    found = find_silent_agents(guarded.sight.agents, guarded.sight.live, guarded.at)
+    return tuple(f"{'/'.join(key)}: {says}: that account is not monitored" for key, says in found.items())
+
+
+def _build_plan_row(
+    case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: GuardRunResult
+) -> PlanRow:
+    seen, verdict = case.live.observation, case.verdict
+    return PlanRow(
+        verdict=verdict,
+        proposals=tuple(proposals[verdict.policy.name, seen.key]),
+        level=case.level,
+        kind=seen.kind,
+        name=seen.name,
+        owner=case.owner,
+        rate=to_hourly_money(compute_burn_rate(case.live, guarded.at)),
+        waste=compute_waste(case.live, verdict.work, guarded.at),
+        agent=_describe_agent(case.live, guarded),
+    )
+
+
+def _describe_agent(live: LiveResource, guarded: GuardRunResult) -> str:
+    """Describe the state of its agent; "" if it has none."""
+    agent = index_agents(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
+    if agent is None:
+        return ""
+    state = get_agent_state(agent, live, guarded.at)
+    return f"{state} since {format_local_time(agent.heard_at)}" if state == SILENT else state
+
+
+def list_unarmed(rules: GuardConfig) -> tuple[str, ...]:
+    """Explain why nothing beyond notify is armed although the settings demand acts; empty if that is not so."""
+    asks = any(policy.arm in (STOP, TERMINATE) for policy in rules.policies) or any(budget.hard for budget in rules.budgets)
+    return (NO_ADMIN_ROUTE,) if asks and not rules.admin_route else ()
+
+
+def to_hourly_money(rate: Rate | None) -> Money | None:
+    """Return what an hour costs at `rate`."""
+    return None if rate is None else Money(nano=rate.nano_per_hour, currency=rate.currency)

@@ -1,0 +1,52 @@
+"""`plan`: run the guard without acting, and show what it would do."""
+
+from __future__ import annotations
+
+from secrets import token_hex
+
+from costguard.errors import LedgerError
+from costguard.guard.cap_acceptance import list_cap_acceptances
+from costguard.guard.overrides import ACCEPT, Override
+from costguard.services import CommandAnswer
+from costguard.services.guarding.guard_inputs import describe_machines
+from costguard.services.guarding.overrides import make_override
+from costguard.services.guarding.plan_view import build_plan_view, list_unarmed
+from costguard.services.watch_loop.watchdog_context import open_watchdog_context
+from costguard.settings import read_settings
+from costguard.values.checks import require
+from costguard.views.plan import build_plan_document
+
+PLAN_HASH_LENGTH_MIN = 8
+"""Characters of a plan's hash that are enough to accept it by."""
+
+
+def answer_plan(
+    *, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Override, ...] = ()
+) -> CommandAnswer:
+    """Answer `costguard plan`: the plan for the present fleet. `accept`: approve the plan with this hash.
+
+    `supposed`: overrides assumed to be recorded.
+    """
+    settings = read_settings(config)
+    with open_watchdog_context(settings, dry_run=True, offline=offline) as made:
+        made.guard.supposed = supposed
+        polled = made.poll() if made.sources else None
+        found = made.run_guard()
+        if found.broken or found.survey is None:
+            raise LedgerError(found.broken or "it cannot be read", field="the ledger")
+        notes = (*polled.refused, *polled.notes) if polled else ()
+        sight = found.sight
+        agents = frozenset(one.key for one in sight.agents if one.revoked_at is None) if sight else frozenset()
+        notes = (*notes, *describe_machines(settings, settings.policies, sight.live if sight else (), agents))
+        notes = (*notes, *list_unarmed(made.guard.rules))
+        view = build_plan_view(found, made.guard.rules, notes)
+        if accept is not None:
+            known = found.plan_hash.startswith(accept) and len(accept) >= PLAN_HASH_LENGTH_MIN
+            hint = f"read the plan, then run: costguard plan --accept {found.plan_hash[:12]}"
+            require(known, "--accept", "is not the hash of the current plan", hint)
+            acceptance = make_override(ACCEPT, "the plan was read", found.at, subject=accept)
+            wishes = sight.wishes if sight else ()
+            for one in (acceptance, *list_cap_acceptances(settings.budgets, wishes, acceptance, lambda: token_hex(8))):
+                made.guard.book.add_override(one)
+            view = build_plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
+    return CommandAnswer(document=build_plan_document(view), warnings=tuple(notes))
