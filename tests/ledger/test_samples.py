@@ -101,6 +101,15 @@ def test_an_hour_is_rolled_up_once_it_ended_two_days_ago_and_not_before(engine: 
     assert hours(known, "i-2") == [SampleHour(start=START, count=1, sum=9, lowest=9, highest=9)]
 
 
+def test_what_waited_for_weeks_is_rolled_up_a_day_at_a_time(engine: Engine, known: str) -> None:
+    record_samples(engine, [sample(60 * hour, hour, name) for hour in range(0, 21 * 24, 5) for name in ("i-1", "i-2")])
+    by_hour, written = hours(known), list[str]()
+    event.listen(engine, "after_cursor_execute", lambda *seen: written.append(str(seen[2]).strip()))
+    assert roll_up_samples(engine, START + 21 * 24 * HOUR + SAMPLE_RETENTION) == 2 * len(by_hour)
+    assert sum(statement.startswith("DELETE FROM sample") for statement in written) == 21
+    assert (raw(known), raw(known, "i-2"), hours(known)) == ([], [], by_hour)
+
+
 def test_an_hour_that_was_rolled_up_is_never_counted_twice(engine: Engine, known: str) -> None:
     said = [sample(0, 1), sample(10, 3)]
     record_samples(engine, said)

@@ -16,15 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import partial
 
-from costguard.errors import (
-    InputError,
-    ProviderError,
-    ThrottledError,
-    UnknownNameError,
-    UnreachableError,
-    shorten,
-    to_one_line,
-)
+from costguard.errors import InputError, ProviderError, ThrottledError, UnknownNameError, UnreachableError, shorten, to_one_line
 from costguard.providers import plugins
 from costguard.providers.ports.price_source import PriceSourceFacts, PublicPriceSource, SelectivePriceSource
 from costguard.quoting.offer import Offer, OfferListing

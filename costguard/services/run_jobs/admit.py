@@ -39,10 +39,7 @@ from costguard.services.guarding.guard_inputs import read_price_ceilings
 from costguard.services.guarding.overrides import describe_user, get_now
 from costguard.services.quote import quote as flow
 from costguard.services.quote.market_choice import find_market_file, resolve_limits
-from costguard.services.quote.quote_commands import (
-    AskedRun,
-    read_asked,
-)
+from costguard.services.quote.quote_commands import AskedRun, read_asked
 from costguard.services.run_jobs.record_store import open_run_ledger, take_hold
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.sizing.job import Job, JobLimits

@@ -32,10 +32,7 @@ from costguard.services.guarding.overrides import find_machine
 from costguard.services.quote import quote as flow
 from costguard.services.quote.job_input import JobInput, parse_hardware, read_job_input
 from costguard.services.quote.market_choice import find_market_file, resolve_limits
-from costguard.services.quote.quote_commands import (
-    apply_calibration,
-    read_asked_job,
-)
+from costguard.services.quote.quote_commands import apply_calibration, read_asked_job
 from costguard.services.run_jobs.machine_provider import guess_provider
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.sizing.job import Job, JobLimits, Table

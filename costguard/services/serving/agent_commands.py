@@ -35,11 +35,7 @@ from costguard.settings.web import parse_listen_address, resolve_web_address
 from costguard.values.agent import CODE_VALID_FOR, OPERATOR, TOKEN_ROLES, TOKEN_VALID_MAX, VIEWER, EnrollmentCode, WebToken
 from costguard.values.checks import require, require_one_of
 from costguard.values.resource import INSTANCE, RUNNING
-from costguard.views.agents import (
-    build_agents_document,
-    build_enrolment_document,
-    build_tokens_document,
-)
+from costguard.views.agents import build_agents_document, build_enrolment_document, build_tokens_document
 from costguard.views.document import PastedLine
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it

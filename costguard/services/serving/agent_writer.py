@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING
 
 from costguard.agents.messages import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, AgentBeat, MessageRefusedError
 from costguard.agents.requests import AgentMachine, RequestContext, grant_requests
-from costguard.agents.samples import (
-    TimedRecord,
-    align_records,
-    drop_contradicted_samples,
-    merge_records,
-)
+from costguard.agents.samples import TimedRecord, align_records, drop_contradicted_samples, merge_records
 from costguard.errors import LedgerError
 from costguard.services.guarding.sample_cache import AgentSampleCache
 from costguard.system.clock import Clock

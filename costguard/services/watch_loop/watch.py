@@ -56,7 +56,7 @@ from costguard.watchdog.heartbeat import Heartbeat
 
 ShowWatchView = Callable[[WatchView], None]
 CONFIGURE_HINT = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
-OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
+OUTBOX_EVERY, REPORTS_EVERY, ROLL_UPS_EVERY = timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=1)
 
 
 def run_watch(
@@ -177,6 +177,7 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
         outbox=Duty(name="outbox", run=partial(_deliver_messages, made), every=OUTBOX_EVERY),
         others=(
             Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
+            Duty(name="samples", run=partial(_roll_up_samples, made), every=ROLL_UPS_EVERY),
             Duty(name="holds", run=_build_hold_duty(made).run, every=HOLDS_EVERY),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
             *((Duty(name="bills", run=made.bills.run, every=BILLS_EVERY),) if made.bills else ()),
@@ -246,6 +247,12 @@ def _run_reports(made: WatchdogContext) -> None:
     unmade = _queue_reports(made)
     if unmade:
         raise unmade[0]
+
+
+def _roll_up_samples(made: WatchdogContext) -> None:
+    """Keep one row an hour of samples that no policy looks back to any more."""
+    if made.may_lead():
+        get_log().info("samples_rolled_up", samples=made.ledger.roll_up_samples(made.clock.now()))
 
 
 def _queue_reports(made: WatchdogContext) -> list[Exception]:

@@ -28,12 +28,7 @@ from costguard.guard.action_plan import ANNOUNCED_HOLDS, RESTING_STATES, PolicyC
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import END_MARGIN, Hook, HookRun
-from costguard.guard.evaluation import (
-    GuardEvaluation,
-    build_constraints,
-    build_current_case,
-    explain_unproven,
-)
+from costguard.guard.evaluation import GuardEvaluation, build_constraints, build_current_case, explain_unproven
 from costguard.guard.overrides import find_owner
 from costguard.guard.policy import (
     CAP_RULE,
