@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, Double, Engine, Executable, Text, delete, insert, text, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlmodel import select
 
 from costguard.ledger.db import triggers
 from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.spans import sums
 from costguard.ledger.tables import load_metadata
-from costguard.ledger.tables.spans import IS_LONG
+from costguard.ledger.tables.spans import IS_LONG, LedgerStateRow
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from tests.ledger.acts import write_all
 from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
@@ -297,3 +301,27 @@ def test_numbers_of_an_agent_never_fall_and_what_is_over_stays_so(connection: Co
     refused(connection, "UPDATE agent SET revoked_us = NULL, revoked_by = NULL", "a revoked agent does not change")
     refused(connection, "UPDATE agent_code SET used_us = NULL, used_by = NULL", "a code is used once")
     refused(connection, "UPDATE web_token SET revoked_us = NULL, revoked_by = NULL", "a token is revoked once")
+
+
+def test_a_statement_without_rows_is_not_executed(engine: Engine) -> None:
+    with begin_write(engine) as connection:
+        ask, tell = open_sql_session(connection)
+        before = ask(select(LedgerStateRow.revision))
+        for statement in ("UPDATE ledger_state SET revision = 99", update(LedgerStateRow).values(revision=99)):
+            assert tell(statement, []) == 0
+        assert ask(select(LedgerStateRow.revision)) == before
+        assert tell(update(LedgerStateRow).values(revision=99)) == 1
+        assert ask(select(LedgerStateRow.revision)) == [99]
+
+
+def test_readers_that_share_compiled_statements_read_each_its_own_ledger(sqlite_url: str, tmp_path: Path) -> None:
+    urls, revisions = (sqlite_url, f"sqlite:///{tmp_path}/other.db"), [5, 6]
+    for url, revision in zip(urls, revisions, strict=True):
+        engine = open_engine(url)
+        with begin_write(engine) as connection:
+            open_sql_session(connection)[1](update(LedgerStateRow).values(revision=revision))
+        engine.dispose()
+    with LedgerReader(urls[0]) as first, LedgerReader(urls[1]) as second:
+        with first.snapshot() as ask, second.snapshot() as ask_other:
+            found = [*ask(select(LedgerStateRow.revision)), *ask_other(select(LedgerStateRow.revision))]
+        assert found == revisions

@@ -10,6 +10,8 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -22,7 +24,7 @@ from costguard.ledger.db.session import open_query
 from costguard.system.file_security import describe_foreign_writers
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
 CHECK_BYTES_MAX = 32 * 2**20
 """Bytes. A ledger up to this size is checked for damage (0.1 s) where its last writer left a log behind."""
@@ -206,12 +208,25 @@ def _open_server(where: LedgerAddress) -> _Session:
     return begin, end, open_query(connection), server.close
 
 
+_opened: ContextVar[object] = ContextVar("opened")
+"""The driver's connection for `_get_engine`."""
+
+
 def _connect_engine(dialect: str, opened: object) -> Connection:
     """Return SQLAlchemy's connection over the driver's own, which is `opened`."""
-    from sqlalchemy import create_engine
-    from sqlalchemy.pool import StaticPool
+    _opened.set(opened)
+    return _get_engine(dialect).connect()
 
-    return create_engine(f"{dialect}://", creator=lambda: opened, poolclass=StaticPool, hide_parameters=True).connect()
+
+@cache
+def _get_engine(dialect: str) -> Engine:
+    """Return the engine of all readers, so that a statement is compiled once in a process and not once an opening."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    return create_engine(
+        f"{dialect}://", creator=_opened.get, poolclass=NullPool, pool_reset_on_return=None, hide_parameters=True
+    )
 
 
 def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
@@ -220,7 +235,7 @@ def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
         ((mark,),) = ask("PRAGMA application_id", ())
         there = {name for (name,) in ask("SELECT name FROM sqlite_master WHERE type = 'table'", ())}
     else:
-        mark, there = APPLICATION_ID, {name for (name,) in ask(_SERVER_TABLES, ())}
+        mark, there = APPLICATION_ID, {name for (name,) in ask(SERVER_TABLES, ())}
     if where.path is None and not there:
         raise _make_missing_error(where)
     if mark != APPLICATION_ID or not {"alembic_version", "ledger_state"} <= there:
@@ -237,8 +252,3 @@ def _make_missing_error(where: LedgerAddress) -> NoLedgerError:
         "costguard demo --ledger FILE creates a sample; [ledger] url names another"
     )
     return NoLedgerError("there is no ledger here yet", field=where.shown, hint=hint)
-
-
-_SERVER_TABLES = """
-SELECT name FROM unnest(ARRAY['alembic_version', 'ledger_state', 'span']) AS name WHERE to_regclass(name) IS NOT NULL
-"""
