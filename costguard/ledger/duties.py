@@ -12,8 +12,15 @@ from hashlib import sha256
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from sqlalchemy import delete, func, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import col, select
+
 from costguard.errors import InputError
+from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.connection import IDLE_POLL_S, WriteConnection, WriterLock, begin_write, open_engine
+from costguard.ledger.db.rows import insert_new, upsert_rows
+from costguard.ledger.db.session import open_query
 from costguard.ledger.duty_records import (
     JOBS_SCHEMA,
     LEFT_BEHIND_AFTER,
@@ -24,9 +31,12 @@ from costguard.ledger.duty_records import (
     measure_clock,
     require_lease,
 )
+from costguard.ledger.tables.duties import DutyRow, PollViewRow
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
 
 NO_TIME = timedelta()
+GONE_AFTER = timedelta(minutes=10)
+"""After which a watchdog that has stopped saying that it is there is removed."""
 COUNTS_FOR = 2
 """Intervals for which whoever polled an account last counts as the one that polls it."""
 
@@ -75,10 +85,10 @@ class DutyStore:
         """
         digest = sha256(schema.encode()).hexdigest()
         with self._pen.begin_read() as ask:
-            if _has_jobs(ask(_READ_JOBS_DIGEST, ()), digest, replace=replace):
+            if _has_jobs(ask(_JOBS_DIGEST), digest, replace=replace):
                 return
         with begin_write(self._engine) as connection:
-            if _has_jobs(connection.exec_driver_sql(_READ_JOBS_DIGEST).all(), digest, replace=replace):
+            if _has_jobs(open_query(connection)(_JOBS_DIGEST), digest, replace=replace):
                 return  # another watchdog was first
             plain = connection.execution_options(no_parameters=True)
             plain.exec_driver_sql(f"DROP SCHEMA IF EXISTS {JOBS_SCHEMA} CASCADE; CREATE SCHEMA {JOBS_SCHEMA}")
@@ -98,19 +108,23 @@ class DutyStore:
         in nothing.
         """
         with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (ask, tell):
-            known = {account for (account,) in ask("SELECT account FROM duty WHERE kind = ?", (POLL,))}
-            if new := sorted(set(accounts) - known):
-                tell(_ADD, [(POLL, account) for account in new])
-            tell(_APPEAR, [(self._worker, self.holder, self.holder, lasts // MICROSECOND, clock_off // MICROSECOND)])
-            tell(_DISAPPEAR, [(POLL,)])
-            if removed := list(ask(_REMOVE_LEFT_BEHIND, (POLL, list(accounts)))):
-                tell("DELETE FROM poll_view WHERE account = ?", removed)
+            new = set(accounts).difference(ask(select(DutyRow.account).where(col(DutyRow.kind) == POLL)))
+            now_us: int = ask(select(SERVER_NOW_US))[0]
+            tell(insert_new(DutyRow), [_make_duty(POLL, account, due_us=now_us) for account in sorted(new)])
+            there = _make_duty(self._worker, self.holder, epoch=1, holder=self.holder)
+            there |= {"until_us": now_us + lasts // MICROSECOND, "clock_us": clock_off // MICROSECOND}
+            appear = insert(DutyRow)
+            over = {name: appear.excluded[name] for name in ("until_us", "clock_us")}
+            tell(appear.on_conflict_do_update(index_elements=["kind", "account"], set_=over), [there])
+            tell(delete(DutyRow).where(col(DutyRow.kind) != POLL, col(DutyRow.until_us) < now_us - GONE_AFTER // MICROSECOND))
+            _remove_left_behind(ask, tell, accounts, now_us)
 
     def leave(self) -> None:
         """Say that this one is gone."""
         with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (_, tell):
-            tell("UPDATE duty SET holder = '', until_us = 0 WHERE holder = ? AND kind = ?", [(self.holder, POLL)])
-            tell("DELETE FROM duty WHERE holder = ? AND kind = ?", [(self.holder, self._worker)])
+            mine = col(DutyRow.holder) == self.holder
+            tell(update(DutyRow).where(mine, col(DutyRow.kind) == POLL).values(holder="", until_us=0))
+            tell(delete(DutyRow).where(mine, col(DutyRow.kind) == self._worker))
 
     def finish_poll(self, lease: Lease, *, every: timedelta, at: datetime, body: str) -> None:
         """Say that the account was polled at `at`: it is due again `every` later. Raises LeaseLostError.
@@ -119,14 +133,18 @@ class DutyStore:
         """
         micros = every // MICROSECOND
         with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (ask, tell):
-            require_lease(ask, lease)
-            tell(_DONE, [(micros, COUNTS_FOR * micros, lease.deferred_at, lease.holder, POLL, lease.account)])
-            tell(_LEAVE_VIEW, [(lease.account, to_micros(at), lease.deferred_at, body)])
+            now_us = to_micros(require_lease(ask, lease))
+            done = update(DutyRow).where(col(DutyRow.kind) == POLL, col(DutyRow.account) == lease.account)
+            epoch = func.greatest(DutyRow.epoch, lease.deferred_at)
+            until_us = now_us + COUNTS_FOR * micros
+            tell(done.values(due_us=now_us + micros, until_us=until_us, epoch=epoch, holder=lease.holder))
+            upsert_rows(tell, PollViewRow, {(lease.account,): (to_micros(at), lease.deferred_at, body)})
 
     def load_clocks(self) -> dict[str, timedelta]:
         """Return the watchdogs of all groups whose clock is wrong, and by how much each is ahead of the server's."""
         with self._pen.begin_read() as ask:
-            rows = ask(f"SELECT holder, clock_us FROM duty WHERE clock_us <> 0 AND until_us > {SERVER_NOW_US}", ())  # noqa: S608 - our own words
+            wrong = select(DutyRow.holder, DutyRow.clock_us).where(col(DutyRow.clock_us) != 0)
+            rows = ask(wrong.where(col(DutyRow.until_us) > SERVER_NOW_US))
         return {holder: clock_us * MICROSECOND for holder, clock_us in rows}
 
     def load_views(self, known: Mapping[str, PollView], accounts: Collection[str]) -> dict[str, PollView]:
@@ -134,44 +152,34 @@ class DutyStore:
         with self._pen.begin_read() as ask:
             stamps = {
                 account: (from_micros(at_us), epoch)
-                for account, at_us, epoch in ask("SELECT account, at_us, epoch FROM poll_view", ())
+                for account, at_us, epoch in ask(select(PollViewRow.account, PollViewRow.at_us, PollViewRow.epoch))
                 if account in accounts
             }
             same = {name: view for name, view in known.items() if stamps.get(name) == (view.at, view.epoch)}
             if changed := sorted(set(stamps) - set(same)):
-                rows = ask("SELECT account, at_us, epoch, body FROM poll_view WHERE account = ANY(?)", (changed,))
-                same |= {account: PollView(account, from_micros(at_us), epoch, body) for account, at_us, epoch, body in rows}
+                rows: Sequence[PollViewRow] = ask(select(PollViewRow).where(col(PollViewRow.account).in_(changed)))
+                same |= {row.account: PollView(row.account, from_micros(row.at_us), row.epoch, row.body) for row in rows}
         return same
 
 
-def _has_jobs(rows: Sequence[Sequence[object]], digest: str, *, replace: bool) -> bool:
+def _make_duty(kind: str, account: str, *, due_us: int = 0, epoch: int = 0, holder: str = "") -> dict[str, object]:
+    return DutyRow(kind=kind, account=account, due_us=due_us, epoch=epoch, holder=holder, until_us=0).model_dump()
+
+
+def _remove_left_behind(ask: Query, tell: Execute, accounts: Collection[str], now_us: int) -> None:
+    """Remove the polls of other accounts that nobody does any more, but for those that another transaction has locked."""
+    old = func.greatest(DutyRow.due_us, DutyRow.until_us) < now_us - LEFT_BEHIND_AFTER // MICROSECOND
+    of_polls = col(DutyRow.kind) == POLL
+    left = select(DutyRow.account).where(of_polls, col(DutyRow.account).not_in(accounts), old)
+    if gone := ask(left.order_by(col(DutyRow.account)).with_for_update(skip_locked=True)):
+        tell(delete(DutyRow).where(of_polls, col(DutyRow.account).in_(gone)))
+        tell(delete(PollViewRow).where(col(PollViewRow.account).in_(gone)))
+
+
+def _has_jobs(rows: Sequence[object], digest: str, *, replace: bool) -> bool:
     """Return whether the digest in `rows` is `digest`, or any one if none is to be replaced."""
-    ((there,),) = rows
+    (there,) = rows
     return there == digest or (bool(there) and not replace)
 
 
-_ADD = f"""
-INSERT INTO duty (kind, account, due_us, epoch, holder, until_us) VALUES (?, ?, {SERVER_NOW_US}, 0, '', 0)
-ON CONFLICT DO NOTHING
-"""  # noqa: S608 - our own words
-_APPEAR = f"""
-INSERT INTO duty (kind, account, due_us, epoch, holder, until_us, clock_us) VALUES (?, ?, 0, 1, ?, {SERVER_NOW_US} + ?, ?)
-ON CONFLICT (kind, account) DO UPDATE SET until_us = excluded.until_us, clock_us = excluded.clock_us
-"""  # noqa: S608 - our own words
-_DISAPPEAR = f"DELETE FROM duty WHERE kind <> ? AND until_us < {SERVER_NOW_US} - 600000000"  # noqa: S608 - our own words
-_REMOVE_LEFT_BEHIND = f"""
-DELETE FROM duty USING (
-    SELECT kind, account FROM duty
-    WHERE kind = ? AND account <> ALL(?) AND greatest(due_us, until_us) < {SERVER_NOW_US} - {LEFT_BEHIND_AFTER // MICROSECOND}
-    ORDER BY kind, account FOR UPDATE SKIP LOCKED
-) AS old WHERE duty.kind = old.kind AND duty.account = old.account RETURNING duty.account
-"""  # noqa: S608 - our own words
-_DONE = f"""
-UPDATE duty SET due_us = {SERVER_NOW_US} + ?, until_us = {SERVER_NOW_US} + ?, epoch = greatest(epoch, ?), holder = ?
-WHERE kind = ? AND account = ?
-"""  # noqa: S608 - our own words
-_READ_JOBS_DIGEST = f"SELECT obj_description(to_regnamespace('{JOBS_SCHEMA}'), 'pg_namespace')"
-_LEAVE_VIEW = """
-INSERT INTO poll_view (account, at_us, epoch, body) VALUES (?, ?, ?, ?)
-ON CONFLICT (account) DO UPDATE SET at_us = excluded.at_us, epoch = excluded.epoch, body = excluded.body
-"""
+_JOBS_DIGEST = select(func.obj_description(func.to_regnamespace(JOBS_SCHEMA), "pg_namespace"))

@@ -13,12 +13,17 @@ that is suspended within a transaction loses its session to the server's limit o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from sqlalchemy import BigInteger, Text, cast, column, extract, func, table
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlmodel import col, select
+
 from costguard.errors import ClockError, LeaseLostError
 from costguard.ledger.db.codecs import Query
+from costguard.ledger.tables.duties import DutyRow
 from costguard.metering.inventory import Poll
 from costguard.values.instant import MICROSECOND, from_micros
 from costguard.values.resource import ScopeKey
@@ -27,8 +32,8 @@ from costguard.values.text_format import format_length, format_scope
 POLL, WORKER = "poll", "worker"
 """Kinds of duties: poll an account; and being there at all, of which each watchdog holds its own."""
 
-SERVER_NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-"""The time of the server's clock in microseconds, as SQL."""
+SERVER_NOW_US = cast(extract("epoch", func.clock_timestamp()) * 1_000_000, BigInteger)
+"""The time of the server's clock in microseconds."""
 
 
 CLOCK_OFF_MAX = timedelta(seconds=5)
@@ -78,20 +83,29 @@ def require_lease(ask: Query, lease: Lease) -> datetime:
 
     In a write transaction it stays so until that ends.
     """
-    rows = ask(_CHECK, (lease.job, lease.account, lease.deferred_at))
+    running = (
+        select(SERVER_NOW_US)
+        .select_from(_JOBS)
+        .where(
+            _JOBS.c.id == lease.job,
+            cast(_JOBS.c.status, Text) == "doing",
+            _JOBS.c.lock == lease.account,
+            cast(_JOBS.c.args["deferred_at"].astext, BigInteger) == lease.deferred_at,
+        )
+    )
+    rows = ask(running.with_for_update(read=True))
     if not rows:
         raise LeaseLostError(
             f"the poll of {lease.account} was ended: nothing was recorded",
             field="lease",
             hint="this watchdog was suspended or cut off for too long; it goes on with the next polls",
         )
-    return from_micros(rows[0][0])
+    return from_micros(rows[0])
 
 
 def read_server_time(ask: Query) -> datetime:
     """Return the time of the server's clock."""
-    ((now_us,),) = ask(f"SELECT {SERVER_NOW_US}", ())
-    return from_micros(now_us)
+    return from_micros(ask(select(SERVER_NOW_US))[0])
 
 
 def measure_clock(ask: Query, now: Callable[[], datetime]) -> timedelta:
@@ -125,16 +139,26 @@ def build_clock_error(off: timedelta, scope: ScopeKey | None = None) -> ClockErr
 
 def load_duties(ask: Query) -> tuple[list[Duty], datetime]:
     """Return every duty, and the time of the server's clock. None, and 1970, on a SQLite file."""
-    rows = ask("SELECT kind, account, due_us, epoch, holder, until_us, clock_us FROM duty ORDER BY kind, account", ())
+    rows: Sequence[DutyRow] = ask(select(DutyRow).order_by(col(DutyRow.kind), col(DutyRow.account)))
     if not rows:
         return [], from_micros(0)
     return [
-        Duty(kind, account, from_micros(due), epoch, holder, from_micros(until), clock * MICROSECOND)
-        for kind, account, due, epoch, holder, until, clock in rows
+        Duty(
+            row.kind,
+            row.account,
+            from_micros(row.due_us),
+            row.epoch,
+            row.holder,
+            from_micros(row.until_us),
+            row.clock_us * MICROSECOND,
+        )
+        for row in rows
     ], read_server_time(ask)
 
 
-_CHECK = f"""
-SELECT {SERVER_NOW_US} FROM {JOBS_SCHEMA}.procrastinate_jobs
-WHERE id = ? AND status = 'doing' AND lock = ? AND (args ->> 'deferred_at')::bigint = ? FOR SHARE
-"""  # noqa: S608 - our own words
+_JOBS = table(
+    "procrastinate_jobs",
+    *(column("id", BigInteger), column("status", Text), column("lock", Text), column("args", JSONB)),
+    schema=JOBS_SCHEMA,
+)
+"""Of procrastinate's own tables: the columns that the check of a lease reads."""

@@ -6,7 +6,7 @@ finds an exposure of $60 and gets its hold; the second finds $90 and is refused,
 A hold that is asked for again at another price is renewed: with the first of those runs now quoted at $35, its $30 are taken
 out before the $35 are compared with the budget, and its row is replaced in the same transaction, so that never both count.
 
-An expired hold no longer counts, whether or not its row has been marked. Reading needs no SQLAlchemy; writing does.
+An expired hold no longer counts, whether or not its row has been marked.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, bindparam, delete, or_, update
+from sqlmodel import col, select
 
 from costguard.budgets.budget import Budget, find_budget_period
 from costguard.budgets.budget_status import (
@@ -42,10 +44,12 @@ from costguard.budgets.hold import (
     sum_open_holds,
 )
 from costguard.errors import InputError
-from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders, decode_optional_instant, encode_labels
+from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_optional_instant, encode_labels
 from costguard.ledger.db.row_digests import RowRecorder
-from costguard.ledger.db.session import open_query, open_sql_session
+from costguard.ledger.db.rows import insert_recorded
+from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
+from costguard.ledger.tables.holds import HoldBudgetRow, HoldRow
 from costguard.metering.accrual import POLL_GAP
 from costguard.values.calendar import LONGEST_ROLLING_DAYS, Period
 from costguard.values.checks import require
@@ -54,20 +58,15 @@ from costguard.values.money import Money
 from costguard.values.resource import make_storable
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay for importing it
-    from sqlalchemy import Connection
-
     from costguard.metering.billing import BillingRule
     from costguard.metering.spending import Spending
 
-HOLD_COLUMNS = (
-    "id, nano, currency, who, why, provider, account, owner, gpu, labels, taken_us, expires_us, ended_us, ended_by, spent_nano"
-)
 TEXT_COLUMNS = ("who", "why", "provider", "account", "owner", "gpu")
 SHOWN_CHARS = 60
 """Of an attribute in a message."""
 
 
-class HoldStore:
+class HoldStore(LedgerStore):
     """The holds of the ledger at `url`, which is created if missing.
 
     Use it in a `with` statement, or call `close`. `rules`: how each provider bills, for the cost of open spans so far.
@@ -75,20 +74,8 @@ class HoldStore:
     """
 
     def __init__(self, url: str, *, rules: Mapping[str, BillingRule], ceilings: PriceCeilings = dict) -> None:
-        from costguard.ledger.db.connection import begin_write, open_engine
-
-        self._engine, self._writing = open_engine(url), begin_write
+        super().__init__(url)
         self._rules, self._ceilings = rules, ceilings
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the database."""
-        self._engine.dispose()
 
     def take(self, hold: Hold, budgets: Iterable[Budget], now: datetime) -> Admission:
         """Set `hold` aside at `now` if each matching budget has that much left, and return the admission.
@@ -111,8 +98,7 @@ class HoldStore:
         """
         budgets, results = tuple(budgets), list[Admission | InputError]()
         new, renewed = dict[str, tuple[Hold, list[Budget]]](), set[str]()
-        with self._writing(self._engine) as connection:
-            ask = open_query(connection)
+        with self._begin_write() as (ask, tell):
             books = _TransactionSpendingReader(ask, self._rules, self._ceilings)
             standings = _BudgetStandings(books, load_counting_holds(ask, now), now)
             for stated in holds:
@@ -135,8 +121,8 @@ class HoldStore:
                     standings.add_hold(hold, before)
                 results.append(admission)
             if new:
-                _end_expired_holds(connection, now)
-                _insert_holds(connection, list(new.values()), now, replaced=sorted(renewed))
+                _end_expired_holds(ask, tell, now)
+                _insert_holds(ask, tell, list(new.values()), now, replaced=sorted(renewed))
         return results
 
     def release(self, hold_id: str, now: datetime) -> Hold:
@@ -144,10 +130,10 @@ class HoldStore:
 
         A released or expired hold stays as it is.
         """
-        with self._writing(self._engine) as connection:
-            hold = _load_hold(open_query(connection), hold_id, now)
+        with self._begin_write() as (ask, tell):
+            hold = _load_hold(ask, hold_id, now)
             require(hold.ended_by != COMMITTED, f"hold {hold.id}", "was committed: its money is spent", "leave it so")
-            return hold if hold.ended_by else _end_hold(connection, replace(hold, ended_at=now, ended_by=RELEASED), now)
+            return hold if hold.ended_by else _end_hold(ask, tell, replace(hold, ended_at=now, ended_by=RELEASED), now)
 
     def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
         """End the hold of a run whose spending is in the ledger, and return it.
@@ -155,8 +141,8 @@ class HoldStore:
         `spent`: the cost of the run, None: unknown. An expired hold stays expired and stores `spent`; one that was committed
         with the same `spent` stays as it is.
         """
-        with self._writing(self._engine) as connection:
-            hold = _load_hold(open_query(connection), hold_id, now)
+        with self._begin_write() as (ask, tell):
+            hold = _load_hold(ask, hold_id, now)
             require(hold.ended_by != RELEASED, f"hold {hold.id}", "was released: its run did not start", "take a new one")
             if hold.ended_by == COMMITTED or hold.spent is not None:
                 require(
@@ -167,34 +153,38 @@ class HoldStore:
                 )
                 return hold
             ended = hold if hold.ended_by else replace(hold, ended_at=now, ended_by=COMMITTED)
-            return _end_hold(connection, replace(ended, spent=spent), now)
+            return _end_hold(ask, tell, replace(ended, spent=spent), now)
 
     def open_holds(self, now: datetime) -> list[Hold]:
         """Return the holds that count at `now`, oldest first."""
-        with self._engine.connect() as connection:
-            return load_open_holds(open_query(connection), now)
+        with self._begin_read() as ask:
+            return load_open_holds(ask, now)
 
 
 def load_open_holds(ask: Query, now: datetime) -> list[Hold]:
     """Return the holds that count at `now`, oldest first."""
-    sql = f"SELECT {HOLD_COLUMNS} FROM hold WHERE ended_us IS NULL AND expires_us > ? ORDER BY taken_us, id"  # noqa: S608 - our own column names
-    return [_decode_hold(row) for row in ask(sql, (to_micros(now),))]
+    still_open = select(HoldRow).where(col(HoldRow.ended_us).is_(None), col(HoldRow.expires_us) > to_micros(now))
+    return [_decode_hold(row) for row in ask(still_open.order_by(col(HoldRow.taken_us), col(HoldRow.id)))]
 
 
 def load_counting_holds(ask: Query, now: datetime) -> list[Hold]:
     """Return the open holds, and the ended ones of runs that no listing contains, for as long as a budget may look back."""
     since = to_micros(now - timedelta(days=LONGEST_ROLLING_DAYS + 1))
-    sql = (
-        f"SELECT {HOLD_COLUMNS} FROM hold WHERE spent_nano IS NOT NULL AND account = '' AND ended_us >= ? ORDER BY ended_us, id"  # noqa: S608 - our own column names
+    spent = select(HoldRow).where(
+        col(HoldRow.spent_nano).is_not(None), col(HoldRow.account) == "", col(HoldRow.ended_us) >= since
     )
-    return [*load_open_holds(ask, now), *(hold for hold in map(_decode_hold, ask(sql, (since,))) if is_unlisted_run(hold))]
+    ended = map(_decode_hold, ask(spent.order_by(col(HoldRow.ended_us), col(HoldRow.id))))
+    return [*load_open_holds(ask, now), *filter(is_unlisted_run, ended)]
 
 
 def load_committed_holds(ask: Query, start: datetime, end: datetime) -> list[Hold]:
     """Return the holds of runs that ended within [start, end), earliest first; also of runs that outlasted their hold."""
-    ended = "(ended_by = ? OR spent_nano IS NOT NULL) AND ended_us >= ? AND ended_us < ?"
-    sql = f"SELECT {HOLD_COLUMNS} FROM hold WHERE {ended} ORDER BY ended_us, id"  # noqa: S608 - our own column names
-    return [_decode_hold(row) for row in ask(sql, (COMMITTED, to_micros(start), to_micros(end)))]
+    ended = select(HoldRow).where(
+        or_(col(HoldRow.ended_by) == COMMITTED, col(HoldRow.spent_nano).is_not(None)),
+        col(HoldRow.ended_us) >= to_micros(start),
+        col(HoldRow.ended_us) < to_micros(end),
+    )
+    return [_decode_hold(row) for row in ask(ended.order_by(col(HoldRow.ended_us), col(HoldRow.id)))]
 
 
 def make_hold_id() -> str:
@@ -312,8 +302,7 @@ def _load_hold(ask: Query, hold_id: str, now: datetime) -> Hold:
 
 
 def _find_hold(ask: Query, hold_id: str) -> Hold | None:
-    rows = ask(f"SELECT {HOLD_COLUMNS} FROM hold WHERE id = ?", (hold_id,))  # noqa: S608 - our own column names
-    return _decode_hold(rows[0]) if rows else None
+    return next(map(_decode_hold, ask(select(HoldRow).where(col(HoldRow.id) == hold_id))), None)
 
 
 def _make_storable(hold: Hold) -> Hold:
@@ -324,89 +313,70 @@ def _make_storable(hold: Hold) -> Hold:
 
 
 def _insert_holds(
-    connection: Connection, taken: Sequence[tuple[Hold, Sequence[Budget]]], now: datetime, *, replaced: Sequence[str]
+    ask: Query, tell: Execute, taken: Sequence[tuple[Hold, Sequence[Budget]]], now: datetime, *, replaced: Sequence[str]
 ) -> None:
     """Write holds that are new, each with the budgets that it counts in, after removing the rows of the `replaced` ids."""
-    names = HOLD_COLUMNS.split(", ")
-    rows: list[SqlRow] = [
-        (
-            hold.id,
-            hold.money.nano,
-            hold.money.currency,
-            *(getattr(hold, name) for name in TEXT_COLUMNS),
-            encode_labels(hold.labels),
-            to_micros(hold.taken_at),
-            to_micros(hold.expires_at),
-            None,
-            None,
-            None,
-        )
-        for hold, _ in taken
-    ]
-    limits: list[SqlRow] = [(hold.id, make_storable(budget.name)) for hold, budgets in taken for budget in budgets]
     recorder = RowRecorder()
     for hold_id in replaced:
-        budgets = open_query(connection)("SELECT budget FROM hold_budget WHERE hold_id = ? ORDER BY budget", (hold_id,))
-        recorder.remove("hold_budget", [(hold_id, name) for (name,) in budgets])
+        own = col(HoldBudgetRow.hold_id) == hold_id
+        budgets = ask(select(HoldBudgetRow.budget).where(own).order_by(col(HoldBudgetRow.budget)))
+        recorder.remove("hold_budget", [(hold_id, name) for name in budgets])
         recorder.remove("hold", [(hold_id,)])
-        _execute_sql(connection, "DELETE FROM hold_budget WHERE hold_id = ?", hold_id)
-        _execute_sql(connection, "DELETE FROM hold WHERE id = ?", hold_id)
-    for row in rows:
-        _execute_sql(connection, f"INSERT INTO hold ({HOLD_COLUMNS}) VALUES ({', '.join('?' * len(names))})", *row)  # noqa: S608 - our own column names
-    for limit in limits:
-        _execute_sql(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", *limit)
-    recorder.add("hold", HOLD_COLUMNS, rows)
-    recorder.add("hold_budget", "hold_id, budget", limits)
-    _append_digests(connection, recorder, now)
+        tell(delete(HoldBudgetRow).where(own))
+        tell(delete(HoldRow).where(col(HoldRow.id) == hold_id))
+    insert_recorded(tell, recorder, [_encode_hold(hold) for hold, _ in taken])
+    limits = [HoldBudgetRow(hold_id=hold.id, budget=make_storable(one.name)) for hold, budgets in taken for one in budgets]
+    insert_recorded(tell, recorder, limits)
+    recorder.append(ask, tell, to_micros(now))
 
 
-def _end_hold(connection: Connection, hold: Hold, now: datetime) -> Hold:
+def _end_hold(ask: Query, tell: Execute, hold: Hold, now: datetime) -> Hold:
     """Write the end of `hold` and return it."""
     ended_us = None if hold.ended_at is None else to_micros(hold.ended_at)
-    _write_ends(connection, [(ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)], now)
+    _write_ends(ask, tell, [(ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)], now)
     return hold
 
 
-def _end_expired_holds(connection: Connection, now: datetime) -> None:
+def _end_expired_holds(ask: Query, tell: Execute, now: datetime) -> None:
     """Mark the expired holds as ended at their expiry."""
-    sql = "SELECT expires_us, spent_nano, id FROM hold WHERE ended_us IS NULL AND expires_us <= ? ORDER BY id"
-    rows = open_query(connection)(sql, (to_micros(now),))
-    _write_ends(connection, [(expires_us, EXPIRED, spent, hold_id) for expires_us, spent, hold_id in rows], now)
+    expired = and_(col(HoldRow.ended_us).is_(None), col(HoldRow.expires_us) <= to_micros(now))
+    rows = ask(select(HoldRow.expires_us, HoldRow.spent_nano, HoldRow.id).where(expired).order_by(col(HoldRow.id)))
+    _write_ends(ask, tell, [(expires_us, EXPIRED, spent, hold_id) for expires_us, spent, hold_id in rows], now)
 
 
-def _write_ends(connection: Connection, rows: Sequence[SqlRow], now: datetime) -> None:
+def _write_ends(ask: Query, tell: Execute, rows: Sequence[SqlRow], now: datetime) -> None:
     """Write the ends of holds: rows of when (microseconds), by what, spent (nano-units), and the hold."""
-    for row in rows:
-        _execute_sql(connection, "UPDATE hold SET ended_us = ?, ended_by = ?, spent_nano = ? WHERE id = ?", *row)
+    names = ("ended_us", "ended_by", "spent_nano", "hold_id")
+    ended = update(HoldRow).where(col(HoldRow.id) == bindparam("hold_id")).values({name: bindparam(name) for name in names[:3]})
+    tell(ended, [dict(zip(names, row, strict=True)) for row in rows])
     recorder = RowRecorder()
     recorder.change("hold", "ended_us, ended_by, spent_nano, id", rows)
-    _append_digests(connection, recorder, now)
+    recorder.append(ask, tell, to_micros(now))
 
 
-def _append_digests(connection: Connection, recorder: RowRecorder, now: datetime) -> None:
-    recorder.append(*open_sql_session(connection), to_micros(now))
+def _encode_hold(hold: Hold) -> HoldRow:
+    """Return the row of a hold that has not ended."""
+    return HoldRow(
+        id=hold.id,
+        nano=hold.money.nano,
+        currency=hold.money.currency,
+        labels=encode_labels(hold.labels),
+        taken_us=to_micros(hold.taken_at),
+        expires_us=to_micros(hold.expires_at),
+        **{name: getattr(hold, name) for name in TEXT_COLUMNS},
+    )
 
 
-def _execute_sql(connection: Connection, sql: str, *values: object) -> Any:  # noqa: ANN401 - a cursor's result of either driver
-    return connection.exec_driver_sql(adapt_placeholders(sql, server=connection.dialect.name != "sqlite"), values)
-
-
-def _decode_hold(row: SqlRow) -> Hold:
-    """Return the hold in a row of `HOLD_COLUMNS`."""
-    hold_id, nano, currency, who, why, provider, account, owner, gpu, labels, taken, expires, ended, ended_by, spent = row
+def _decode_hold(row: HoldRow) -> Hold:
+    texts: dict[str, Any] = {name: getattr(row, name) for name in TEXT_COLUMNS}
     return Hold(
-        id=hold_id,
-        money=Money(nano=nano, currency=currency),
-        who=who,
-        why=why,
-        provider=provider,
-        account=account,
-        owner=owner,
-        gpu=gpu,
-        labels=tuple((key, value) for key, value in json.loads(labels)),
-        taken_at=from_micros(taken),
-        expires_at=from_micros(expires),
-        ended_at=decode_optional_instant(ended),
-        ended_by=ended_by or "",
-        spent=None if spent is None else Money(nano=spent, currency=currency),
+        id=row.id,
+        money=Money(nano=row.nano, currency=row.currency),
+        labels=tuple((key, value) for key, value in json.loads(row.labels)),
+        taken_at=from_micros(row.taken_us),
+        expires_at=from_micros(row.expires_us),
+        ended_at=decode_optional_instant(row.ended_us),
+        ended_by=row.ended_by or "",
+        spent=None if row.spent_nano is None else Money(nano=row.spent_nano, currency=row.currency),
+        **texts,
     )
