@@ -19,9 +19,7 @@ from zoneinfo import ZoneInfo
 from bench import fleet
 from bench.measured import Measured, cpu, median
 from costguard.ledger.db.codecs import decode_span, encode_attribution, encode_observation, encode_span
-from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.row_digests import adopt_rows
-from costguard.ledger.db.session import open_sql_session
+from costguard.ledger.db.connection import open_engine
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.posting import DailyRollup
 from costguard.metering.billing import list_meters
@@ -105,18 +103,7 @@ def written(path: Path, *, instances: int) -> History:
         connection.execute("UPDATE ledger_state SET revision = 1")
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    _record_digests(path)
     return History(path, spans, still_open)
-
-
-def _record_digests(path: Path) -> None:
-    """Record the digests of the rows, as a migration does."""
-    engine = open_engine(f"sqlite:///{path}")
-    try:
-        with begin_write(engine) as connection:
-            adopt_rows(*open_sql_session(connection), to_micros(UNTIL))
-    finally:
-        engine.dispose()
 
 
 def _life(chance: random.Random, one: fleet.Machine) -> Iterator[Span]:

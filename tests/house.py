@@ -137,7 +137,7 @@ BUDGETS = {
     "costguard/formats": 3850,
     "costguard/guard": 10900,
     "costguard/integrations": 250,
-    "costguard/ledger": 15200,
+    "costguard/ledger": 14_150,
     "costguard/mcp": 600,
     "costguard/metering": 3700,
     "costguard/notifiers": 750,

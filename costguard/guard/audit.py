@@ -33,8 +33,8 @@ AUDIT_KINDS = {
     REFUSED: "messages with an invalid agent signature were refused",
     TOKEN: "an HTTP reader token was created or revoked",
     LINK: "a link that answers a question was sent, or was answered",
-    ROWS: "rows that decide who pays were written",
-    ACCOUNTS: "the heads of the chains of accounts were taken over",
+    ROWS: "rows that decide who pays were written (in ledgers of before 2026-11-29)",
+    ACCOUNTS: "the heads of the chains of accounts were taken over (in ledgers of before 2026-11-29)",
 }
 """Kind of row -> what it tells."""
 BULK_KINDS = frozenset((ROWS, ACCOUNTS))

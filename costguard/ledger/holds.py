@@ -45,8 +45,7 @@ from costguard.budgets.hold import (
 )
 from costguard.errors import InputError
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_optional_instant, encode_labels
-from costguard.ledger.db.row_digests import RowRecorder
-from costguard.ledger.db.rows import insert_recorded
+from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
 from costguard.ledger.tables.holds import HoldBudgetRow, HoldRow
@@ -122,7 +121,7 @@ class HoldStore(LedgerStore):
                 results.append(admission)
             if new:
                 _end_expired_holds(ask, tell, now)
-                _insert_holds(ask, tell, list(new.values()), now, replaced=sorted(renewed))
+                _insert_holds(tell, list(new.values()), replaced=sorted(renewed))
         return results
 
     def release(self, hold_id: str, now: datetime) -> Hold:
@@ -133,7 +132,7 @@ class HoldStore(LedgerStore):
         with self._begin_write() as (ask, tell):
             hold = _load_hold(ask, hold_id, now)
             require(hold.ended_by != COMMITTED, f"hold {hold.id}", "was committed: its money is spent", "leave it so")
-            return hold if hold.ended_by else _end_hold(ask, tell, replace(hold, ended_at=now, ended_by=RELEASED), now)
+            return hold if hold.ended_by else _end_hold(tell, replace(hold, ended_at=now, ended_by=RELEASED))
 
     def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
         """End the hold of a run whose spending is in the ledger, and return it.
@@ -153,7 +152,7 @@ class HoldStore(LedgerStore):
                 )
                 return hold
             ended = hold if hold.ended_by else replace(hold, ended_at=now, ended_by=COMMITTED)
-            return _end_hold(ask, tell, replace(ended, spent=spent), now)
+            return _end_hold(tell, replace(ended, spent=spent))
 
     def open_holds(self, now: datetime) -> list[Hold]:
         """Return the holds that count at `now`, oldest first."""
@@ -312,28 +311,21 @@ def _make_storable(hold: Hold) -> Hold:
     return replace(hold, labels=labels, **texts)
 
 
-def _insert_holds(
-    ask: Query, tell: Execute, taken: Sequence[tuple[Hold, Sequence[Budget]]], now: datetime, *, replaced: Sequence[str]
-) -> None:
+def _insert_holds(tell: Execute, taken: Sequence[tuple[Hold, Sequence[Budget]]], *, replaced: Sequence[str]) -> None:
     """Write holds that are new, each with the budgets that it counts in, after removing the rows of the `replaced` ids."""
-    recorder = RowRecorder()
     for hold_id in replaced:
-        own = col(HoldBudgetRow.hold_id) == hold_id
-        budgets = ask(select(HoldBudgetRow.budget).where(own).order_by(col(HoldBudgetRow.budget)))
-        recorder.remove("hold_budget", [(hold_id, name) for name in budgets])
-        recorder.remove("hold", [(hold_id,)])
-        tell(delete(HoldBudgetRow).where(own))
+        tell(delete(HoldBudgetRow).where(col(HoldBudgetRow.hold_id) == hold_id))
         tell(delete(HoldRow).where(col(HoldRow.id) == hold_id))
-    insert_recorded(tell, recorder, [_encode_hold(hold) for hold, _ in taken])
-    limits = [HoldBudgetRow(hold_id=hold.id, budget=make_storable(one.name)) for hold, budgets in taken for one in budgets]
-    insert_recorded(tell, recorder, limits)
-    recorder.append(ask, tell, to_micros(now))
+    insert_rows(tell, [_encode_hold(hold) for hold, _ in taken])
+    insert_rows(
+        tell, [HoldBudgetRow(hold_id=hold.id, budget=make_storable(one.name)) for hold, budgets in taken for one in budgets]
+    )
 
 
-def _end_hold(ask: Query, tell: Execute, hold: Hold, now: datetime) -> Hold:
+def _end_hold(tell: Execute, hold: Hold) -> Hold:
     """Write the end of `hold` and return it."""
     ended_us = None if hold.ended_at is None else to_micros(hold.ended_at)
-    _write_ends(ask, tell, [(ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)], now)
+    _write_ends(tell, [(ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)])
     return hold
 
 
@@ -341,17 +333,14 @@ def _end_expired_holds(ask: Query, tell: Execute, now: datetime) -> None:
     """Mark the expired holds as ended at their expiry."""
     expired = and_(col(HoldRow.ended_us).is_(None), col(HoldRow.expires_us) <= to_micros(now))
     rows = ask(select(HoldRow.expires_us, HoldRow.spent_nano, HoldRow.id).where(expired).order_by(col(HoldRow.id)))
-    _write_ends(ask, tell, [(expires_us, EXPIRED, spent, hold_id) for expires_us, spent, hold_id in rows], now)
+    _write_ends(tell, [(expires_us, EXPIRED, spent, hold_id) for expires_us, spent, hold_id in rows])
 
 
-def _write_ends(ask: Query, tell: Execute, rows: Sequence[SqlRow], now: datetime) -> None:
+def _write_ends(tell: Execute, rows: Sequence[SqlRow]) -> None:
     """Write the ends of holds: rows of when (microseconds), by what, spent (nano-units), and the hold."""
     names = ("ended_us", "ended_by", "spent_nano", "hold_id")
     ended = update(HoldRow).where(col(HoldRow.id) == bindparam("hold_id")).values({name: bindparam(name) for name in names[:3]})
     tell(ended, [dict(zip(names, row, strict=True)) for row in rows])
-    recorder = RowRecorder()
-    recorder.change("hold", "ended_us, ended_by, spent_nano, id", rows)
-    recorder.append(ask, tell, to_micros(now))
 
 
 def _encode_hold(hold: Hold) -> HoldRow:

@@ -81,7 +81,7 @@ def test_show_tells_what_happened_in_words(costguard: Command, ledger: Path) -> 
             WebToken(hash="h", name="grafana", role="viewer", who="ada", at=now, expires_at=now + timedelta(days=1))
         )
     assert [row["kind"] for row in costguard("audit", "show", "--json").data["rows"]][3:] == ["token"]
-    assert "rows written: web_token 1" in costguard("audit", "show", "--rows").out
+    assert costguard("audit", "show", "--rows").out == costguard("audit", "show").out
     assert costguard("audit", "verify", "--rows").code == 2
     assert costguard("audit", "show", "--since", "2100-01-01").out.startswith(f"No row of the audit of {ledger}")
 

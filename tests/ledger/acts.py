@@ -21,15 +21,12 @@ AGENT_CODE = METADATA.tables["agent_code"]
 WEB_INVITE = METADATA.tables["web_invite"]
 WEB_SESSION = METADATA.tables["web_session"]
 WEB_TOKEN = METADATA.tables["web_token"]
-ACCOUNT_AUDIT = METADATA.tables["account_audit"]
-ACCOUNT_DIGEST = METADATA.tables["account_digest"]
 ASK_LINK = METADATA.tables["ask_link"]
 GUARD_RUN = METADATA.tables["guard_run"]
 HOOK_RUN = METADATA.tables["hook_run"]
 INTENT = METADATA.tables["intent"]
 INTENT_EVENT = METADATA.tables["intent_event"]
 MESSAGE_COUNT = METADATA.tables["message_count"]
-ROW_DIGEST = METADATA.tables["row_digest"]
 TURN = METADATA.tables["turn"]
 WISH = METADATA.tables["wish"]
 ACCOUNT_STATE = METADATA.tables["account_state"]
@@ -107,8 +104,3 @@ def write_all(connection: Connection) -> None:
     connection.execute(insert(ASK_LINK), [place | asked])
     connection.execute(insert(MESSAGE_COUNT), [{"id": 1, "channel": "console", "sent": 2, "gave_up": 1, "tries_failed": 1}])
     connection.execute(insert(ACCOUNT_STATE), [{"id": 1, "provider": "aws", "account": "1", "revision": 1}])
-    chained = {"account_id": 1, "seq": 1, "at_us": 1, "kind": "rows", "body": "{}", "previous": "p", "hash": "h"}
-    connection.execute(insert(ACCOUNT_AUDIT), [chained])
-    digest = {"account_id": 1, "seq": 1, "table_name": "scope", "lines": 1, "digests": "- 1"}
-    connection.execute(insert(ACCOUNT_DIGEST), [digest])
-    connection.execute(insert(ROW_DIGEST), [{"seq": 1, "table_name": "scope", "lines": 1, "digests": "- 1"}])

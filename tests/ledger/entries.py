@@ -11,7 +11,6 @@ from sqlalchemy import Connection, Engine, insert, text
 
 from costguard.ledger.db.codecs import encode_attribution, encode_span
 from costguard.ledger.db.connection import begin_write
-from costguard.ledger.db.row_digests import adopt_rows
 from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.spans.hourly import HourlyRollup
 from costguard.ledger.spans.monthly import MonthlyRollup
@@ -117,12 +116,6 @@ def roll_up(connection: Connection, *spans: Span) -> None:
     _, tell = open_sql_session(connection)
     for kept in (months, hours):
         kept.write(lambda sql, rows: tell(sql, rows) if rows else 0)
-
-
-def adopt(engine: Engine) -> None:
-    """Record the rows that are there as a migration does: they were written past the ledger's own writers."""
-    with begin_write(engine) as connection:
-        adopt_rows(*open_sql_session(connection), T0_US)
 
 
 def scalar(engine: Engine, query: str) -> Any:  # noqa: ANN401 - whatever it is

@@ -11,12 +11,10 @@ from sqlmodel import col, select
 from costguard.errors import NoAnswerError
 from costguard.guard.audit import TOKEN
 from costguard.ledger.db.codecs import Execute, Query
-from costguard.ledger.db.row_digests import RowRecorder
-from costguard.ledger.db.rows import insert_recorded
+from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.tables.logins import WebInviteRow, WebSessionRow
-from costguard.ledger.types import LedgerRow
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
 from costguard.values.web_login import OIDC_NAME, WebInvite, WebSession
@@ -39,7 +37,7 @@ class LoginStore(LedgerStore):
             expires_us=to_micros(invite.expires_at),
         )
         with self._begin_write() as (ask, tell):
-            _insert(ask, tell, row, at_us=at_us)
+            insert_rows(tell, [row])
             _log(ask, tell, at_us, name=invite.name, role=invite.role, did="invited", who=invite.who)
 
     def find_invite(self, invite_hash: str, now: datetime) -> WebInvite:
@@ -56,14 +54,11 @@ class LoginStore(LedgerStore):
         at_us = to_micros(now)
         with self._begin_write() as (ask, tell):
             invite = _find_invite(ask, invite_hash, now)
-            recorder, used = RowRecorder(), (at_us, invite_hash)
             tell(update(WebInviteRow).where(col(WebInviteRow.hash) == invite_hash).values(used_us=at_us))
-            recorder.change("web_invite", "used_us, hash", [used])
-            recorder.append(ask, tell, at_us)
             session = WebSession(
                 hash=session_hash, name=invite.name, role=invite.role, invite=invite_hash, at=now, expires_at=expires_at
             )
-            _insert(ask, tell, _encode_session(session), at_us=at_us)
+            insert_rows(tell, [_encode_session(session)])
             _log(ask, tell, at_us, name=invite.name, role=invite.role, did="logged in", who=invite.name)
         return session
 
@@ -71,7 +66,7 @@ class LoginStore(LedgerStore):
         """Record a session that an identity provider vouches for: `session.invite` says which."""
         at_us = to_micros(session.at)
         with self._begin_write() as (ask, tell):
-            _insert(ask, tell, _encode_session(session), at_us=at_us)
+            insert_rows(tell, [_encode_session(session)])
             _log(
                 ask,
                 tell,
@@ -100,18 +95,11 @@ class LoginStore(LedgerStore):
         with self._begin_write() as (ask, tell):
             found = ask(select(WebSessionRow).where(col(WebSessionRow.revoked_us).is_(None), whose))
             links = ask(select(WebInviteRow).where(col(WebInviteRow.used_us).is_(None), col(WebInviteRow.name) == name))
-            recorder = RowRecorder()
             if found:
-                rows = [(at_us, make_storable(who), one.hash) for one in found]
                 ended = update(WebSessionRow).where(col(WebSessionRow.hash).in_([one.hash for one in found]))
                 tell(ended.values(revoked_us=at_us, revoked_by=make_storable(who)))
-                recorder.change("web_session", "revoked_us, revoked_by, hash", rows)
             if links:
-                used = [(at_us, one.hash) for one in links]
                 tell(update(WebInviteRow).where(col(WebInviteRow.hash).in_([one.hash for one in links])).values(used_us=at_us))
-                recorder.change("web_invite", "used_us, hash", used)
-            if found or links:
-                recorder.append(ask, tell, at_us)
             for one in found:
                 _log(ask, tell, at_us, name=one.name, role=one.role, did="logged out", who=who)
             for one in links:
@@ -153,12 +141,6 @@ def _decode_session(row: WebSessionRow) -> WebSession:
         expires_at=from_micros(row.expires_us),
         revoked_at=None if row.revoked_us is None else from_micros(row.revoked_us),
     )
-
-
-def _insert(ask: Query, tell: Execute, row: LedgerRow, *, at_us: int) -> None:
-    recorder = RowRecorder()
-    insert_recorded(tell, recorder, [row])
-    recorder.append(ask, tell, at_us)
 
 
 def _log(ask: Query, tell: Execute, at_us: int, *, name: str, role: str, did: str, who: str) -> None:

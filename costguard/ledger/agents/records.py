@@ -26,8 +26,7 @@ from costguard.ledger.db.codecs import (
     encode_life,
     encode_list,
 )
-from costguard.ledger.db.row_digests import RowRecorder
-from costguard.ledger.db.rows import insert_recorded
+from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.guard import audit_log
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.tables.agents import AgentCodeRow, AgentRow
@@ -83,11 +82,9 @@ def add_code(ask: Query, tell: Execute, code: EnrollmentCode) -> None:
         at_us=to_micros(code.at),
         expires_us=to_micros(code.expires_at),
     )
-    recorder = RowRecorder()
-    insert_recorded(tell, recorder, [row])
+    insert_rows(tell, [row])
     body = {**_describe_place(code.key, code.life), "who": make_storable(code.who), "expires_us": to_micros(code.expires_at)}
     append_entry(ask, tell, ENROLLED, to_micros(code.at), body)
-    recorder.append(ask, tell, to_micros(code.at))
 
 
 def load_code(ask: Query, code_hash: str) -> EnrollmentCode | None:
@@ -135,12 +132,8 @@ def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent 
         troubles="[]",
     )
     tell(insert(AgentRow), [row.model_dump()])
-    used: SqlRow = (to_micros(now), made.id, code_hash)
     tell(update(AgentCodeRow).where(col(AgentCodeRow.hash) == code_hash).values(used_us=to_micros(now), used_by=made.id))
     audit_log.audit_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
-    recorder = RowRecorder()
-    recorder.change("agent_code", "used_us, used_by, hash", [used])
-    recorder.append(ask, tell, to_micros(now))
     return load_agent(ask, made.id) or BAD_CODE
 
 
@@ -194,7 +187,7 @@ def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
         if expires_us > to_micros(token.at):
             hint = f"costguard web revoke {token.name} revokes it first, or choose another name"
             raise InputError("already has a token", field=f"NAME {token.name}", hint=hint)
-        _revoke_token(ask, tell, (to_micros(token.at), "its end", code_hash))
+        _revoke_token(tell, (to_micros(token.at), "its end", code_hash))
     row = WebTokenRow(
         hash=token.hash,
         name=token.name,
@@ -203,10 +196,8 @@ def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
         made_us=to_micros(token.at),
         expires_us=to_micros(token.expires_at),
     )
-    recorder = RowRecorder()
-    insert_recorded(tell, recorder, [row])
+    insert_rows(tell, [row])
     _audit_token(ask, tell, token, did="made", who=make_storable(token.who), at=token.at)
-    recorder.append(ask, tell, to_micros(token.at))
 
 
 def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetime) -> WebToken:
@@ -217,7 +208,7 @@ def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetim
     found = next((one for one in load_tokens(ask) if one.name == name and one.revoked_at is None), None)
     if found is None:
         raise InputError("has no token", field=f"NAME {name}", hint="costguard web tokens lists them")
-    _revoke_token(ask, tell, (to_micros(now), make_storable(who), found.hash))
+    _revoke_token(tell, (to_micros(now), make_storable(who), found.hash))
     _audit_token(ask, tell, found, did="revoked", who=make_storable(who), at=now)
     return found
 
@@ -233,13 +224,10 @@ def load_token(ask: Query, token_hash: str) -> WebToken | None:
     return _decode_token(rows[0]) if rows else None
 
 
-def _revoke_token(ask: Query, tell: Execute, row: SqlRow) -> None:
+def _revoke_token(tell: Execute, row: SqlRow) -> None:
     """Write the end of a token: time in microseconds, who revoked it, and its hash."""
     at_us, who, token_hash = row
     tell(update(WebTokenRow).where(col(WebTokenRow.hash) == token_hash).values(revoked_us=at_us, revoked_by=who))
-    recorder = RowRecorder()
-    recorder.change("web_token", "revoked_us, revoked_by, hash", [row])
-    recorder.append(ask, tell, at_us)
 
 
 def _audit_token(ask: Query, tell: Execute, token: WebToken, *, did: str, who: str, at: datetime) -> None:

@@ -39,7 +39,6 @@ from costguard.ledger.db.codecs import (
     format_placeholders,
     split_batches,
 )
-from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, cover_span, decode_parts, encode_parts
 from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.posting import CORRECTION_COLUMNS, DailyRollup
@@ -277,13 +276,9 @@ def _write_corrections(  # noqa: PLR0917 - what is written, and when
         corrections.append((number, span_id, to_micros(now), span.presence, reason, *amounts))
         rows += encode_parts(number, after)
     if corrections:
-        recorder = RowRecorder()
-        recorder.add("correction", CORRECTION_COLUMNS, corrections)
-        recorder.add("correction_part", PART_COLUMNS, rows)
         tell(_INSERT_CORRECTION, corrections)
         if rows:
             tell(_INSERT_PARTS, rows)
-        recorder.append(ask, tell, to_micros(now))
         daily.write(lambda sql, changed: tell(sql, changed) if changed else 0)
         tell("UPDATE ledger_state SET revision = revision + ? WHERE id = 1", [(1,)])
     return len(corrections)

@@ -39,7 +39,6 @@ from costguard.ledger.bills.unfinished import (
 )
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
 from costguard.ledger.db.connection import hold_named_lock
-from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import outbox
 from costguard.metering.billing import BillingRule
@@ -111,18 +110,17 @@ class BillStore(LedgerStore):
         They count all at once, with what they say of doubtful charges, or not at all. What an import that died has left behind
         is undone first.
         """
-        now_us = to_micros(now)
         with hold_named_lock(self._engine, suffix=IMPORT_LOCK_SUFFIX, number=IMPORT_LOCK_ID):
-            remove_unfinished_imports(self._engine, now_us, hold_s=self._hold_s)
+            remove_unfinished_imports(self._engine, hold_s=self._hold_s)
             try:
-                with ShortTransactions(self._engine, now_us, hold_s=self._hold_s) as writes:
+                with ShortTransactions(self._engine, hold_s=self._hold_s) as writes:
                     done = list[tuple[_Import, BillImport]]()
                     for statement in statements:
                         done += _import_statement(writes, statement, who, now)
                     self._publish(writes, done, now)
             except BaseException:
                 with suppress(CostguardError):  # else the next import does it
-                    remove_unfinished_imports(self._engine, now_us, hold_s=self._hold_s)
+                    remove_unfinished_imports(self._engine, hold_s=self._hold_s)
                 raise
         return [found for _, found in done]
 
@@ -172,13 +170,12 @@ class BillStore(LedgerStore):
         """
         with self._begin_write() as (ask, tell):
             for result in results:
-                number, recorder = _make_next_id(ask, "reconciliation"), RowRecorder()
+                number = _make_next_id(ask, "reconciliation")
                 row = (number, *_encode_result(result, who, told=any(result is one for one in told)))
-                _insert_rows(tell, recorder, "reconciliation", _RESULT_COLUMNS, [row])
+                _insert_rows(tell, "reconciliation", _RESULT_COLUMNS, [row])
                 first = _make_next_id(ask, "bill_adjustment")
                 parts = [(n, number, *_encode_part(part, result.currency)) for n, part in enumerate(result.parts, first)]
-                _insert_rows(tell, recorder, "bill_adjustment", _ADJUSTMENT_COLUMNS, parts)
-                recorder.append(ask, tell, to_micros(result.at))
+                _insert_rows(tell, "bill_adjustment", _ADJUSTMENT_COLUMNS, parts)
             outbox.enqueue_messages(ask, tell, messages)
 
 
@@ -336,18 +333,16 @@ def _make_next_id(ask: Query, table: str) -> int:
     return int(ask(f"SELECT coalesce(max(id), 0) + 1 FROM {table}", ())[0][0])  # noqa: S608 - our own names
 
 
-def _insert_rows(tell: Execute, recorder: RowRecorder, table: str, columns: str, rows: list[SqlRow]) -> None:
-    """Insert `rows`, and record their digests."""
+def _insert_rows(tell: Execute, table: str, columns: str, rows: list[SqlRow]) -> None:
     if rows:
         tell(f"INSERT INTO {table} ({columns}) VALUES ({format_placeholders(rows[0])})", rows)  # noqa: S608 - our own names
-        recorder.add(table, columns, rows)
 
 
 def _replace_lines(taking: _Import, rows: list[SqlRow]) -> None:
     """Mark lines as replaced: rows of line, reason, and when the line begins and ends."""
     if rows:
         changed = [(taking.now_us, taking.number, why, number) for number, why, *_ in rows]
-        taking.writes.change(_REPLACE, "bill_line", _REPLACED_COLUMNS, changed)
+        taking.writes.tell(_REPLACE, changed)
         edges = [*taking.gone_us, *(row[2] for row in rows), *(row[3] for row in rows)]
         taking.gone_us = [min(edges), max(edges)]
 
@@ -386,7 +381,6 @@ def _encode_part(part: DriftPart, currency: str) -> SqlRow:
 
 
 _LINE_COLUMNS = f"id, import_id, {LINE_COLUMNS}, stated_us"
-_REPLACED_COLUMNS = "replaced_us, replaced_by, replaced_why, id"
 _REPLACE = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
 _KNOWN = f"""
 SELECT id, stated_us, line_id, {LINE_FACT_COLUMNS} FROM bill_line

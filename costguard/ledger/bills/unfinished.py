@@ -8,9 +8,6 @@ not. A small bill is one transaction.
 Only one import runs at a time, under a lock of its own. Who gets that lock and finds an unfinished import knows that its
 process died: `remove_unfinished_imports` removes its lines and gives back those that it replaced, in short transactions too,
 and its row stays, marked as undone.
-
-Digests of the rows are recorded in the transaction that writes or removes them, so that `db check` finds none that is not
-recorded, whenever the process dies.
 """
 
 from __future__ import annotations
@@ -26,8 +23,6 @@ from sqlalchemy import Engine
 from costguard.ledger.bills.reader import UNFINISHED
 from costguard.ledger.db.codecs import SqlRow, format_placeholders
 from costguard.ledger.db.connection import begin_write
-from costguard.ledger.db.deciding_tables import DECIDING_TABLES
-from costguard.ledger.db.row_digests import LINES_MAX, RowRecorder
 from costguard.ledger.db.session import SqlSession, open_sql_session
 from costguard.system.atomic_file import PAUSE_S_MAX
 
@@ -45,13 +40,12 @@ IMPORT_LOCK_SUFFIX = ".bills.lock"
 class ShortTransactions:
     """Write transactions of `engine`, one after another, each held for about `hold_s` seconds.
 
-    Use it in a `with` statement; an error rolls back the last of them only. Each appends the digests of what `insert`, `change`
-    and `remove` wrote to the audit log, dated `at_us`. `commits`: how many of them are committed.
+    Use it in a `with` statement; an error rolls back the last of them only. `commits`: how many
+    of them are committed.
     """
 
-    def __init__(self, engine: Engine, at_us: int, *, hold_s: float = HOLD_S) -> None:
-        self._engine, self._at_us, self._hold_s = engine, at_us, hold_s
-        self._recorder = RowRecorder()
+    def __init__(self, engine: Engine, *, hold_s: float = HOLD_S) -> None:
+        self._engine, self._hold_s = engine, hold_s
         self.commits = 0
         self._open: ExitStack | None = None
         self._session: SqlSession | None = None
@@ -75,20 +69,9 @@ class ShortTransactions:
         return self._get_session()[1](sql, rows) if rows else 0
 
     def insert(self, table: str, columns: str, rows: list[SqlRow]) -> None:
-        """Insert `rows` into the deciding table `table`."""
+        """Insert `rows` into the table `table`."""
         if rows:
             self.tell(f"INSERT INTO {table} ({columns}) VALUES ({format_placeholders(rows[0])})", rows)  # noqa: S608 - our own names
-            self._recorder.add(table, columns, rows)
-
-    def change(self, sql: str, table: str, columns: str, rows: list[SqlRow]) -> None:
-        """Set the later columns of `rows` by `sql`; `columns` has the key and all later columns, in the order of `sql`."""
-        self.tell(sql, rows)
-        self._recorder.change(table, columns, rows)
-
-    def remove(self, table: str, keys: list[SqlRow]) -> None:
-        """Remove the rows with these keys; the key of `table` is one column."""
-        self.tell(f"DELETE FROM {table} WHERE {DECIDING_TABLES[table].key[0]} = ?", keys)  # noqa: S608 - our own names
-        self._recorder.remove(table, keys)
 
     def read(self, sql: str, values: Sequence[object]) -> Sequence[SqlRow]:
         """Query what is committed, without the writer's lock: for what takes long. The present transaction is committed."""
@@ -98,8 +81,6 @@ class ShortTransactions:
 
     def pause(self) -> None:
         """Commit, and let other writers go first, if the present transaction was held for long enough."""
-        if len(self._recorder) >= LINES_MAX:
-            self._append_digests()
         if self._open is not None and time.monotonic() - self._since >= self._hold_s:
             self.commit()
             time.sleep(YIELD_S)
@@ -108,15 +89,10 @@ class ShortTransactions:
         """Commit the present transaction, if there is one."""
         if self._open is not None:
             try:
-                with self._open:
-                    self._append_digests()
+                self._open.close()
                 self.commits += 1
             finally:
                 self._open, self._session = None, None
-
-    def _append_digests(self) -> None:
-        self._recorder.append(*self._get_session(), self._at_us)
-        self._recorder = RowRecorder()
 
     def _get_session(self) -> SqlSession:
         if self._session is None:
@@ -133,27 +109,26 @@ def begin_import(writes: ShortTransactions, number: int, last_line_id: int) -> N
 
 def finish_imports(writes: ShortTransactions, numbers: Sequence[int]) -> None:
     """Make the imports `numbers` count, all at once, when the present transaction commits."""
-    writes.remove(_TABLE, [(number,) for number in numbers])
+    writes.tell(_FINISH, [(number,) for number in numbers])
 
 
-def remove_unfinished_imports(engine: Engine, at_us: int, *, hold_s: float = HOLD_S) -> int:
+def remove_unfinished_imports(engine: Engine, *, hold_s: float = HOLD_S) -> int:
     """Undo what imports that died have written, and return their number. The lock of imports must be held.
 
-    `at_us`: the present time, for the audit log. It can be interrupted and repeated: until an import is marked as
-    undone, readers ignore it.
+    It can be interrupted and repeated: until an import is marked as undone, readers ignore it.
     """
-    with ShortTransactions(engine, at_us, hold_s=hold_s) as writes:
+    with ShortTransactions(engine, hold_s=hold_s) as writes:
         died = writes.read("SELECT import_id, lines_after FROM bill_import_unfinished WHERE undone = 0", ())
         if not died:
             return 0
         first = min(after for _, after in died)
         for lot in _page_ids(writes, f"import_id IN ({UNFINISHED})", first):
-            writes.remove("bill_line", lot)
+            writes.tell(_REMOVE_LINES, lot)
             writes.pause()
         for lot in _page_ids(writes, f"replaced_by IN ({UNFINISHED})", 0):
-            writes.change(_GIVE_BACK, "bill_line", _GIVEN_BACK_COLUMNS, [(None, None, None, number) for (number,) in lot])
+            writes.tell(_GIVE_BACK, [(None, None, None, number) for (number,) in lot])
             writes.pause()
-        writes.change(_UNDONE, _TABLE, "undone, import_id", [(1, number) for number, _ in died])
+        writes.tell(_UNDONE, [(1, number) for number, _ in died])
         return len(died)
 
 
@@ -167,5 +142,6 @@ def _page_ids(writes: ShortTransactions, condition: str, after: int) -> Iterator
 
 _TABLE = "bill_import_unfinished"
 _GIVE_BACK = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
-_GIVEN_BACK_COLUMNS = "replaced_us, replaced_by, replaced_why, id"
+_REMOVE_LINES = "DELETE FROM bill_line WHERE id = ?"
+_FINISH = "DELETE FROM bill_import_unfinished WHERE import_id = ?"
 _UNDONE = "UPDATE bill_import_unfinished SET undone = ? WHERE import_id = ?"

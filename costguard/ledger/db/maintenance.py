@@ -1,8 +1,8 @@
 """`costguard db`: path, backup, check and upgrade of a ledger.
 
 The check recomputes all derived values in Python: amounts from the spans' own prices and times, and daily sums from the spans;
-monthly sums are compared with both. It compares the audit log with its hashes, and every row that decides who pays with its
-recorded digest (`row_check`).
+monthly sums are compared with both. It compares the audit log with its hashes, and with the
+overrides, intents, hooks and agents that it records.
 `has_wal_fix` detects SQLite versions with a fault that can damage a file with a write-ahead log.
 """
 
@@ -21,7 +21,6 @@ from costguard.ledger.db import triggers
 from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
 from costguard.ledger.db.codecs import ATTRIBUTION_COLUMNS, SPAN_COLUMNS, Query, SqlRow, decode_attribution, decode_span
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.row_check import check_rows
 from costguard.ledger.guard.audit_check import check_audit
 from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, decode_parts, encode_parts
 from costguard.ledger.spans.hourly import HourlyRollup, check_hours
@@ -95,7 +94,6 @@ def check_ledger(url: str) -> list[str]:
             _check_amounts(ask),
             check_months(ask),
             (found.what for found in check_audit(ask)[1]),
-            check_rows(ask),
         )
         return [said for kind in kinds for said in _limit_findings(list(kind))]
 

@@ -12,7 +12,6 @@ from sqlalchemy import Table, bindparam, delete, inspect, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from costguard.ledger.db.codecs import Execute, Query, SqlRow
-from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.types import LedgerRow
 
 
@@ -21,32 +20,19 @@ def insert_new(row: type[LedgerRow]) -> Insert:
     return insert(row).on_conflict_do_nothing()
 
 
-def insert_recorded(tell: Execute, recorder: RowRecorder, rows: Sequence[LedgerRow]) -> None:
-    """Insert `rows`, which are of one table, and record them."""
-    if not rows:
-        return
-    table = _get_table(type(rows[0]))
-    found = [row.model_dump() for row in rows]
-    tell(insert(table), found)
-    names = [column.name for column in table.columns]
-    recorder.add(table.name, ", ".join(names), [tuple(row[name] for name in names) for row in found])
+def insert_rows(tell: Execute, rows: Sequence[LedgerRow]) -> None:
+    """Insert `rows`, which are of one table."""
+    if rows:
+        tell(insert(_get_table(type(rows[0]))), [row.model_dump() for row in rows])
 
 
-def replace_rows(
-    ask: Query, tell: Execute, row: type[LedgerRow], rows: Mapping[SqlRow, SqlRow]
-) -> tuple[dict[SqlRow, SqlRow], list[SqlRow]]:
-    """Replace the content of the table by `rows` (primary key -> the other columns), writing only those that changed.
-
-    Returns the rows that were written, and the keys of those that were removed.
-    """
+def replace_rows(ask: Query, tell: Execute, row: type[LedgerRow], rows: Mapping[SqlRow, SqlRow]) -> None:
+    """Replace the content of the table by `rows` (primary key -> the other columns), writing only those that changed."""
     table = _get_table(row)
     width = len(table.primary_key)
     there = {found[:width]: found[width:] for found in ask(select(*table.columns))}
-    gone = [key for key in there if key not in rows]
-    delete_rows(tell, row, gone)
-    changed = {key: values for key, values in rows.items() if there.get(key) != values}
-    upsert_rows(tell, row, changed)
-    return changed, gone
+    delete_rows(tell, row, [key for key in there if key not in rows])
+    upsert_rows(tell, row, {key: values for key, values in rows.items() if there.get(key) != values})
 
 
 def delete_rows(tell: Execute, row: type[LedgerRow], keys: Sequence[SqlRow]) -> None:

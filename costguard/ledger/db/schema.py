@@ -211,7 +211,7 @@ def _format_holds_view(dialect: str) -> str:
     return f"SELECT\n    {columns}\nFROM hold AS h LEFT JOIN hold_budget AS b ON b.hold_id = h.id\nGROUP BY h.id"
 
 
-REVISIONS = tuple(f"{number:04d}" for number in range(1, 17))
+REVISIONS = tuple(f"{number:04d}" for number in range(1, 18))
 """Every revision, oldest first. The last one is what this version reads and writes."""
 
 HEAD_REVISION = REVISIONS[-1]

@@ -99,18 +99,9 @@ _REACHES_IN = f"""(NEW.end_us IS NULL OR NEW.end_us > NEW.start_us)
 _BRANCHES = f"""NEW.seq <> coalesce((SELECT max(seq) FROM audit), 0) + 1
     OR NEW.previous <> coalesce((SELECT hash FROM audit ORDER BY seq DESC LIMIT 1), '{FIRST_HASH}')"""  # noqa: S608 - ours
 
-_ACCOUNT_BRANCHES = """NEW.seq <> coalesce((SELECT max(seq) FROM account_audit WHERE account_id = NEW.account_id), 0) + 1
-    OR (NEW.seq > 1 AND NEW.previous <> (SELECT hash FROM account_audit WHERE account_id = NEW.account_id
-    ORDER BY seq DESC LIMIT 1))"""
-
 ASKING_RULES = {
     "span_overlaps_none": ("INSERT ON span", _REACHES_IN, _OVERLAP),
     "audit_goes_on": ("INSERT ON audit", _BRANCHES, "a row of the audit follows the last one"),
-    "account_audit_goes_on": (
-        "INSERT ON account_audit",
-        _ACCOUNT_BRANCHES,
-        "a row of the audit of an account follows its last one",
-    ),
     "bill_line_is_replaced_once": (
         "UPDATE OF replaced_us, replaced_by, replaced_why ON bill_line",
         f"""(OLD.replaced_us IS NULL AND NEW.replaced_us IS NULL) OR (OLD.replaced_us IS NOT NULL

@@ -16,9 +16,8 @@ from costguard.errors import NoAnswerError
 from costguard.guard.audit import LINK
 from costguard.guard.overrides import Override
 from costguard.guard.policy import EscalationState
-from costguard.ledger.db.codecs import Execute, Query, SqlRow
-from costguard.ledger.db.row_digests import RowRecorder
-from costguard.ledger.db.rows import insert_recorded
+from costguard.ledger.db.codecs import Execute, Query
+from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.guard.guard_state import add_override, load_escalations
@@ -42,9 +41,7 @@ class AskLinkStore(LedgerStore):
             return
         at_us = max(row.made_us for row in rows)
         with self._begin_write() as (ask, tell):
-            recorder = RowRecorder()
-            insert_recorded(tell, recorder, rows)
-            recorder.append(ask, tell, at_us)
+            insert_rows(tell, rows)
             for row in rows:
                 _log(ask, tell, at_us, row, did="sent")
 
@@ -67,10 +64,6 @@ class AskLinkStore(LedgerStore):
             hashes = ask(select(AskLinkRow.hash).where(*same, col(AskLinkRow.settled_us).is_(None)))
             settled = update(AskLinkRow).where(col(AskLinkRow.hash).in_(hashes))
             tell(settled.values(settled_us=to_micros(now), answer=answer))
-            rows: list[SqlRow] = [(to_micros(now), answer, one) for one in hashes]
-            recorder = RowRecorder()
-            recorder.change("ask_link", "settled_us, answer, hash", rows)
-            recorder.append(ask, tell, to_micros(now))
             add_override(ask, tell, wish)
             _log(ask, tell, to_micros(now), row, did=answer)
 

@@ -12,21 +12,16 @@ from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 
-from costguard.guard.audit import ACCOUNTS, HASH_DIGITS_SHOWN, AuditAnchor, AuditEntry, AuditFinding, AuditRecord, format_anchor
-from costguard.ledger.db.codecs import Query, split_batches
+from costguard.guard.audit import HASH_DIGITS_SHOWN, AuditAnchor, AuditEntry, AuditFinding, AuditRecord, format_anchor
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.guard.audit_log import (
     AUDITED_TABLES,
     EVENT_COLUMNS,
-    describe_heads,
     find_break_after,
-    hash_account_name,
     hash_event,
     hash_row,
-    iterate_account_entries,
     iterate_entries,
-    load_audited_accounts,
     parse_entry,
-    parse_heads,
     parse_settings_mark,
 )
 
@@ -40,8 +35,6 @@ class AuditScan:
 
     `broken`: the first break of the chain. `hashes`: of the rows that anchors name. `rows`: (table, id) -> the row that
     recorded it last, and the hash in it. `moves`: intent -> hashes of its moves. `settings`: the fingerprint recorded last.
-    `heads`: of each row that took over heads of accounts' chains, and is to be checked: its number, its digest, and (account's
-    row, its row). `accounts`: the last row that was checked of each account's chain. `astray`: one of these chains is broken.
     """
 
     rows_read: int = 0
@@ -49,9 +42,6 @@ class AuditScan:
     broken: AuditFinding | None = None
     ledger: str = ""
     settings: str = ""
-    heads: list[tuple[int, str, list[tuple[int, int]]]] = field(default_factory=list)
-    accounts: dict[int, AuditEntry] = field(default_factory=dict)
-    astray: bool = False
     hashes: dict[int, str] = field(default_factory=dict)
     rows: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
     moves: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -67,9 +57,7 @@ def check_audit(
     """
     chain = _scan_audit(ask, {anchor.seq for anchor in anchors}, chain or AuditScan())
     broken = [chain.broken] if chain.broken else []
-    accounts = list(_check_accounts(ask, chain))
-    chain.astray = bool(accounts)
-    told_of = (*accounts, *_check_rows(ask, chain), *_check_moves(ask, chain), *_check_settings(ask, chain))
+    told_of = (*_check_rows(ask, chain), *_check_moves(ask, chain), *_check_settings(ask, chain))
     return chain, [*broken, *_check_ledger_id(ask, chain), *_check_anchors(chain, anchors), *told_of]
 
 
@@ -97,7 +85,7 @@ class AuditWatch:
 
     def _continues(self, ask: Query) -> bool:
         """Return whether the row that was the last one is still there as it was."""
-        if self._chain is None or self._chain.broken or self._chain.astray or self._chain.last is None:
+        if self._chain is None or self._chain.broken or self._chain.last is None:
             return False
         last = self._chain.last
         return next(iterate_entries(ask, after=last.seq - 1), None) == last
@@ -119,8 +107,6 @@ def _scan_entry(chain: AuditScan, row: AuditRecord) -> None:
     if row.seq == 1:
         chain.ledger = str(body.get("ledger", ""))
     chain.settings = str(body.get("mark", chain.settings))
-    if row.kind == ACCOUNTS:
-        chain.heads.append((row.seq, str(body.get("digest")), parse_heads(body)))
     if "table" in body:
         chain.rows[str(body["table"]), str(body.get("id"))] = (row.seq, str(body.get("row")))
         events = body.get("events", [])
@@ -135,41 +121,6 @@ def _check_ledger_id(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
         yield AuditFinding(1, "row 1 is missing: the audit is empty, and every ledger has its first row")
     elif chain.ledger != ledger_id:
         yield AuditFinding(1, f"row 1 names ledger {chain.ledger or 'none'}, and this is {ledger_id}")
-
-
-def _check_accounts(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
-    """Check each account's chain, and that it contains every head that the audit log took over."""
-    accounts = {one.id: one for one in load_audited_accounts(ask)}
-    for account in accounts.values():
-        last, first = chain.accounts.get(account.id), hash_account_name(chain.ledger, account)
-        for entry in iterate_account_entries(ask, account.id, after=last.seq if last else None):
-            broken = find_break_after(last, entry, first=first)
-            if broken:
-                yield AuditFinding(None, f"in the audit log of {account.provider}/{account.account}: {broken.what}")
-                break
-            chain.accounts[account.id] = last = entry
-    for (account_id,) in ask(_NAMELESS, ()):
-        yield AuditFinding(None, f"account_audit has rows of account {account_id}, which does not exist")
-    for seq, digest, heads in chain.heads:
-        found = [head for lot in split_batches(heads) for head in _load_heads(ask, lot)]
-        if str(describe_heads(found)["digest"]) != digest:
-            missing = [accounts.get(one) for one, number in heads if (one, number) not in {row[:2] for row in found}]
-            lost = ", ".join(f"{one.provider}/{one.account}" for one in missing if one)
-            says = f"rows of {lost} were removed" if lost else "a row of an account's chain was written anew"
-            yield AuditFinding(seq, f"the accounts' chains do not pass through the heads in row {seq}: {says}")
-    chain.heads.clear()
-
-
-def _load_heads(ask: Query, heads: Sequence[tuple[int, int]]) -> list[tuple[int, int, str]]:
-    """Return (account's row, number, hash) of those of `heads` that exist, in their order."""
-    marks = ", ".join("(?, ?)" for _ in heads)
-    sql = f"SELECT account_id, seq, hash FROM account_audit WHERE (account_id, seq) IN (VALUES {marks}) ORDER BY account_id"  # noqa: S608 - marks
-    return [(int(a), int(s), str(h)) for a, s, h in ask(sql, [value for head in heads for value in head])]
-
-
-_NAMELESS = """
-SELECT DISTINCT h.account_id FROM account_audit AS h LEFT JOIN account_state AS a ON a.id = h.account_id WHERE a.id IS NULL
-"""
 
 
 def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator[AuditFinding]:

@@ -20,11 +20,6 @@ hashes.
 
 `audit_check` checks the chain, heads that were noted elsewhere, and the recorded rows against the tables.
 
-On PostgreSQL many processes record polls at once, and one chain would be their common lock. There the polls of each account
-have a chain of their own, in `account_audit`, in the same format; its first row names the ledger and the account as the one
-before it. A guard run takes the heads of those chains over into one row of `audit` (`merge_account_heads`), so that a head of
-`audit` proves them as well, up to that run.
-
 The rollback marker is the newest audit head that a watchdog saw, stored outside of the ledger, so that an older copy in its
 place is detected:
 
@@ -38,14 +33,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from costguard.guard.audit import (
-    ACCOUNTS,
     ADOPTED,
     BEGAN,
     FIRST_HASH,
@@ -102,108 +96,10 @@ def read_head_text(ask: Query) -> str:
 
 def append_entry(ask: Query, tell: Execute, kind: str, at_us: int, body: Mapping[str, object]) -> None:
     """Append one row in the write transaction of `ask` and `tell`, which also writes the change that it records."""
-    append_entries(ask, tell, [(kind, at_us, body)])
-
-
-def append_entries(ask: Query, tell: Execute, entries: Sequence[tuple[str, int, Mapping[str, object]]]) -> int:
-    """Append rows like `append_entry`, given as (kind, time in microseconds, body); return the number of the first one."""
-    last = load_head(ask)
-    seq, previous = (last.seq, last.hash) if last else (0, FIRST_HASH)
-    rows = _chain_entries(seq, previous, entries)
-    tell(f"INSERT INTO audit ({ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", [tuple(row) for row in rows])  # noqa: S608 - our own column names
-    return seq + 1
-
-
-def _chain_entries(seq: int, previous: str, entries: Iterable[tuple[str, int, Mapping[str, object]]]) -> list[AuditEntry]:
-    """Return the rows of `entries`, which follow the row `seq` with the hash `previous`."""
-    rows = list[AuditEntry]()
-    for number, (kind, at_us, body) in enumerate(entries, seq + 1):
-        text = encode_canonical_json(body)
-        rows.append(AuditEntry(number, at_us, kind, text, previous, hash_entry(previous, number, at_us, kind, text)))
-        previous = rows[-1].hash
-    return rows
-
-
-class AuditedAccount(NamedTuple):
-    """An account whose polls have a chain of their own: its row of `account_state`, and its name."""
-
-    id: int
-    provider: str
-    account: str
-
-
-def append_account_entries(
-    ask: Query, tell: Execute, account: AuditedAccount, entries: Sequence[tuple[str, int, Mapping[str, object]]]
-) -> int:
-    """Append rows to the chain of `account`, whose row of `account_state` the transaction has locked; see `append_entries`."""
-    sql = f"SELECT {ENTRY_COLUMNS} FROM account_audit WHERE account_id = ? ORDER BY seq DESC LIMIT 1"  # noqa: S608 - our own names
-    last = next((AuditEntry(*row) for row in ask(sql, (account.id,))), None)
-    ledger_id = "" if last else str(ask("SELECT ledger_id FROM ledger_state", ())[0][0])
-    previous = last.hash if last else hash_account_name(ledger_id, account)
-    rows = _chain_entries(last.seq if last else 0, previous, entries)
-    tell(
-        f"INSERT INTO account_audit (account_id, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
-        [(account.id, *row) for row in rows],
-    )
-    return rows[0].seq
-
-
-def hash_account_name(ledger_id: str, account: AuditedAccount) -> str:
-    """Return what the first row of an account's chain names as the row before it."""
-    return hash_canonical_json([ledger_id, account.provider, account.account])
-
-
-def merge_account_heads(ask: Query, tell: Execute, at_us: int) -> None:
-    """Take the heads of the accounts' chains over into one row, those that went on since the last such row.
-
-    The transaction holds the guard's lock: only polls go on meanwhile, and what they add is taken over by the next row.
-    """
-    heads = ask(_MOVED_HEADS, ())
-    if heads:
-        append_entry(ask, tell, ACCOUNTS, at_us, describe_heads(heads))
-        tell(_NOTE_HEAD, [(account_id, seq) for account_id, seq, _ in heads])
-
-
-def describe_heads(heads: Sequence[SqlRow]) -> dict[str, object]:
-    """Return what a row says of `heads`: (account's row, number and hash of the last row of its chain)."""
-    return {
-        "heads": " ".join(f"{account_id}:{seq}" for account_id, seq, _ in heads),
-        "digest": hash_canonical_json([list(head) for head in heads]),
-    }
-
-
-def parse_heads(body: Mapping[str, object]) -> list[tuple[int, int]]:
-    """Return (account's row, number of a row of its chain) of each head in a row of `describe_heads`; none if it is damaged."""
-    try:
-        return [(int(name), int(seq)) for name, seq in (one.split(":") for one in str(body.get("heads", "")).split())]
-    except ValueError:
-        return []
-
-
-def iterate_account_entries(ask: Query, account_id: int, *, after: int | None = None) -> Iterator[AuditEntry]:
-    """Yield every row of an account's chain, in order; with `after`, only rows of a higher number."""
-    sql = f"SELECT {ENTRY_COLUMNS} FROM account_audit WHERE account_id = ? AND seq > ? ORDER BY seq LIMIT {ENTRY_PAGE_ROWS}"  # noqa: S608 - our own names
-    last = -(2**62) if after is None else after
-    while page := ask(sql, (account_id, last)):
-        yield from (AuditEntry(*row) for row in page)
-        last = page[-1][0]
-
-
-def load_audited_accounts(ask: Query) -> list[AuditedAccount]:
-    """Return every account, by its row."""
-    return [AuditedAccount(*row) for row in ask("SELECT id, provider, account FROM account_state ORDER BY id", ())]
-
-
-_MOVED_HEADS = """
-SELECT a.id, h.seq, h.hash FROM account_state AS a
-JOIN account_audit AS h ON h.account_id = a.id
-    AND h.seq = (SELECT max(x.seq) FROM account_audit AS x WHERE x.account_id = a.id)
-LEFT JOIN account_head AS k ON k.account_id = a.id
-WHERE k.seq IS NULL OR k.seq < h.seq ORDER BY a.id
-"""
-_NOTE_HEAD = """
-INSERT INTO account_head (account_id, seq) VALUES (?, ?) ON CONFLICT (account_id) DO UPDATE SET seq = excluded.seq
-"""
+    last, text = load_head(ask), encode_canonical_json(body)
+    seq, previous = (last.seq + 1, last.hash) if last else (1, FIRST_HASH)
+    row = (seq, at_us, kind, text, previous, hash_entry(previous, seq, at_us, kind, text))
+    tell(f"INSERT INTO audit ({ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own column names
 
 
 def iterate_entries(ask: Query, since_us: int | None = None, *, after: int | None = None) -> Iterator[AuditEntry]:

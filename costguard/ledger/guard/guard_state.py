@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import func, insert, or_, text, update
+from sqlalchemy import delete, func, insert, or_, text, update
 from sqlmodel import col, select
 
 from costguard.errors import InputError
@@ -21,7 +21,6 @@ from costguard.guard.overrides import Override
 from costguard.guard.policy import EscalationState
 from costguard.guard.run_facts import GuardRun, ProtectionSighting
 from costguard.ledger.db.codecs import (
-    KEY_COLUMNS,
     Execute,
     Query,
     SqlRow,
@@ -33,8 +32,7 @@ from costguard.ledger.db.codecs import (
     encode_list,
     encode_optional_instant,
 )
-from costguard.ledger.db.row_digests import remove_seals, seal_rows
-from costguard.ledger.db.rows import delete_rows, insert_new, replace_rows, upsert_rows
+from costguard.ledger.db.rows import insert_new, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
 from costguard.ledger.tables.guard import ClimbRow, GuardRunRow, ProtectionSeenRow, TurnRow
 from costguard.ledger.tables.overrides import OverrideRow
@@ -132,9 +130,6 @@ def _decode_override(row: OverrideRow) -> Override:
 RUNS_KEPT = 10_000
 """A week of one a minute."""
 
-_ESCALATION_COLUMNS = ", ".join(ClimbRow.model_fields)
-_RUN_COLUMNS = ", ".join(GuardRunRow.model_fields)
-
 
 def load_escalations(ask: Query) -> list[EscalationState]:
     """Return every escalation, by policy and resource."""
@@ -169,9 +164,7 @@ def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationSta
         )
         for one in found
     }
-    changed, gone = replace_rows(ask, tell, ClimbRow, rows)
-    seal_rows(tell, "climb", _ESCALATION_COLUMNS, [(*key, *row) for key, row in changed.items()])
-    remove_seals(tell, "climb", gone)
+    replace_rows(ask, tell, ClimbRow, rows)
 
 
 def load_protections(ask: Query) -> dict[ResourceKey, ProtectionSighting]:
@@ -195,7 +188,6 @@ def record_protections(ask: Query, tell: Execute, seen: Iterable[ProtectionSight
         if one.key not in there or there[one.key].at < one.at
     }
     upsert_rows(tell, ProtectionSeenRow, rows)
-    seal_rows(tell, "protection_seen", f"{KEY_COLUMNS}, at_us, how", [(*key, *row) for key, row in rows.items()])
 
 
 def load_last_run(ask: Query) -> GuardRun | None:
@@ -237,13 +229,9 @@ def record_guard_run(ask: Query, tell: Execute, run: GuardRun) -> None:
         "facts": encode_list([(make_storable(name), make_storable(value)) for name, value in run.facts]),
     }
     audit_log.audit_settings(ask, tell, dict(run.facts).get("settings", ""), to_micros(run.at))
-    added = tell(insert_new(GuardRunRow), [row]) == 1
+    tell(insert_new(GuardRunRow), [row])
     (newest,) = ask(select(func.max(GuardRunRow.id)))
-    if added:
-        seal_rows(tell, "guard_run", _RUN_COLUMNS, [(newest, *row.values())])
-    gone = [(number,) for number in ask(select(GuardRunRow.id).where(col(GuardRunRow.id) <= newest - RUNS_KEPT))]
-    delete_rows(tell, GuardRunRow, gone)
-    remove_seals(tell, "guard_run", gone)
+    tell(delete(GuardRunRow).where(col(GuardRunRow.id) <= newest - RUNS_KEPT))
 
 
 LEASE_MAX = timedelta(hours=6)
@@ -288,28 +276,18 @@ def acquire_leader_lease(ask: Query, tell: Execute, holder: str, now: datetime, 
     holder = make_storable(holder)
     if turn is None:
         tell(insert(TurnRow), [{"id": 1, "epoch": 1, "rounds": 1, "holder": holder, "until_us": until_us}])
-        _seal_turn(ask, tell)
         return 1
     own = turn.holder == holder
     if turn.is_held(now) and not own:
         return None
     epoch = turn.epoch if own else turn.epoch + 1
     tell(update(TurnRow).values(epoch=epoch, rounds=col(TurnRow.rounds) + 1, holder=holder, until_us=until_us))
-    _seal_turn(ask, tell)
     return epoch
 
 
-def release_leader_lease(ask: Query, tell: Execute, epoch: int) -> None:
+def release_leader_lease(tell: Execute, epoch: int) -> None:
     """Release the lease of `epoch`.
 
     Nothing changes if another epoch holds it by now.
     """
-    if tell(update(TurnRow).where(col(TurnRow.epoch) == epoch).values(holder="", until_us=0)) == 1:
-        _seal_turn(ask, tell)
-
-
-def _seal_turn(ask: Query, tell: Execute) -> None:
-    """Seal the row of the lease, which was just written."""
-    rows: Sequence[TurnRow] = ask(select(TurnRow))
-    names = tuple(TurnRow.model_fields)  # the order of a row that was read is another one
-    seal_rows(tell, "turn", ", ".join(names), [tuple(getattr(row, name) for name in names) for row in rows])
+    tell(update(TurnRow).where(col(TurnRow.epoch) == epoch).values(holder="", until_us=0))

@@ -29,7 +29,6 @@ from costguard.ledger.db.codecs import (
     encode_optional_instant,
     format_placeholders,
 )
-from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.guard import audit_log
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import ResourceKey, make_storable
@@ -169,13 +168,8 @@ def is_current(ask: Query, intent: Intent) -> bool:
 def _log_move(ask: Query, tell: Execute, intent: Intent, *, old: str, run: str) -> None:
     sql = f"INSERT INTO intent_event ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own column names
     why = make_storable(intent.outcome or intent.why)
-    row = (intent.id, to_micros(intent.moved_at), old, intent.state, why, intent.epoch, run)
-    tell(sql, [row])
+    tell(sql, [(intent.id, to_micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
     audit_log.audit_row(ask, tell, ("intent", intent.id), MOVED, to_micros(intent.moved_at))
-    ((number,),) = ask("SELECT max(id) FROM intent_event", ())
-    recorder = RowRecorder()
-    recorder.add("intent_event", f"id, {EVENT_COLUMNS}", [(number, *row)])
-    recorder.append(ask, tell, to_micros(intent.moved_at))
 
 
 def _encode_fixed(intent: Intent) -> SqlRow:

@@ -14,7 +14,6 @@ from sqlmodel import col, select
 from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, NoticeDelivery, Notification
 from costguard.guard.alerts.dispatch import refresh_waiting
 from costguard.ledger.db.codecs import Execute, Query, decode_fields, encode_fields
-from costguard.ledger.db.row_digests import remove_seals, seal_rows
 from costguard.ledger.db.rows import delete_rows, insert_new, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
 from costguard.ledger.tables.notices import MessageCountRow, NoticeDeliveryRow, NoticeStateRow, OutboxRow
@@ -43,7 +42,6 @@ POLICY_TOPIC = "policy:"
 NO_ROUTE = ""
 """A route has a name; this is kept of what goes past them all."""
 
-_DELIVERY_COLUMNS = ", ".join(NoticeDeliveryRow.model_fields)
 _STATE_KEY = ("route", "topic", "subject", "owner")
 _WAITS = and_(col(OutboxRow.sent_us).is_(None), col(OutboxRow.gave_up_us).is_(None))
 
@@ -170,10 +168,10 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
 
 
 def insert_deliveries(tell: Execute, rows: Sequence[SqlRow]) -> None:
-    """Insert `rows` of notice_delivery that are new, with their seals."""
+    """Insert `rows` of notice_delivery that are new."""
     names, statement = NoticeDeliveryRow.model_fields, insert_new(NoticeDeliveryRow)
-    new = [row for row in dict.fromkeys(rows) if tell(statement, [dict(zip(names, row, strict=True))]) == 1]
-    seal_rows(tell, "notice_delivery", _DELIVERY_COLUMNS, new)
+    if rows:
+        tell(statement, [dict(zip(names, row, strict=True)) for row in dict.fromkeys(rows)])
 
 
 def compute_tries_max(message: Notification) -> int:
@@ -193,16 +191,11 @@ def load_undelivered(ask: Query, since: datetime) -> list[tuple[Notification, st
     return [(_decode_message(payload), why) for payload, why in ask(undelivered.order_by(col(OutboxRow.id)))]
 
 
-def delete_settled(ask: Query, tell: Execute, now: datetime) -> None:
+def delete_settled(tell: Execute, now: datetime) -> None:
     """Delete messages settled more than `RETENTION` ago, and delivery records older than `DELIVERIES_KEPT`."""
     until_us = to_micros(now - RETENTION)
     tell(delete(OutboxRow).where(or_(col(OutboxRow.sent_us) < until_us, col(OutboxRow.gave_up_us) < until_us)))
-    keys = select(
-        NoticeDeliveryRow.message_id, NoticeDeliveryRow.channel, NoticeDeliveryRow.topic, NoticeDeliveryRow.subject
-    ).where(col(NoticeDeliveryRow.delivered_us) < to_micros(now - DELIVERIES_KEPT))
-    gone = ask(keys)
-    delete_rows(tell, NoticeDeliveryRow, gone)
-    remove_seals(tell, "notice_delivery", gone)
+    tell(delete(NoticeDeliveryRow).where(col(NoticeDeliveryRow.delivered_us) < to_micros(now - DELIVERIES_KEPT)))
 
 
 def load_alert_states(ask: Query) -> list[AlertState]:

@@ -22,14 +22,13 @@ from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.connection import WriterLock
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.store import LedgerStore
-from costguard.ledger.guard import audit_log, guard_state, intents, outbox, send_gate
+from costguard.ledger.guard import guard_state, intents, outbox, send_gate
 from costguard.ledger.guard import guard_state as kept
 from costguard.ledger.guard import intents as hooks
 from costguard.ledger.guard.send_gate import SendRefusal
 from costguard.ledger.spans import observations
 from costguard.metering.billing import BillingRule
 from costguard.values.checks import require
-from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample
 
@@ -207,8 +206,8 @@ class GuardStore(LedgerStore):
 
         Nothing changes if another epoch holds it by now.
         """
-        with self._begin_write() as (ask, tell):
-            guard_state.release_leader_lease(ask, tell, epoch)
+        with self._begin_write() as (_, tell):
+            guard_state.release_leader_lease(tell, epoch)
 
     def load_leader_lease(self) -> guard_state.LeaderLease | None:
         """Return the leader lease; None before the first one."""
@@ -234,7 +233,6 @@ class GuardStore(LedgerStore):
             turn = guard_state.load_leader_lease(ask)
             if turn is None or turn.epoch != run.epoch:
                 return False
-            audit_log.merge_account_heads(ask, tell, to_micros(run.at))
             if climbs is not None:
                 kept.replace_escalations(ask, tell, climbs)
             if told is not None:
@@ -243,7 +241,7 @@ class GuardStore(LedgerStore):
             kept.record_guard_run(ask, tell, run)
             outbox.refresh_waiting_messages(ask, tell, present)
             outbox.enqueue_messages(ask, tell, messages)
-            outbox.delete_settled(ask, tell, run.at)
+            outbox.delete_settled(tell, run.at)
         return True
 
     def load_last_run(self) -> GuardRun | None:

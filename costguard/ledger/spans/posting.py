@@ -32,8 +32,6 @@ from costguard.ledger.db.codecs import (
     encode_span,
     format_placeholders,
 )
-from costguard.ledger.db.row_digests import RowRecorder, append_recorded, seal_rows
-from costguard.ledger.guard.audit_log import AuditedAccount
 from costguard.ledger.spans.correction_parts import load_parts
 from costguard.ledger.spans.hourly import HourlyRollup
 from costguard.ledger.spans.monthly import MonthlyRollup
@@ -56,11 +54,11 @@ AccountKey = tuple[str, str]
 class AccountState:
     """What a writer remembers of one account between transactions, all of it read from the ledger.
 
-    `named`: its row. `revision`: that of the account and of the ledger, when it was read. `is_new`: no resource of it was ever
+    `id`: of its row. `revision`: that of the account and of the ledger, when it was read. `is_new`: no resource of it was ever
     recorded. `open_spans`: the id of the open span of each line: resource, charge and part.
     """
 
-    named: AuditedAccount
+    id: int
     revision: tuple[int, int]
     is_new: bool = False
     books: dict[ScopeKey, ScopeRecord] = field(default_factory=dict)
@@ -76,20 +74,16 @@ def get_account(scope: ScopeKey) -> AccountKey:
 class PollTransaction:
     """The rows of one transaction, which has locked the `accounts`.
 
-    `ask` reads the parts of corrected spans. `tell` writes ordered rows at once; `finish` writes coverage, sums and digests.
-    `gap`: a longer pause between two polls starts a new coverage row. `on_server`: the ledger is on PostgreSQL, so that each
-    account has an audit log of its own.
+    `ask` reads the parts of corrected spans. `tell` writes ordered rows at once; `finish` writes coverage and sums.
+    `gap`: a longer pause between two polls starts a new coverage row. `on_server`: the ledger is on PostgreSQL.
     """
 
     def __init__(
         self, ask: Query, tell: Execute, accounts: Mapping[AccountKey, AccountState], gap: timedelta, *, on_server: bool
     ) -> None:
         self._ask, self._tell, self._accounts, self._gap_us = ask, tell, accounts, gap // MICROSECOND
-        self._on_server, self._numbers = on_server, RowNumbers(ask, on_server=on_server)
+        self._numbers = RowNumbers(ask, on_server=on_server)
         self._daily = DailyRollup()
-        self._recorder = RowRecorder()
-        self._recorded: list[tuple[int, RowRecorder]] = []
-        self._account_recorded: dict[AccountKey, list[tuple[int, RowRecorder]]] = {}
         self._changed: dict[AccountKey, AccountState] = {}
         self._begun: dict[int, tuple[int, CoverageState]] = {}
         self._moved: dict[int, CoverageState] = {}
@@ -115,13 +109,9 @@ class PollTransaction:
             self._write_corrections(book, accrued.corrected)
         self._extend_coverage(book, accrued)
         book.state = accrued.state
-        if self._recorder:  # one row of the audit a poll, however polls are grouped in transactions
-            recorded = self._account_recorded.setdefault(account, []) if self._on_server else self._recorded
-            recorded.append((to_micros(accrued.at), self._recorder))
-            self._recorder = RowRecorder()
 
     def finish(self) -> None:
-        """Write coverage, daily sums, digests, and the new revisions of the accounts.
+        """Write coverage, daily sums, and the new revisions of the accounts.
 
         The sums by hour come last: their rows are the only ones that transactions of other accounts write as well.
         """
@@ -129,14 +119,9 @@ class PollTransaction:
         begun = [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()]
         self._write(_EXTEND_COVERAGE, moved)
         self._write(_INSERT_COVERAGE, begun)
-        seal_rows(self._tell, "coverage", _MOVED_COVERAGE_COLUMNS, moved)
-        seal_rows(self._tell, "coverage", _COVERAGE_COLUMNS, begun)
-        append_recorded(self._ask, self._tell, self._recorded)
-        for account, recorded in self._account_recorded.items():
-            append_recorded(self._ask, self._tell, recorded, account=self._accounts[account].named)
         for state in self._changed.values():
             state.revision = (state.revision[0] + 1, state.revision[1])
-        revisions = [(state.revision[0], state.named.id) for state in self._changed.values()]
+        revisions = [(state.revision[0], state.id) for state in self._changed.values()]
         self._write("UPDATE account_state SET revision = ? WHERE id = ?", revisions)
         self._daily.write(self._write)
 
@@ -166,7 +151,6 @@ class PollTransaction:
             number = state.open_spans.pop((book.ids[span.key], span.meter.charge, span.meter.part), None)
             rows.append((to_micros(span.end), span.ended_by, *found, number))
         self._write(_CLOSE_SPAN, rows)
-        self._recorder.change("span", _CLOSED_SPAN_COLUMNS, rows)
 
     def _open_spans(self, book: ScopeRecord, spans: Sequence[Span]) -> None:
         rows, state = list[SqlRow](), self._accounts[get_account(book.state.scope)]
@@ -202,9 +186,6 @@ class PollTransaction:
         row = CoverageState(self._numbers.take("coverage"), accrued.outcome, why, at_us, at_us, 1)
         book.coverage = row
         self._begun[row.id] = (book.id, row)
-        self._recorder.add("coverage", _COVERAGE_COLUMNS, [(row.id, book.id, row.outcome, why, at_us, at_us, 1)])
-        if last is not None:
-            self._recorder.change("coverage", _MOVED_COVERAGE_COLUMNS, [(last.end_us, last.polls, last.id)])
 
     def _find_attribution(self, state: AccountState, attribution: Attribution) -> int:
         """Return the id of `attribution`, which is written if it is new."""
@@ -220,9 +201,7 @@ class PollTransaction:
         return found
 
     def _insert(self, table: str, columns: str, rows: list[SqlRow]) -> None:
-        """Insert `rows`, and record their digests."""
         self._write(_format_insert(table, columns), rows)
-        self._recorder.add(table, columns, rows)
 
     def _write(self, sql: str, rows: list[SqlRow]) -> None:
         """Execute `sql` for each of `rows`.
@@ -267,12 +246,10 @@ _RESOURCE_COLUMNS = "id, scope_id, provider, account, region, external_id, kind,
 _OBSERVATION_COLUMNS = "id, resource_id, at_us, seen_us, state, name, instance_type, owner, started_us, stopped_us, detail"
 _SPAN_COLUMNS = f"id, resource_id, attribution_id, {METER_COLUMNS}, {PERIOD_COLUMNS}, low, expected, high"
 _CLOSE_SPAN = "UPDATE span SET end_us = ?, ended_by = ?, low = ?, expected = ?, high = ? WHERE id = ? AND end_us IS NULL"
-_CLOSED_SPAN_COLUMNS = "end_us, ended_by, low, expected, high, id"
 CORRECTION_COLUMNS = "id, span_id, at_us, presence, reason, low, expected, high"
 _FIND_SPAN = "SELECT max(id) FROM span WHERE resource_id = ? AND charge = ? AND part = ? AND start_us = ? AND end_us = ?"
 _COVERAGE_COLUMNS = "id, scope_id, outcome, why, start_us, end_us, polls"
 _INSERT_COVERAGE = _format_insert("coverage", _COVERAGE_COLUMNS)
-_MOVED_COVERAGE_COLUMNS = "end_us, polls, id"
 _EXTEND_COVERAGE = "UPDATE coverage SET end_us = ?, polls = ? WHERE id = ?"
 _INSERT_DAILY = (
     _format_insert("daily", "day, attribution_id, charge, currency, known, low, expected, high, us")

@@ -41,7 +41,6 @@ from costguard.ledger.duty_records import (
     require_lease,
     require_present,
 )
-from costguard.ledger.guard.audit_log import AuditedAccount
 from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.observations import SAMPLED_SIGNALS
 from costguard.ledger.spans.posting import AccountKey, AccountState, PollTransaction, get_account
@@ -271,14 +270,14 @@ def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountSt
         tell(_INSERT_ACCOUNT, [(number, *name)])  # another process may have been faster: then it is that one's row
         ((number, *revision),) = ask(sql, name)
         if revision[0] == 0:
-            return AccountState(named=AuditedAccount(number, *name), revision=(0, revision[1]), is_new=True)
+            return AccountState(id=number, revision=(0, revision[1]), is_new=True)
         rows = [(number, *revision)]
     ((number, *revision),) = rows
     if memory is not None and memory.revision == tuple(revision):
         return memory
     attributions = load_attributions(ask, name)
     return AccountState(
-        named=AuditedAccount(number, *name),
+        id=number,
         revision=(revision[0], revision[1]),
         books=load_scopes(ask, name),
         attributions={attribution: number for number, attribution in attributions.items()},
