@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, bindparam, delete, or_, update
 from sqlmodel import col, select
@@ -44,7 +44,7 @@ from costguard.budgets.hold import (
     sum_open_holds,
 )
 from costguard.errors import InputError
-from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_optional_instant, encode_labels
+from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_optional_instant, encode_labels, pick_fields
 from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
@@ -307,8 +307,7 @@ def _find_hold(ask: Query, hold_id: str) -> Hold | None:
 def _make_storable(hold: Hold) -> Hold:
     """Return `hold` with its texts in the form that a database stores."""
     labels = tuple(sorted((make_storable(key), make_storable(value)) for key, value in hold.labels))
-    texts: dict[str, Any] = {name: make_storable(getattr(hold, name)) for name in TEXT_COLUMNS}
-    return replace(hold, labels=labels, **texts)
+    return replace(hold, labels=labels, **pick_fields(hold, TEXT_COLUMNS))
 
 
 def _insert_holds(tell: Execute, taken: Sequence[tuple[Hold, Sequence[Budget]]], *, replaced: Sequence[str]) -> None:
@@ -346,20 +345,18 @@ def _write_ends(tell: Execute, rows: Sequence[SqlRow]) -> None:
 def _encode_hold(hold: Hold) -> HoldRow:
     """Return the row of a hold that has not ended."""
     return HoldRow(
-        id=hold.id,
+        **pick_fields(hold, ("id", *TEXT_COLUMNS)),
         nano=hold.money.nano,
         currency=hold.money.currency,
         labels=encode_labels(hold.labels),
         taken_us=to_micros(hold.taken_at),
         expires_us=to_micros(hold.expires_at),
-        **{name: getattr(hold, name) for name in TEXT_COLUMNS},
     )
 
 
 def _decode_hold(row: HoldRow) -> Hold:
-    texts: dict[str, Any] = {name: getattr(row, name) for name in TEXT_COLUMNS}
     return Hold(
-        id=row.id,
+        **pick_fields(row, ("id", *TEXT_COLUMNS)),
         money=Money(nano=row.nano, currency=row.currency),
         labels=tuple((key, value) for key, value in json.loads(row.labels)),
         taken_at=from_micros(row.taken_us),
@@ -367,5 +364,4 @@ def _decode_hold(row: HoldRow) -> Hold:
         ended_at=decode_optional_instant(row.ended_us),
         ended_by=row.ended_by or "",
         spent=None if row.spent_nano is None else Money(nano=row.spent_nano, currency=row.currency),
-        **texts,
     )

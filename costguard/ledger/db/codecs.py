@@ -302,6 +302,12 @@ def decode_life(columns: Sequence[Any]) -> Incarnation:
     return Incarnation(ResourceKey(*key), started, created)
 
 
+def pick_fields(value: object, names: Sequence[str]) -> dict[str, Any]:
+    """Return the fields `names` of a row or of a value, its texts in the form that a database stores."""
+    fields_of = {name: getattr(value, name) for name in names}
+    return {name: make_storable(one) if isinstance(one, str) else one for name, one in fields_of.items()}
+
+
 def encode_optional_instant(at: datetime | None) -> int | None:
     """Return `at` in microseconds, or None for None."""
     return None if at is None else to_micros(at)

@@ -10,6 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, func, insert, literal_column, or_, update
+from sqlalchemy import select as select_columns
+from sqlalchemy.orm import Mapped, aliased
+from sqlmodel import col, select
 
 from costguard.guard.action_intents import DONE, EXECUTING, OPEN_STATES, Intent
 from costguard.guard.audit import HOOKED, MOVED
@@ -17,31 +23,37 @@ from costguard.guard.escalation import BEGUN, HookEnd, HookRun
 from costguard.guard.policy import STOP
 from costguard.guard.run_facts import ConfirmedAct
 from costguard.ledger.db.codecs import (
-    KEY_COLUMNS,
     Execute,
     Query,
-    SqlRow,
     decode_life,
     decode_list,
     decode_optional_instant,
     encode_life_columns,
     encode_list,
     encode_optional_instant,
-    format_placeholders,
+    pick_fields,
 )
+from costguard.ledger.db.rows import insert_new
 from costguard.ledger.guard import audit_log
+from costguard.ledger.tables.intents import HookRunRow, IntentEventRow, IntentRow
+from costguard.ledger.types import RESOURCE_KEY
 from costguard.values.instant import from_micros, to_micros
-from costguard.values.resource import ResourceKey, make_storable
+from costguard.values.resource import Incarnation, ResourceKey, make_storable
 
-FIXED_COLUMNS = f"id, {KEY_COLUMNS}, life, act, policy, rule, created_us"
-MOVING_COLUMNS = "why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome"
-EVENT_COLUMNS = "intent_id, at_us, moved_from, moved_to, why, epoch, run"
-INTENT_COLUMNS = f"{FIXED_COLUMNS}, {MOVING_COLUMNS}"
+_FIXED, _MOVING = ("id", "act", "policy", "rule"), ("why", "evidence", "state", "epoch", "sends", "outcome")
+_OF_RUN = ("id", "policy", "rule", "number", "hook", "epoch", "state", "status", "why", "output")
+"""What rows have as intents and hook runs have it."""
+LIFE_COLUMNS = (*RESOURCE_KEY, "life")
+_IS_EXECUTING: ColumnElement[str] = literal_column(f"'{EXECUTING}'")
+"""Written out: the indexes of sends are partial, and SQLite uses none of them where the state is a parameter."""
 
 
-IS_SEND = """e.moved_to = 'executing' AND coalesce((SELECT next.run FROM intent_event AS next
-    WHERE next.intent_id = e.intent_id AND next.id > e.id ORDER BY next.id LIMIT 1), '') = ''"""
-"""Whether the event `e` counts as a send: it moved to EXECUTING, and the one after it did not take that back."""
+def is_send(event: type[IntentEventRow]) -> ColumnElement[bool]:
+    """Return whether `event` counts as a send: it moved to EXECUTING, and the one after it did not take that back."""
+    following = aliased(IntentEventRow)
+    after = select(following.run).where(following.intent_id == event.intent_id, col(following.id) > event.id)
+    run = after.order_by(col(following.id)).limit(1).correlate(event).scalar_subquery()
+    return and_(col(event.moved_to) == _IS_EXECUTING, func.coalesce(run, "") == "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,35 +74,51 @@ class IntentMove:
 
 def load_open_intents(ask: Query) -> list[Intent]:
     """Return all open intents, oldest first."""
-    sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE state IN ({format_placeholders(OPEN_STATES)}) ORDER BY created_us, id"  # noqa: S608 - our own column names
-    return [_decode_intent(row) for row in ask(sql, OPEN_STATES)]
+    return _load_intents(ask, col(IntentRow.state).in_(OPEN_STATES))
 
 
 def load_intents_since(ask: Query, at: datetime) -> list[Intent]:
     """Return all intents that were made or moved at or after `at`, oldest first."""
-    sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE moved_us >= ? ORDER BY created_us, id"  # noqa: S608 - our own column names
-    return [_decode_intent(row) for row in ask(sql, (to_micros(at),))]
+    return _load_intents(ask, col(IntentRow.moved_us) >= to_micros(at))
 
 
 def load_sends_since(ask: Query, at: datetime) -> list[Intent]:
     """Return all intents for which a request may have been sent at or after `at`, by the time of the last one."""
-    sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE sent_us >= ? ORDER BY sent_us, id"  # noqa: S608 - our own column names
-    return [_decode_intent(row) for row in ask(sql, (to_micros(at),))]
+    return _load_intents(ask, col(IntentRow.sent_us) >= to_micros(at), by=col(IntentRow.sent_us))
 
 
 def load_intents_on(ask: Query, key: ResourceKey, since: datetime) -> list[Intent]:
     """Return all intents on the resource `key` that were made or moved at or after `since`, oldest first."""
-    where = " AND ".join(f"{name} = ?" for name in KEY_COLUMNS.split(", "))
-    sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE {where} AND moved_us >= ? ORDER BY created_us, id"  # noqa: S608 - our own column names
-    return [_decode_intent(row) for row in ask(sql, (*key, to_micros(since)))]
+    return _load_intents(ask, is_on_resource(key), col(IntentRow.moved_us) >= to_micros(since))
+
+
+def is_on_resource(key: ResourceKey) -> ColumnElement[bool]:
+    """Return whether an intent is on the resource `key`."""
+    return and_(*(getattr(IntentRow, name) == value for name, value in zip(RESOURCE_KEY, key, strict=True)))
+
+
+def _load_intents(ask: Query, *where: ColumnElement[bool], by: Mapped[int | None] | None = None) -> list[Intent]:
+    rows: Sequence[IntentRow] = ask(
+        select(IntentRow).where(*where).order_by(col(IntentRow.created_us) if by is None else by, col(IntentRow.id))
+    )
+    return list(map(_decode_intent, rows))
 
 
 def load_intent_history(ask: Query, intent_id: str) -> list[IntentMove]:
     """Return every move of an intent, in order."""
-    sql = f"SELECT {EVENT_COLUMNS} FROM intent_event WHERE intent_id = ? ORDER BY id"  # noqa: S608 - our own column names
+    moves = select(IntentEventRow).where(col(IntentEventRow.intent_id) == intent_id)
+    rows: Sequence[IntentEventRow] = ask(moves.order_by(col(IntentEventRow.id)))
     return [
-        IntentMove(intent_id=name, at=from_micros(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
-        for name, at_us, old, new, why, epoch, run in ask(sql, (intent_id,))
+        IntentMove(
+            intent_id=row.intent_id,
+            at=from_micros(row.at_us),
+            old=row.moved_from,
+            new=row.moved_to,
+            why=row.why,
+            epoch=row.epoch,
+            run=row.run,
+        )
+        for row in rows
     ]
 
 
@@ -114,27 +142,35 @@ def _list_effective_moves(moves: Sequence[IntentMove]) -> list[tuple[datetime, s
     ]
 
 
+_NAMED = (col(IntentRow.id), col(IntentRow.provider), col(IntentRow.act))
+
+
 def load_reactions(ask: Query, since: datetime) -> list[ConfirmedAct]:
     """Return the actions confirmed at or after `since`: each from its first request to the listing that confirmed it."""
-    sql = f"""
-SELECT i.id, i.provider, i.act, min(e.at_us), max(done.at_us)
-FROM intent_event AS done JOIN intent AS i ON i.id = done.intent_id JOIN intent_event AS e ON e.intent_id = i.id
-WHERE i.moved_us >= ? AND done.at_us >= ? AND done.moved_to = 'done' AND {IS_SEND}
-GROUP BY i.id, i.provider, i.act ORDER BY 5, 1
-"""  # noqa: S608 - our own words
+    done = aliased(IntentEventRow)
+    confirmed_us = func.max(done.at_us)
+    acts = (
+        select_columns(*_NAMED, func.min(IntentEventRow.at_us), confirmed_us)
+        .join(done, col(done.intent_id) == IntentRow.id)
+        .join(IntentEventRow, col(IntentEventRow.intent_id) == IntentRow.id)
+        .where(col(IntentRow.moved_us) >= to_micros(since), col(done.at_us) >= to_micros(since), col(done.moved_to) == DONE)
+        .where(is_send(IntentEventRow))
+        .group_by(*_NAMED)
+        .order_by(confirmed_us, col(IntentRow.id))
+    )
     return [
         ConfirmedAct(
             intent_id=name, provider=provider, act=act, sent_at=from_micros(sent_us), confirmed_at=from_micros(done_us)
         )
-        for name, provider, act, sent_us, done_us in ask(sql, (to_micros(since),) * 2)
+        for name, provider, act, sent_us, done_us in ask(acts)
     ]
 
 
 def record_intent(ask: Query, tell: Execute, intent: Intent) -> bool:
     """Write a new intent and its first move; return False if its id exists, or an open one for its incarnation and act."""
-    row = (*_encode_fixed(intent), *_encode_moving(intent))
-    sql = f"INSERT INTO intent ({INTENT_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
-    if tell(sql, [row]) != 1:
+    fixed = pick_fields(intent, _FIXED) | {"created_us": to_micros(intent.created_at)} | _encode_life(intent.life)
+    row = IntentRow(**fixed, **_encode_moving(intent))
+    if tell(insert_new(IntentRow), [row.model_dump()]) != 1:
         return False
     _log_move(ask, tell, intent, old="", run="")
     return True
@@ -145,9 +181,12 @@ def record_move(ask: Query, tell: Execute, old: Intent, new: Intent, run: str) -
 
     `run`: the guard run that counts the send of a move to EXECUTING, or that a move out of it takes the send back from.
     """
-    names = ", ".join(f"{name} = ?" for name in MOVING_COLUMNS.split(", "))
-    sql = f"UPDATE intent SET {names} WHERE id = ? AND state = ? AND moved_us = ? AND sends = ?"  # noqa: S608 - our own column names
-    if tell(sql, [(*_encode_moving(new), old.id, old.state, to_micros(old.moved_at), old.sends)]) != 1:
+    same = (
+        col(IntentRow.state) == old.state,
+        col(IntentRow.moved_us) == to_micros(old.moved_at),
+        col(IntentRow.sends) == old.sends,
+    )
+    if tell(update(IntentRow).where(col(IntentRow.id) == old.id, *same).values(_encode_moving(new))) != 1:
         return False
     _log_move(ask, tell, new, old=old.state, run=run if new.sends != old.sends else "")
     return True
@@ -155,105 +194,75 @@ def record_move(ask: Query, tell: Execute, old: Intent, new: Intent, run: str) -
 
 def load_run_of_send(ask: Query, intent: Intent) -> str:
     """Return the guard run in which `intent` became EXECUTING last; "" if it never did."""
-    sql = f"SELECT run FROM intent_event WHERE intent_id = ? AND moved_to = '{EXECUTING}' ORDER BY id DESC LIMIT 1"  # noqa: S608 - our own word
-    return next((run for (run,) in ask(sql, (intent.id,))), "")
+    sends = select(IntentEventRow.run).where(
+        col(IntentEventRow.intent_id) == intent.id, col(IntentEventRow.moved_to) == _IS_EXECUTING
+    )
+    return next(iter(ask(sends.order_by(col(IntentEventRow.id).desc()).limit(1))), "")
 
 
 def is_current(ask: Query, intent: Intent) -> bool:
     """Return whether the ledger's intent is still in the state of `intent`."""
-    found = ask("SELECT state, moved_us, sends FROM intent WHERE id = ?", (intent.id,))
-    return [tuple(row) for row in found] == [(intent.state, to_micros(intent.moved_at), intent.sends)]
+    there = select(IntentRow.state, IntentRow.moved_us, IntentRow.sends).where(col(IntentRow.id) == intent.id)
+    return list(ask(there)) == [(intent.state, to_micros(intent.moved_at), intent.sends)]
 
 
 def _log_move(ask: Query, tell: Execute, intent: Intent, *, old: str, run: str) -> None:
-    sql = f"INSERT INTO intent_event ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own column names
-    why = make_storable(intent.outcome or intent.why)
-    tell(sql, [(intent.id, to_micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
+    event = {
+        "intent_id": intent.id,
+        "at_us": to_micros(intent.moved_at),
+        "moved_from": old,
+        "moved_to": intent.state,
+        "why": make_storable(intent.outcome or intent.why),
+        "epoch": intent.epoch,
+        "run": run,
+    }
+    tell(insert(IntentEventRow), [event])
     audit_log.audit_row(ask, tell, ("intent", intent.id), MOVED, to_micros(intent.moved_at))
 
 
-def _encode_fixed(intent: Intent) -> SqlRow:
-    return (
-        intent.id,
-        *encode_life_columns(intent.life),
-        intent.act,
-        make_storable(intent.policy),
-        intent.rule,
-        to_micros(intent.created_at),
-    )
+def _encode_life(life: Incarnation) -> dict[str, Any]:
+    return dict(zip(LIFE_COLUMNS, encode_life_columns(life), strict=True))
 
 
-def _encode_moving(intent: Intent) -> SqlRow:
-    return (
-        make_storable(intent.why),
-        make_storable(intent.evidence),
-        intent.state,
-        to_micros(intent.moved_at),
-        intent.epoch,
-        encode_list([make_storable(one) for one in intent.lose]),
-        int(intent.irreversible),
-        intent.sends,
-        encode_optional_instant(intent.sent_at),
-        encode_optional_instant(intent.expires_at),
-        make_storable(intent.outcome),
-    )
+def _encode_moving(intent: Intent) -> dict[str, Any]:
+    return pick_fields(intent, _MOVING) | {
+        "moved_us": to_micros(intent.moved_at),
+        "lose": encode_list([make_storable(one) for one in intent.lose]),
+        "irreversible": int(intent.irreversible),
+        "sent_us": encode_optional_instant(intent.sent_at),
+        "expires_us": encode_optional_instant(intent.expires_at),
+    }
 
 
-def _decode_intent(row: SqlRow) -> Intent:
-    intent_id, *life, act, policy, rule, created_us = row[:10]
-    why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome = row[10:]
+def _decode_life(row: IntentRow | HookRunRow) -> Incarnation:
+    return decode_life([getattr(row, name) for name in LIFE_COLUMNS])
+
+
+def _decode_intent(row: IntentRow) -> Intent:
     return Intent(
-        id=intent_id,
-        life=decode_life(life),
-        act=act,
-        policy=policy,
-        rule=rule,
-        created_at=from_micros(created_us),
-        why=why,
-        evidence=evidence,
-        state=state,
-        moved_at=from_micros(moved_us),
-        epoch=epoch,
-        lose=decode_list(lose),
-        irreversible=bool(irreversible),
-        sends=sends,
-        sent_at=decode_optional_instant(sent_us),
-        expires_at=decode_optional_instant(expires_us),
-        outcome=outcome,
+        **pick_fields(row, (*_FIXED, *_MOVING)),
+        life=_decode_life(row),
+        created_at=from_micros(row.created_us),
+        moved_at=from_micros(row.moved_us),
+        lose=decode_list(row.lose),
+        irreversible=bool(row.irreversible),
+        sent_at=decode_optional_instant(row.sent_us),
+        expires_at=decode_optional_instant(row.expires_us),
     )
-
-
-HOOK_RUN_COLUMNS = (
-    f"id, {KEY_COLUMNS}, life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output"
-)
 
 
 def load_hook_runs(ask: Query, since: datetime) -> list[HookRun]:
     """Return the hook runs that have not ended, and all that began at or after `since`, oldest first."""
-    sql = f"SELECT {HOOK_RUN_COLUMNS} FROM hook_run WHERE state = ? OR began_us >= ? ORDER BY began_us, id"  # noqa: S608 - our own column names
-    return [_decode_hook_run(row) for row in ask(sql, (BEGUN, to_micros(since)))]
+    runs = select(HookRunRow).where(or_(col(HookRunRow.state) == BEGUN, col(HookRunRow.began_us) >= to_micros(since)))
+    return list(map(_decode_hook_run, ask(runs.order_by(col(HookRunRow.began_us), col(HookRunRow.id)))))
 
 
 def record_hook_begin(ask: Query, tell: Execute, run: HookRun) -> bool:
     """Write `run`; return False if its id exists, or a run of its incarnation and step has not ended."""
-    row = (
-        run.id,
-        *encode_life_columns(run.life),
-        make_storable(run.policy),
-        run.rule,
-        run.number,
-        make_storable(run.hook),
-        to_micros(run.began_at),
-        to_micros(run.until),
-        run.epoch,
-        run.state,
-        encode_optional_instant(run.ended_at),
-        run.status,
-        make_storable(run.why),
-        make_storable(run.output),
-    )
-    sql = f"INSERT INTO hook_run ({HOOK_RUN_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
-    if tell(sql, [row]) != 1:
+    times = {"began_us": to_micros(run.began_at), "until_us": to_micros(run.until)}
+    ended = {"ended_us": encode_optional_instant(run.ended_at)}
+    row = HookRunRow(**pick_fields(run, _OF_RUN) | _encode_life(run.life) | times | ended)
+    if tell(insert_new(HookRunRow), [row.model_dump()]) != 1:
         return False
     audit_log.audit_row(ask, tell, ("hook_run", run.id), HOOKED, to_micros(run.began_at))
     return True
@@ -261,29 +270,19 @@ def record_hook_begin(ask: Query, tell: Execute, run: HookRun) -> bool:
 
 def record_hook_end(ask: Query, tell: Execute, run_id: str, end: HookEnd, now: datetime) -> bool:
     """Write the end of a run; return False if the run does not exist or has ended already."""
-    sql = "UPDATE hook_run SET state = ?, ended_us = ?, status = ?, why = ?, output = ? WHERE id = ? AND state = ?"
-    row = (end.state, to_micros(now), end.status, make_storable(end.why), make_storable(end.output), run_id, BEGUN)
-    if tell(sql, [row]) != 1:
+    begun = update(HookRunRow).where(col(HookRunRow.id) == run_id, col(HookRunRow.state) == BEGUN)
+    texts = {"why": make_storable(end.why), "output": make_storable(end.output)}
+    if tell(begun.values(state=end.state, ended_us=to_micros(now), status=end.status, **texts)) != 1:
         return False
     audit_log.audit_row(ask, tell, ("hook_run", run_id), HOOKED, to_micros(now))
     return True
 
 
-def _decode_hook_run(row: SqlRow) -> HookRun:
-    run_id, *life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output = row
+def _decode_hook_run(row: HookRunRow) -> HookRun:
     return HookRun(
-        id=run_id,
-        life=decode_life(life),
-        policy=policy,
-        rule=rule,
-        number=number,
-        hook=hook,
-        began_at=from_micros(began_us),
-        until=from_micros(until_us),
-        epoch=epoch,
-        state=state,
-        ended_at=decode_optional_instant(ended_us),
-        status=status,
-        why=why,
-        output=output,
+        **pick_fields(row, _OF_RUN),
+        life=_decode_life(row),
+        began_at=from_micros(row.began_us),
+        until=from_micros(row.until_us),
+        ended_at=decode_optional_instant(row.ended_us),
     )

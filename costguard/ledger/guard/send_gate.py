@@ -5,14 +5,23 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from sqlalchemy import ColumnElement, func, or_
+from sqlalchemy import select as select_columns
+from sqlalchemy.orm import aliased
+from sqlmodel import col, select
+
 from costguard.guard.action_intents import EXECUTING, VERIFYING, Intent
 from costguard.guard.escalation import HookRun
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override, list_approved_acts
 from costguard.guard.policy import CAP_RULE, HOLD_REASONS, PERSON_RULE, START, STOP, TERMINATE, Rails
-from costguard.ledger.db.codecs import KEY_COLUMNS, Query
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.guard.guard_state import LeaderLease, is_leader, load_leader_lease, load_open_overrides
-from costguard.ledger.guard.intents import IS_SEND
+from costguard.ledger.guard.intents import is_on_resource, is_send
+from costguard.ledger.tables.intents import IntentEventRow, IntentRow
+from costguard.ledger.tables.spans import ObservationRow, ResourceRow
+from costguard.ledger.types import RESOURCE_KEY
 from costguard.values.instant import to_micros
+from costguard.values.resource import INSTANCE, RUNNING
 
 TEN_MINUTES, AN_HOUR, A_DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
 
@@ -75,16 +84,16 @@ def count_machines(ask: Query, now: datetime) -> int:
     Stopped machines keep counting for that day, because otherwise the limits would leave no room for the last machines of a
     hard cap.
     """
-    sql = """
-SELECT count(*) FROM (
-SELECT r.provider, r.account, r.region, r.external_id FROM resource AS r
-JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
-WHERE r.kind = 'instance' AND o.state = 'running'
-UNION
-SELECT i.provider, i.account, i.region, i.external_id FROM intent AS i WHERE i.sent_us > ?
-) AS fleet
-"""
-    return int(ask(sql, (to_micros(now - A_DAY),))[0][0])
+    newest = aliased(ObservationRow)
+    last = select(func.max(newest.id)).where(newest.resource_id == ResourceRow.id).correlate(ResourceRow).scalar_subquery()
+    running = (
+        select_columns(*(getattr(ResourceRow, name) for name in RESOURCE_KEY))
+        .join(ObservationRow, col(ObservationRow.id) == last)
+        .where(col(ResourceRow.kind) == INSTANCE, col(ObservationRow.state) == RUNNING)
+    )
+    fleet = running.union(select_columns(*_INTENT_KEY).where(_was_sent_after(now - A_DAY))).subquery()
+    number: int = ask(select(func.count()).select_from(fleet))[0]
+    return number
 
 
 def _describe_leader(turn: LeaderLease | None, epoch: int) -> str:
@@ -115,10 +124,11 @@ def _find_uncertain_intent(ask: Query, intent: Intent) -> SendRefusal | None:
 
     A start that its provider took, and that has not begun, may be withdrawn by a person's stop: that sends no start twice.
     """
-    where = " AND ".join(f"{name} = ?" for name in KEY_COLUMNS.split(", "))
-    sql = f"SELECT id, act, state FROM intent WHERE {where} AND state IN (?, ?) AND id <> ? ORDER BY id"  # noqa: S608 - our own column names
+    uncertain = select(IntentRow.id, IntentRow.act, IntentRow.state).where(
+        is_on_resource(intent.life.key), col(IntentRow.state).in_((EXECUTING, VERIFYING)), col(IntentRow.id) != intent.id
+    )
     withdraws = intent.rule == PERSON_RULE and intent.act == STOP
-    for name, act, state in ask(sql, (*intent.life.key, EXECUTING, VERIFYING, intent.id)):
+    for name, act, state in ask(uncertain.order_by(col(IntentRow.id))):
         if withdraws and (act, state) == (START, VERIFYING):
             continue
         return SendRefusal("in_doubt", f"{HOLD_REASONS['in_doubt']}: {act} {name} is {state}")
@@ -142,19 +152,19 @@ def _find_exceeded_limit(
     """
     if intent.act == START:
         return _find_exceeded_start_limit(ask, rails, intent, now, run=run)
-    kind = CAP if intent.rule == CAP_RULE else OTHER
+    kind = [col(IntentRow.rule) == CAP_RULE if intent.rule == CAP_RULE else col(IntentRow.rule) != CAP_RULE]
     if intent.rule == CAP_RULE and intent.policy in accepted:
         rails = rails.limit_caps()
     elif intent.rule == CAP_RULE:
-        kind = ANY
-    in_run = ask(_SENDS_IN_RUN.format(kind=kind), (run,))[0][0]
+        kind = []  # an unaccepted hard cap shares the limits of all others
+    in_run = _count_sends_in_run(ask, run, _STOPS, *kind)
     if in_run >= rails.acts_per_run:
         return _make_rate_refusal(f"{in_run} sent in this run, of {rails.acts_per_run}")
-    acts_10m, machines_10m = _count_others(ask, intent, now - TEN_MINUTES, kind)
+    acts_10m, machines_10m = _count_others(ask, intent, now - TEN_MINUTES, *kind)
     if acts_10m >= rails.acts_per_10m and not approved:
         return _make_rate_refusal(f"{acts_10m} acts in 10 minutes, of {rails.acts_per_10m}")
     size = count_machines(ask, now) if fleet is None else fleet
-    _, machines_day = _count_others(ask, intent, now - A_DAY, kind)
+    _, machines_day = _count_others(ask, intent, now - A_DAY, *kind)
     for stopped, most, words in (
         (machines_10m, max(1, int(size * rails.fleet_share_10m)), "10 minutes"),
         (machines_day, max(rails.acts_least_day, 1, int(size * rails.fleet_share_day)), "a day"),
@@ -162,17 +172,18 @@ def _find_exceeded_limit(
         if stopped >= most and not approved:
             return _make_rate_refusal(f"{stopped} of {size} machines in {words}, of {most}")
     if intent.irreversible or intent.act == TERMINATE:
-        lost = ask(_IRREVERSIBLE.format(kind=kind), (to_micros(now - AN_HOUR), TERMINATE, intent.id))[0][0]
+        loses = or_(col(IntentRow.irreversible) == 1, col(IntentRow.act) == TERMINATE)
+        lost = _count_other_intents(ask, intent, now - AN_HOUR, loses, *kind)
         if lost >= rails.irreversible_per_h:
             return _make_rate_refusal(f"{lost} acts in an hour that lose data, of {rails.irreversible_per_h}")
     return None
 
 
 def _find_exceeded_start_limit(ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str) -> SendRefusal | None:
-    in_run = ask(_STARTS_IN_RUN, (run,))[0][0]
+    in_run = _count_sends_in_run(ask, run, ~_STOPS)
     if in_run >= rails.starts_per_run:
         return _make_rate_refusal(f"{in_run} started in this run, of {rails.starts_per_run}")
-    in_hour = ask(_STARTS_SINCE, (to_micros(now - AN_HOUR), intent.id))[0][0]
+    in_hour = _count_other_intents(ask, intent, now - AN_HOUR, ~_STOPS)
     if in_hour >= rails.starts_per_h:
         return _make_rate_refusal(f"{in_hour} started in an hour, of {rails.starts_per_h}")
     return None
@@ -182,31 +193,31 @@ def _make_rate_refusal(told: str) -> SendRefusal:
     return SendRefusal("rate", f"{HOLD_REASONS['rate']}: {told}")
 
 
-def _count_others(ask: Query, intent: Intent, since: datetime, kind: str) -> tuple[int, int]:
+def _count_others(ask: Query, intent: Intent, since: datetime, *kind: ColumnElement[bool]) -> tuple[int, int]:
     """Return how many other intents, and other machines, had a request sent after `since`."""
-    rows = ask(_SENT_SINCE.format(kind=kind), (to_micros(since),))
+    rows = ask(select_columns(col(IntentRow.id), *_INTENT_KEY).where(_was_sent_after(since), _STOPS, *kind))
     return (
         len({name for name, *_ in rows if name != intent.id}),
         len({key for _, *key_ in rows if (key := tuple(key_)) != tuple(intent.life.key)}),
     )
 
 
-CAP, OTHER, ANY = f"AND i.rule = '{CAP_RULE}'", f"AND i.rule <> '{CAP_RULE}'", ""
-"""Which acts a limit counts. An accepted hard cap has limits of its own; an unaccepted one shares those of all others."""
+def _count_other_intents(ask: Query, intent: Intent, since: datetime, *kind: ColumnElement[bool]) -> int:
+    others = select(func.count()).select_from(IntentRow).where(_was_sent_after(since), col(IntentRow.id) != intent.id, *kind)
+    number: int = ask(others)[0]
+    return number
 
-_SENDS = f"FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id WHERE {IS_SEND}"
 
-_SENDS_IN_RUN = f"SELECT count(*) {_SENDS} AND e.run = ? AND i.act <> '{START}' {{kind}}"
+def _count_sends_in_run(ask: Query, run: str, *kind: ColumnElement[bool]) -> int:
+    sends = select(func.count()).select_from(IntentEventRow).join(IntentRow, col(IntentRow.id) == IntentEventRow.intent_id)
+    number: int = ask(sends.where(is_send(IntentEventRow), col(IntentEventRow.run) == run, *kind))[0]
+    return number
 
-_STARTS_IN_RUN = f"SELECT count(*) {_SENDS} AND e.run = ? AND i.act = '{START}'"
 
-_STARTS_SINCE = f"SELECT count(*) FROM intent WHERE sent_us > ? AND act = '{START}' AND id <> ?"  # noqa: S608 - our own word
+def _was_sent_after(since: datetime) -> ColumnElement[bool]:
+    return col(IntentRow.sent_us) > to_micros(since)
 
-_SENT_SINCE = f"""
-SELECT i.id, i.provider, i.account, i.region, i.external_id FROM intent AS i
-WHERE i.sent_us > ? AND i.act <> '{START}' {{kind}}
-"""  # noqa: S608 - our own word
 
-_IRREVERSIBLE = (
-    "SELECT count(*) FROM intent AS i WHERE i.sent_us > ? AND (i.irreversible = 1 OR i.act = ?) AND i.id <> ? {kind}"
-)
+_INTENT_KEY = tuple(getattr(IntentRow, name) for name in RESOURCE_KEY)
+_STOPS = col(IntentRow.act) != START
+"""Every act that is no start: the ones that the limits of a run and of the fleet count."""

@@ -15,11 +15,15 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Self, cast
 
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import aliased
+from sqlmodel import col
+
 from costguard.budgets.hold import Hold
+from costguard.guard.action_intents import DONE
 from costguard.guard.policy import PERSON_RULE, START, TIMED_RULE
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
-    KEY_COLUMNS,
     SPAN_COLUMNS,
     Query,
     SqlRow,
@@ -30,7 +34,7 @@ from costguard.ledger.db.codecs import (
     split_batches,
 )
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard.intents import IS_SEND
+from costguard.ledger.guard.intents import LIFE_COLUMNS, is_send
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
 from costguard.ledger.spans.hourly import load_hours
@@ -47,6 +51,7 @@ from costguard.ledger.spans.sums import (
     format_corrected_column,
     iterate_open_spans,
 )
+from costguard.ledger.tables.intents import IntentEventRow, IntentRow
 from costguard.metering.span import KnownUntil, Span
 from costguard.metering.spending import BilledResource
 from costguard.reporting.statement.groups import LEDGER_KEYS
@@ -428,7 +433,9 @@ LOOKBACK = timedelta(minutes=11)
 def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[ConfirmedAction]:
     """Return the actions that were confirmed within [since, until), in order of time."""
     attributions, found = load_attributions(ask), list[ConfirmedAction]()
-    for name, *life, act, policy, sent_us, done_us in ask(_ACTS, (to_micros(since), to_micros(until))):
+    for name, *life, act, policy, sent_us, done_us in ask(
+        _ACTS.where(col(IntentRow.moved_us) >= to_micros(since), col(IntentRow.moved_us) < to_micros(until))
+    ):
         key = life[:4]
         spans = tuple(
             decode_span(ResourceKey(*key), attributions[attribution], columns)
@@ -451,16 +458,15 @@ def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[Co
     return order_actions(found)
 
 
-_ACTS = f"""
-SELECT i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy, min(e.at_us),
-max(done.at_us)
-FROM intent AS i
-JOIN intent_event AS done ON done.intent_id = i.id AND done.moved_to = 'done'
-JOIN intent_event AS e ON e.intent_id = i.id AND {IS_SEND}
-WHERE i.state = 'done' AND i.rule NOT IN ('{PERSON_RULE}', '{TIMED_RULE}') AND i.act <> '{START}'
-AND i.moved_us >= ? AND i.moved_us < ?
-GROUP BY i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy
-"""  # noqa: S608 - our own column names
+_DONE = aliased(IntentEventRow)
+_ACT = tuple(getattr(IntentRow, name) for name in ("id", *LIFE_COLUMNS, "act", "policy"))
+_ACTS = (
+    select(*_ACT, func.min(IntentEventRow.at_us), func.max(_DONE.at_us))
+    .join(_DONE, and_(col(_DONE.intent_id) == IntentRow.id, col(_DONE.moved_to) == DONE))
+    .join(IntentEventRow, and_(col(IntentEventRow.intent_id) == IntentRow.id, is_send(IntentEventRow)))
+    .where(col(IntentRow.state) == DONE, col(IntentRow.rule).not_in((PERSON_RULE, TIMED_RULE)), col(IntentRow.act) != START)
+    .group_by(*_ACT)
+)
 
 _RESOURCE_ID = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
 
