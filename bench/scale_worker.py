@@ -35,10 +35,9 @@ from costguard.ledger.guard import send_gate
 from costguard.ledger.spans import writer
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Handling, Observation, Price
-from costguard.services.guarding import guard
+from costguard.services.guarding import guard, watchdog_context
 from costguard.services.guarding.act import send_action
 from costguard.services.poll import poll_jobs
-from costguard.services.watch_loop import watchdog_context
 from costguard.services.watch_loop.watch import run_watch
 from costguard.values.money import Rate
 from costguard.values.provider import ACCEPTED, ActionResponse

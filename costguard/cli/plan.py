@@ -32,6 +32,6 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Print the plan."""
-    from costguard.services.watch_loop.plan import answer_plan
+    from costguard.services.guarding.plan import answer_plan
 
     write_answer(answer_plan(config=ctx.obj.config, accept=accept), ctx)

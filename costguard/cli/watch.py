@@ -17,8 +17,8 @@ from costguard.system.process import limit_malloc
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
     from costguard.cli import GlobalOptions
+    from costguard.services.guarding.watchdog_context import WatchdogContext
     from costguard.services.serving.agent_desk import AgentDesk
-    from costguard.services.watch_loop.watchdog_context import WatchdogContext
     from costguard.views.watch import WatchView
 
 GC_THRESHOLDS = (50_000, 20, 100)

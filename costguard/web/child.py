@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from costguard.services.guarding.watchdog_context import WatchdogContext
 from costguard.services.serving.agent_desk import AgentDesk
 from costguard.services.serving.web_backend import find_key_file
-from costguard.services.watch_loop.watchdog_context import WatchdogContext
 from costguard.settings.web import NO_PROCESS, parse_listen_address
 from costguard.system.logs import get_log
 from costguard.web.keeper import DoorKeeper, build_words, keep_door, list_door_alerts

@@ -20,7 +20,7 @@ from costguard.files.lines import MOST_BLANK
 from costguard.files.table import MOST_COLUMNS
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
-from costguard.services.report.bill_files import BillFileKinds, list_installed_kinds, open_bill
+from costguard.services.poll.bill_files import BillFileKinds, list_installed_kinds, open_bill
 from costguard.values.instant import to_micros
 from tests.cli.test_reconcile_files import CSV, CUR, HOUR, INVOICES, ROWS, RUNPOD, START, VAST, row, text
 from tests.ledger.fleet import asked

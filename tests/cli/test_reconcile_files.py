@@ -25,7 +25,7 @@ from costguard.ledger.db import schema
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.report.bill_files import list_installed_kinds, open_bill
+from costguard.services.poll.bill_files import list_installed_kinds, open_bill
 from costguard.values.instant import to_micros
 from tests.conftest import Command, Ran
 from tests.inputs.test_hostile_strings import acts

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from costguard.services import CommandAnswer, watch_loop
+from costguard.services import CommandAnswer, guarding, watch_loop
+from costguard.services.guarding import policy
 from costguard.values.money import Money
 from costguard.views.plan import PlanView, build_plan_document
 from costguard.views.watch import WatchView
@@ -34,9 +35,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         show(WatchView(at=NOON, mode="dry run", burn=Money.parse("2.99"), month=money("10")))
         return 0
 
-    for name, module in (("plan", SimpleNamespace(answer_plan=plan)), ("watch", SimpleNamespace(run_watch=watch))):
-        monkeypatch.setitem(sys.modules, f"costguard.services.watch_loop.{name}", module)
-        monkeypatch.setattr(watch_loop, name, module, raising=False)
+    modules = ((guarding, "plan", SimpleNamespace(answer_plan=plan)), (watch_loop, "watch", SimpleNamespace(run_watch=watch)))
+    for folder, name, module in modules:
+        monkeypatch.setitem(sys.modules, f"{folder.__name__}.{name}", module)
+        monkeypatch.setattr(folder, name, module, raising=False)
+    monkeypatch.setattr(policy, "answer_plan", plan)
     return calls
 
 
@@ -64,7 +67,7 @@ def test_a_watch_is_asked_for_and_shown_as_lines_in_a_pipe(costguard: Command, a
 
 
 def test_raising_a_policy_shows_the_plan_first(costguard: Command, asked: list[dict[str, object]], tmp_path: Path) -> None:
-    policy = """
+    settings = """
 [[policy]]
 name = "idle-gpu"
 arm = "stop"
@@ -73,7 +76,7 @@ when = 'state == "idle"'
 for = "45m"
 then = [{ do = "notify" }, { after = "15m", do = "stop" }]
 """
-    (tmp_path / "costguard.toml").write_text(policy)
+    (tmp_path / "costguard.toml").write_text(settings)
     assert costguard("policy", "arm", "idle-gpu", "observe").code == 0
     assert asked == []
     data = costguard("policy", "arm", "idle-gpu", "stop", "--why", "watched it", "--json").data

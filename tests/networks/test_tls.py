@@ -13,7 +13,7 @@ from costguard.metering.inventory import Complete, Failed
 from costguard.notifiers import Channel, chat, webhook
 from costguard.providers.ports import LiveOfferSource
 from costguard.providers.transport import Deadline, HttpRequest, Transport
-from costguard.services.watch_loop.watchdog_context import send_heartbeat
+from costguard.services.guarding.watchdog_context import send_heartbeat
 from costguard.settings import Settings
 from costguard.settings.sections import NetworkSettings, WatchSettings
 from costguard.system import network as trust

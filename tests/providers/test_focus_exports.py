@@ -14,7 +14,7 @@ from costguard.bills.bill_files import sum_bill_lines
 from costguard.bills.bill_line import BillLines
 from costguard.errors import InputError
 from costguard.providers.ports import ChargeSource
-from costguard.services.report.bill_files import list_installed_kinds, open_bill
+from costguard.services.poll.bill_files import list_installed_kinds, open_bill
 from costguard.values.calendar import Period
 from tests.cli.test_bill_parts import FORMS, PERIOD, WRONG, Bill, parquet
 from tests.cli.test_reconcile_files import BAD, CSV, HOUR, KINDS, ROWS, START, row, text

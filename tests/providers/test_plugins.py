@@ -13,7 +13,7 @@ import pytest
 from costguard.errors import CostguardError, UnknownNameError
 from costguard.providers import plugins
 from costguard.renderers import focus
-from costguard.services.report.bill_files import list_installed_kinds
+from costguard.services.poll.bill_files import list_installed_kinds
 from costguard.values.provider import ProviderManifest
 from costguard.views.document import Document
 from tests.charges import ADA, charges, item

@@ -27,11 +27,11 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule, BillTerms, get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import OptionalChargeSource
+from costguard.services.guarding.watchdog_context import open_watchdog_context
 from costguard.services.report import bill_duty
 from costguard.services.report.bill_duty import BillDuty
 from costguard.services.report.reconcile import BillAnswer, import_answers
 from costguard.services.watch_loop import watch
-from costguard.services.watch_loop.watchdog_context import open_watchdog_context
 from costguard.settings import check_settings
 from costguard.values.calendar import Period
 from costguard.values.money import Money
@@ -206,7 +206,7 @@ def test_a_watchdog_that_does_not_lead_asks_nothing(played: PlayedAccount) -> No
 def test_the_duty_is_there_and_not_offline(tmp_path: Path) -> None:
     settings = check_settings(f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n', "costguard.toml")
     for offline in (False, True):
-        with open_watchdog_context(settings, offline=offline) as made:
+        with open_watchdog_context(settings, offline=offline, open_bills=watch.open_bill_duty) as made:
             duties = watch._build_duties(made, partial(print), timedelta(minutes=1))
         assert ("bills" in [duty.name for duty in duties.others]) == (not offline)
 

@@ -22,7 +22,7 @@ from costguard.metering.inventory import FAILED
 from costguard.metering.spending import ScopeCoverage
 from costguard.services.guarding.guard import GuardRunner, GuardRunResult
 from costguard.services.guarding.guard_inputs import PollResults
-from costguard.services.watch_loop.watchdog_context import keep_failing_since
+from costguard.services.guarding.watchdog_context import keep_failing_since
 from costguard.testing import FakeClock
 from costguard.values.money import Money
 from costguard.values.resource import ScopeKey

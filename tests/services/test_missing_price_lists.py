@@ -19,7 +19,7 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.spending import LiveResource
 from costguard.reporting.status import FleetStatus, build_fleet_status
-from costguard.services.guarding.guard_inputs import open_price_ladder, read_price_ceilings
+from costguard.services.poll.market_prices import open_price_ladder, read_price_ceilings
 from costguard.services.poll.poll import poll_sources
 from costguard.settings import read_settings
 from costguard.values.calendar import find_month

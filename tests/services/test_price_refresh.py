@@ -15,6 +15,7 @@ from costguard.errors import CostguardError, NoAnswerError
 from costguard.ledger.market import write_market
 from costguard.ledger.price_history import PriceHistoryReader
 from costguard.quoting.offer import OfferSelection
+from costguard.services.guarding.watchdog_context import open_watchdog_context
 from costguard.services.quote.offers import get_refreshed_market_file
 from costguard.services.quote.price_history import get_history_file
 from costguard.services.quote.price_refresh import (
@@ -27,7 +28,6 @@ from costguard.services.quote.price_refresh import (
     refresh_market_prices,
 )
 from costguard.services.watch_loop import watch
-from costguard.services.watch_loop.watchdog_context import open_watchdog_context
 from costguard.settings import Settings, check_settings, read_settings
 from costguard.values.text_format import format_instant
 from tests import shop

@@ -11,8 +11,8 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import SAMPLE_RETENTION, LedgerWriter
+from costguard.services.guarding.watchdog_context import open_watchdog_context
 from costguard.services.watch_loop import watch
-from costguard.services.watch_loop.watchdog_context import open_watchdog_context
 from costguard.settings import check_settings
 from costguard.testing import FakeClock
 from costguard.values.calendar import Period

@@ -33,11 +33,11 @@ from costguard.metering.observation import UNKNOWN_HANDLING, Handling
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import InstanceSource
 from costguard.services.guarding.guard_inputs import PollResults
+from costguard.services.guarding.shared_polls import LeasedLedger, SharedPolls
+from costguard.services.guarding.watchdog_context import SerializedLedger, name_sources
 from costguard.services.poll.poll_views import AccountView, decode_account_view, encode_account_view, find_twin_views
 from costguard.services.report.ledger_answers import answer_status
 from costguard.services.watch_loop.setup import answer_doctor
-from costguard.services.watch_loop.shared_polls import LeasedLedger, SharedPolls
-from costguard.services.watch_loop.watchdog_context import SerializedLedger, name_sources
 from costguard.settings import read_settings
 from costguard.system.logs import get_log
 from costguard.values.money import Money, PrepaidBalance, Rate

@@ -18,7 +18,7 @@ from tests.simulation.staging import put
 
 if TYPE_CHECKING:
     from costguard.providers.ports import InstanceSource
-    from costguard.services.watch_loop.watchdog_context import WatchdogContext
+    from costguard.services.guarding.watchdog_context import WatchdogContext
     from costguard.testing import FakeClock
 
 MINUTE = timedelta(minutes=1)

@@ -24,7 +24,7 @@ from costguard.services.guarding import guard
 from costguard.services.guarding.act import executor
 from costguard.services.guarding.guard import GuardRunner, GuardRunResult
 from costguard.services.guarding.sample_cache import AgentSampleCache
-from costguard.services.watch_loop.watchdog_context import SerializedLedger, WatchdogContext
+from costguard.services.guarding.watchdog_context import SerializedLedger, WatchdogContext
 from costguard.testing import FakeClock
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import Incarnation

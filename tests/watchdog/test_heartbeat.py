@@ -14,7 +14,7 @@ import pytest
 
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_log import read_head_text
-from costguard.services.watch_loop.watchdog_context import send_heartbeat
+from costguard.services.guarding.watchdog_context import send_heartbeat
 from costguard.settings import Settings
 from costguard.settings.sections import WatchSettings
 from costguard.watchdog.heartbeat import Heartbeat

@@ -18,11 +18,11 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import identify_incarnation
+from costguard.services.guarding.watchdog_context import WatchdogContext, open_watchdog_context
 from costguard.services.serving.agent_desk import AgentDesk, serve_while_watching
 from costguard.services.serving.agent_enrolment import format_code, hash_code
 from costguard.services.serving.agent_gateway import hash_token
 from costguard.services.serving.web_backend import build_web_services, find_key_file
-from costguard.services.watch_loop.watchdog_context import WatchdogContext, open_watchdog_context
 from costguard.settings import check_settings, resolve_ledger_url
 from costguard.settings.web import ListenAddress
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken

@@ -9,28 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING
 
-from costguard.errors import CostguardError
 from costguard.guard.alerts.alert import is_admin_route
 from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Policy, Rails
 from costguard.guard.reach import compute_reach, describe_reach
 from costguard.metering.observation import Handling, Observation
-from costguard.metering.price_ladder import PriceLadder
 from costguard.metering.spending import LiveResource
 from costguard.providers import plugins
 from costguard.providers.ports import InstanceSource, UtilizationSource
-from costguard.quoting.offer import Offer, OfferSelection
 from costguard.settings import Settings
 from costguard.settings.notify import CONSOLE_CHANNEL, is_journal
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
-
-if TYPE_CHECKING:  # a type and no more: whoever asks for no price opens no market
-    from costguard.ledger.market import MarketReader
 
 
 def build_guard_config(settings: Settings, interval: timedelta | None = None) -> GuardConfig:
@@ -58,47 +50,6 @@ def build_guard_config(settings: Settings, interval: timedelta | None = None) ->
 def read_measurement_lags() -> Mapping[str, timedelta]:
     """Return provider -> least age of its newest measurement; 0 if measurements come with the listing."""
     return {name: one.manifest.measures_late for name, one in plugins.load_providers().found.items()}
-
-
-def read_price_ceilings(settings: Settings) -> dict[str, int]:
-    """Return canonical GPU -> highest price of one in nano-dollars an hour, from the market that quotes use."""
-    with _open_market(settings) as market:
-        return market.load_price_ceilings()
-
-
-def _open_market(settings: Settings) -> MarketReader:
-    from costguard.data import MARKET  # whoever holds it as a function rarely needs it
-    from costguard.ledger.market import MarketReader, select_newest_market
-    from costguard.settings import expand_path, get_cache_path
-
-    stated = settings.quote.market
-    return MarketReader(expand_path(stated) if stated else select_newest_market(MARKET, get_cache_path("market.sqlite")))
-
-
-def open_price_ladder(settings: Settings, ceilings: Mapping[str, int]) -> PriceLadder:
-    """Return the ladder that estimates prices which listings do not state, from the market that quotes use.
-
-    The market is read when a listing lacks a price, so that a refreshed one counts at once: 5 ms a GPU. `ceilings`: of
-    `read_price_ceilings`.
-    """
-    from costguard.data import ShippedFacts
-
-    facts = ShippedFacts()
-    return PriceLadder(
-        drift=facts.get_price_drift(),
-        find_offers=partial(_list_offers, settings),
-        rates=facts.get_machine_rates(),
-        ceilings=ceilings,
-    )
-
-
-def _list_offers(settings: Settings, gpu: str) -> Sequence[Offer]:
-    """Return the market's offers of one canonical GPU; none if the file cannot be read now, which must not stop a poll."""
-    try:
-        with _open_market(settings) as market:
-            return tuple(market.list_offers(OfferSelection(gpus=(gpu,))))
-    except CostguardError:
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from costguard.providers import plugins
 from costguard.services import CommandAnswer
 from costguard.services.guarding import overrides
 from costguard.services.guarding.guard_inputs import build_guard_config, describe_machines
+from costguard.services.guarding.plan import answer_plan
 from costguard.services.guarding.run_view import decode_run_view
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
@@ -177,8 +178,6 @@ def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Documen
 
 def _plan_with_override(config: str | None, wish: Override, *, offline: bool) -> CommandAnswer:
     """Return the plan as if `wish` were already recorded."""
-    from costguard.services.watch_loop.plan import answer_plan
-
     return answer_plan(config=config, accept=None, offline=offline, supposed=(wish,))
 
 

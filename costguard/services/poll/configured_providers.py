@@ -265,7 +265,7 @@ class BillExportReader:
     def read_bill(self, provider: str, pieces: Sequence[BillFilePiece], period: Period, now: datetime) -> BillLines:
         """Return the lines of `period` in `pieces`: rows of `provider`, and rows that name no other installed provider."""
         from costguard.bills.bill_files import sum_bill_lines
-        from costguard.services.report.bill_files import list_installed_kinds, open_bill_pieces
+        from costguard.services.poll.bill_files import list_installed_kinds, open_bill_pieces
 
         kinds = list_installed_kinds(provider, "", lambda _: ())
         name = pieces[0].name if len(pieces) == 1 else f"{pieces[0].name} and {len(pieces) - 1} more files"

@@ -11,8 +11,8 @@ from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling, Observation
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import BalanceSource, InstanceSource
-from costguard.services.guarding.guard_inputs import open_price_ladder, read_price_ceilings
 from costguard.services.poll.configured_providers import SystemClock, list_sources, open_providers
+from costguard.services.poll.market_prices import open_price_ladder, read_price_ceilings
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey

@@ -21,9 +21,8 @@ from costguard.ledger.duties import PollView
 from costguard.metering.inventory import FAILED
 from costguard.metering.observation import UNKNOWN_HANDLING, Handling, Observation
 from costguard.metering.spending import ScopeCoverage
-from costguard.services.guarding.run_view import decode_balance, decode_unreached, encode_balance, encode_unreached
 from costguard.values.instant import from_micros, to_micros
-from costguard.values.money import PrepaidBalance
+from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 
 UNPOLLED_AFTER = 2
@@ -138,3 +137,49 @@ def _decode_handling(said: dict[str, Any]) -> Handling:
 def _decode_member(row: list[Any]) -> Observation:
     *key, text, handling = row
     return replace(decode_observation(ResourceKey(*key), text)[0], handling=_decode_handling(handling))
+
+
+def encode_unreached(one: ScopeCoverage) -> list[object]:
+    """Return a failed scope as JSON."""
+    return [*one.scope, to_micros(one.at), to_micros(one.since), one.why]
+
+
+def decode_unreached(*row: Any) -> ScopeCoverage:  # noqa: ANN401 - the fields of JSON
+    """Return the failed scope in a list of `encode_unreached`."""
+    *scope, at, since, why = row
+    return ScopeCoverage(
+        scope=ScopeKey(*scope),
+        outcome=FAILED,
+        at=from_micros(at),
+        since=from_micros(since),
+        last_complete_at=None,
+        why=why,
+    )
+
+
+def encode_balance(one: PrepaidBalance) -> list[object]:
+    """Return a balance as JSON."""
+    amount = (one.amount.nano, one.amount.currency) if one.amount else None
+    rates = [(rate.nano_per_hour, rate.currency) if rate else None for rate in (one.burn, one.burn_limit)]
+    return [one.provider, one.account, to_micros(one.at), amount, *rates, one.why]
+
+
+def decode_balance(  # noqa: PLR0917 - the fields in order
+    provider: str,
+    account: str,
+    at: int,
+    amount: tuple[int, str] | None,
+    burn: tuple[int, str] | None,
+    limit: tuple[int, str] | None,
+    why: str,
+) -> PrepaidBalance:
+    """Return the balance in a list of `encode_balance`."""
+    return PrepaidBalance(
+        provider=provider,
+        account=account,
+        at=from_micros(at),
+        amount=Money(nano=amount[0], currency=amount[1]) if amount else None,
+        burn=Rate(nano_per_hour=burn[0], currency=burn[1]) if burn else None,
+        burn_limit=Rate(nano_per_hour=limit[0], currency=limit[1]) if limit else None,
+        why=why,
+    )

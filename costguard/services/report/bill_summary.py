@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from costguard.ledger.bills.staging import LINE_COLUMNS, StagedStatement
-from costguard.services.report.bill_files import BillFileKinds, open_bill
+from costguard.services.poll.bill_files import BillFileKinds, open_bill
 from costguard.settings import expand_path
 from costguard.values.instant import from_micros
 from costguard.views.bill_summary import BillSummary

@@ -29,7 +29,8 @@ from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
 from costguard.reporting.status import annotate_resources, forecast_overshoots
 from costguard.services import CommandAnswer
-from costguard.services.guarding.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
+from costguard.services.guarding.guard_inputs import PollResults, build_guard_config, read_measurement_lags
+from costguard.services.poll.market_prices import read_price_ceilings
 from costguard.settings import Settings, load_zone, read_settings, resolve_ledger_url
 from costguard.system.process import pause_gc
 from costguard.values.calendar import Period

@@ -33,12 +33,12 @@ from costguard.ledger.guard.guard_state import load_leader_lease, load_open_over
 from costguard.ledger.spans.books import SpendingReader
 from costguard.reporting.statement import parse_month
 from costguard.services import CommandAnswer
-from costguard.services.guarding.guard_inputs import read_price_ceilings
 from costguard.services.guarding.overrides import describe_user, get_now, open_guard_store
+from costguard.services.poll.bill_files import BillFileKinds, ListAccounts, list_installed_kinds, open_bill
 from costguard.services.poll.configured_providers import SystemClock, list_sources
 from costguard.services.poll.configured_providers import open_providers as opened_clouds
 from costguard.services.poll.listing_validation import may_speak_for
-from costguard.services.report.bill_files import BillFileKinds, ListAccounts, list_installed_kinds, open_bill
+from costguard.services.poll.market_prices import read_price_ceilings
 from costguard.services.report.bill_summary import NO_ACCOUNT, summarize_bills
 from costguard.services.report.reconcile import BillAnswer, BillComparison, ask_for_bills, import_answers, reconcile_bills
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url

@@ -35,8 +35,8 @@ from costguard.runs.admission import (
     multiply_interval,
 )
 from costguard.services import CommandAnswer
-from costguard.services.guarding.guard_inputs import read_price_ceilings
 from costguard.services.guarding.overrides import describe_user, get_now
+from costguard.services.poll.market_prices import read_price_ceilings
 from costguard.services.quote import quote as flow
 from costguard.services.quote.market_choice import find_market_file, resolve_limits
 from costguard.services.quote.quote_commands import AskedRun, read_asked

@@ -46,8 +46,8 @@ from costguard.runs.record import (
     parse_record,
     to_record_table,
 )
-from costguard.services.guarding.guard_inputs import read_price_ceilings
 from costguard.services.guarding.overrides import describe_user, get_now, open_guard_store
+from costguard.services.poll.market_prices import read_price_ceilings
 from costguard.settings import Settings, expand_path, get_data_path, resolve_ledger_url
 from costguard.system.atomic_file import hold_file_lock, make_folder, write_file_atomically
 from costguard.system.child.process import list_attempt_processes

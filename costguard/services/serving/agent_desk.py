@@ -32,6 +32,7 @@ from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services.guarding.guard import GuardRunResult
 from costguard.services.guarding.sample_cache import SAMPLES_KEPT_FOR
+from costguard.services.guarding.watchdog_context import WatchdogContext
 from costguard.services.serving.admission_desk import AdmissionDesk
 from costguard.services.serving.agent_writer import AgentBatchWriter, CheckedMessage
 from costguard.services.serving.door_messages import (
@@ -50,7 +51,6 @@ from costguard.services.serving.door_messages import (
     unpack_beat,
 )
 from costguard.services.serving.person_acts import PersonActs
-from costguard.services.watch_loop.watchdog_context import WatchdogContext
 from costguard.settings import resolve_ledger_url
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent

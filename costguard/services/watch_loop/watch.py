@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
+from costguard.data import ShippedFacts
 from costguard.errors import (
     MOST_HINT_LINES,
     CostguardError,
@@ -26,21 +27,22 @@ from costguard.services.guarding.guard import GuardRunResult
 from costguard.services.guarding.guard_inputs import build_guard_config
 from costguard.services.guarding.plan_view import list_cap_shortfalls, list_unarmed, to_hourly_money
 from costguard.services.guarding.status import build_totals
-from costguard.services.poll.poll import PollCycleResult
-from costguard.services.quote.price_refresh import CHECK_EVERY
-from costguard.services.report.bill_duty import CHECK_EVERY as BILLS_EVERY
-from costguard.services.report.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
-from costguard.services.run_jobs.hold_duty import CHECK_EVERY as HOLDS_EVERY
-from costguard.services.run_jobs.hold_duty import HoldDuty
-from costguard.services.serving.agent_desk import OpenDoor, serve_while_watching
-from costguard.services.watch_loop.watchdog_context import (
+from costguard.services.guarding.watchdog_context import (
     HEARTBEAT_LIMIT_S,
     WatchdogContext,
     name_sources,
     open_watchdog_context,
     send_heartbeat,
 )
-from costguard.settings import Settings, read_settings
+from costguard.services.poll.poll import PollCycleResult
+from costguard.services.quote.price_refresh import CHECK_EVERY
+from costguard.services.report.bill_duty import CHECK_EVERY as BILLS_EVERY
+from costguard.services.report.bill_duty import BillDuty
+from costguard.services.report.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
+from costguard.services.run_jobs.hold_duty import CHECK_EVERY as HOLDS_EVERY
+from costguard.services.run_jobs.hold_duty import HoldDuty
+from costguard.services.serving.agent_desk import OpenDoor, serve_while_watching
+from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.settings.section_values import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.sections import DAILY
@@ -88,7 +90,9 @@ def run_watch(
     configure_logging(as_json=json_log)
     with (
         open_tracing(settings.telemetry.traces),
-        open_watchdog_context(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made,
+        open_watchdog_context(
+            settings, interval=every, dry_run=dry_run, resident=not once, offline=offline, open_bills=open_bill_duty
+        ) as made,
     ):
         _check_key_exposure(made.sources)
         for why in list_unarmed(made.guard.rules):
@@ -180,9 +184,22 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
             Duty(name="samples", run=partial(_roll_up_samples, made), every=ROLL_UPS_EVERY),
             Duty(name="holds", run=_build_hold_duty(made).run, every=HOLDS_EVERY),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
-            *((Duty(name="bills", run=made.bills.run, every=BILLS_EVERY),) if made.bills else ()),
+            *((Duty(name="bills", run=made.check_bills, every=BILLS_EVERY),) if made.check_bills else ()),
         ),
     )
+
+
+def open_bill_duty(made: WatchdogContext) -> Callable[[], object]:
+    """Return what asks the providers of `made` for bills, if it leads."""
+    duty = BillDuty(
+        resolve_ledger_url(made.settings),
+        rules=ShippedFacts().get_billing_rules(),
+        sources=lambda: made.collect_poll_results().sources,
+        leads=made.may_lead,
+        clock=made.clock,
+        log=get_log(),
+    )
+    return duty.run
 
 
 def _build_hold_duty(made: WatchdogContext) -> HoldDuty:

@@ -42,8 +42,8 @@ from costguard.values.sample import Sample
 from costguard.watchdog.duty import Log
 
 if TYPE_CHECKING:
+    from costguard.services.guarding.watchdog_context import SerializedLedger, WatchdogContext
     from costguard.services.poll.poll_jobs import PollWorker
-    from costguard.services.watch_loop.watchdog_context import SerializedLedger, WatchdogContext
 
 PRESENT_S = 15.0
 """For how long a watchdog counts as one that is there without saying so again."""

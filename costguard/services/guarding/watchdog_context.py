@@ -53,14 +53,13 @@ from costguard.services.guarding.guard import GuardRunner, GuardRunResult
 from costguard.services.guarding.guard_inputs import (
     PollResults,
     build_guard_config,
-    open_price_ladder,
     read_measurement_lags,
-    read_price_ceilings,
 )
 from costguard.services.guarding.run_view import digest_providers
 from costguard.services.guarding.sample_cache import AgentSampleCache
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import SystemClock, list_sources, open_providers, open_transport
+from costguard.services.poll.market_prices import open_price_ladder, read_price_ceilings
 from costguard.services.poll.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.services.poll.poll_views import AccountView
 from costguard.services.poll.ports import Ledger
@@ -74,9 +73,8 @@ from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
 if TYPE_CHECKING:  # what only a watchdog that runs on has: a plan does without
+    from costguard.services.guarding.shared_polls import SharedPolls
     from costguard.services.quote.price_refresh import DailyPriceRefresh
-    from costguard.services.report.bill_duty import BillDuty
-    from costguard.services.watch_loop.shared_polls import SharedPolls
 
 WARN_AGAIN_AFTER = timedelta(hours=1)
 """How often it is said again that the ledger cannot be written."""
@@ -122,8 +120,8 @@ class WatchdogContext:
 
     `lags`: how late each provider's measurements arrive. `recorded`: the last run is in the ledger. `heard`: cache of agents'
     samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time of the last run of this
-    process that is in the ledger. `prices`: refreshes the prices once a day; None: never. `bills`: asks for bills; None: never.
-    `shared`: polls accounts beside other watchdogs; None: this process polls every account.
+    process that is in the ledger. `prices`: refreshes the prices once a day; None: never. `check_bills`: asks for
+    bills; None: never. `shared`: polls accounts beside other watchdogs; None: this process polls every account.
     """
 
     settings: Settings
@@ -140,7 +138,7 @@ class WatchdogContext:
     after_run: Callable[[GuardRunResult], None] | None = None
     audit_head: Callable[[], str] = field(default=str)
     prices: DailyPriceRefresh | None = None
-    bills: BillDuty | None = None
+    check_bills: Callable[[], object] | None = None
     shared: SharedPolls | None = None
     committed_at: datetime | None = None
     recorded: bool = False
@@ -328,8 +326,12 @@ def open_watchdog_context(
     dry_run: bool = False,
     resident: bool = False,
     offline: bool = False,
+    open_bills: Callable[[WatchdogContext], Callable[[], object]] | None = None,
 ) -> Iterator[WatchdogContext]:
-    """Open everything; it is closed when the block ends. `offline`: no account is polled."""
+    """Open everything; it is closed when the block ends. `offline`: no account is polled.
+
+    `open_bills`: returns what asks for bills; it is not called offline or for a dry run.
+    """
     url, clock, billing = resolve_ledger_url(settings), SystemClock(), ShippedFacts().get_billing_rules()
     rules, most = build_guard_config(settings, interval), read_price_ceilings(settings)
     holder = f"{socket.gethostname()}:{os.getpid()}:{token_hex(3)}"  # containers may share a host name, and number 1 in each
@@ -370,7 +372,10 @@ def open_watchdog_context(
             lags=read_measurement_lags(),
         )
         if not offline and not dry_run:
-            made.prices, made.bills = _open_duties(made, url)
+            from costguard.services.quote.price_refresh import DailyPriceRefresh
+
+            made.prices = DailyPriceRefresh(lambda: made.settings, log=get_log())
+            made.check_bills = open_bills(made) if open_bills else None
         if resident and not dry_run and not offline and settings.scale.workers == SHARE:
             made.shared = _open_shared_polls(made, url, interval or settings.watch.every)
             made.guard.clock_doubt, made.guard.more_alerts = made.shared.explain_clock_doubt, made.shared.list_alerts
@@ -383,29 +388,13 @@ def open_watchdog_context(
                 made.shared.close()
 
 
-def _open_duties(made: WatchdogContext, url: str) -> tuple[DailyPriceRefresh, BillDuty]:
-    """Return what refreshes the prices and what asks for bills."""
-    from costguard.services.quote.price_refresh import DailyPriceRefresh
-    from costguard.services.report.bill_duty import BillDuty
-
-    bills = BillDuty(
-        url,
-        rules=ShippedFacts().get_billing_rules(),
-        sources=lambda: made.collect_poll_results().sources,
-        leads=made.may_lead,
-        clock=made.clock,
-        log=get_log(),
-    )
-    return DailyPriceRefresh(lambda: made.settings, log=get_log()), bills
-
-
 def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> SharedPolls:
     """Return the accounts that this watchdog shares with others which have the same settings of providers.
 
     Accounts are named by these settings, so that watchdogs with others never take one account for another.
     """
     from costguard.ledger.duties import DutyStore
-    from costguard.services.watch_loop.shared_polls import SharedPolls
+    from costguard.services.guarding.shared_polls import SharedPolls
 
     digest = digest_providers(made.settings.providers)[:8]
     store = DutyStore(url, made.guard.holder, group=digest)

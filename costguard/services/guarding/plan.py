@@ -11,7 +11,7 @@ from costguard.services import CommandAnswer
 from costguard.services.guarding.guard_inputs import describe_machines
 from costguard.services.guarding.overrides import make_override
 from costguard.services.guarding.plan_view import build_plan_view, list_unarmed
-from costguard.services.watch_loop.watchdog_context import open_watchdog_context
+from costguard.services.guarding.watchdog_context import open_watchdog_context
 from costguard.settings import read_settings
 from costguard.values.checks import require
 from costguard.views.plan import build_plan_document
