@@ -19,7 +19,7 @@ from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, NoAnswerError
 from costguard.guard.action_intents import Intent
 from costguard.guard.machine_reference import MachineReference, require_machine, require_resource_key
-from costguard.guard.overrides import Override
+from costguard.guard.overrides import Override, is_override_open
 from costguard.guard.replay.history import ResourceHistory
 from costguard.guard.run_facts import LATE_AFTER_RUNS
 from costguard.ledger.db.reader import LedgerReader
@@ -85,6 +85,10 @@ class MachinePage:
     def life(self) -> str:
         """Return its present run for a form; "" if it is not listed."""
         return format_life(identify_incarnation(self.one.live.observation)) if self.one else ""
+
+    def is_open(self, wish: Override) -> bool:
+        """Return whether `wish` is in force. The template of the page calls it."""
+        return is_override_open(wish, self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
