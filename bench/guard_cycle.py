@@ -25,10 +25,10 @@ from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample
 
 SCOPES, EVERY, MINUTES = 10, 5, 60
 SIGNALS = (GPU_UTIL, CPU_UTIL)
-MOST_S, MOST_MB = 60.0, 1000.0
+MOST_S, MOST_MB = 30.0, 1000.0
 
 
-def cycle(*, instances: int = 100_000) -> Iterator[Measured]:
+def cycle(*, instances: int = 10_000) -> Iterator[Measured]:
     """Seconds of CPU of each stage, and the most memory, of a process that runs one cycle."""
     with TemporaryDirectory() as folder:
         for stage in ("fill", "run"):

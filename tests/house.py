@@ -135,7 +135,7 @@ BUDGETS = {
     "costguard/data": 300,
     "costguard/files": 600,
     "costguard/formats": 3850,
-    "costguard/guard": 10900,
+    "costguard/guard": 10450,
     "costguard/integrations": 250,
     "costguard/ledger": 14_150,
     "costguard/mcp": 600,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
 
 from costguard.guard.action_intents import READY, REFUSED_FOR, Intent
 from costguard.guard.escalation import NO_HOOKS, DueStep, HookProgress, continues_after_stop, list_due_steps
@@ -65,14 +64,18 @@ HoldReason = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSubject:
-    """What all cases of one resource share, so that a large fleet holds it once.
+class PolicyCase:
+    """A verdict on a machine (`live`) with the context that decides its steps.
 
     `polls`: complete listings that contained it. `in_doubt`: an earlier act on it that is not confirmed yet, in words; "" for
     none. `refused`: acts on it that its provider refused within REFUSED_FOR. `workers`: how many other machines of the group
-    that it leads run; 0 if it leads none.
+    that it leads run; 0 if it leads none. `climb`: the escalation state of this run. `level`: how far its policy is armed now.
+    `limited`: what keeps `level` below the `arm` of its file, and how to fix it; "" for nothing. `approved`: acts that somebody
+    approved. `claimed`: its scope is claimed. `asks`: why a stop needs an approval although its provider could do it; "" for
+    nothing. `hooks`: the results of the hooks of its policy.
     """
 
+    verdict: Verdict
     live: LiveResource
     owner: str = ""
     protection: Protection = UNPROTECTED
@@ -83,20 +86,6 @@ class CaseSubject:
     in_doubt: str = ""
     refused: tuple[Intent, ...] = ()
     workers: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyCase:
-    """A verdict with the context that decides its steps.
-
-    `climb`: the escalation state of this run. `level`: how far its policy is armed now. `limited`: what keeps `level` below the
-    `arm` of its file, and how to fix it; "" for nothing. `approved`: acts that somebody approved. `claimed`: its scope is
-    claimed. `asks`: why a stop needs an approval although its provider could do it; "" for nothing. `hooks`: the results of the
-    hooks of its policy.
-    """
-
-    verdict: Verdict
-    subject: CaseSubject
     climb: EscalationState | None = None
     level: str = OBSERVE
     limited: str = ""
@@ -104,51 +93,6 @@ class PolicyCase:
     approved: frozenset[str] = frozenset()
     asks: str = ""
     hooks: HookProgress = NO_HOOKS
-
-    @property
-    def live(self) -> LiveResource:
-        """Return `subject.live`."""
-        return self.subject.live
-
-    @property
-    def owner(self) -> str:
-        """Return `subject.owner`."""
-        return self.subject.owner
-
-    @property
-    def protection(self) -> Protection:
-        """Return `subject.protection`."""
-        return self.subject.protection
-
-    @property
-    def lease(self) -> Override | None:
-        """Return `subject.lease`."""
-        return self.subject.lease
-
-    @property
-    def phase(self) -> Override | None:
-        """Return `subject.phase`."""
-        return self.subject.phase
-
-    @property
-    def frozen(self) -> Override | None:
-        """Return `subject.frozen`."""
-        return self.subject.frozen
-
-    @property
-    def polls(self) -> int:
-        """Return `subject.polls`."""
-        return self.subject.polls
-
-    @property
-    def in_doubt(self) -> str:
-        """Return `subject.in_doubt`."""
-        return self.subject.in_doubt
-
-    @property
-    def workers(self) -> int:
-        """Return `subject.workers`."""
-        return self.subject.workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,12 +198,6 @@ def explain_unstoppable(seen: Observation) -> str:
     return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
 
 
-@lru_cache(maxsize=10_000)
-def _share_holds(held: tuple[HoldReason, ...]) -> tuple[HoldReason, ...]:
-    """Return one value for all steps that the same reasons hold in the same words: of a large fleet 400 bytes a step."""
-    return held
-
-
 def _may_have_steps(case: PolicyCase) -> bool:
     """Return whether any step can be due: not where the condition does not hold, and no escalation goes on."""
     return case.climb is not None or case.verdict.finding != DOES_NOT
@@ -286,7 +224,7 @@ def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposa
             due = replace(due, at=min(due.at, around.now), unsent=False, untold=False)  # noqa: PLW2901 - the same step
         if STOP in {step.do, step.act} and seen.state in RESTING_STATES:
             continue
-        held = _share_holds(tuple(_list_holds(replace(due, step=step), case, around, asked=due in waiting)))
+        held = tuple(_list_holds(replace(due, step=step), case, around, asked=due in waiting))
         yield Proposal(verdict=found, number=due.number, step=step, due_at=due.at, held_by=held)
 
 
@@ -395,7 +333,7 @@ def _format_minutes(length: timedelta) -> str:
 def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReason]:
     step, found, seen = due.step, case.verdict, case.live.observation
     handling = seen.handling
-    for one in case.subject.refused:
+    for one in case.refused:
         if one.act == step.do and one.policy == found.policy.name:
             again = f"it is asked again at {one.moved_at + REFUSED_FOR:%Y-%m-%d %H:%M} UTC"
             yield "refused", f"its provider refused the {one.act} at {one.moved_at:%H:%M} UTC ({one.outcome}); {again}"

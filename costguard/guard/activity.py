@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 
 from costguard.guard.sample_times import BUSY_SHARE_MIN, ActivityWindow, build_window
 from costguard.guard.signal_summary import (
@@ -19,11 +18,8 @@ from costguard.guard.signal_summary import (
     SignalSummary,
     compute_power_threshold,
     detect_hang,
-    explain_level,
-    explain_low_level,
     format_clock,
     format_minutes,
-    share_instant,
     summarize_signal,
 )
 from costguard.guard.signals import (
@@ -55,7 +51,7 @@ from costguard.guard.signals import (
     select_counted_series,
 )
 from costguard.metering.observation import Observation
-from costguard.values.instant import MICROSECOND, to_micros
+from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.sample import CONNECTIONS, CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_LIMIT, GPU_UTIL, INPUT_AGE, Sample
 
 WARMUP_MAX = timedelta(minutes=45)
@@ -125,7 +121,7 @@ def classify_activity(
         state=found.state,
         confidence=found.confidence,
         reasons=found.reasons,
-        since=None if found.since is None else share_instant(found.since),
+        since=None if found.since is None else from_micros(found.since),
         families=_list_measured_families(tracks),
         coverage=min([one.coverage for one in tracks], default=None),
         attended=attended,
@@ -243,7 +239,7 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
         return f"keyboard input at {format_clock(one.began)}"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told} moved on in the last {format_minutes(view.now - view.opens)}"
-    return explain_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, view.now - view.opens)
+    return f"{one.kind.told} up to {_format_value(one.kind, one.peak)} in the last {format_minutes(view.now - view.opens)}"
 
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
@@ -294,7 +290,6 @@ def _rank_family(one: SignalSummary) -> int:
     return FAMILY_RANKS.get(one.kind.family, len(FAMILY_RANKS))
 
 
-@lru_cache(maxsize=500)
 def get_confidence_cap(proven: frozenset[str]) -> tuple[float, str]:
     """Return the highest confidence of idleness and the family that would raise it ("" if none)."""
     if not proven & {DUTY, AGENT}:
@@ -312,16 +307,12 @@ def _explain_quiet(one: SignalSummary, since: str) -> str:
         return "no keyboard input for 30 min"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told}: no progress since {since}"
-    return explain_low_level(one.kind.told, one.kind.unit, one.peak * one.kind.scale, since)
+    return f"{one.kind.told} at most {_format_value(one.kind, one.peak)} since {since}"
 
 
 def _list_measured_families(tracks: Sequence[SignalSummary]) -> tuple[str, ...]:
-    return _sort_families(frozenset([one.kind.family for one in tracks if one.fresh and one.coverage > 0]))
-
-
-@lru_cache(maxsize=500)
-def _sort_families(families: frozenset[str]) -> tuple[str, ...]:
-    return tuple(family for family in SIGNAL_FAMILIES if family in families)
+    measured = {one.kind.family for one in tracks if one.fresh and one.coverage > 0}
+    return tuple(family for family in SIGNAL_FAMILIES if family in measured)
 
 
 def _format_value(kind: SignalKind, value: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
+from functools import cached_property
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
@@ -21,7 +21,6 @@ from costguard.guard.action_intents import (
     Intent,
     is_without_effect,
 )
-from costguard.guard.action_plan import CaseSubject
 from costguard.guard.activity import classify_activity
 from costguard.guard.alerts.alert import NoticeDelivery
 from costguard.guard.escalation import Hook, HookRun
@@ -42,7 +41,6 @@ from costguard.guard.overrides import (
     Override,
     Protection,
     find_freeze,
-    find_label_protection,
     find_lease,
     find_lease_end,
     find_owner,
@@ -52,21 +50,18 @@ from costguard.guard.overrides import (
     list_answers,
     list_approved_acts,
 )
-from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, evaluate_schedule
-from costguard.guard.policy_evaluation import CostFacts, FactInputs, PolicySelector
-from costguard.guard.prepared_policy import is_started_after_hours
+from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
+from costguard.guard.policy_evaluation import CostFacts, FactInputs, select_policies
 from costguard.guard.run_facts import ConfirmedAct, FirstSighting, ProtectionSighting, StartHistory
-from costguard.guard.sample_times import TimesPool
 from costguard.guard.signals import (
     IDLE,
     Activity,
     CountedSeries,
     SampleColumns,
     build_columns,
-    find_sample_bounds,
+    estimate_sample_interval,
     select_counted_series,
 )
-from costguard.guard.signals import estimate_sample_interval as spacing_of
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
@@ -161,52 +156,16 @@ SAMPLES_LEAST = 3
 """Of a signal, in a window that is shortened by the provider's lag."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunShared:
-    """What the contexts of one run share.
-
-    `overrides`: those that bear on a resource which some override names, in their order; `general_overrides`: those that name
-    none, which bear on all others. `doubtful`: the intents whose outcome is not known. `refused`: those that a provider refused
-    within REFUSED_FOR. `started`: the starts by schedules.
-    `times`: those of all samples.
-    """
-
-    policies: PolicySelector
-    overrides: Mapping[ResourceKey, tuple[Override, ...]]
-    general_overrides: tuple[Override, ...]
-    doubtful: tuple[Intent, ...]
-    refused: tuple[Intent, ...]
-    started: tuple[Intent, ...]
-    times: TimesPool
-
-    @classmethod
-    def of(cls, rules: GuardConfig, sight: GuardSnapshot) -> RunShared:
-        """Sort the overrides and intents of `sight` by what they name."""
-        named = [(wish, _list_named_keys(wish)) for wish in sight.wishes]
-        return cls(
-            policies=PolicySelector(rules.policies),
-            overrides={
-                key: tuple(wish for wish, keys in named if not keys or key in keys)
-                for key in frozenset[ResourceKey]().union(*(keys for _, keys in named))
-            },
-            general_overrides=tuple(wish for wish, keys in named if not keys),
-            doubtful=tuple(one for one in sight.intents if one.state in DOUBTFUL_STATES),
-            refused=tuple(one for one in sight.intents if one.state == FAILED and sight.now - one.moved_at < REFUSED_FOR),
-            started=tuple(one for one in sight.started if one.rule != PERSON_RULE),
-            times=TimesPool(),
-        )
-
-
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ResourceContext:
-    """The evaluation context of one resource, shared by all policies. `policies`: those that apply to it.
+    """The evaluation context of one resource in the run over `sight`, shared by all policies.
 
-    `inputs`: see `known`. `works`: cached activities, by window and needs; `evidence`: the samples that all of them use, once
-    they were requested; `interval`: how often one is due, once it was estimated; `times`: of the samples of all machines of the
-    run. `evidence_from`: what was measured before it no longer counts; None: all counts. `own_start`: a schedule, not a person,
-    started this run of it.
+    `policies`: those that apply to it. `evidence_from`: what was measured before it no longer counts; None: all counts.
+    `own_start`: a schedule, not a person, started this run of it. `works`: its own activities so far, by what was asked.
     """
 
+    rules: GuardConfig = field(repr=False)
+    sight: GuardSnapshot = field(repr=False)
     live: LiveResource
     life: Incarnation
     owner: str
@@ -220,45 +179,44 @@ class ResourceContext:
     in_doubt: str
     refused: tuple[Intent, ...]
     evidence_from: datetime | None
-    times: TimesPool
-    policies: tuple[Policy, ...] = ()
-    own_start: bool = False
-    inputs: FactInputs | None = None
-    evidence: tuple[datetime, timedelta, CountedSeries] | None = None
-    interval: timedelta | None = None
+    policies: tuple[Policy, ...]
+    own_start: bool
     works: dict[ActivityQuery, Activity] = field(default_factory=dict)
-    group: ResourceGroup | None = field(default=None, repr=False, compare=False)
+    group: ResourceGroup | None = field(default=None, repr=False)
 
     @classmethod
     def of(
-        cls, live: LiveResource, rules: GuardConfig, sight: GuardSnapshot, shared: RunShared | None = None
+        cls, live: LiveResource, rules: GuardConfig, sight: GuardSnapshot, stated: Sequence[Override] | None = None
     ) -> ResourceContext:
-        """Build the context of `live` in this run. `shared`: what all contexts of the run share; None: there are no others."""
-        seen, now, shared = live.observation, sight.now, shared or RunShared.of(rules, sight)
+        """Build the context of `live` in this run. `stated`: the overrides that bear on it; None: look among all."""
+        seen, now, stated = live.observation, sight.now, sight.wishes if stated is None else stated
         life, before, owner = identify_incarnation(seen), sight.protections.get(seen.key), find_owner(seen, rules.owner_from)
-        policies = shared.policies.select(seen, owner)
-        stated = shared.overrides.get(seen.key, shared.general_overrides)
-        own_start = any(is_run_of_start(seen, one) for one in shared.started if one.life.key == seen.key)
+        policies = select_policies(rules.policies, seen, owner)
+        own_start = any(
+            one.life.key == seen.key and one.rule != PERSON_RULE and is_run_of_start(seen, one) for one in sight.started
+        )
         wishes = (*stated, *(() if own_start else _lease_manual_start(seen, life, policies)))
-        protection = find_protection(seen, stated, rules.protect, before.at if before else None, now)
-        lease, lease_ended_at = find_lease(life, wishes, now), find_lease_end(life, wishes, now)
-        ends = [at for at in (lease_ended_at, sight.gap_ended_at) if at is not None]
-        doubt = next((i for i in shared.doubtful if i.life.key == seen.key), None)
+        lease_ended_at = find_lease_end(life, wishes, now)
+        mine = [one for one in sight.intents if one.life.key == seen.key]
+        doubt = next((one for one in mine if one.state in DOUBTFUL_STATES), None)
         return cls(
+            rules=rules,
+            sight=sight,
             live=live,
             life=life,
             owner=owner,
-            protection=protection,
-            lease=lease,
+            protection=find_protection(seen, stated, rules.protect, before.at if before else None, now),
+            lease=find_lease(life, wishes, now),
             lease_ended_at=lease_ended_at,
             phase=find_phase(life, stated, now),
             frozen=find_freeze(stated, seen.key, now),
             approved=list_approved_acts(life, stated, now),
             answers=list_answers(life, stated, now),
             in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",
-            refused=tuple(one for one in shared.refused if is_same_life(one.life, life)),
-            evidence_from=max(ends, default=None),
-            times=shared.times,
+            refused=tuple(
+                one for one in mine if one.state == FAILED and now - one.moved_at < REFUSED_FOR and is_same_life(one.life, life)
+            ),
+            evidence_from=max((at for at in (lease_ended_at, sight.gap_ended_at) if at is not None), default=None),
             policies=policies,
             own_start=own_start,
         )
@@ -269,124 +227,90 @@ class ResourceContext:
         return self.live.observation.key
 
     @property
-    def known(self) -> FactInputs:
-        """Return its facts that come neither from its listing nor from its activity."""
-        if self.inputs is None:
-            self.inputs = FactInputs(
-                owner=self.owner,
-                protection=self.protection,
-                lease=self.lease,
-                lease_ended_at=self.lease_ended_at,
-                group=self.group.key.name if self.group is not None else "",
-            )
-        return self.inputs
+    def lag(self) -> timedelta:
+        """Return how late its newest sample may be."""
+        return self.sight.lags.get(self.key.provider, timedelta())
 
-    def build_subject(self, sight: GuardSnapshot) -> CaseSubject:
-        """Return what its cases share."""
-        known, leads = sight.known.get(self.key), self.group is not None and is_group_head(self.live.observation)
-        return CaseSubject(
-            live=self.live,
+    @property
+    def columns(self) -> SampleColumns:
+        """Return its samples."""
+        return self.sight.samples.get(self.key, {})
+
+    @cached_property
+    def sample_interval(self) -> timedelta:
+        """Return how often a sample of it is due."""
+        return estimate_sample_interval(self.columns, self.rules.interval)
+
+    @cached_property
+    def inputs(self) -> FactInputs:
+        """Return its facts that come neither from its listing nor from its activity, and that every policy may ask for."""
+        return FactInputs(
             owner=self.owner,
             protection=self.protection,
             lease=self.lease,
-            phase=self.phase,
-            frozen=self.frozen,
-            polls=known.polls if known else 0,
-            in_doubt=self.in_doubt,
-            refused=self.refused,
-            workers=len(self.group.running) - 1 if self.group is not None and leads else 0,
+            lease_ended_at=self.lease_ended_at,
+            group=self.group.key.name if self.group is not None else "",
         )
 
-    def has_protecting_label(self, rules: GuardConfig) -> bool:
-        """Return whether its labels protect it now; this is remembered for a day after they disappear."""
-        return self.protection.protected and find_label_protection(self.live.observation, rules.protect).protected
-
-    def record_protection(self, rules: GuardConfig, now: datetime) -> ProtectionSighting:
-        """Return the record that its labels protect it at `now`."""
-        return ProtectionSighting(key=self.key, at=now, how=find_label_protection(self.live.observation, rules.protect).why)
-
-    def get_lag(self, sight: GuardSnapshot) -> timedelta:
-        """Return how late its newest sample may be."""
-        return sight.lags.get(self.key.provider, timedelta())
+    @property
+    def workers(self) -> int:
+        """Return how many other machines of the group that it leads run; 0 if it leads none."""
+        return len(self.group.running) - 1 if self.group is not None and is_group_head(self.live.observation) else 0
 
     def find_longest_policy(self) -> Policy | None:
         """Return the policy with the longest `hold` that applies to it; None: no policy applies."""
         return max(self.policies, key=lambda p: p.hold, default=None)
 
-    def classify(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
+    def find_off_since(self, wanted: ScheduleState) -> datetime | None:
+        """Return since when a schedule that wants it as `wanted` wants it off; None: it wants it on.
+
+        A machine that a person started after the schedule turned off is left on until the schedule's next turn.
+        """
+        if not wanted.off:
+            return None
+        return wanted.since if self.own_start or not _is_started_after_hours(self.live.observation, wanted) else None
+
+    def classify(self, policy: Policy | None) -> Activity:
         """Return its activity as `policy` requires it.
 
         If the resource by itself is idle, belongs to a group and is not judged alone, the activity of the group applies.
         """
-        own = self.classify_alone(policy, rules, sight)
+        own = self.classify_alone(policy)
         if self.group is None or own.state != IDLE or (policy is not None and policy.alone):
             return own
-        return apply_group_activity(own, self.group.classify(policy, rules, sight), self.live.observation.gpu_count)
+        return apply_group_activity(own, self.group.classify(policy), self.live.observation.gpu_count)
 
-    def classify_alone(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
-        """Return its own activity, independent of its group; cached for policies with the same window and needs."""
-        asks = build_activity_query(policy)
-        made = self.works.get(asks)
-        if made is None:
-            seen = self.live.observation
-            if seen.kind != INSTANCE or seen.state != RUNNING:
-                made = Activity(reasons=(f"it is {seen.state}",))
-            else:
-                made = self._classify_once(*asks, rules, sight)
-            self.works[asks] = made
-        return made
+    def classify_alone(self, policy: Policy | None) -> Activity:
+        """Return its own activity, independent of its group; computed once for policies with the same window and needs."""
+        query, seen = build_activity_query(policy), self.live.observation
+        if query not in self.works:
+            running = seen.kind == INSTANCE and seen.state == RUNNING
+            self.works[query] = self._classify(*query) if running else Activity(reasons=(f"it is {seen.state}",))
+        return self.works[query]
 
-    def find_sample_bounds(self, sight: GuardSnapshot) -> tuple[datetime, datetime] | None:
-        """Return when its first and its last sample was taken; None: there is none."""
-        return find_sample_bounds(sight.samples.get(self.key, {}))
-
-    def _classify_once(
-        self, window: timedelta, needs: tuple[str, ...], warmup: timedelta, rules: GuardConfig, sight: GuardSnapshot
-    ) -> Activity:
-        seen = self.live.observation
-        since, rhythm, counted = self.evidence = self.evidence or self._collect_series(rules, sight)
-        lag = self.get_lag(sight)
-        least = min(window, max(ACTIVITY_WINDOW_MIN, SAMPLES_LEAST * rhythm))
+    def _classify(self, window: timedelta, needs: tuple[str, ...], warmup: timedelta) -> Activity:
+        least = min(window, max(ACTIVITY_WINDOW_MIN, SAMPLES_LEAST * self.sample_interval))
+        since, counted = self._counted
         return classify_activity(
-            seen,
+            self.live.observation,
             (),
-            now=sight.now,
+            now=self.sight.now,
             since=since,
-            poll=rhythm,
-            window=max(window - lag, least),  # what was idle for `window` shows only `window - lag` of it yet
+            poll=self.sample_interval,
+            window=max(window - self.lag, least),  # what was idle for `window` shows only `window - lag` of it yet
             warmup_max=warmup,
             needs=needs,
             phase_until=self.phase.until if self.phase else None,
-            lag=lag,
+            lag=self.lag,
             counted=counted,
         )
 
-    def get_sample_interval(self, rules: GuardConfig, sight: GuardSnapshot) -> timedelta:
-        """Return how often a sample of it is due."""
-        if self.interval is None:
-            self.interval = spacing_of(sight.samples.get(self.key, {}), rules.interval, self.times)
-        return self.interval
-
-    def leave_group(self) -> None:
-        """End the ring of a group and its members at the end of a run, so that no collector has to look for it."""
-        self.group = None
-
-    def release_evidence(self) -> None:
-        """Let go of its samples and activities once all its policies are evaluated: of a large fleet two kB a machine.
-
-        Members of a group keep theirs, which its other members ask for. What is asked for again is computed again.
-        """
-        if self.group is None:
-            self.evidence = self.inputs = None
-            self.works = {}
-
-    def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
-        """Return from when on its samples count, how often one is due, and the series that count, for all policies."""
-        columns: SampleColumns = sight.samples.get(self.key, {})
+    @cached_property
+    def _counted(self) -> tuple[datetime, CountedSeries]:
+        """Return from when on its samples count, and the series that count."""
         began = [self.live.observation.started_at or self.live.observation.created_at, self.evidence_from]
         since = max([at for at in began if at is not None], default=self.live.first_seen_at)
-        interval = self.get_sample_interval(rules, sight)
-        return since, interval, select_counted_series(columns, since, sight.now, self.times)
+        return since, select_counted_series(self.columns, since, self.sight.now)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -397,63 +321,68 @@ class ResourceGroup:
     running: list[ResourceContext] = field(default_factory=list)
     works: dict[ActivityQuery, GroupActivity | None] = field(default_factory=dict)
 
-    def classify(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> GroupActivity | None:
+    def classify(self, policy: Policy | None) -> GroupActivity | None:
         """Return the activity of the group as `policy` requires it; None: no member runs."""
-        asks = build_activity_query(policy)
-        if asks not in self.works:
-            self.works[asks] = combine_activities(
-                self.key, [self._to_member(one, policy, rules, sight) for one in self.running]
+        query = build_activity_query(policy)
+        if query not in self.works:
+            members = [(one, one.classify_alone(policy)) for one in self.running]
+            self.works[query] = combine_activities(
+                self.key, [GroupMember(key=one.key, name=one.live.observation.name, work=work) for one, work in members]
             )
-        return self.works[asks]
-
-    @staticmethod
-    def _to_member(seat: ResourceContext, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> GroupMember:
-        return GroupMember(key=seat.key, name=seat.live.observation.name, work=seat.classify_alone(policy, rules, sight))
+        return self.works[query]
 
 
 def build_contexts(rules: GuardConfig, sight: GuardSnapshot) -> list[ResourceContext]:
     """Build a context for each resource of `sight` and join those of one group."""
-    shared, groups = RunShared.of(rules, sight), dict[GroupKey, ResourceGroup]()
-    seats = [ResourceContext.of(live, rules, sight, shared) for live in sight.live]
-    for seat in seats:
-        key = find_group(seat.live.observation, rules.group_from)
+    by_key, groups = _index_overrides(sight.wishes), dict[GroupKey, ResourceGroup]()
+    seats = []
+    for live in sight.live:
+        numbers = sorted({*by_key[None], *by_key.get(live.observation.key, ())})
+        seat = ResourceContext.of(live, rules, sight, [sight.wishes[n] for n in numbers])
+        key = find_group(live.observation, rules.group_from)
         if key is not None:
             seat.group = groups.setdefault(key, ResourceGroup(key=key))
-            if counts_for_group(seat.live):
+            if counts_for_group(live):
                 seat.group.running.append(seat)
+        seats.append(seat)
     return seats
 
 
-def _list_named_keys(wish: Override) -> frozenset[ResourceKey]:
-    """Return the resources that alone an override bears on; empty: it bears on all. A freeze without a key freezes all acts."""
-    if wish.what == FREEZE and wish.key is None:
-        return frozenset()
-    return frozenset(key for key in (wish.key, wish.life.key if wish.life is not None else None) if key is not None)
+def _index_overrides(wishes: Sequence[Override]) -> dict[ResourceKey | None, list[int]]:
+    """Return the numbers of the overrides that name a resource, by its key; None: of those that bear on all resources.
+
+    A freeze without a key freezes all acts.
+    """
+    by_key: dict[ResourceKey | None, list[int]] = {None: []}
+    for number, wish in enumerate(wishes):
+        keys = {wish.key, wish.life.key if wish.life is not None else None} - {None}
+        for key in {None} if wish.what == FREEZE and wish.key is None else keys or {None}:
+            by_key.setdefault(key, []).append(number)
+    return by_key
 
 
 def build_activity_query(policy: Policy | None) -> ActivityQuery:
     """Return the parameters of an activity for `policy`: window, needs, and how long a machine may be warming."""
     if policy is None:
         return max(ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), (), ACTIVITY_WINDOW
-    return _share_query(policy.hold, policy.needs, policy.warmup_max)
-
-
-@lru_cache(maxsize=1000)
-def _share_query(hold: timedelta, needs: tuple[str, ...], warmup_max: timedelta) -> ActivityQuery:
-    """Return one query for all machines and policies that ask alike."""
-    return max(hold or ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), needs, warmup_max
+    return max(policy.hold or ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), policy.needs, policy.warmup_max
 
 
 def estimate_interval_of_samples(samples: Sequence[Sample], interval: timedelta) -> timedelta:
     """Return how often a sample is due, as estimated by `signals.estimate_sample_interval`."""
-    return spacing_of(build_columns(samples), interval)
+    return estimate_sample_interval(build_columns(samples), interval)
+
+
+def _is_started_after_hours(seen: Observation, wanted: ScheduleState) -> bool:
+    """Return whether its run began within an off period (`wanted`) of its schedule, so the start was deliberate."""
+    return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since
 
 
 def _lease_manual_start(seen: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Override, ...]:
     """Return the lease of a machine started while a schedule wanted it off; no policy acts during the lease."""
     began = seen.started_at
     if began is None or not any(
-        policy.schedule and is_started_after_hours(seen, evaluate_schedule(policy.schedule, began)) for policy in policies
+        policy.schedule and _is_started_after_hours(seen, evaluate_schedule(policy.schedule, began)) for policy in policies
     ):
         return ()
     who, why = "the person who started it", "started by hand"

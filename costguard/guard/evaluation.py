@@ -8,14 +8,13 @@ protections are carried from one run to the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from costguard.budgets.budget import Budget
 from costguard.guard.action_plan import (
     RESTING_STATES,
-    CaseSubject,
     PolicyCase,
     RunConstraints,
     build_action_plan,
@@ -36,7 +35,14 @@ from costguard.guard.cap_forecast import (
 from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts
 from costguard.guard.escalation import NO_HOOKS, advance_escalation, summarize_hook_runs
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_rooms, count_fleet, find_quarantined_scopes, update_breaker
-from costguard.guard.overrides import ArmedLevel, find_armed_level, find_asking_policy, find_breaker_close, name_question
+from costguard.guard.overrides import (
+    ArmedLevel,
+    find_armed_level,
+    find_asking_policy,
+    find_breaker_close,
+    find_label_protection,
+    name_question,
+)
 from costguard.guard.policy import (
     DOES_NOT,
     FINDINGS,
@@ -52,6 +58,7 @@ from costguard.guard.policy import (
     Policy,
     Proposal,
     Verdict,
+    evaluate_schedule,
     reaches_level,
 )
 from costguard.guard.policy_evaluation import (
@@ -63,11 +70,10 @@ from costguard.guard.policy_evaluation import (
     evaluate_policy,
     find_tightest_budget,
 )
-from costguard.guard.prepared_policy import PreparedPolicy
 from costguard.guard.reach import is_explicit
 from costguard.guard.run_facts import ProtectionSighting as Sighted
 from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_starts
-from costguard.guard.signals import IDLE, UNKNOWN, Activity
+from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
 from costguard.guard.timed_stops import TIMED_STOP, advance_timed_stop, list_timed_verdicts
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
@@ -116,15 +122,11 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     """Evaluate all policies and hard budgets of `rules` for every resource in `sight`, and plan the actions. Sends nothing."""
     seats = build_contexts(rules, sight)
     climbs = {(c.policy, c.life.key): c for c in mark_executed_steps(rules, sight)}
-    prepared = {
-        policy.name: _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
-        for policy in rules.policies
-    }
+    levels = {policy.name: limit_armed_level(policy, rules, sight) for policy in rules.policies}
     cases, works = list[PolicyCase](), dict[ResourceKey, Activity]()
     for seat in seats:
-        cases += _evaluate_cases(seat, [prepared[policy.name] for policy in seat.policies], rules, sight, climbs=climbs)
-        works[seat.key] = seat.classify(seat.find_longest_policy(), rules, sight)
-        seat.release_evidence()
+        cases += _evaluate_cases(seat, seat.policies, levels, climbs)
+        works[seat.key] = seat.classify(seat.find_longest_policy())
     fleet = count_fleet(sight.live, sight.sent)
     known_caps = find_accepted_caps(rules.budgets, sight.wishes, sight.now)
     accepted_caps = find_undoubted_caps(rules.budgets, known_caps, sight.live, sight.raised)
@@ -133,11 +135,10 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     for seat, wish, verdict in list_timed_verdicts(seats, works, rules, sight):
         old = apply_deliveries(climbs.get((TIMED_STOP.name, seat.key)), seat.owner, rules, sight)
         climb = advance_timed_stop(old, wish, verdict, routed=rules.admin_route)
-        timed = _prepare_policy(verdict.policy, limit_armed_level(verdict.policy, rules, sight), rules, sight.now)
-        cases.append(_build_case(seat, seat.build_subject(sight), verdict, climb, timed, sight=sight))
+        cases.append(_build_case(seat, verdict, climb, limit_armed_level(verdict.policy, rules, sight)))
     mass = update_breaker(
         sight.breaker,
-        _find_turns(seats, works, rules, sight),
+        _find_turns(seats, works),
         sight.live,
         rules.rails,
         sight.now,
@@ -157,17 +158,15 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     proposals = build_action_plan(cases, around)
     update_announcements(cases, proposals, sight.now)
     end_lost_escalations(cases, sight.intents)
-    sighted = tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules))
-    for seat in seats:
-        seat.leave_group()
-    del seats  # 40 MB of 100,000 machines, which the copies below can take
+    protected = [seat for seat in seats if seat.protection.protected]
+    marks = [(seat.key, find_label_protection(seat.live.observation, rules.protect)) for seat in protected]
     return GuardEvaluation(
         at=sight.now,
         works=works,
         cases=tuple(cases),
         proposals=proposals,
         climbs=tuple(case.climb for case in cases if case.climb is not None),
-        sighted=sighted,
+        sighted=tuple(Sighted(key=key, at=sight.now, how=mark.why) for key, mark in marks if mark.protected),
         foresights=foresights,
         breaker=mass,
         quarantine=around.quarantine,
@@ -207,16 +206,14 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
     found = Verdict(
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
-    prepared = _prepare_policy(policy, limit_armed_level(policy, rules, sight), rules, sight.now)
-    return _build_case(seat, seat.build_subject(sight), found, None, prepared, sight=sight)
+    return _build_case(seat, found, None, limit_armed_level(policy, rules, sight))
 
 
 def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
     """Explain why `policy` no longer holds for the resource, or only on stale or incomplete samples; "" if it holds."""
     seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
-    prepared = _prepare_policy(policy, ArmedLevel(OBSERVE), rules, sight.now)
-    cases = _evaluate_cases(seat, [prepared], rules, sight, climbs=climbs) if seat else []
+    cases = _evaluate_cases(seat, [policy], {policy.name: ArmedLevel(OBSERVE)}, climbs) if seat else []
     if not cases:
         return "it is no longer listed"
     found = cases[0].verdict
@@ -232,17 +229,9 @@ def is_claimed(rules: GuardConfig, live: LiveResource, policy: Policy) -> bool:
     owners are ours. On other providers (RunPod, Vast, Lambda) people share accounts, and the owner of a machine is unknown:
     there a policy must name the machine, its account, its labels or its owner.
     """
-    return _is_scope_claimed(rules, live.scope, policy)
-
-
-def _is_scope_claimed(rules: GuardConfig, scope: ScopeKey, policy: Policy) -> bool:
     if rules.claims is None:
-        return scope.provider not in rules.ownerless or is_explicit(policy.target)
-    return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in rules.claims)
-
-
-def _prepare_policy(policy: Policy, level: ArmedLevel, rules: GuardConfig, now: datetime) -> PreparedPolicy:
-    return PreparedPolicy.of(policy, level, lambda scope: _is_scope_claimed(rules, scope, policy), now)
+        return live.scope.provider not in rules.ownerless or is_explicit(policy.target)
+    return any(claim in (live.scope.provider, "/".join(live.scope[:2]), "/".join(live.scope)) for claim in rules.claims)
 
 
 def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
@@ -257,9 +246,7 @@ def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig
     return ""
 
 
-def _find_turns(
-    seats: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity], rules: GuardConfig, sight: GuardSnapshot
-) -> dict[ResourceKey, datetime]:
+def _find_turns(seats: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity]) -> dict[ResourceKey, datetime]:
     """Return when each machine turned idle or unknown, for the breaker. One member stands for a group whose job ended.
 
     A cluster or job array ends as a whole, which is no sign of an error. If one of its members is not measured, the members
@@ -267,7 +254,7 @@ def _find_turns(
     """
     found, groups = dict[ResourceKey, datetime](), set[str]()
     for seat in seats:
-        at = _find_turn(seat, works[seat.key], rules, sight)
+        at = _find_turn(seat, works[seat.key])
         if at is None:
             continue
         if seat.group is not None and works[seat.key].state == IDLE:
@@ -279,7 +266,7 @@ def _find_turns(
     return found
 
 
-def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight: GuardSnapshot) -> datetime | None:
+def _find_turn(seat: ResourceContext, work: Activity) -> datetime | None:
     """Return when the machine turned idle or unknown, for the breaker; None if it did not turn.
 
     A machine that was idle or unmeasured from its start did not turn. One whose samples stopped turned two sample intervals
@@ -288,16 +275,14 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
     """
     if work.state not in (IDLE, UNKNOWN) or seat.live.observation.state != RUNNING:
         return None
-    began, heard = (
-        seat.live.observation.started_at or seat.live.first_seen_at,
-        seat.find_sample_bounds(sight),
-    )
+    began, sight = seat.live.observation.started_at or seat.live.first_seen_at, seat.sight
+    heard = find_sample_bounds(seat.columns)
     if heard is None:
         return None
     first, last = heard
     if work.state == IDLE and work.since is not None:
         return work.since if work.since > max(began, first) else None
-    due = last + 2 * seat.get_sample_interval(rules, sight) + seat.get_lag(sight)
+    due = last + 2 * seat.sample_interval + seat.lag
     hidden = sight.gap_ended_at is not None and last <= sight.gap_ended_at
     silent = work.state == UNKNOWN and not hidden and first < last and work.get_known_until(sight.now) > due
     return due if silent else None
@@ -305,88 +290,77 @@ def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight:
 
 def _evaluate_cases(
     seat: ResourceContext,
-    policies: Iterable[PreparedPolicy],
-    rules: GuardConfig,
-    sight: GuardSnapshot,
-    *,
+    policies: Sequence[Policy],
+    levels: Mapping[str, ArmedLevel],
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
 ) -> list[PolicyCase]:
-    """Evaluate `policies` for one resource; empty if two complete listings lack it. One that lacks it ends no escalation."""
+    """Evaluate `policies`, armed as in `levels`, for one resource; empty if two complete listings lack it.
+
+    One that lacks it ends no escalation.
+    """
     absent_at = seat.live.absent_at
-    if absent_at is not None and sight.now - absent_at >= max(rules.interval, ABSENT_FOR):
+    if absent_at is not None and seat.sight.now - absent_at >= max(seat.rules.interval, ABSENT_FOR):
         return []
-    subject, kept = seat.build_subject(sight), dict[str, object | None]()
-    return [_evaluate_case(seat, subject, prepared, rules, sight, climbs=climbs, kept=kept) for prepared in policies]
+    return [_evaluate_case(seat, policy, levels[policy.name], climbs.get((policy.name, seat.key))) for policy in policies]
 
 
-def _evaluate_case(
-    seat: ResourceContext,
-    subject: CaseSubject,
-    prepared: PreparedPolicy,
-    rules: GuardConfig,
-    sight: GuardSnapshot,
-    *,
-    climbs: Mapping[tuple[str, ResourceKey], EscalationState],
-    kept: dict[str, object | None],
-) -> PolicyCase:
-    live, policy, now = seat.live, prepared.policy, sight.now
-    seen = live.observation
-    work, off, known = seat.classify(policy, rules, sight), None, seat.known
-    if prepared.wanted is not None:
-        off = prepared.find_off_since(seen, own_start=seat.own_start)
+def _evaluate_case(seat: ResourceContext, policy: Policy, armed: ArmedLevel, stored: EscalationState | None) -> PolicyCase:
+    """Evaluate `policy`, armed so far, for one resource. `stored`: its escalation as of the last run; None: none."""
+    rules, sight, seen = seat.rules, seat.sight, seat.live.observation
+    work, off = seat.classify(policy), None
+    known = _collect_inputs(seat, policy)
+    if policy.schedule is not None:
+        off = seat.find_off_since(evaluate_schedule(policy.schedule, sight.now))
         known = replace(known, scheduled_on=off is None)
-    if prepared.asks_more:
-        known = _add_asked_inputs(known, seat, prepared, rules, sight)
-    facts = build_facts(live, work, known, now, policy.when.names, kept=kept)
-    climb = apply_deliveries(climbs.get((policy.name, seen.key)), seat.owner, rules, sight)
+    climb = apply_deliveries(stored, seat.owner, rules, sight)
     found = evaluate_policy(
         policy,
         seat.life,
-        facts,
+        build_facts(seat.live, work, known, sight.now, policy.when.names),
         work,
-        now,
+        sight.now,
         climb=climb,
         not_before=None if policy.rule in (SCHEDULE_RULE, LIMIT_RULE) else seat.evidence_from,
         off_since=off,
     )
     going = advance_escalation(climb, found, stopped=seen.state in RESTING_STATES, fresh_since=seat.lease_ended_at)
-    return _build_case(seat, subject, found, going, prepared, sight=sight)
+    return _build_case(seat, found, going, armed)
 
 
-def _add_asked_inputs(
-    known: FactInputs, seat: ResourceContext, prepared: PreparedPolicy, rules: GuardConfig, sight: GuardSnapshot
-) -> FactInputs:
-    """Return `known` with what only some conditions ask for."""
-    asked = prepared.policy.when.names
+def _collect_inputs(seat: ResourceContext, policy: Policy) -> FactInputs:
+    """Return what the facts of `policy` need besides the listing and the activity."""
+    sight, asked, known = seat.sight, policy.when.names, seat.inputs
     if not BUDGET_FACTS.isdisjoint(asked):
         attribution = replace(seat.live.observation.attribution, owner=seat.owner)
         known = replace(known, budget=find_tightest_budget(sight.standings, attribution))
     if not LOOKED_UP_FACTS.isdisjoint(asked):
         known = add_cost_facts(known, seat.live, sight.asked, sight.now)
     if "group_state" in asked and seat.group is not None:
-        group = seat.group.classify(prepared.policy, rules, sight)
+        group = seat.group.classify(policy)
         known = replace(known, group_state=group.state if group else "")
     return known
 
 
-def _build_case(
-    seat: ResourceContext,
-    subject: CaseSubject,
-    found: Verdict,
-    climb: EscalationState | None,
-    prepared: PreparedPolicy,
-    *,
-    sight: GuardSnapshot,
-) -> PolicyCase:
+def _build_case(seat: ResourceContext, found: Verdict, climb: EscalationState | None, armed: ArmedLevel) -> PolicyCase:
+    sighting = seat.sight.known.get(seat.key)
     return PolicyCase(
         verdict=found,
-        subject=subject,
+        live=seat.live,
+        owner=seat.owner,
+        protection=seat.protection,
+        lease=seat.lease,
+        phase=seat.phase,
+        frozen=seat.frozen,
+        polls=sighting.polls if sighting else 0,
+        in_doubt=seat.in_doubt,
+        refused=seat.refused,
+        workers=seat.workers,
         climb=climb,
-        level=prepared.level,
-        limited=prepared.limited,
-        claimed=prepared.claimed_in(seat.live.scope) or prepared.policy.rule == TIMED_STOP.rule,
+        level=armed.level,
+        limited=armed.explain(),
+        claimed=is_claimed(seat.rules, seat.live, found.policy) or found.policy.rule == TIMED_STOP.rule,
         approved=seat.approved | _list_answered_acts(seat, found, climb) if seat.answers else seat.approved,
-        hooks=summarize_hook_runs(climb, sight.hooks) if climb is not None else NO_HOOKS,
+        hooks=summarize_hook_runs(climb, seat.sight.hooks) if climb is not None else NO_HOOKS,
     )
 
 
@@ -401,7 +375,7 @@ def _list_answered_acts(seat: ResourceContext, found: Verdict, climb: Escalation
 def forecast_snapshot_caps(rules: GuardConfig, sight: GuardSnapshot) -> tuple[CapForecast, ...]:
     """Forecast when each hard budget would act and by how much it could be exceeded, without evaluating policies."""
     seats = build_contexts(rules, sight)
-    works = {seat.key: seat.classify(seat.find_longest_policy(), rules, sight) for seat in seats}
+    works = {seat.key: seat.classify(seat.find_longest_policy()) for seat in seats}
     accepted = find_accepted_caps(rules.budgets, sight.wishes, sight.now)
     return _forecast_caps(rules, sight, seats, works, accepted)
 
@@ -483,9 +457,8 @@ def _build_cap_cases(
         seat = by_key[found.life.key]
         old = apply_deliveries(climbs.get((found.policy.name, seat.key)), seat.owner, rules, sight)
         climb = advance_escalation(old, found, stopped=seat.live.observation.state in RESTING_STATES)
-        prepared = _prepare_policy(found.policy, limit_armed_level(found.policy, rules, sight), rules, sight.now)
-        subject = replace(seat.build_subject(sight), lease=None)  # a cap stops whatever a lease keeps
-        cases.append(_build_case(seat, subject, found, climb, prepared, sight=sight))
+        case = _build_case(seat, found, climb, limit_armed_level(found.policy, rules, sight))
+        cases.append(replace(case, lease=None))  # a cap stops whatever a lease keeps
     return cases
 
 

@@ -14,13 +14,13 @@ uses them, as in `spent_day >= usd(50.00)`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from fractions import Fraction
 from functools import lru_cache
 
-from costguard.budgets.budget import ResourceFilter, matches_filter
+from costguard.budgets.budget import matches_filter
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.budgets.runway import compute_runway
 from costguard.guard.overrides import UNPROTECTED, Override, Protection
@@ -49,62 +49,35 @@ from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, PrepaidBalance, Rate, divide_half_even
 from costguard.values.resource import RUNNING, STOPPED, Attribution, Incarnation, ResourceKey, is_same_life
 
-COMPARED_FIELDS = ("providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds")
-"""The fields of a filter that list values, besides its labels; a machine's values stand in this order in `PolicySelector`."""
-
 
 def matches_target(target: PolicyTarget, seen: Observation, owner: str) -> bool:
     """Return whether `target` covers the resource of `owner`: every stated field must match."""
-    return _is_targeted(target, seen, replace(seen.attribution, owner=owner))
+    return _is_targeted(target, seen, replace(seen.attribution, owner=owner), _fold_labels(seen))
 
 
-class PolicySelector:
-    """Selects the policies that target a resource; caches the answer for resources alike in all that targets compare.
-
-    Example: one policy of 20 names `owners = ["ada"]`. Then two owners are told apart, ada and anybody else, and not 4,000.
-    """
-
-    def __init__(self, policies: Iterable[Policy]) -> None:
-        self._policies = tuple(policies)
-        matches_of = [policy.target.match.labels or () for policy in self._policies]
-        self._labels = frozenset(key.casefold() for labels in matches_of for key, _ in labels)
-        stated = [[getattr(policy.target.match, name) or () for policy in self._policies] for name in COMPARED_FIELDS]
-        self._stated = [frozenset(value for values in of_field for value in values) for of_field in stated]
-        self._by_kind: dict[tuple[object, ...], tuple[Policy, ...]] = {}
-        self._whole = set[tuple[object, ...]]()  # of these kinds no policy compares ids or names
-
-    def select(self, seen: Observation, owner: str) -> tuple[Policy, ...]:
-        """Return the policies for which `matches_target` holds, in their order."""
-        labels = tuple([pair for pair in seen.labels if pair[0].casefold() in self._labels]) if self._labels else ()
-        values = (*seen.key[:3], owner, seen.gpu, seen.tier, seen.kind)
-        classes = [value if value in stated else None for value, stated in zip(values, self._stated, strict=True)]
-        kind = (bool(seen.gpu or seen.gpu_count), labels, *classes)
-        alike = self._by_kind.get(kind)
-        if alike is None:
-            attribution = replace(seen.attribution, owner=owner)
-            alike = tuple(policy for policy in self._policies if _matches_kind(policy.target, seen, attribution))
-            self._by_kind[kind] = alike
-            if not any(policy.target.ids is not None or policy.target.names is not None for policy in alike):
-                self._whole.add(kind)
-        return alike if kind in self._whole else tuple([one for one in alike if _matches_identity(one.target, seen)])
+def select_policies(policies: Iterable[Policy], seen: Observation, owner: str) -> tuple[Policy, ...]:
+    """Return the policies for which `matches_target` holds, in their order."""
+    attribution, labels = replace(seen.attribution, owner=owner), _fold_labels(seen)
+    return tuple([policy for policy in policies if _is_targeted(policy.target, seen, attribution, labels)])
 
 
-def _is_targeted(target: PolicyTarget, seen: Observation, attribution: Attribution) -> bool:
-    return _matches_identity(target, seen) and _matches_kind(target, seen, attribution)
+def _fold_labels(seen: Observation) -> Mapping[str, str]:
+    """Return its labels, whose keys ignore case, as in budgets."""
+    return {key.casefold(): value for key, value in seen.labels}
 
 
-def _matches_identity(target: PolicyTarget, seen: Observation) -> bool:
+def _is_targeted(target: PolicyTarget, seen: Observation, attribution: Attribution, labels: Mapping[str, str]) -> bool:
     if target.ids is not None and seen.key.id not in target.ids:
         return False
-    return target.names is None or any(matches_pattern(pattern, seen.name) for pattern in target.names)
-
-
-def _matches_kind(target: PolicyTarget, seen: Observation, attribution: Attribution) -> bool:
+    if target.names is not None and not any(matches_pattern(pattern, seen.name) for pattern in target.names):
+        return False
     if target.gpu is not None and target.gpu != bool(seen.gpu or seen.gpu_count):
         return False
-    if target.match.labels is None:
+    stated = target.match.labels
+    if stated is None:
         return matches_filter(target.match, attribution)
-    return _matches_labels(target.match, seen.labels) and matches_filter(replace(target.match, labels=None), attribution)
+    matches = bool(stated) and all(labels.get(key.casefold()) in values for key, values in stated)
+    return matches and matches_filter(replace(target.match, labels=None), attribution)
 
 
 def matches_pattern(pattern: str, name: str) -> bool:
@@ -222,14 +195,6 @@ def _list_reasons(policy: Policy, work: Activity, truth: ConditionResult) -> tup
     return tuple(dict.fromkeys((*missing, *said, *of_work)))
 
 
-def _matches_labels(match: ResourceFilter, labels: Sequence[tuple[str, str]]) -> bool:
-    """Return whether each stated key has one of its values. Keys ignore case, as in budgets."""
-    if match.labels is None:
-        return True
-    known = {key.casefold(): value for key, value in labels}
-    return bool(match.labels) and all(known.get(key.casefold()) in values for key, values in match.labels)
-
-
 SHARE_DENOMINATOR_MAX = 100_000
 """Largest denominator of a GPU share that was a float, so that money is computed in exact fractions."""
 NOTICE_CONFIDENCE = 0.5
@@ -265,23 +230,12 @@ class FactInputs:
 
 
 def build_facts(
-    live: LiveResource,
-    work: Activity,
-    known: FactInputs,
-    now: datetime,
-    names: Iterable[str] | None = None,
-    *,
-    kept: dict[str, object | None] | None = None,
+    live: LiveResource, work: Activity, known: FactInputs, now: datetime, names: Iterable[str] | None = None
 ) -> dict[str, object]:
-    """Build the facts in `names` (None: all). `kept`: cache of `CACHED_FACTS` for this resource and `now`; None: no cache."""
+    """Build the facts in `names` (None: all)."""
     facts = dict[str, object]()
     for name in FACT_MAKERS if names is None else names:
-        if kept is not None and name in CACHED_FACTS:
-            if name not in kept:
-                kept[name] = FACT_MAKERS[name](live, work, known, now)
-            value = kept[name]
-        else:
-            value = FACT_MAKERS[name](live, work, known, now) if name in FACT_MAKERS else None
+        value = FACT_MAKERS[name](live, work, known, now) if name in FACT_MAKERS else None
         if value is not None:
             facts[name] = value
     return facts
@@ -412,8 +366,6 @@ def drop_activity_facts(facts: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in facts.items() if name not in ACTIVITY_FACTS}
 
 
-CACHED_FACTS = frozenset(("rate", "labels"))
-"""Expensive facts that depend on the listing alone: made once for all policies."""
 ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
 """Facts that depend on the activity."""
 BUDGET_FACTS = frozenset(("budget_fraction", "projected_end", "time_to_cap"))

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from costguard.guard.sample_times import ActivityWindow, has_enough_before
@@ -77,13 +76,6 @@ class Classification(NamedTuple):
 
 def summarize_signal(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary:
     """Summarize `line`; a value above `above` is busy."""
-    if line.low > above and line.kind.reading in (LEVEL, VOLUMES) and window.newest - line.ats[-1] < window.poll:
-        return _summarize_steady_load(line, window, above) or summarize_each_sample(line, window, above)
-    return summarize_each_sample(line, window, above)
-
-
-def summarize_each_sample(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary:
-    """Summarize as `summarize_signal` does, but examine every sample."""
     kind, ats, opens, fit = line.kind, line.ats, window.opens, line.times.fit(window)
     reading, first, holes, tail, bound = kind.reading, fit.first, fit.holes, fit.tail, fit.bound
     head = fit.counter_head if reading == COUNTER else fit.head
@@ -122,24 +114,6 @@ def summarize_each_sample(line: SignalSeries, window: ActivityWindow, above: flo
     )
 
 
-def _summarize_steady_load(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary | None:
-    """Summarize a series that is busy in every sample, with none missing, as `summarize_each_sample` would.
-
-    None: a sample is missing, or so few samples exist that they may be noise.
-    """
-    steady = line.times.find_steady_load(window, volumes=line.kind.reading == VOLUMES)
-    if steady is None:
-        return None
-    began = steady.began
-    if steady.weak and sum(line.values[: steady.weak]) * (window.poll / SECOND_US) > WORK_BYTES_MIN:
-        began = line.times.find_busy_start(_find_busy_samples(line, window, above), window.length)
-    peak = line.top
-    if peak != line.low and line.ats[0] <= window.opens:
-        peak = max(line.values[line.times.fit(window).first :])
-    since = began if steady.busy else None
-    return SignalSummary(line, line.kind, steady.busy, False, True, 1.0, True, steady.until, since, peak)  # noqa: FBT003
-
-
 def compute_power_threshold(line: SignalSeries, window: ActivityWindow, limit: float, gpus: float) -> float:
     """Return the watts above which `line` shows work: its own floor in the window plus 15 % of the limit.
 
@@ -162,23 +136,26 @@ def _find_busy_samples(line: SignalSeries, window: ActivityWindow, above: float)
         return often
     steady = line.times.drop_noise(often, window)
     each = window.poll / SECOND_US
-    if len(steady) == len(line.ats) or line.totals[-1] * each <= WORK_BYTES_MIN:
+    if len(steady) == len(line.ats) or sum(line.values) * each <= WORK_BYTES_MIN:
         return steady
-    heavy = _find_heavy_samples(line, window, each, frozenset(steady))
+    heavy = _find_heavy_samples(line, window, each, steady)
     return sorted([*steady, *heavy]) if heavy else steady
 
 
-def _find_heavy_samples(line: SignalSeries, window: ActivityWindow, each: float, known: frozenset[int]) -> Sequence[int]:
-    """Return samples not in `known` that carry their share of a window with more than WORK_BYTES_MIN in it.
+def _find_heavy_samples(line: SignalSeries, window: ActivityWindow, each: float, steady: Sequence[int]) -> Sequence[int]:
+    """Return samples not in `steady` that carry their share of a window with more than WORK_BYTES_MIN in it.
 
-    If all later samples are known, only the first `early` ones are examined.
+    If all later samples are in it, only the first `early` ones are examined.
     """
-    ats, totals = line.ats, line.totals
-    share = WORK_BYTES_MIN / (window.length / SECOND_US) / 2
-    early = len(ats) - len(known) if len(known) and min(known) == ats[len(ats) - len(known)] else len(ats)
+    ats, share, early = line.ats, WORK_BYTES_MIN / (window.length / SECOND_US) / 2, len(line.ats) - len(steady)
+    known = frozenset[int]()
+    if not steady or steady[0] != ats[early]:
+        early, known = len(ats), frozenset(steady)
+    values = line.values[:early]
+    totals = [0.0, *accumulate(values)]
     return [
         at
-        for k, (at, value) in enumerate(zip(ats[:early], line.values, strict=False))
+        for k, (at, value) in enumerate(zip(ats[:early], values, strict=True))
         if value >= share
         and at not in known
         and (totals[k + 1] - totals[bisect_right(ats, at - window.length)]) * each > WORK_BYTES_MIN
@@ -208,28 +185,9 @@ def _find_busy_end(line: SignalSeries, at: int | None, window: ActivityWindow) -
     return line.ats[nexts] if nexts < len(line.ats) else min(window.now, at + window.poll)
 
 
-@lru_cache(maxsize=10_000)
 def format_clock(at: int) -> str:
     """Format `at` for people."""
     return f"{from_micros(at):%Y-%m-%d %H:%M} UTC"
-
-
-@lru_cache(maxsize=10_000)
-def share_instant(at: int) -> datetime:
-    """Return the instant `at`: one value for all windows and machines whose state began then."""
-    return from_micros(at)
-
-
-@lru_cache(maxsize=20_000)
-def explain_low_level(told: str, unit: str, value: float, since: str) -> str:
-    """Explain a level that shows no work; all windows of a machine often have the same."""
-    return f"{told} at most {value:.3g}{unit} since {since}"
-
-
-@lru_cache(maxsize=20_000)
-def explain_level(told: str, unit: str, value: float, span: int) -> str:
-    """Explain a level that shows work; machines of a fleet often have the same."""
-    return f"{told} up to {value:.3g}{unit} in the last {format_minutes(span)}"
 
 
 def format_minutes(span: int) -> str:

@@ -15,11 +15,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
-from itertools import accumulate
 from operator import sub
+from typing import NamedTuple
 
-from costguard.guard.sample_times import SampleTimes, TimesPool
+from costguard.guard.sample_times import SampleTimes
 from costguard.values.checks import require_number, require_one_of
 from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 from costguard.values.sample import (
@@ -162,12 +161,8 @@ SampleColumns = Mapping[str, tuple[Sequence[int], Sequence[float]]]
 """By signal: when its samples were taken, in microseconds since 1970 and in order, and their values."""
 
 
-@dataclass(slots=True)
-class SignalSeries:
-    """The samples of one signal that count, ordered by time. `low`, `top`: the least and the highest value.
-
-    Results that every window needs are cached: the busy samples above a value, and the running totals.
-    """
+class SignalSeries(NamedTuple):
+    """The samples of one signal that count, ordered by time and at least one. `low`, `top`: the least and the highest value."""
 
     signal: str
     kind: SignalKind
@@ -175,26 +170,14 @@ class SignalSeries:
     values: Sequence[float]
     low: float
     top: float
-    ats: Sequence[int] = field(init=False)
-    _busy: tuple[float, Sequence[int]] | None = None
-    _totals: list[float] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.ats = self.times.ats
+    @property
+    def ats(self) -> Sequence[int]:
+        """Return when the samples were taken."""
+        return self.times.ats
 
     def find_above(self, value: float) -> Sequence[int]:
         """Return when it was above `value`; for a counter, when it changed; for an age, when its event last happened."""
-        if self._busy is None or self._busy[0] != value:
-            self._busy = value, self._compute_above(value)
-        return self._busy[1]
-
-    @property
-    def totals(self) -> Sequence[float]:
-        """Return the running totals: index n has the sum of the first n values."""
-        self._totals = self._totals or [0.0, *accumulate(self.values)]
-        return self._totals
-
-    def _compute_above(self, value: float) -> Sequence[int]:
         reading, ats, values = self.kind.reading, self.ats, self.values
         if reading in (ALIVE, PRESENCE, LIMIT):
             return ()
@@ -226,14 +209,9 @@ def _sort_pairs(pairs: Iterable[tuple[int, float]]) -> tuple[Sequence[int], Sequ
     return ats, values
 
 
-def select_counted_series(
-    columns: SampleColumns, since: datetime, now: datetime, times: TimesPool | None = None
-) -> CountedSeries:
-    """Return the samples that count at `now`, by signal and time, and whether a clock jumped.
-
-    `times`: of the run, so that machines with the same times share what follows from them; None: only this one's signals do.
-    """
-    return build_series(columns, to_micros(find_counting_start(since, now)), to_micros(now), times)
+def select_counted_series(columns: SampleColumns, since: datetime, now: datetime) -> CountedSeries:
+    """Return the samples that count at `now`, by signal and time, and whether a clock jumped."""
+    return build_series(columns, to_micros(find_counting_start(since, now)), to_micros(now))
 
 
 def find_counting_start(since: datetime, now: datetime) -> datetime:
@@ -241,9 +219,10 @@ def find_counting_start(since: datetime, now: datetime) -> datetime:
     return min(now, max(since, now - SAMPLE_LOOKBACK))
 
 
-def build_series(columns: SampleColumns, start: int, now: int, times: TimesPool | None = None) -> CountedSeries:
+def build_series(columns: SampleColumns, start: int, now: int) -> CountedSeries:
     """Return the samples of each signal from `start` to `now`, and whether any lie in the future (a clock jumped)."""
-    lines, jumped, times = dict[str, SignalSeries](), False, times or TimesPool()
+    lines, jumped = dict[str, SignalSeries](), False
+    times: SampleTimes | None = None  # those of the signal before, which are often the same
     for signal, kind in SIGNAL_KINDS.items():
         if signal not in columns:
             continue
@@ -259,7 +238,8 @@ def build_series(columns: SampleColumns, start: int, now: int, times: TimesPool 
             early = bisect_left(ats, start)
             ats, values = ats[early:], values[early:]
         if ats:
-            lines[signal] = SignalSeries(signal, kind, times.share(ats), values, min(values), max(values))
+            times = times if times is not None and times.ats == ats else SampleTimes.of(ats)
+            lines[signal] = SignalSeries(signal, kind, times, values, min(values), max(values))
     return lines, jumped
 
 
@@ -269,39 +249,23 @@ def find_sample_bounds(columns: SampleColumns) -> tuple[datetime, datetime] | No
     return (from_micros(min(first for first, _ in ends)), from_micros(max(last for _, last in ends))) if ends else None
 
 
-def estimate_sample_interval(columns: SampleColumns, interval: timedelta, times: TimesPool | None = None) -> timedelta:
+def estimate_sample_interval(columns: SampleColumns, interval: timedelta) -> timedelta:
     """Return how often a sample is due: every `interval`, or as rarely as the provider publishes measurements.
 
     The smallest distance of two neighbouring samples shows the provider's interval, so that missing samples do not look like a
     slower one. If our own polls are late, the median distance counts, up to SLOWDOWN_MAX times `interval`: at 1.2 s instead of
-    1 s no sample counts as missing. `times`: see `select_counted_series`.
+    1 s no sample counts as missing.
     """
-    if times is None:
-        return _estimate_interval([columns[signal][0] for signal in sorted(columns, reverse=True)], interval)
-    shared = tuple([times.share(columns[signal][0]) for signal in sorted(columns, reverse=True) if columns[signal][0]])
-    if shared not in times.intervals:
-        times.intervals[shared] = _estimate_interval([one.ats for one in shared], interval)
-    return times.intervals[shared]
-
-
-def _estimate_interval(times: Iterable[Sequence[int]], interval: timedelta) -> timedelta:
-    """Estimate the interval from the times of each signal."""
     apart, left = list[int](), RECENT_SAMPLES
-    last: tuple[Sequence[int], list[int]] = (), []
-    for of_signal in times:
-        ats = of_signal[-left:]
-        if ats != last[0]:
-            last = ats, list(map(sub, ats[1:], ats))
+    last: tuple[Sequence[int], Sequence[int]] = (), ()
+    for signal in sorted(columns, reverse=True):
+        ats = columns[signal][0][-left:]
+        last = last if ats == last[0] else (ats, tuple(map(sub, ats[1:], ats)))  # signals often have the same times
         apart += last[1]
         left -= len(ats)
         if left <= 0:
             break
-    apart.sort()
-    if apart and apart[0] <= 0:
-        apart = list(filter(None, apart))
-    return max(_clamp_interval(apart[0], apart[len(apart) // 2], interval), interval) if apart else interval
-
-
-@lru_cache(maxsize=1000)
-def _clamp_interval(least: int, middle: int, interval: timedelta) -> timedelta:
-    return max(least * MICROSECOND, min(middle * MICROSECOND, SLOWDOWN_MAX * interval))
+    apart = sorted(filter(None, apart))
+    if not apart:
+        return interval
+    return max(apart[0] * MICROSECOND, min(apart[len(apart) // 2] * MICROSECOND, SLOWDOWN_MAX * interval), interval)

@@ -304,7 +304,7 @@ def annotate_resources(
     planned = index_timed_stops(sight.wishes, sight.now)
     return {
         seat.key: ResourceAnnotations(
-            work=(works or {}).get(seat.key) or seat.classify(seat.find_longest_policy(), rules, sight),
+            work=(works or {}).get(seat.key) or seat.classify(seat.find_longest_policy()),
             owner=seat.owner,
             lease=seat.lease,
             protected=seat.protection.protected,

@@ -21,12 +21,8 @@ READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
 @contextmanager
-def pause_gc(*, no_rings: bool = False) -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Pause the cyclic garbage collector in this block, for all threads of the process.
-
-    `no_rings`: whatever the block made and is not referenced any more was in no cycle, so that nothing of it needs to be looked
-    at when the collector goes on: that took 0.12 to 0.3 s after 10,000 machines were judged (2026-11). All that exists then
-    counts as old, which a full collection looks at; not done where something was frozen, which this would thaw.
 
     A poll in which everything changed creates a hundred thousand values; looking for cycles among them took a fifth of the
     ledger's time, and half of the time of reading 5,000 EC2 instances (2026-11). The block that found the collector enabled
@@ -37,9 +33,6 @@ def pause_gc(*, no_rings: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        if no_rings and looking and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
         if looking:
             gc.enable()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from costguard.guard.action_plan import CaseSubject, PolicyCase, RunConstraints
+from costguard.guard.action_plan import PolicyCase, RunConstraints
 from costguard.guard.escalation import advance_escalation, mark_step_done
 from costguard.guard.limits import Headroom
 from costguard.guard.overrides import Override
@@ -95,9 +95,7 @@ def case(
     state = one.observation.state
     going = advance_escalation(climb, found, stopped=state == "stopped", fresh_since=stated.pop("fresh_since", None))
     usual: dict[str, Any] = {"level": rule.arm, "owner": "ada", "polls": 100}
-    usual |= stated
-    of_subject = {name: usual.pop(name) for name in CaseSubject.__slots__ if name in usual}
-    return PolicyCase(verdict=found, subject=CaseSubject(live=one, **of_subject), climb=going, **usual)
+    return PolicyCase(verdict=found, live=one, climb=going, **usual | stated)
 
 
 def mark_told(climb: EscalationState, rule: Policy, number: int, now: datetime) -> EscalationState:

@@ -259,7 +259,7 @@ def test_what_is_stopped_or_absent_is_waited_for_by_nobody() -> None:
     seen = sight(stopped, node("i-1"), gone, works=frozenset(("i-0", "i-3")))
     assert found_of(rules, seen)["i-1"] == (IDLE, HOLDS)
     seats = build_contexts(rules, seen)
-    assert {seat.known.group for seat in seats} == {"exp-7"}
+    assert {seat.inputs.group for seat in seats} == {"exp-7"}
 
 
 def test_nothing_of_a_group_that_works_is_ever_stopped_by_an_idle_rule_whatever_its_condition() -> None:

@@ -20,21 +20,6 @@ def test_it_waits_in_the_block_and_works_after_it_even_where_the_block_fails() -
     assert gc.isenabled()
 
 
-def test_what_a_block_without_rings_made_is_old_and_what_was_frozen_stays_so() -> None:
-    with pause_gc(no_rings=True):
-        made = [list[int]() for _ in range(5000)]
-    assert gc.isenabled()
-    assert gc.get_count()[0] < len(made)
-    gc.freeze()
-    frozen = gc.get_freeze_count()
-    try:
-        with pause_gc(no_rings=True):
-            made = []
-        assert gc.get_freeze_count() > frozen // 2
-    finally:
-        gc.unfreeze()
-
-
 def test_a_hidden_module_is_not_found_and_found_again_after_it() -> None:
     sys.modules.pop("colorsys", None)
     with hide_module("colorsys"), pytest.raises(ImportError):

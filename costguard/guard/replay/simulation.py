@@ -309,7 +309,7 @@ def _release_acts(
         case = one.wanted.case
         key = case.live.observation.key
         lately = replace(case.live, seen_at=seen_at.get(key, case.live.seen_at))
-        cases.append(replace(case, subject=replace(case.subject, live=lately, polls=polls(key, around.now))))
+        cases.append(replace(case, live=lately, polls=polls(key, around.now)))
         by_verdict[id(case.verdict)] = one
     gone = []
     for proposal in build_action_plan(cases, around) if cases else ():

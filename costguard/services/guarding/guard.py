@@ -320,9 +320,9 @@ class GuardRunner:
         )
 
 
+@pause_gc()
 def _evaluate(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
-    with pause_gc(no_rings=True):
-        return evaluate_snapshot(rules, sight)
+    return evaluate_snapshot(rules, sight)
 
 
 def _mark_alert_steps_done(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
