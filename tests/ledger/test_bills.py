@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
 from sqlalchemy.exc import DatabaseError
+from sqlmodel import col
 
 from costguard.bills.bill_line import COMPUTE, TAX, BillImport, BillLine
 from costguard.bills.drift import BEYOND, WITHIN, DriftPart, DriftResult
@@ -27,6 +28,7 @@ from costguard.ledger.bills.unfinished import HOLD_S, ShortTransactions, remove_
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.tables.bills import BillImportRow, BillLineRow
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from costguard.values.money import Money
@@ -79,11 +81,9 @@ def take_in(
 
 def stated(url: str) -> list[SqlRow]:
     """What the ledger says that the bills say."""
-    sql = f"""
-SELECT provider, account, statement, line_id, start_us, end_us, nano, currency, estimated FROM bill_line
-WHERE {STATED} ORDER BY provider, account, statement, line_id
-"""  # noqa: S608 - our own words
-    return asked(url, lambda ask: [tuple(row) for row in ask(sql, ())])
+    names = ("provider", "account", "statement", "line_id", "start_us", "end_us", "nano", "currency", "estimated")
+    columns = [getattr(BillLineRow, name) for name in names]
+    return asked(url, lambda ask: list(ask(select(*columns).where(STATED).order_by(*columns[:4]))))
 
 
 def count(url: str, table: str) -> int:
@@ -275,7 +275,7 @@ def die_in_an_import(url: str, after: int, hold_s: float) -> None:
 
 def counting(url: str) -> int:
     """How many imports count."""
-    return count(url, f"bill_import WHERE id NOT IN ({UNFINISHED})")
+    return len(asked(url, lambda ask: ask(select(col(BillImportRow.id)).where(col(BillImportRow.id).not_in(UNFINISHED)))))
 
 
 @pytest.mark.parametrize("hold_s", [3600.0, 0.0], ids=["one transaction", "a transaction a batch"])

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from costguard_sim.world import Run, to_us
+from sqlmodel import select
 
 from costguard.bills.bill_line import BillLine, BillLines
 from costguard.bills.bill_schedule import STRETCH_MAX, DoubtfulCharge, choose_daily_question, choose_question
@@ -24,6 +25,7 @@ from costguard.ledger.bills.unfinished import ShortTransactions
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.ledger.tables.bills import BillLineRow
 from costguard.metering.billing import BillingRule, BillTerms, get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import OptionalChargeSource
@@ -347,7 +349,7 @@ def read_many_lines(url: str, after_pause: Callable[[int], None] = lambda _: Non
 
 
 def count_counting_lines(url: str) -> int:
-    return asked(url, lambda ask: int(ask(f"SELECT count(*) FROM bill_line WHERE {STATED}", ())[0][0]))  # noqa: S608 - our own words
+    return asked(url, lambda ask: len(ask(select(BillLineRow.id).where(STATED))))
 
 
 def die_between_transactions(url: str, after: int) -> None:

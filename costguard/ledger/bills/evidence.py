@@ -16,6 +16,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from sqlalchemy import and_, func, insert, or_, update
+from sqlalchemy import select as select_columns
+from sqlmodel import col, select
+
 from costguard.bills.drift import ProviderBill
 from costguard.bills.evidence import (
     CONTRADICTIONS,
@@ -29,26 +33,37 @@ from costguard.bills.evidence import (
     UnusedLine,
     weigh_lines,
 )
-from costguard.ledger.bills.reader import STATED, UNFINISHED, load_statements
-from costguard.ledger.db.codecs import (
-    SPAN_COLUMNS,
-    Execute,
-    Query,
-    SqlRow,
-    decode_span,
-    format_placeholders,
-    split_batches,
+from costguard.ledger.bills.reader import (
+    STATED,
+    UNFINISHED,
+    count_where,
+    is_of_statement,
+    load_statements,
+    sum_amounts,
 )
-from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, cover_span, decode_parts, encode_parts
+from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_span, split_batches
+from costguard.ledger.spans.correction_parts import (
+    PART_COLUMNS,
+    RESOURCE,
+    SPAN,
+    CorrectionPart,
+    cover_span,
+    decode_parts,
+    encode_parts,
+    join_last_correction,
+)
 from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.posting import CORRECTION_COLUMNS, DailyRollup
 from costguard.ledger.spans.scope_state import load_attributions, load_books, load_known
+from costguard.ledger.tables.bills import BillImportRow, BillLineRow
+from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, LedgerStateRow, ResourceRow, SpanRow
 from costguard.metering.accrual import find_last_seen
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.meter import ADDRESS_CHARGE, COMPUTE, STORAGE
 from costguard.metering.span import compute_amounts
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, MICROSECOND, from_micros, to_micros
+from costguard.values.money import NANO
 from costguard.values.resource import ENDED, ResourceKey, make_storable
 
 NARROWED_CHARGES = (COMPUTE, STORAGE, ADDRESS_CHARGE)
@@ -154,7 +169,9 @@ def apply_evidence(
     if not ids:
         return EvidenceResult(findings=facts.future)
     charged = _load_charges(ask, ids, first_us, last_us)
-    ambiguous = {tuple(row) for row in ask(_AMBIGUOUS, (provider,))}
+    named = (col(ResourceRow.account), col(ResourceRow.external_id))
+    ids_of_two = select_columns(*named).where(col(ResourceRow.provider) == provider).group_by(*named)
+    ambiguous = set(ask(ids_of_two.having(func.count() > 1)))  # two regions of an account have it: a line may mean either
     lag = timedelta(seconds=get_billing_rule(rules, provider).lag_s)
     contexts = _load_contexts(ask, {one.key for one in charged.values()}, facts.steps, lag, now)
     parts, unused = dict[int, list[BilledPart]](), list[tuple[ResourceKey, str, UnusedLine]]()
@@ -176,12 +193,18 @@ def apply_evidence(
 def _find_scope(ask: Query, provider: str, period: Period) -> _Scope:
     """Return the scope of `period`, whose days it touches as well."""
     start_us, end_us = to_micros(period.start), to_micros(period.end)
-    sql = _DOUBTFUL.format(charges=format_placeholders(NARROWED_CHARGES))
-    found = ask(sql, (provider, start_us, end_us, *NARROWED_CHARGES))
+    doubtful = (
+        select(SpanRow.resource_id, func.min(SpanRow.start_us), func.max(SpanRow.end_us))
+        .join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
+        .where(col(ResourceRow.provider) == provider, col(SpanRow.charge).in_(NARROWED_CHARGES))
+        .where(col(SpanRow.end_us) > start_us, col(SpanRow.start_us) < end_us, col(SpanRow.low) < col(SpanRow.high))
+        .group_by(col(SpanRow.resource_id))
+    )
+    found = ask(doubtful)
     first_us = min(start_us, *(row[1] for row in found), start_us) // DAY_US * DAY_US
     last_us = -(-max(end_us, *(row[2] for row in found), end_us) // DAY_US) * DAY_US
-    ((import_id,),) = ask(_LAST_IMPORT, ())
-    return _Scope(tuple(sorted({row[0] for row in found})), first_us, last_us, import_id)
+    last_import = select(func.coalesce(func.max(BillImportRow.id), 0)).where(col(BillImportRow.id).not_in(UNFINISHED))
+    return _Scope(tuple(sorted({row[0] for row in found})), first_us, last_us, ask(last_import)[0])
 
 
 _Place = tuple[int, str]
@@ -191,9 +214,20 @@ _Place = tuple[int, str]
 def _load_charges(ask: Query, ids: Sequence[int], first_us: int, last_us: int) -> dict[_Place, _Charges]:
     """Return every span of the resources that touches the time, as polls recorded it, by resource and charge."""
     attributions, found = load_attributions(ask), dict[_Place, _Charges]()
+    # what polls said last is the presence of the last correction: one that a bill makes repeats it
+    said = [func.coalesce(CorrectionRow.presence, one) if one is SpanRow.presence else one for one in SPAN]
+    spans = join_last_correction(
+        select_columns(col(SpanRow.id), col(SpanRow.resource_id), col(SpanRow.attribution_id), *RESOURCE, *said)
+        .join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
+        .where(col(SpanRow.charge).in_(NARROWED_CHARGES))
+        .order_by(col(SpanRow.resource_id), col(SpanRow.start_us), col(SpanRow.id))
+    )
     for lot in split_batches(ids):
-        sql = _SPANS.format(ids=format_placeholders(lot), charges=format_placeholders(NARROWED_CHARGES))
-        for number, resource_id, attribution_id, *rest in ask(sql, (*lot, *NARROWED_CHARGES, first_us, last_us)):
+        touches = or_(
+            col(SpanRow.end_us).is_(None), and_(col(SpanRow.end_us) > first_us, col(SpanRow.end_us) > SpanRow.start_us)
+        )
+        of_lot = spans.where(col(SpanRow.resource_id).in_(lot), touches, col(SpanRow.start_us) < last_us)
+        for number, resource_id, attribution_id, *rest in ask(of_lot):
             key = ResourceKey(*rest[:4])
             span = decode_span(key, attributions[attribution_id], tuple(rest[4:]))
             one = found.setdefault((resource_id, span.meter.charge), _Charges(key, span.meter.charge))
@@ -208,16 +242,19 @@ def _load_lines(
     """Return the current lines of the statement that counts for each account, by account, id and charge."""
     names = defaultdict[str, set[str]](set)
     for lot in split_batches(ids):
-        for account, external_id in ask(_NAMES.format(ids=format_placeholders(lot)), lot):
+        of_lot = select(ResourceRow.account, ResourceRow.external_id).where(col(ResourceRow.id).in_(lot))
+        for account, external_id in ask(of_lot):
             names[account].add(external_id)
     found = defaultdict[tuple[str, str, str], list[EvidenceLine]](list)
     for account, statement in statements.items():
         for some in split_batches(sorted(names[account])):
-            sql = _LINES.format(ids=format_placeholders(some))
-            for id_, charge, *line in ask(sql, (provider, account, statement.name, within[1], within[0], *some)):
-                number, start_us, end_us, nano, currency, estimated, *told = line
-                one = EvidenceLine(number, start_us, end_us, nano, currency, bool(estimated), *told)
-                found[account, id_, charge].append(one)
+            lines = select(BillLineRow).where(is_of_statement(provider, statement), col(BillLineRow.external_id).in_(some))
+            touches = (col(BillLineRow.start_us) < within[1], col(BillLineRow.end_us) > within[0])
+            rows: Sequence[BillLineRow] = ask(lines.where(*touches).order_by(col(BillLineRow.start_us), col(BillLineRow.id)))
+            for row in rows:
+                amount = (row.nano, row.currency, bool(row.estimated))
+                one = EvidenceLine(row.id, row.start_us, row.end_us, *amount, row.description, row.stated_us)
+                found[account, row.external_id, row.charge].append(one)
     return found
 
 
@@ -245,7 +282,9 @@ def _load_contexts(
 
 def _find_step(ask: Query, provider: str, statement: ProviderBill) -> int:
     """Return the nano-units that every amount of a statement is a whole multiple of; 0 if there is no such step."""
-    ((lines, *multiples),) = ask(_STEPS, (provider, statement.account, statement.name))
+    counts = (count_where(col(BillLineRow.nano) % step == 0) for step in VISIBLE_STEPS)
+    amounts = select_columns(func.count(), *counts).where(is_of_statement(provider, statement), col(BillLineRow.nano) != 0)
+    ((lines, *multiples),) = ask(amounts)
     return next((step for step, count in zip(VISIBLE_STEPS, multiples, strict=True) if lines and count == lines), 0)
 
 
@@ -265,7 +304,7 @@ def _write_corrections(  # noqa: PLR0917 - what is written, and when
         if one.span.end is not None
     }
     before = _load_parts(ask, list(spans))
-    daily, corrections, rows = DailyRollup(), list[SqlRow](), list[SqlRow]()
+    daily, corrections, rows = DailyRollup(), list[dict[str, object]](), list[SqlRow]()
     for span_id, (span, attribution_id) in spans.items():
         after, held = cover_span(span, billed.get(span_id, ())), decode_parts(span, before.get(span_id, ()))
         if after == held:
@@ -273,14 +312,14 @@ def _write_corrections(  # noqa: PLR0917 - what is written, and when
         number = numbers.take("correction")
         amounts = daily.replace([one.span for one in held] or [span], [one.span for one in after] or [span], attribution_id)
         reason = make_storable(_describe_correction(after))
-        corrections.append((number, span_id, to_micros(now), span.presence, reason, *amounts))
+        values = (number, span_id, to_micros(now), span.presence, reason, *amounts)
+        corrections.append(dict(zip(CORRECTION_COLUMNS.split(", "), values, strict=True)))
         rows += encode_parts(number, after)
     if corrections:
-        tell(_INSERT_CORRECTION, corrections)
-        if rows:
-            tell(_INSERT_PARTS, rows)
-        daily.write(lambda sql, changed: tell(sql, changed) if changed else 0)
-        tell("UPDATE ledger_state SET revision = revision + ? WHERE id = 1", [(1,)])
+        tell(insert(CorrectionRow), corrections)
+        tell(insert(CorrectionPartRow), [dict(zip(PART_COLUMNS.split(", "), row, strict=True)) for row in rows])
+        daily.write(tell)
+        tell(update(LedgerStateRow).values(revision=col(LedgerStateRow.revision) + 1))
     return len(corrections)
 
 
@@ -293,8 +332,13 @@ def _describe_correction(parts: Sequence[CorrectionPart]) -> str:
 
 def _load_parts(ask: Query, span_ids: Sequence[int]) -> dict[int, list[SqlRow]]:
     found = defaultdict[int, list[SqlRow]](list)
+    columns = (getattr(CorrectionPartRow, name) for name in PART_COLUMNS.split(", "))
+    parts = join_last_correction(select_columns(col(SpanRow.id), *columns)).join(
+        CorrectionPartRow, col(CorrectionPartRow.correction_id) == CorrectionRow.id
+    )
+    parts = parts.order_by(col(SpanRow.id), col(CorrectionPartRow.start_us))
     for lot in split_batches(span_ids):
-        for span_id, *row in ask(_PARTS.format(ids=format_placeholders(lot)), lot):
+        for span_id, *row in ask(parts.where(col(SpanRow.id).in_(lot))):
             found[span_id].append(tuple(row))
     return found
 
@@ -351,81 +395,24 @@ def _group_findings(provider: str, unused: Iterable[tuple[ResourceKey, str, Unus
 
 def _find_future_lines(ask: Query, provider: str, period: Period, now: datetime) -> tuple[EvidenceFinding, ...]:
     """Return the lines that are stated as final although their period is not over."""
-    rows = ask(_FUTURE, (provider, to_micros(period.end), to_micros(period.start), to_micros(now + MICROSECOND)))
+    names = (col(BillLineRow.account), col(BillLineRow.charge), col(BillLineRow.currency))
+    start_us, end_us = col(BillLineRow.start_us), col(BillLineRow.end_us)
+    begins = and_(start_us < to_micros(period.end), start_us >= to_micros(period.start))
+    ends_later = or_(end_us > to_micros(now + MICROSECOND), end_us > BillLineRow.stated_us)
+    lines = (
+        select_columns(*names, func.count(), *sum_amounts(), func.min(BillLineRow.external_id))
+        .where(col(BillLineRow.provider) == provider, begins, ends_later, col(BillLineRow.estimated) == 0, STATED)
+        .where(col(BillLineRow.charge).not_in(("tax", "credit")))
+        .group_by(*names)
+        .order_by(*names)
+    )
     return tuple(
         EvidenceFinding(
+            **dict(zip(("account", "charge", "currency", "lines"), facts, strict=True)),
             provider=provider,
-            account=account,
-            charge=charge,
             reason=FUTURE,
-            lines=lines,
-            nano=int(whole) * 10**9 + int(rest),
-            currency=currency,
+            nano=int(whole) * NANO + int(rest),
             resources=(first,),
         )
-        for account, charge, currency, lines, whole, rest, first in rows
+        for *facts, whole, rest, first in ask(lines)
     )
-
-
-_BASE = "LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)"
-"""The last correction. Its presence is what polls said last: one that a bill makes repeats it."""
-
-_DOUBTFUL = """
-SELECT s.resource_id, min(s.start_us), max(s.end_us) FROM span AS s JOIN resource AS r ON r.id = s.resource_id
-WHERE r.provider = ? AND s.end_us > ? AND s.start_us < ? AND s.charge IN ({charges}) AND s.low < s.high
-GROUP BY s.resource_id
-"""
-
-_LAST_IMPORT = f"SELECT coalesce(max(id), 0) FROM bill_import WHERE id NOT IN ({UNFINISHED})"  # noqa: S608 - our own names
-
-_NAMES = "SELECT account, external_id FROM resource WHERE id IN ({ids})"
-
-_SPANS = f"""
-SELECT s.id, s.resource_id, s.attribution_id, r.provider, r.account, r.region, r.external_id,
-    {SPAN_COLUMNS.replace("s.presence", "coalesce(c.presence, s.presence)")}
-FROM span AS s JOIN resource AS r ON r.id = s.resource_id {_BASE}
-WHERE s.resource_id IN ({{ids}}) AND s.charge IN ({{charges}})
-    AND (s.end_us IS NULL OR (s.end_us > ? AND s.end_us > s.start_us)) AND s.start_us < ?
-ORDER BY s.resource_id, s.start_us, s.id
-"""  # noqa: S608 - our own names
-
-_AMBIGUOUS = """
-SELECT account, external_id FROM resource WHERE provider = ? GROUP BY account, external_id HAVING count(*) > 1
-"""
-"""Ids that two regions of one account have: a line may mean either."""
-
-_LINES = f"""
-SELECT external_id, charge, id, start_us, end_us, nano, currency, estimated, description, stated_us FROM bill_line
-WHERE provider = ? AND account = ? AND statement = ? AND start_us < ? AND end_us > ? AND external_id IN ({{ids}})
-    AND {STATED}
-ORDER BY start_us, id
-"""  # noqa: S608 - our own names
-
-_STEPS = f"""
-SELECT count(*), {", ".join(f"sum(CASE WHEN nano - nano / {step} * {step} = 0 THEN 1 ELSE 0 END)" for step in VISIBLE_STEPS)}
-FROM bill_line WHERE provider = ? AND account = ? AND statement = ? AND {STATED} AND nano <> 0
-"""  # noqa: S608 - our own numbers
-
-_FUTURE = f"""
-SELECT account, charge, currency, count(*), sum(nano / 1000000000), sum(nano - nano / 1000000000 * 1000000000), min(external_id)
-FROM bill_line
-WHERE provider = ? AND start_us < ? AND start_us >= ? AND (end_us > ? OR end_us > stated_us) AND estimated = 0
-    AND {STATED}
-    AND charge NOT IN ('tax', 'credit')
-GROUP BY account, charge, currency ORDER BY account, charge, currency
-"""  # noqa: S608 - our own names
-
-_PARTS = f"""
-SELECT c.span_id, {", ".join(f"p.{name}" for name in PART_COLUMNS.split(", "))} FROM correction_part AS p
-JOIN correction AS c ON c.id = p.correction_id
-WHERE c.span_id IN ({{ids}}) AND c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = c.span_id)
-ORDER BY c.span_id, p.start_us
-"""  # noqa: S608 - our own names
-
-_INSERT_CORRECTION = f"""
-INSERT INTO correction ({CORRECTION_COLUMNS}) VALUES ({format_placeholders(CORRECTION_COLUMNS.split(", "))})
-"""  # noqa: S608 - our own names
-
-_INSERT_PARTS = f"""
-INSERT INTO correction_part ({PART_COLUMNS}) VALUES ({format_placeholders(PART_COLUMNS.split(", "))})
-"""  # noqa: S608 - our own names

@@ -20,13 +20,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, bindparam, func, insert, tuple_, update
+from sqlalchemy import select as select_columns
+from sqlmodel import col, select
 
 from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import DriftPart, DriftResult
 from costguard.errors import CostguardError, shorten
 from costguard.guard.alerts.alert import Notification
 from costguard.ledger.bills.evidence import BillFacts, EvidenceResult, apply_evidence, load_bill_facts
-from costguard.ledger.bills.reader import count_own_import
+from costguard.ledger.bills.reader import RESULT_COLUMNS, count_own_import
 from costguard.ledger.bills.staging import BATCH_LINES, LINE_COLUMNS, LINE_FACT_COLUMNS, StagedStatement, hash_line_key
 from costguard.ledger.bills.unfinished import (
     HOLD_S,
@@ -37,10 +42,13 @@ from costguard.ledger.bills.unfinished import (
     finish_imports,
     remove_unfinished_imports,
 )
-from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
+from costguard.ledger.db.codecs import Query, SqlRow, pick_fields, split_batches
 from costguard.ledger.db.connection import hold_named_lock
+from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import outbox
+from costguard.ledger.spans.correction_parts import Rows
+from costguard.ledger.tables.bills import BillAdjustmentRow, BillImportRow, BillLineRow, ReconciliationRow
 from costguard.metering.billing import BillingRule
 from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros
@@ -143,18 +151,9 @@ class BillStore(LedgerStore):
             ask = count_own_import(writes.read)
             facts = {provider: load_bill_facts(ask, provider, period, now) for provider, period in changed.items()}
         finish_imports(writes, numbers)
+        context: dict[str, Any] = {"rules": rules or {}, "now": now, "on_server": self._on_server}
         for provider, period in changed.items():
-            known = facts.get(provider)
-            apply_evidence(
-                writes.ask,
-                writes.tell,
-                provider,
-                period,
-                rules=rules or {},
-                now=now,
-                on_server=self._on_server,
-                facts=known,
-            )
+            apply_evidence(writes.ask, writes.tell, provider, period, facts=facts.get(provider), **context)
 
     def record_results(
         self,
@@ -170,12 +169,9 @@ class BillStore(LedgerStore):
         """
         with self._begin_write() as (ask, tell):
             for result in results:
-                number = _make_next_id(ask, "reconciliation")
-                row = (number, *_encode_result(result, who, told=any(result is one for one in told)))
-                _insert_rows(tell, "reconciliation", _RESULT_COLUMNS, [row])
-                first = _make_next_id(ask, "bill_adjustment")
-                parts = [(n, number, *_encode_part(part, result.currency)) for n, part in enumerate(result.parts, first)]
-                _insert_rows(tell, "bill_adjustment", _ADJUSTMENT_COLUMNS, parts)
+                number = _make_next_id(ask, ReconciliationRow.id)
+                insert_rows(tell, [_encode_result(number, result, who, told=any(result is one for one in told))])
+                tell(insert(BillAdjustmentRow), [_encode_part(number, part, result.currency) for part in result.parts])
             outbox.enqueue_messages(ask, tell, messages)
 
 
@@ -199,28 +195,36 @@ def _import_statement(
         if asked is not None:
             start_us, end_us = to_micros(asked[1].start), max(to_micros(asked[1].start), end_us)
         stated_us = to_micros(statement.stated_at)
-        later = writes.ask(_LATER, (provider, stated_us))
-        gone_since = writes.read(_GONE_SINCE, (provider, WITHDRAWN_REASON, stated_us)) if later else ()
+        later = and_(col(BillImportRow.provider) == provider, col(BillImportRow.stated_us) > stated_us)
+        gone_since = (
+            select(BillLineRow.provider, BillLineRow.account, BillLineRow.statement, BillLineRow.line_id)
+            .join(BillImportRow, col(BillImportRow.id) == BillLineRow.replaced_by)
+            .where(col(BillLineRow.provider) == provider, col(BillLineRow.replaced_why) == WITHDRAWN_REASON)
+            .where(col(BillImportRow.stated_us) > stated_us)
+        )
+        is_late = writes.ask(select(BillImportRow.id).where(later).limit(1))
         taking = _Import(
             writes=writes,
-            number=_make_next_id(writes.ask, "bill_import"),
+            number=_make_next_id(writes.ask, BillImportRow.id),
             now_us=to_micros(now),
             stated_us=stated_us,
-            last_line_id=_make_next_id(writes.ask, "bill_line") - 1,
-            gone_since=frozenset(gone_since),
+            last_line_id=_make_next_id(writes.ask, BillLineRow.id) - 1,
+            gone_since=frozenset(writes.read(gone_since) if is_late else ()),
         )
-        facts = (
-            taking.number,
-            to_micros(now),
-            make_storable(who),
-            provider,
-            make_storable(statement.source),
-            start_us,
-            end_us,
-            stated_us,
+        made = BillImportRow(
+            id=taking.number,
+            at_us=to_micros(now),
+            who=make_storable(who),
+            provider=provider,
+            source=make_storable(statement.source),
+            start_us=start_us,
+            end_us=end_us,
+            stated_us=stated_us,
+            whole=int(not statement.why),
+            why=make_storable(shorten(statement.why, WHY_CHARS_MAX)),
+            lines=lines,
         )
-        rest = (int(not statement.why), make_storable(shorten(statement.why, WHY_CHARS_MAX)), lines)
-        writes.insert("bill_import", _IMPORT_COLUMNS, [(*facts, *rest)])
+        insert_rows(writes.tell, [made])
         begin_import(writes, taking.number, taking.last_line_id)
         lacking = 0
         for gone in _find_withdrawn(taking, staged, provider, asked[1] if asked else None):
@@ -255,9 +259,10 @@ def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
     known = dict[SqlRow, SqlRow]()
     for place, ids in _group_line_ids(lot).items():
         for some in split_batches(ids):
-            sql = _KNOWN.format(ids=format_placeholders(some))
-            known |= {(*place, row[2]): row for row in taking.writes.ask(sql, (*place, *some))}
-    new, gone = list[SqlRow](), list[SqlRow]()
+            lines = _CURRENT.where(*(column == value for column, value in zip(_PLACE, place, strict=True)))
+            of_ids = lines.where(col(BillLineRow.line_id).in_(some))
+            known |= {(*place, row[2]): row for row in taking.writes.ask(of_ids)}
+    new, gone = list[dict[str, object]](), list[SqlRow]()
     for row in lot:
         before = known.get(row[:4])
         if before is not None:
@@ -273,9 +278,10 @@ def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
             taking.outdated += 1
             continue
         taking.last_line_id += 1
-        new.append((taking.last_line_id, taking.number, *row, taking.stated_us))
+        values = (taking.last_line_id, taking.number, *row, taking.stated_us)
+        new.append(dict(zip(_LINE_COLUMNS, values, strict=True)))
     _replace_lines(taking, gone)
-    taking.writes.insert("bill_line", _LINE_COLUMNS, new)
+    taking.writes.tell(insert(BillLineRow), new)
     taking.added, taking.replaced = taking.added + len(new) - len(gone), taking.replaced + len(gone)
 
 
@@ -286,20 +292,27 @@ def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, per
     that it has lines of, and `period` alone.
     """
     start_us, end_us = (to_micros(period.start), to_micros(period.end)) if period else (-FAR_US, FAR_US)
-    within = (provider, end_us, start_us, taking.stated_us)
+    start, end = col(BillLineRow.start_us), col(BillLineRow.end_us)
+    line = (col(BillLineRow.id), *_PLACE, col(BillLineRow.line_id), start, end)
+    lines = select_columns(*line).where(
+        *(col(BillLineRow.provider) == provider, start < end_us, end > start_us),
+        *(col(BillLineRow.replaced_us).is_(None), col(BillLineRow.stated_us) <= taking.stated_us),
+    )
     for statement, bill in staged.list_bills(provider):
         name = f"{bill}|"
-        for rows in _page_rows(taking.writes.ask, _OF_BILL, (*within, statement, len(name), name), -FAR_US):
+        of_bill = (col(BillLineRow.statement) == statement, func.substr(BillLineRow.line_id, 1, len(name)) == name)
+        for rows in _page_rows(taking.writes.ask, lines.where(*of_bill), -FAR_US):
             yield _select_missing(staged, rows)
     others = staged.list_accounts(provider) if period else set()
-    for rows in _page_rows(taking.writes.ask, _OF_PERIOD, within, start_us) if others else ():
+    for rows in _page_rows(taking.writes.ask, lines, start_us) if others else ():
         yield _select_missing(staged, [row for row in rows if row[2:4] in others])
 
 
-def _page_rows(ask: Query, sql: str, values: SqlRow, start_us: int) -> Iterator[Sequence[SqlRow]]:
-    """Yield the rows of `sql` from `start_us` on, in batches in the order of an index, so that each row is read once."""
-    last = (start_us, 0)
-    while rows := ask(sql, (*values, *last, BATCH_LINES)):
+def _page_rows(ask: Query, lines: Rows, start_us: int) -> Iterator[Sequence[SqlRow]]:
+    """Yield the rows of `lines` from `start_us` on, in batches in the order of an index, so that each row is read once."""
+    last, place = (start_us, 0), (col(BillLineRow.start_us), col(BillLineRow.id))
+    page = lines.order_by(*place).limit(BATCH_LINES)
+    while rows := ask(page.where(tuple_(*place) > last)):
         last = (rows[-1][5], rows[-1][0])
         yield rows
 
@@ -329,78 +342,45 @@ def _describe_change(before: Sequence[object], now: Sequence[object]) -> str:
     return ", ".join(dict.fromkeys(COLUMN_LABELS.get(name, name) for name, old, new in pairs if old != new))
 
 
-def _make_next_id(ask: Query, table: str) -> int:
-    return int(ask(f"SELECT coalesce(max(id), 0) + 1 FROM {table}", ())[0][0])  # noqa: S608 - our own names
-
-
-def _insert_rows(tell: Execute, table: str, columns: str, rows: list[SqlRow]) -> None:
-    if rows:
-        tell(f"INSERT INTO {table} ({columns}) VALUES ({format_placeholders(rows[0])})", rows)  # noqa: S608 - our own names
+def _make_next_id(ask: Query, column: int) -> int:
+    number: int = ask(select(func.coalesce(func.max(column), 0) + 1))[0]
+    return number
 
 
 def _replace_lines(taking: _Import, rows: list[SqlRow]) -> None:
     """Mark lines as replaced: rows of line, reason, and when the line begins and ends."""
     if rows:
-        changed = [(taking.now_us, taking.number, why, number) for number, why, *_ in rows]
-        taking.writes.tell(_REPLACE, changed)
+        replaced = update(BillLineRow).where(col(BillLineRow.id) == bindparam("line")).values(replaced_why=bindparam("reason"))
+        replaced = replaced.values(replaced_us=taking.now_us, replaced_by=taking.number)
+        taking.writes.tell(replaced, [{"line": number, "reason": why} for number, why, *_ in rows])
         edges = [*taking.gone_us, *(row[2] for row in rows), *(row[3] for row in rows)]
         taking.gone_us = [min(edges), max(edges)]
 
 
-def _encode_result(result: DriftResult, who: str, *, told: bool) -> SqlRow:
-    return (
-        to_micros(result.at),
-        make_storable(who),
-        result.provider,
-        make_storable(result.account),
-        result.currency,
-        to_micros(result.period.start),
-        to_micros(result.period.end),
-        result.billed,
-        *result.charged,
-        result.unexplained,
-        result.allowed,
-        result.outcome,
-        result.tolerance,
-        int(told),
+def _encode_result(number: int, result: DriftResult, who: str, *, told: bool) -> ReconciliationRow:
+    low, expected, high = result.charged
+    return ReconciliationRow(
+        **pick_fields(result, RESULT_COLUMNS),
+        id=number,
+        at_us=to_micros(result.at),
+        who=make_storable(who),
+        start_us=to_micros(result.period.start),
+        end_us=to_micros(result.period.end),
+        low=low,
+        expected=expected,
+        high=high,
+        told=int(told),
     )
 
 
-def _encode_part(part: DriftPart, currency: str) -> SqlRow:
-    facts = (
-        part.cause,
-        part.charge,
-        make_storable(part.sku),
-        currency,
-        part.nano,
-        int(part.explained),
-        part.resources,
-        part.lines,
-    )
-    return (*facts, make_storable(part.reason))
+def _encode_part(number: int, part: DriftPart, currency: str) -> dict[str, object]:
+    facts = pick_fields(part, ("cause", "charge", "sku", "nano", "resources", "lines", "reason"))
+    return {**facts, "reconciliation_id": number, "currency": currency, "explained": int(part.explained)}
 
 
-_LINE_COLUMNS = f"id, import_id, {LINE_COLUMNS}, stated_us"
-_REPLACE = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
-_KNOWN = f"""
-SELECT id, stated_us, line_id, {LINE_FACT_COLUMNS} FROM bill_line
-WHERE provider = ? AND account = ? AND statement = ? AND line_id IN ({{ids}}) AND replaced_us IS NULL
-"""  # noqa: S608 - our own names
-_CURRENT_LINES = """
-SELECT id, provider, account, statement, line_id, start_us, end_us FROM bill_line
-WHERE provider = ? AND start_us < ? AND end_us > ? AND replaced_us IS NULL AND stated_us <= ?
-"""
-_AFTER_ROW = "AND (start_us, id) > (?, ?) ORDER BY start_us, id LIMIT ?"
-_OF_BILL = f"{_CURRENT_LINES} AND statement = ? AND substr(line_id, 1, ?) = ? {_AFTER_ROW}"
-_OF_PERIOD = f"{_CURRENT_LINES} {_AFTER_ROW}"
-_LATER = "SELECT id FROM bill_import WHERE provider = ? AND stated_us > ? LIMIT 1"
-_GONE_SINCE = """
-SELECT l.provider, l.account, l.statement, l.line_id FROM bill_line AS l JOIN bill_import AS i ON i.id = l.replaced_by
-WHERE l.provider = ? AND l.replaced_why = ? AND i.stated_us > ?
-"""
-_IMPORT_COLUMNS = "id, at_us, who, provider, source, start_us, end_us, stated_us, whole, why, lines"
-_RESULT_COLUMNS = """
-id, at_us, who, provider, account, currency, start_us, end_us, billed, low, expected, high, unexplained, allowed, outcome,
-tolerance, told
-"""
-_ADJUSTMENT_COLUMNS = "id, reconciliation_id, cause, charge, sku, currency, nano, explained, resources, lines, reason"
+_LINE_COLUMNS = ("id", "import_id", *LINE_COLUMNS.split(", "), "stated_us")
+_PLACE = (col(BillLineRow.provider), col(BillLineRow.account), col(BillLineRow.statement))
+_FACTS = (getattr(BillLineRow, name) for name in LINE_FACT_COLUMNS.split(", "))
+_CURRENT = select_columns(col(BillLineRow.id), col(BillLineRow.stated_us), col(BillLineRow.line_id), *_FACTS).where(
+    col(BillLineRow.replaced_us).is_(None)
+)

@@ -13,17 +13,20 @@ and its row stays, marked as undone.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from sqlalchemy import Engine
+from sqlalchemy import ColumnElement, Engine, Executable, delete, update
+from sqlmodel import col, select
 
 from costguard.ledger.bills.reader import UNFINISHED
-from costguard.ledger.db.codecs import SqlRow, format_placeholders
+from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write
-from costguard.ledger.db.session import SqlSession, open_sql_session
+from costguard.ledger.db.rows import delete_rows, insert_rows
+from costguard.ledger.db.session import SqlSession, open_query, open_sql_session
+from costguard.ledger.tables.bills import BillImportUnfinishedRow, BillLineRow
 from costguard.system.atomic_file import PAUSE_S_MAX
 
 HOLD_S = 0.4
@@ -35,6 +38,8 @@ UNDO_LINES = 2000
 IMPORT_LOCK_ID = 0x42494C4C
 """The key of PostgreSQL's advisory lock of imports: "BILL" in ASCII. A file's lock has the suffix `IMPORT_LOCK_SUFFIX`."""
 IMPORT_LOCK_SUFFIX = ".bills.lock"
+
+Rows = Sequence[Mapping[str, Any]] | Sequence[SqlRow]
 
 
 class ShortTransactions:
@@ -60,24 +65,19 @@ class ShortTransactions:
         elif self._open is not None:
             self._open.__exit__(kind, error, trace)
 
-    def ask(self, sql: str, values: Sequence[object]) -> Sequence[SqlRow]:
+    def ask(self, statement: str | Executable, values: Sequence[object] = ()) -> Sequence[Any]:
         """Query in the present transaction, which is opened if there is none."""
-        return self._get_session()[0](sql, values)
+        return self._get_session()[0](statement, values)
 
-    def tell(self, sql: str, rows: list[SqlRow]) -> int:
-        """Execute `sql` for each of `rows` in the present transaction, which is opened if there is none."""
-        return self._get_session()[1](sql, rows) if rows else 0
+    def tell(self, statement: str | Executable, rows: Rows | None = None) -> int:
+        """Execute `statement` in the present transaction, which is opened if there is none: once, or for each of `rows`."""
+        return 0 if rows is not None and not rows else self._get_session()[1](statement, rows)
 
-    def insert(self, table: str, columns: str, rows: list[SqlRow]) -> None:
-        """Insert `rows` into the table `table`."""
-        if rows:
-            self.tell(f"INSERT INTO {table} ({columns}) VALUES ({format_placeholders(rows[0])})", rows)  # noqa: S608 - our own names
-
-    def read(self, sql: str, values: Sequence[object]) -> Sequence[SqlRow]:
+    def read(self, statement: Executable) -> Sequence[Any]:
         """Query what is committed, without the writer's lock: for what takes long. The present transaction is committed."""
         self.commit()
         with self._engine.connect() as connection:
-            return open_sql_session(connection)[0](sql, values)
+            return open_query(connection)(statement)
 
     def pause(self) -> None:
         """Commit, and let other writers go first, if the present transaction was held for long enough."""
@@ -104,12 +104,12 @@ class ShortTransactions:
 
 def begin_import(writes: ShortTransactions, number: int, last_line_id: int) -> None:
     """Mark the import `number`, whose row was just written, as unfinished; its lines will have ids above `last_line_id`."""
-    writes.insert(_TABLE, "import_id, lines_after, undone", [(number, last_line_id, 0)])
+    insert_rows(writes.tell, [BillImportUnfinishedRow(import_id=number, lines_after=last_line_id, undone=0)])
 
 
 def finish_imports(writes: ShortTransactions, numbers: Sequence[int]) -> None:
     """Make the imports `numbers` count, all at once, when the present transaction commits."""
-    writes.tell(_FINISH, [(number,) for number in numbers])
+    delete_rows(writes.tell, BillImportUnfinishedRow, [(number,) for number in numbers])
 
 
 def remove_unfinished_imports(engine: Engine, *, hold_s: float = HOLD_S) -> int:
@@ -118,30 +118,24 @@ def remove_unfinished_imports(engine: Engine, *, hold_s: float = HOLD_S) -> int:
     It can be interrupted and repeated: until an import is marked as undone, readers ignore it.
     """
     with ShortTransactions(engine, hold_s=hold_s) as writes:
-        died = writes.read("SELECT import_id, lines_after FROM bill_import_unfinished WHERE undone = 0", ())
-        if not died:
+        left = col(BillImportUnfinishedRow.undone) == 0
+        lines_after = writes.read(select(BillImportUnfinishedRow.lines_after).where(left))
+        if not lines_after:
             return 0
-        first = min(after for _, after in died)
-        for lot in _page_ids(writes, f"import_id IN ({UNFINISHED})", first):
-            writes.tell(_REMOVE_LINES, lot)
+        for lot in _page_ids(writes, col(BillLineRow.import_id).in_(UNFINISHED), min(lines_after)):
+            writes.tell(delete(BillLineRow).where(col(BillLineRow.id).in_(lot)))
             writes.pause()
-        for lot in _page_ids(writes, f"replaced_by IN ({UNFINISHED})", 0):
-            writes.tell(_GIVE_BACK, [(None, None, None, number) for (number,) in lot])
+        given_back = update(BillLineRow).values(replaced_us=None, replaced_by=None, replaced_why=None)
+        for lot in _page_ids(writes, col(BillLineRow.replaced_by).in_(UNFINISHED), 0):
+            writes.tell(given_back.where(col(BillLineRow.id).in_(lot)))
             writes.pause()
-        writes.tell(_UNDONE, [(1, number) for number, _ in died])
-        return len(died)
+        writes.tell(update(BillImportUnfinishedRow).where(left).values(undone=1))
+        return len(lines_after)
 
 
-def _page_ids(writes: ShortTransactions, condition: str, after: int) -> Iterator[list[SqlRow]]:
+def _page_ids(writes: ShortTransactions, condition: ColumnElement[bool], after: int) -> Iterator[Sequence[int]]:
     """Yield in batches the ids of lines after `after` for which `condition` holds, read without the writer's lock."""
-    sql = f"SELECT id FROM bill_line WHERE id > ? AND {condition} ORDER BY id LIMIT {10 * UNDO_LINES}"  # noqa: S608 - our own words
-    while rows := writes.read(sql, (after,)):
-        after = rows[-1][0]
-        yield from (list(rows[number : number + UNDO_LINES]) for number in range(0, len(rows), UNDO_LINES))
-
-
-_TABLE = "bill_import_unfinished"
-_GIVE_BACK = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
-_REMOVE_LINES = "DELETE FROM bill_line WHERE id = ?"
-_FINISH = "DELETE FROM bill_import_unfinished WHERE import_id = ?"
-_UNDONE = "UPDATE bill_import_unfinished SET undone = ? WHERE import_id = ?"
+    lines = select(BillLineRow.id).where(condition).order_by(col(BillLineRow.id)).limit(10 * UNDO_LINES)
+    while numbers := writes.read(lines.where(col(BillLineRow.id) > after)):
+        after = numbers[-1]
+        yield from (numbers[place : place + UNDO_LINES] for place in range(0, len(numbers), UNDO_LINES))

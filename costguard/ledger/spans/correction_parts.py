@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Select, func
+from sqlalchemy.orm import aliased
+from sqlmodel import col, select
 
 from costguard.bills.evidence import BilledPart
-from costguard.ledger.db.codecs import Query, SqlRow
+from costguard.ledger.db.codecs import METER_COLUMNS, PERIOD_COLUMNS, Query, SqlRow
+from costguard.ledger.tables.spans import CorrectionRow, ResourceRow, SpanRow
+from costguard.ledger.types import RESOURCE_KEY
 from costguard.metering.span import SEEN, NanoAmounts, Span, compute_amounts, count_expected_us
 from costguard.values.instant import from_micros, to_micros
 
 PART_COLUMNS = "correction_id, start_us, end_us, presence, price_known, bill_line_id, low, expected, high, us"
+RESOURCE = tuple(getattr(ResourceRow, name) for name in RESOURCE_KEY)
+SPAN = tuple(getattr(SpanRow, name) for name in f"{METER_COLUMNS}, {PERIOD_COLUMNS}".split(", "))  # as decode_span reads them
+Rows = Select[*tuple[Any, ...]]
 _FIRST_US, _LAST_US = 0, 2**62
 
 
@@ -25,6 +35,13 @@ class CorrectionPart:
 
     span: Span
     bill_line_id: int | None = None
+
+
+def join_last_correction(statement: Rows) -> Rows:
+    """Return `statement`, which is about spans, with the last correction of each, if there is one."""
+    one = aliased(CorrectionRow)
+    last = select(func.max(one.id)).where(one.span_id == SpanRow.id).correlate(SpanRow).scalar_subquery()
+    return statement.select_from(SpanRow).outerjoin(CorrectionRow, col(CorrectionRow.id) == last)
 
 
 def load_parts(ask: Query, span: Span, span_id: int) -> list[CorrectionPart]:
