@@ -7,7 +7,7 @@
     |- NoAnswerError               exit 3   the question was understood and the answer is no (nothing fits, over the cap)
     |- IncompleteError             exit 4   the answer leaves out what could not be seen, and `--strict` asked for a whole one
     |- LedgerError                 exit 1   the ledger cannot be opened, read or written; what it holds is unharmed
-    |  |- OlderLedgerError                  an older costguard wrote it: the first that writes brings it up
+    |  |- OlderLedgerError                  an older costguard wrote it: to be upgraded or imported
     |- ProviderError               exit 1   a provider could not be asked, or its answer cannot be used; says which provider
        |- CredentialsError                  there is no key, or the provider does not know it
        |- ForbiddenError                    the key is known and may not do this
@@ -116,7 +116,7 @@ class ClockError(LedgerError):
 
 
 class OlderLedgerError(LedgerError):
-    """The ledger is sound, and an older costguard wrote it. Whoever opens it to write brings it up; a reader cannot."""
+    """The ledger is sound, and an older costguard wrote it: whoever opens it to write upgrades it, or it is to be imported."""
 
 
 class ProviderError(CostguardError):

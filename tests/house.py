@@ -48,11 +48,12 @@ STATEMENT = re.compile(r"\s*\b(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|D
 SQL_PLACES = (
     "costguard/ledger/migrations/",
     "costguard/ledger/db/schema.py",
+    "costguard/ledger/db/schema_check.py",
     "costguard/ledger/db/triggers.py",
     "costguard/ledger/market",
     "agent/",
 )
-"""Where SQL is text: migrations, generated views and triggers, the market file, and the agent's readers of snapshots."""
+"""Where SQL is text: migrations, views and triggers, the catalogue, the market file, and the agent's readers of snapshots."""
 LONGEST_MODULE, SHORTEST_MODULE = 500, 40
 PURE_ROOMS = ("agents", "bills", "budgets", "guard", "metering", "quoting", "reporting", "runs", "sizing", "values", "views")
 """What decides: values in, values out."""
@@ -137,7 +138,7 @@ BUDGETS = {
     "costguard/formats": 3850,
     "costguard/guard": 10450,
     "costguard/integrations": 250,
-    "costguard/ledger": 14_150,
+    "costguard/ledger": 13_350,
     "costguard/mcp": 600,
     "costguard/metering": 3700,
     "costguard/notifiers": 750,
@@ -146,7 +147,7 @@ BUDGETS = {
     "costguard/renderers": 1350,
     "costguard/reporting": 3050,
     "costguard/runs": 800,
-    "costguard/services": 20800,
+    "costguard/services": 20850,
     "costguard/settings": 4400,
     "costguard/sizing": 11350,
     "costguard/system": 2050,

@@ -1,4 +1,4 @@
-"""`costguard db`: path, backup, check and upgrade of the ledger."""
+"""`costguard db`: path, backup, check and upgrade of the ledger, and the import of an older one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ EXAMPLES = """Examples:
   costguard db backup ledger-2026-11-21.db
   costguard db check               # exit 1 where something does not add up
   costguard db upgrade             # runs by itself at the first write, too
+  costguard db import old.db       # a ledger of before this version, into the new one of [ledger] url
 
 \b
   sqlite3 -readonly "$(costguard db path)" "SELECT * FROM v_daily"
@@ -59,3 +60,14 @@ def upgrade(ctx: Context) -> None:
     from costguard.services.poll import database
 
     write_answer(database.answer_db_upgrade(config=ctx.obj.config), ctx)
+
+
+@app.command("import", cls=CostguardCommand)
+@add_format_options
+def import_older(
+    ctx: Context, source: Annotated[str, Argument(metavar="FROM", help="Path or URL of the older ledger, which is only read.")]
+) -> None:
+    """Copy a ledger of an older costguard into the ledger of [ledger] url, which must be new."""
+    from costguard.services.guarding import audit
+
+    write_answer(audit.answer_db_import(source, config=ctx.obj.config), ctx)

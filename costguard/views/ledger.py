@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from costguard.guard.audit import AuditAnchor, AuditFinding, AuditRecord, describe_audit_row, format_anchor, format_audit_time
 from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
@@ -48,6 +48,18 @@ def build_upgrade_document(ledger: str, *, before: str | None, after: str, copy:
         lead = f"Brought {ledger} from schema {before} to {after}."
     kept = (f"Backup of the old version: {copy}.",) if copy else ()
     return Document(data={"schema": DB_SCHEMA, "action": "upgrade", **record}, records=(record,), lead=(lead,), notes=kept)
+
+
+def build_import_document(ledger: str, *, source: str, revision: str, rows: Mapping[str, int]) -> Document:
+    """Return what was imported into `ledger`: from where, of which schema, and how many `rows` of each table."""
+    record = {"ledger": ledger, "source": source, "revision": revision, "rows": dict(rows)}
+    total = sum(rows.values())
+    return Document(
+        data={"schema": DB_SCHEMA, "action": "import", **record},
+        records=tuple({"table": name, "rows": count} for name, count in rows.items()),
+        lead=(f"Copied {total} rows of {source} (schema {revision}) into {ledger}.",),
+        notes=("The old ledger is as it was: keep it until costguard db check and costguard report say what you expect.",),
+    )
 
 
 AUDIT_SCHEMA = "costguard.audit/1"

@@ -13,23 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic.command import upgrade
-from alembic.config import Config
 
-from costguard.errors import InputError, OlderLedgerError
+from costguard.errors import InputError
 from costguard.files.lines import LONGEST_LINE
 from costguard.files.records import list_pieces, read_records
 from costguard.ledger.bills.staging import StagedStatement
-from costguard.ledger.db import connection as opening
-from costguard.ledger.db import schema
-from costguard.ledger.db.address import parse_ledger_address
-from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.poll.bill_files import list_installed_kinds, open_bill
 from costguard.values.instant import to_micros
 from tests.conftest import Command, Ran
 from tests.inputs.test_hostile_strings import acts
 from tests.ledger.fleet import RULES, asked
+from tests.ledger.test_import import restore
 from tests.notifiers.hostile import CORPUS
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -343,23 +338,12 @@ def test_one_bad_file_keeps_the_good_one_out(lab: Callable[..., Ran], costguard:
     costguard("reconcile", "--file", "gone.csv").says("gone.csv")
 
 
-def test_a_ledger_of_an_older_costguard_is_brought_up_by_a_bill(costguard: Command, tmp_path: Path) -> None:
-    url, config = f"sqlite:///{tmp_path}/ledger.db", Config()
-    where = parse_ledger_address(url)
-    (tmp_path / "ledger.db").touch()
-    engine = opening._create_file_engine(where, 1)
-    with engine.connect() as connection, connection.execution_options(begin="BEGIN IMMEDIATE").begin():
-        config.set_main_option("script_location", str(schema.MIGRATIONS_FOLDER))
-        config.attributes["connection"] = connection
-        upgrade(config, schema.REVISIONS[-2])
-        connection.exec_driver_sql(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-    engine.dispose()
-    with pytest.raises(OlderLedgerError, match=r"older costguard \(its schema is"):
-        LedgerReader(url)
+def test_a_bill_is_not_read_into_a_ledger_of_before(costguard: Command, tmp_path: Path) -> None:
+    restore(f"sqlite:///{tmp_path}/ledger.db", "0016")
     (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n')
     (tmp_path / "bill.csv").write_text(CSV)
-    assert costguard("reconcile", "--month", "2026-10", "--file", "bill.csv").code == 3
-    assert len(lines(tmp_path)) == len(ROWS)
+    ran = costguard("reconcile", "--month", "2026-10", "--file", "bill.csv")
+    assert (ran.code, "costguard db import" in ran.err) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["/dev/null", "/dev/zero", "."])

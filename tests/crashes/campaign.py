@@ -55,7 +55,6 @@ STORIES = {
     ),
     "freezing": Story("freezing", "acts, by SIGSTOP for 1 to 120 s", chunk=20, jobs=1, controls=("late",)),
     "watching": Story("watching", "the installed console script, ended", chunk=20, jobs=1, controls=("twice",)),
-    "migrating": Story("migrating", "upgrades of old ledgers, by SIGKILL", controls=("uncopied", "torn")),
     "recording": Story("recording_kills", "polls, by SIGKILL", controls=("early", "torn", "forgetful")),
 }
 

@@ -8,6 +8,7 @@ then ENOSPC, ENOSPC from then on (a full disk), EIO from then on (a disk that di
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -23,7 +24,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from costguard.ledger.db.schema import HEAD_REVISION
 from costguard.settings import check_settings
 from tests.disks.commands import IDLE, SETTINGS
 from tests.disks.trace import ROOT, environment, say
@@ -36,7 +36,8 @@ NEXT = 5
 """After how many failures the next life must find everything well."""
 DUE = 8
 """The minute of the story at which the watchdog stops the machine that nobody keeps."""
-GOLDEN = ROOT / "tests" / "ledger" / "golden" / "0001-guard.sqlite.sql"
+GOLDEN = ROOT / "tests" / "ledger" / "old" / "0016-guard.sqlite.sql.gz"
+OLD_LEDGER = "old.db"
 LONGEST_S = 120.0
 MOST_LINES = 5
 Held = Callable[[Path, str], bool]
@@ -90,13 +91,12 @@ def _copied(folder: Path, out: str) -> bool:
         return same and file.execute("PRAGMA integrity_check").fetchone() == ("ok",) and "copy.db" in out
 
 
-def _upgraded(folder: Path, out: str) -> bool:
-    (copy,) = (folder / "data").glob(f"ledger.db.before-{HEAD_REVISION}-*")
-    with closing(sqlite3.connect(copy)) as file:
-        old = file.execute("SELECT version_num FROM alembic_version").fetchone()
-    return (
-        old == ("0001",) and _asked(folder, "SELECT version_num FROM alembic_version") == HEAD_REVISION and HEAD_REVISION in out
-    )
+def _imported(folder: Path, out: str) -> bool:
+    with closing(sqlite3.connect(f"file:{folder}/{OLD_LEDGER}?mode=ro", uri=True)) as file:
+        same = file.execute("SELECT count(*), max(hash) FROM audit").fetchone()
+        spans = file.execute("SELECT count(*) FROM span").fetchone()[0]
+    there = (_asked(folder, "SELECT count(*) FROM audit"), _asked(folder, "SELECT max(hash) FROM audit"))
+    return there == same and _asked(folder, "SELECT count(*) FROM span") == spans and OLD_LEDGER in out
 
 
 def _refreshed(folder: Path, out: str) -> bool:
@@ -118,7 +118,7 @@ CASES: Mapping[str, Case] = {
     "report": Case(("report", "--json"), "due", _told),
     "audit verify": Case(("audit", "verify", "--json"), "due", _told),
     "db backup": Case(("db", "backup", "copy.db"), "due", _copied),
-    "db upgrade": Case(("db", "upgrade"), "old", _upgraded),
+    "db import": Case(("db", "import", OLD_LEDGER), "old", _imported),
     "prices refresh": Case(("prices", "refresh"), "due", _refreshed),
 }
 
@@ -172,8 +172,9 @@ def bench(place: Path) -> Iterator[Bench]:
     for start in ("empty", "old"):
         (place / start / "data").mkdir(parents=True)
         (place / start / "costguard.toml").write_text(SETTINGS)
-    with closing(sqlite3.connect(place / "old" / "data" / "ledger.db")) as file:
-        file.executescript(GOLDEN.read_text())
+    with closing(sqlite3.connect(place / "old" / OLD_LEDGER)) as file:
+        file.executescript(gzip.decompress(GOLDEN.read_bytes()).decode())
+    (place / "old" / OLD_LEDGER).chmod(0o600)
     command = [sys.executable, "-m", "tests.disks.commands"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(place / "disk"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

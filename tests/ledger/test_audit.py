@@ -233,7 +233,7 @@ def tamper(url: str, *statements: str) -> None:
 
     engine = open_engine(url)
     with begin_write(engine) as connection:
-        schema._drop_triggers_and_views(connection, engine.dialect.name)
+        schema.drop_triggers_and_views(connection)
         for statement in statements:
             connection.execute(text(statement))
     engine.dispose()

@@ -14,15 +14,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import CheckConstraint, Connection, Engine, Table, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, event, inspect, text
 
 from costguard.errors import LedgerError
 from costguard.ledger.db import connection as opening
 from costguard.ledger.db import reader, schema, triggers
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.connection import open_engine, upgrade_schema
+from costguard.ledger.db.maintenance import check_ledger
+from costguard.ledger.db.new_ledger import create_ledger
 from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS, generate_views, migrate_schema
+from costguard.ledger.db.schema_check import describe_new_schema, describe_schema
 from costguard.ledger.tables import load_metadata
+from scripts import new_migration
 from tests.ledger.entries import begin, scalar
 
 METADATA = load_metadata()
@@ -73,37 +77,40 @@ def test_alembic_sees_a_difference_where_there_is_one(engine: Engine) -> None:
         assert {difference[0] for difference in compare_metadata(context, METADATA)} == {"remove_column", "add_index"}
 
 
-def test_every_check_of_the_tables_is_in_the_migrations(url: str, engine: Engine) -> None:
-    """Alembic does not look at checks: a second schema, made from the tables, is put beside the first."""
-    assert checks(engine) == {name: names_of(table) for name, table in METADATA.tables.items()}
-    if url.startswith("sqlite"):
-        fresh = create_engine("sqlite://")
-        METADATA.create_all(fresh)
-        assert shapes(fresh) == shapes(engine)
-        assert checks(fresh, bodies=True) == checks(engine, bodies=True)
-        fresh.dispose()
-
-
-def names_of(table: Table) -> set[str]:
-    return {str(c.name) for c in table.constraints if isinstance(c, CheckConstraint)}
-
-
-def checks(engine: Engine, *, bodies: bool = False) -> dict[str, set[str]]:
-    inspected = inspect(engine)
-    return {
-        name: {
-            " ".join(f"{c['name']} {c['sqltext']}".split()).replace("( ", "(").replace(" )", ")") if bodies else str(c["name"])
-            for c in inspected.get_check_constraints(name)
-        }
-        for name in METADATA.tables
-    }
-
-
-def shapes(engine: Engine) -> dict[str, tuple[object, ...]]:
-    """(has no rowid, is strict) of each table."""
+def test_a_ledger_that_is_migrated_has_the_schema_of_a_new_one(engine: Engine, url: str) -> None:
+    """Alembic sees no CHECK, trigger or WHERE of a partial index: all of the schema is compared."""
     with engine.connect() as connection:
-        rows = connection.exec_driver_sql("PRAGMA table_list").all()
-        return {row[1]: tuple(row[4:6]) for row in rows if row[1] in METADATA.tables}
+        there = describe_schema(connection)
+    assert there == describe_new_schema(parse_ledger_address(url))
+    kinds = {"table", "column", "check", "constraint", "reference", "index", "trigger", "view"}
+    assert kinds <= {key.partition(" ")[0] for key in there}
+
+
+ALTERED = {
+    "DROP INDEX span_long": "the index span_long is missing",
+    "DROP VIEW v_holds": "the view v_holds is missing: costguard db upgrade restores it",
+    "ALTER TABLE agent DROP COLUMN version": "the column agent.version is missing",
+    "DROP INDEX span_open_once; CREATE UNIQUE INDEX span_open_once ON span (resource_id, charge, part) WHERE end_us > 0": (
+        "the index span_open_once is not as this version makes it"
+    ),
+    "DROP VIEW v_daily; CREATE VIEW v_daily AS SELECT 1 AS day": "the view v_daily is not as this version makes it",
+}
+
+
+@pytest.mark.parametrize("statements", ALTERED)
+def test_a_schema_that_somebody_altered_is_found(engine: Engine, url: str, statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements.split("; "):
+            connection.execute(text(statement))
+    assert [said for said in check_ledger(url) if said.startswith(ALTERED[statements])]
+
+
+def test_a_check_that_somebody_dropped_is_found(postgres_url: str) -> None:
+    engine = open_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE span DROP CONSTRAINT span_price"))
+    engine.dispose()
+    assert check_ledger(postgres_url) == ["the check span.span_price is missing"]
 
 
 @contextmanager
@@ -157,7 +164,7 @@ def test_a_first_start_that_stops_anywhere_leaves_nothing(url: str) -> None:
         with failing(engine, after) as seen:
             try:
                 with begun(engine) as connection:
-                    migrate_schema(connection)
+                    create_ledger(connection)
             except KeyboardInterrupt:
                 assert there(engine) == nothing == {"tables": [], "views": [], "guards": []}, seen[-1]
             else:
@@ -279,3 +286,22 @@ def test_upgrade_puts_up_guards_and_views_that_somebody_took_down(engine: Engine
     assert there(engine) != before
     upgrade_schema(url)
     assert there(engine) == before
+
+
+def test_a_migration_is_written_from_what_changed_and_leaves_the_tables_of_others_alone(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE agent DROP COLUMN version"))
+        connection.execute(text("CREATE TABLE procrastinate_jobs (id BIGINT PRIMARY KEY)"))
+    engine.dispose()
+    shutil.copytree(MIGRATIONS_FOLDER, tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(new_migration, "MIGRATIONS_FOLDER", tmp_path / "migrations")
+    new_migration.write_migration(url, "Name the version of an agent")
+    (written,) = (tmp_path / "migrations" / "versions").glob(f"{NEXT}_*.py")
+    said = written.read_text()
+    assert f'down_revision = "{HEAD}"' in said
+    assert "op.add_column('agent', sa.Column('version', sa.Text(), nullable=False))" in said
+    assert "procrastinate" not in said
+    assert said.count("op.") == 1

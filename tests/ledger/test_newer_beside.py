@@ -13,7 +13,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.schema import HEAD_REVISION, REVISIONS
+from costguard.ledger.db.schema import EARLIER_REVISIONS, HEAD_REVISION
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.guarding.act.send_action import send_action
@@ -86,8 +86,8 @@ def test_nothing_is_sent_to_a_provider_whose_intent_cannot_be_recorded(url: str)
 def test_a_ledger_that_was_put_back_to_an_older_one_is_not_written_either(url: str) -> None:
     engine = open_engine(url)
     try:
-        set_revision(url, REVISIONS[-2])
-        with pytest.raises(OlderLedgerError, match="restart this costguard"), begin_write(engine):
+        set_revision(url, EARLIER_REVISIONS[-1])
+        with pytest.raises(OlderLedgerError, match="costguard db import"), begin_write(engine):
             pass
     finally:
         engine.dispose()

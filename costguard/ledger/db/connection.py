@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
@@ -25,10 +25,13 @@ from costguard.errors import LedgerError, OlderLedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
 from costguard.ledger.db.backup import copy_ledger, format_copy_stamp, remove_unfinished_copies
 from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.new_ledger import create_ledger
 from costguard.ledger.db.reader import READ_REVISION, identify_file, identify_server, make_folder_error, require_known_revision
 from costguard.ledger.db.schema import HEAD_REVISION, migrate_schema, renew_triggers_and_views
 from costguard.ledger.db.session import SqlSession, open_query, open_sql_session
 from costguard.system.atomic_file import hold_file_lock, make_folder, sync_to_disk
+
+T = TypeVar("T")
 
 LOCK_PATIENCE_S = 30.0
 """How long another writer is waited for."""
@@ -40,6 +43,8 @@ IDLE_POLL_S, IDLE_MACHINE_S = 3.0, 0.0005
 """The same of a transaction that records polls, beside which others record: in all, and for each machine that is listed.
 Between two statements a writer works out what a poll changes: 10 ms for 100 machines, 0.7 s for 10,000, 3.8 s for 50,000 on two
 busy cores (2026-11-28): a seventh of this bound or less. One that is suspended for longer records nothing, and polls again."""
+FILL_IDLE_S = 600.0
+"""The same while a ledger is imported: between two statements a page of rows is read from another ledger."""
 CONNECT_TIMEOUT_S = 10
 WRITER_LOCK_ID, GUARD_LOCK_ID = 0x434F5354, 0x434F5355
 """The keys of PostgreSQL's advisory locks: "COST" in ASCII, of all that is written, and the next one, of the guard's tables and
@@ -122,6 +127,34 @@ def upgrade_schema(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Upgrade:
         finally:
             engine.dispose()
         return done
+
+
+def fill_ledger(url: str, create: Callable[[Connection], T], refill: Callable[[Connection], T]) -> T:
+    """Create the ledger at `url` by `create`, or fill the one there by `refill`, in one transaction; return what it returns.
+
+    Nothing is there, or all is as it was, if that raises.
+    """
+    where = parse_ledger_address(url)
+    done = list[T]()
+    with translate_ledger_errors(where):
+        make = _create_server_engine if where.path is None else _create_file_engine
+        engine = make(where, LOCK_PATIENCE_S)
+        try:
+            if where.path is not None and where.path.is_dir():
+                raise make_folder_error(where)
+            if where.path is not None and not where.path.exists():
+                make_folder(where.path.parent)
+                with hold_file_lock(where.make_sibling_path(".lock"), patience_s=LOCK_PATIENCE_S):
+                    _create_file(where, where.path, LOCK_PATIENCE_S, lambda connection: done.append(create(connection)))
+                return done[0]
+            with _begin_locked(engine, idle_s=FILL_IDLE_S) as connection:
+                there = identify_file(where) if where.path else identify_server(connection, where)
+                if there is None:
+                    return create(connection)
+                require_own_schema([there], where)
+                return refill(connection)
+        finally:
+            engine.dispose()
 
 
 @contextmanager
@@ -209,14 +242,17 @@ def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> 
     make_folder(path.parent)
     with hold_file_lock(where.make_sibling_path(".lock"), patience_s=patience_s):
         if not path.exists():
-            _create_ledger(where, path, patience_s)
+            _create_file(where, path, patience_s, create_ledger)
             return Upgrade(before=None)
         before = identify_file(where)
         return Upgrade(before=before, copy=None if before == HEAD_REVISION else _upgrade_file(engine, where))
 
 
-def _create_ledger(where: LedgerAddress, path: Path, patience_s: float) -> None:
-    """Create the ledger under a temporary name and rename it when it is complete, so no incomplete file has its name."""
+def _create_file(where: LedgerAddress, path: Path, patience_s: float, fill: Callable[[Connection], object]) -> None:
+    """Create the ledger, of what `fill` writes, under a temporary name and rename it when it is complete.
+
+    So no incomplete file has its name.
+    """
     fresh = LedgerAddress(shown=where.shown, path=where.make_sibling_path(".new"))
     try:
         for suffix in ("", "-wal", "-shm", "-journal"):
@@ -224,7 +260,8 @@ def _create_ledger(where: LedgerAddress, path: Path, patience_s: float) -> None:
         os.close(os.open(fresh.make_sibling_path(""), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         engine = _create_file_engine(fresh, patience_s)
         try:
-            _migrate_file(engine)
+            with _begin_immediately(engine) as connection:
+                fill(connection)
             _checkpoint_log(engine)
         finally:
             engine.dispose()
@@ -242,13 +279,15 @@ def _upgrade_file(engine: Engine, where: LedgerAddress) -> Path:
     remove_unfinished_copies(where.make_sibling_path(".before-"))
     kept = where.make_sibling_path(f".before-{HEAD_REVISION}-{format_copy_stamp()}")
     copy_ledger(where, kept)
-    _migrate_file(engine)
+    with _begin_immediately(engine) as connection:
+        migrate_schema(connection)
     return kept
 
 
-def _migrate_file(engine: Engine) -> None:
+@contextmanager
+def _begin_immediately(engine: Engine) -> Iterator[Connection]:
     with engine.connect() as connection, connection.execution_options(begin="BEGIN IMMEDIATE").begin():
-        migrate_schema(connection)
+        yield connection
 
 
 def _checkpoint_log(engine: Engine) -> None:
@@ -266,7 +305,9 @@ def _prepare_server(engine: Engine, where: LedgerAddress) -> Upgrade:
     if before != HEAD_REVISION:
         with _begin_locked(engine) as connection:
             before = identify_server(connection, where)
-            if before != HEAD_REVISION:
+            if before is None:
+                create_ledger(connection)
+            elif before != HEAD_REVISION:
                 migrate_schema(connection)
     return Upgrade(before=before)
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costguard.errors import CostguardError, InputError
-from costguard.ledger.db import triggers
 from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
 from costguard.ledger.db.codecs import ATTRIBUTION_COLUMNS, SPAN_COLUMNS, Query, SqlRow, decode_attribution, decode_span
 from costguard.ledger.db.reader import LedgerReader
@@ -79,16 +78,19 @@ def upgrade_ledger(url: str) -> Upgrade:
 def check_ledger(url: str) -> list[str]:
     """Return the faults of the ledger at `url`, a sentence each; empty if there are none.
 
-    Nothing is changed. If the file is damaged, only that is reported, because its content cannot be relied on.
+    Nothing is changed. The schema is compared with that of a new ledger. If the file is damaged, only that is reported, because
+    its content cannot be relied on.
     """
+    from costguard.ledger.db.schema_check import check_schema
+
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         server = reader.where.path is None
-        damage = [] if server else list(_check_file(ask))
+        damage = [] if server else list(check_file(ask))
         if damage:
             return _limit_findings(damage)
         kinds = (
-            () if server else _check_references(ask),
-            _check_triggers(ask, "postgresql" if server else "sqlite"),
+            () if server else check_references(ask),
+            check_schema(reader.connection, reader.where),
             _check_overlaps(ask),
             _check_coverage(ask),
             _check_amounts(ask),
@@ -103,7 +105,7 @@ def _limit_findings(findings: Sequence[str]) -> list[str]:
     return [*findings[:FINDINGS_MAX], *([f"and {more} more of this kind"] if more > 0 else [])]
 
 
-def _check_file(ask: Query) -> Iterator[str]:
+def check_file(ask: Query) -> Iterator[str]:
     """Yield the faults that SQLite reports."""
     try:
         said = [text for (text,) in ask(f"PRAGMA integrity_check({FINDINGS_MAX})", ()) if text != "ok"]
@@ -112,18 +114,10 @@ def _check_file(ask: Query) -> Iterator[str]:
     yield from (f"the file is damaged: {text}" for text in said)
 
 
-def _check_references(ask: Query) -> Iterator[str]:
+def check_references(ask: Query) -> Iterator[str]:
     """Yield the rows that name a row that is missing; a server checks that itself."""
     for table, row, parent, _ in ask("PRAGMA foreign_key_check", ()):
         yield f"row {row} of {table} names a row of {parent} that does not exist"
-
-
-def _check_triggers(ask: Query, dialect: str) -> Iterator[str]:
-    """Yield the triggers that are missing."""
-    there = {name for name, _ in ask(triggers.LIST_TRIGGERS[dialect], ())}
-    for name in triggers.list_trigger_names(dialect):
-        if name not in there:
-            yield f"the guard {name} is missing: costguard db upgrade restores it"
 
 
 def _check_overlaps(ask: Query) -> Iterator[str]:

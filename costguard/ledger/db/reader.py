@@ -7,8 +7,9 @@ identified: of this version, of an older one, or not a ledger.
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -16,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from costguard.errors import LedgerError, NoLedgerError, OlderLedgerError
+from costguard.errors import InputError, LedgerError, NoLedgerError, OlderLedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.schema import APPLICATION_ID, HEAD_REVISION, REVISIONS
+from costguard.ledger.db.schema import APPLICATION_ID, EARLIER_REVISIONS, HEAD_REVISION, IMPORTED_REVISIONS, REVISIONS
 from costguard.ledger.db.session import open_query
 from costguard.system.file_security import describe_foreign_writers
 
@@ -110,8 +111,18 @@ def require_known_revision(revisions: list[str], where: LedgerAddress) -> str:
         return revisions[0]
     if not revisions:
         raise LedgerError("is damaged: its version is missing", field=where.shown, hint=RESTORE_HINT)
+    if len(revisions) == 1 and revisions[0] in EARLIER_REVISIONS:
+        raise make_earlier_error(revisions[0], where)
     what = f"was written by a newer costguard (its schema is {', '.join(revisions)}, this one knows {HEAD_REVISION})"
     raise LedgerError(what, field=where.shown, hint=UPGRADE_HINT)
+
+
+def make_earlier_error(revision: str, where: LedgerAddress) -> OlderLedgerError:
+    """Return the error for a ledger of before the base revision, with what to do."""
+    hint = f"name a new ledger in [ledger] url, then run: costguard db import {shlex.quote(where.shown)}"
+    if revision not in IMPORTED_REVISIONS:
+        hint = f"bring it to schema {IMPORTED_REVISIONS[-1]} by the last costguard that can (costguard db upgrade), then {hint}"
+    return OlderLedgerError(f"was written by an older costguard (its schema is {revision})", field=where.shown, hint=hint)
 
 
 def _check_pages(connection: sqlite3.Connection, where: LedgerAddress) -> None:
@@ -128,18 +139,19 @@ PATIENCE_S = 30
 class LedgerReader:
     """The ledger at `url`, which must exist and have this version's schema. Use it in a `with` statement, or call `close`.
 
-    `any_thread`: several threads use it, one at a time.
+    `any_thread`: several threads use it, one at a time. `revisions`: of the schemas that are read; others are refused.
+    `connection`: for statements within a snapshot.
     """
 
-    def __init__(self, url: str, *, any_thread: bool = False) -> None:
+    def __init__(self, url: str, *, any_thread: bool = False, revisions: Collection[str] = ()) -> None:
         self.where = where = parse_ledger_address(url)
         with translate_ledger_errors(where):
-            self._begin, self._end, self._ask, self.close = (
+            self.connection, self._begin, self._end, self._ask, self.close = (
                 _open_file(where, any_thread=any_thread) if where.path else _open_server(where)
             )
         try:
             with self.snapshot() as ask:
-                _require_current_schema(ask, where)
+                self.revision = _require_schema(ask, where, revisions or (HEAD_REVISION,))
         except BaseException:
             self.close()
             raise
@@ -164,8 +176,8 @@ class LedgerReader:
                 self._end()
 
 
-_Session = tuple[Callable[[], object], Callable[[], object], Query, Callable[[], None]]
-"""Begin a snapshot, end it, ask within it, and close."""
+_Session = tuple["Connection", Callable[[], object], Callable[[], object], Query, Callable[[], None]]
+"""The connection; begin a snapshot, end it, ask within it, and close."""
 
 
 def _open_file(where: LedgerAddress, *, any_thread: bool) -> _Session:
@@ -188,7 +200,7 @@ def _open_file(where: LedgerAddress, *, any_thread: bool) -> _Session:
         connection.close()
         file.close()
 
-    return begin, connection.rollback, open_query(connection, file), close
+    return connection, begin, connection.rollback, open_query(connection, file), close
 
 
 def _open_server(where: LedgerAddress) -> _Session:
@@ -205,7 +217,7 @@ def _open_server(where: LedgerAddress) -> _Session:
         if not server.closed:  # else that would be said, and not why
             connection.rollback()
 
-    return begin, end, open_query(connection), server.close
+    return connection, begin, end, open_query(connection), server.close
 
 
 _opened: ContextVar[object] = ContextVar("opened")
@@ -229,8 +241,8 @@ def _get_engine(dialect: str) -> Engine:
     )
 
 
-def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
-    """Raise LedgerError or NoLedgerError unless there is a ledger of this version."""
+def _require_schema(ask: Query, where: LedgerAddress, revisions: Collection[str]) -> str:
+    """Return the revision. Raises LedgerError or NoLedgerError unless there is a ledger of one of `revisions`."""
     if where.path is not None:
         ((mark,),) = ask("PRAGMA application_id", ())
         there = {name for (name,) in ask("SELECT name FROM sqlite_master WHERE type = 'table'", ())}
@@ -240,10 +252,15 @@ def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
         raise _make_missing_error(where)
     if mark != APPLICATION_ID or not {"alembic_version", "ledger_state"} <= there:
         raise LedgerError("is not a costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
-    found = require_known_revision([revision for (revision,) in ask(READ_REVISION, ())], where)
+    stored = [revision for (revision,) in ask(READ_REVISION, ())]
+    if len(stored) == 1 and stored[0] in revisions:
+        return str(stored[0])
+    found = require_known_revision(stored, where)
     if found != HEAD_REVISION:
         hint = "costguard db upgrade upgrades it after making a copy"
         raise OlderLedgerError(f"was written by an older costguard (its schema is {found})", field=where.shown, hint=hint)
+    hint = "it needs no import: name it in [ledger] url"
+    raise InputError(f"was written by this version of costguard (its schema is {found})", field=where.shown, hint=hint)
 
 
 def _make_missing_error(where: LedgerAddress) -> NoLedgerError:

@@ -1,8 +1,8 @@
 """Schema of a ledger: its revision, migrations to this version, and views for people with any SQL tool.
 
-The stored revision is read by one plain query, and Alembic (0.9 s to import) is loaded only if a migration is due. All
-migrations between two versions, with triggers and views, are one transaction on both databases: an upgrade that fails in the
-middle leaves the ledger as it was.
+A new ledger is made from the classes of `ledger.tables`. The stored revision is read by one plain query, and Alembic (0.9 s to
+import) is loaded only if a migration is due. All migrations between two versions, with triggers and views, are one transaction
+on both databases: an upgrade that fails in the middle leaves the ledger as it was.
 
     SELECT date, provider, gpu, expected, currency FROM v_daily WHERE date >= '2026-11-01' ORDER BY date;
 
@@ -211,8 +211,12 @@ def _format_holds_view(dialect: str) -> str:
     return f"SELECT\n    {columns}\nFROM hold AS h LEFT JOIN hold_budget AS b ON b.hold_id = h.id\nGROUP BY h.id"
 
 
-REVISIONS = tuple(f"{number:04d}" for number in range(1, 18))
-"""Every revision, oldest first. The last one is what this version reads and writes."""
+REVISIONS = ("0017",)
+"""Every revision that this version can bring up to date, oldest first. The last one is what it reads and writes."""
+EARLIER_REVISIONS = tuple(f"{number:04d}" for number in range(1, 17))
+"""Those of before the base, whose migrations are gone."""
+IMPORTED_REVISIONS = EARLIER_REVISIONS[-3:]
+"""Those of them that `costguard db import` reads."""
 
 HEAD_REVISION = REVISIONS[-1]
 APPLICATION_ID = 0x43474C44
@@ -223,51 +227,37 @@ _migration_lock = threading.Lock()  # Alembic keeps its running environment in a
 
 
 def migrate_schema(connection: Connection) -> None:
-    """Migrate the schema of `connection` to `HEAD_REVISION`, within its transaction."""
+    """Migrate the schema of `connection`, of an older of `REVISIONS`, to `HEAD_REVISION`, within its transaction."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS_FOLDER).replace("%", "%%"))
     config.attributes["connection"] = connection
-    dialect = connection.dialect.name
-    _drop_triggers_and_views(connection, dialect)
+    drop_triggers_and_views(connection)
     with _migration_lock:
         command.upgrade(config, "head")
-    _fill_rollups(connection)
-    _create_triggers_and_views(connection, dialect)
-    if dialect == "sqlite":
-        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
-def _fill_rollups(connection: Connection) -> None:
-    """Make the sums by month and resource, and by hour, of a ledger that is older than they are.
-
-    Not in their migration: this reads spans as the present version does, and so needs the present schema.
-    """
-    from costguard.ledger.db.session import open_sql_session
-    from costguard.ledger.spans.monthly import rebuild_rollups
-
-    ask, tell = open_sql_session(connection)
-    if not ask("SELECT 1 FROM monthly LIMIT 1", ()):
-        rebuild_rollups(ask, tell)
+    create_triggers_and_views(connection)
 
 
 def renew_triggers_and_views(connection: Connection) -> None:
     """Drop and create all triggers and views, whatever their present definition."""
-    _drop_triggers_and_views(connection, connection.dialect.name)
-    _create_triggers_and_views(connection, connection.dialect.name)
+    drop_triggers_and_views(connection)
+    create_triggers_and_views(connection)
 
 
-def _drop_triggers_and_views(connection: Connection, dialect: str) -> None:
+def drop_triggers_and_views(connection: Connection) -> None:
     """Drop triggers and views, because they refer to columns that a migration may change."""
+    dialect = connection.dialect.name
     for name, table in connection.exec_driver_sql(triggers.LIST_TRIGGERS[dialect]).all():
         connection.exec_driver_sql(triggers.format_drop_trigger(dialect, name, table))
     for name, _ in reversed(list(generate_views(dialect))):
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
 
 
-def _create_triggers_and_views(connection: Connection, dialect: str) -> None:
+def create_triggers_and_views(connection: Connection) -> None:
+    """Create all triggers and views, of which there are none."""
+    dialect = connection.dialect.name
     for statement in triggers.generate_trigger_statements(dialect):
         connection.exec_driver_sql(statement)
     for name, query in generate_views(dialect):

@@ -40,11 +40,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from costguard.guard.audit import (
-    ADOPTED,
-    BEGAN,
     FIRST_HASH,
     HASH_DIGITS_SHOWN,
-    MOVED,
     SETTINGS,
     AuditAnchor,
     AuditEntry,
@@ -202,22 +199,8 @@ AUDITED_TABLES = {
 }
 """Table -> what is told of its rows. Fixed: a column that comes later is no part of these hashes."""
 
-ADOPTED_TABLES = ("wish", "intent", "hook_run")
-"""The tables that the first rows of an audit may have to tell of: it is older than the others."""
-
 EVENT_COLUMNS = ("intent_id", "at_us", "moved_from", "moved_to", "why", "epoch", "run")
 """The columns of `intent_event` that are hashed."""
-
-
-def begin_audit(ask: Query, tell: Execute, now_us: int) -> None:
-    """Write the first rows: the id of the ledger, and the rows that it already contains."""
-    ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
-    append_entry(ask, tell, BEGAN, now_us, {"ledger": ledger_id})
-    for table in ADOPTED_TABLES:
-        for (row_id,) in ask(f"SELECT id FROM {table} ORDER BY id", ()):  # noqa: S608 - our own name
-            audit_row(ask, tell, (table, row_id), ADOPTED, now_us)
-    for (facts,) in ask("SELECT facts FROM guard_run ORDER BY id DESC LIMIT 1", ()):
-        audit_settings(ask, tell, parse_settings_mark(facts), now_us)
 
 
 def audit_row(ask: Query, tell: Execute, of: tuple[str, str], kind: str, at_us: int) -> None:
@@ -235,7 +218,7 @@ def audit_row(ask: Query, tell: Execute, of: tuple[str, str], kind: str, at_us: 
         **{name: row[name] for name in audited.told},
     }
     if table == "intent":
-        body |= _describe_moves(ask, row_id, kind)
+        body |= _describe_move(ask, row_id)
         body |= {"why": row["why"]} if row["rule"] == PERSON_RULE else {}  # which names the person
     append_entry(ask, tell, kind, at_us, body)
 
@@ -271,15 +254,11 @@ def hash_event(values: SqlRow) -> str:
     return hash_canonical_json(dict(zip(EVENT_COLUMNS, values, strict=True)))
 
 
-def _describe_moves(ask: Query, intent_id: str, kind: str) -> dict[str, object]:
-    """Return the last move of an intent, or all of its moves if the intent is adopted."""
-    newest = " DESC LIMIT 1" if kind == MOVED else ""
-    moves = ask(f"SELECT {', '.join(EVENT_COLUMNS)} FROM intent_event WHERE intent_id = ? ORDER BY id{newest}", (intent_id,))  # noqa: S608 - our own names
-    found: dict[str, object] = {"events": [hash_event(move) for move in moves]}
-    if kind == MOVED:
-        _, _, old, new, _, _, run = moves[0]
-        found |= {"from": old, "to": new, "run": run}
-    return found
+def _describe_move(ask: Query, intent_id: str) -> dict[str, object]:
+    """Return the last move of an intent."""
+    sql = f"SELECT {', '.join(EVENT_COLUMNS)} FROM intent_event WHERE intent_id = ? ORDER BY id DESC LIMIT 1"  # noqa: S608 - our own names
+    (move,) = ask(sql, (intent_id,))
+    return {"events": [hash_event(move)], "from": move[2], "to": move[3], "run": move[6]}
 
 
 MARKER_SCHEMA = "costguard.seen/1"
@@ -326,6 +305,11 @@ class RollbackMarker:
         text = json.dumps({"schema": MARKER_SCHEMA, "ledger": ledger, "seq": now.anchor.seq, "hash": now.anchor.hash})
         with suppress(OSError):
             write_file_atomically(self.path, f"{text}\n".encode())
+
+    def copy_from(self, other: RollbackMarker) -> None:
+        """Note what `other` notes: of a ledger that was copied from its place to this one."""
+        if other.path.exists():
+            write_file_atomically(self.path, other.path.read_bytes())
 
     def read_noted_head(self) -> NotedHead | None:
         """Return the noted head; None if there is none or it cannot be read."""

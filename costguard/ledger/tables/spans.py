@@ -1,7 +1,6 @@
 """What was polled and what it costs: scopes and their coverage, resources, observations, spans and their corrections.
 
-An open span gets its end once; a row of coverage grows. The migrations create the schema, and `tests/ledger/test_migrations.py`
-checks that both agree.
+An open span gets its end once; a row of coverage grows. A new ledger is made from the classes.
 """
 
 from __future__ import annotations

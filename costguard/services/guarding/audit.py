@@ -1,4 +1,7 @@
-"""`costguard audit`: verify and show the tamper-evident log, and adopt a ledger that the rollback marker refuses."""
+"""`costguard audit`: verify and show the tamper-evident log, and adopt a ledger that the rollback marker refuses.
+
+`costguard db import` is here as well: the rollback marker comes over with the ledger.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from hashlib import sha256
 from costguard.errors import InputError, NoAnswerError
 from costguard.guard.audit import BULK_KINDS, AuditAnchor, AuditFinding, format_anchor, parse_anchor
 from costguard.guard.overrides import ACCEPT
-from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.address import SQLITE_PREFIX, parse_ledger_address
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_check import AuditScan, check_audit
 from costguard.ledger.guard.audit_log import RollbackMarker, iterate_entries, parse_entry, read_head_text
 from costguard.services import CommandAnswer
-from costguard.settings import Settings, get_data_path, read_settings, resolve_ledger_url
+from costguard.settings import Settings, expand_path, get_data_path, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.instant import to_micros
 from costguard.views import ledger as documents
@@ -72,8 +75,12 @@ def _parse_since(stated: str, now: datetime) -> datetime:
 
 
 def find_rollback_marker(settings: Settings) -> RollbackMarker:
+    """Return the rollback marker of the ledger of `settings`."""
+    return locate_rollback_marker(resolve_ledger_url(settings))
+
+
+def locate_rollback_marker(url: str) -> RollbackMarker:
     """Return the rollback marker: beside the ledger's file; for a server's ledger, in this user's data folder."""
-    url = resolve_ledger_url(settings)
     where = parse_ledger_address(url)
     server = get_data_path(f"seen-{sha256(where.shown.encode()).hexdigest()[:16]}.json")
     return RollbackMarker(url, server if where.path is None else where.make_sibling_path(".seen"))
@@ -100,3 +107,15 @@ def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer
     mark.advance()
     lead = "The guard continues with this ledger. Leases and protections made since it was copied are missing: repeat them."
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(f"Reason: {doubt}.", lead)))
+
+
+def answer_db_import(source: str, *, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard db import`. `source`: a path or a URL. A source that its marker doubts is doubted in its new place."""
+    from costguard.ledger.db.ledger_import import import_ledger
+
+    url = resolve_ledger_url(read_settings(config))
+    source_url = source if "://" in source else f"{SQLITE_PREFIX}{expand_path(source).absolute()}"
+    done = import_ledger(source_url, url)
+    locate_rollback_marker(url).copy_from(locate_rollback_marker(source_url))
+    document = documents.build_import_document(done.target, source=done.source, revision=done.revision, rows=done.rows)
+    return CommandAnswer(document=document)
