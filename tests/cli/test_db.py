@@ -113,7 +113,7 @@ def test_asking_for_the_path_imports_no_database() -> None:
         "import sys; from costguard.cli import run_cli; run_cli(['db', 'path']); print(sorted(sys.modules), file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "'costguard.ledger.db.maintenance'" in ran.stderr
+    assert "'costguard.services.poll.database'" in ran.stderr
     for heavy in ("sqlalchemy", "sqlmodel", "alembic", "psycopg"):
         assert f"'{heavy}'" not in ran.stderr
 

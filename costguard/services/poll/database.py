@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costguard.errors import LedgerError
-from costguard.ledger.db import maintenance
+from costguard.ledger.db.address import parse_ledger_address
 from costguard.services import CommandAnswer
 from costguard.settings import expand_path, read_settings, resolve_ledger_url
 from costguard.views import ledger as documents
@@ -11,13 +11,13 @@ from costguard.views import ledger as documents
 
 def answer_db_path(*, config: str | None = None) -> CommandAnswer:
     """Answer `costguard db path`."""
-    return CommandAnswer(
-        document=documents.build_ledger_path_document(maintenance.describe_ledger_path(_read_ledger_url(config)))
-    )
+    return CommandAnswer(document=documents.build_ledger_path_document(parse_ledger_address(_read_ledger_url(config)).shown))
 
 
 def answer_db_backup(file: str, *, config: str | None = None) -> CommandAnswer:
     """Answer `costguard db backup`."""
+    from costguard.ledger.db import maintenance
+
     url, target = _read_ledger_url(config), expand_path(file)
     size = maintenance.backup_ledger(url, target)
     return CommandAnswer(document=documents.build_backup_document(maintenance.describe_ledger_path(url), str(target), size))
@@ -25,6 +25,8 @@ def answer_db_backup(file: str, *, config: str | None = None) -> CommandAnswer:
 
 def answer_db_check(*, config: str | None = None) -> CommandAnswer:
     """Answer `costguard db check`; findings are printed and end it with an error."""
+    from costguard.ledger.db import maintenance
+
     url = _read_ledger_url(config)
     findings = maintenance.check_ledger(url)
     shown = maintenance.describe_ledger_path(url)
@@ -37,6 +39,8 @@ def answer_db_check(*, config: str | None = None) -> CommandAnswer:
 
 def answer_db_upgrade(*, config: str | None = None) -> CommandAnswer:
     """Answer `costguard db upgrade`."""
+    from costguard.ledger.db import maintenance
+
     url = _read_ledger_url(config)
     done = maintenance.upgrade_ledger(url)
     copy = None if done.copy is None else str(done.copy)
