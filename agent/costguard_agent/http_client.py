@@ -138,7 +138,8 @@ LOCAL_HOSTS = ("127.", "localhost", "::1")
 KNOWN: Sequence[tuple[type[Exception], str]] = (
     (ConnectionRefusedError, "no server is listening there"),
     (socket.gaierror, "its name cannot be resolved"),
-    (http.client.RemoteDisconnected, "it closed the connection"),
+    (BrokenPipeError, "it closed the connection"),
+    (ConnectionResetError, "it closed the connection"),  # RemoteDisconnected too
     (http.client.HTTPException, "the server there does not use HTTP"),
 )
 PORTS = {"http": 80, "https": 443}

@@ -109,8 +109,8 @@ def read(item: Element, action: str) -> Ec2Item | None:
 
 
 def texts(item: Element) -> set[str]:
-    """Every text of it."""
-    return {(one.text or "").strip() for one in item.iter()}
+    """Every text of it, as it is sent."""
+    return {(one.text or "").encode("utf-8", "replace").decode().strip() for one in item.iter()}
 
 
 def invents_nothing(seen: Observation, item: Element) -> None:
