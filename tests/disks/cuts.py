@@ -14,11 +14,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from sqlite3 import connect
 from tempfile import TemporaryDirectory
 
 from tests.disks import judge
@@ -28,13 +27,12 @@ from tests.disks.trace import ROOT, Op, environment, read, say
 
 SEED = 20261122
 CUTS, CONTROL_CUTS = 30_000, 400
-GOLDEN = ROOT / "tests" / "ledger" / "golden" / "0001-guard.sqlite.sql"
 CLOSELY, WHOLLY = 25, 251
 """Of how many cuts one is looked at closely (integrity, every promise), and one goes through the product's own commands."""
 WORKERS = max(1, min(2, os.cpu_count() or 1))
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of this test's own is made there
-WAYS = {"new": "work", "upgraded": "work"}
-"""The lives that must hold, and their task."""
+WAYS = {"new": "work"}
+"""The lives that must hold, and their task. With a second revision comes that of an upgraded ledger."""
 CONTROLS = {"synchronous NORMAL": "normal", "synchronous OFF": "off", "acknowledged early": "early"}
 """The lives that must be caught."""
 
@@ -67,17 +65,12 @@ class Outcome:
         self.first += other.first
 
 
-def recorded(way: str, task: str, folder: Path) -> Life:
+def recorded(task: str, folder: Path) -> Life:
     """A life of a ledger in `folder`, written down, and what it leads to in peace."""
     root, trace = folder / "disk", folder / "trace"
     ledger = root / "data" / "ledger.db"
     root.mkdir(parents=True)
-    if way == "upgraded":
-        ledger.parent.mkdir()
-        with closing(connect(ledger)) as file:
-            file.executescript(GOLDEN.read_text())
-            file.execute("PRAGMA journal_mode = wal")
-    start = {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    start = dict[str, bytes]()
     command = [sys.executable, "-m", "tests.disks.story", task, str(ledger)]
     subprocess.run(command, env=environment(root, trace), cwd=ROOT, check=True)
     ops = read(trace)
@@ -116,9 +109,9 @@ def cut(life: Life, cuts: int, share: int, folder: Path) -> Outcome:
     return outcome
 
 
-def campaign(way: str, task: str, cuts: int, folder: Path) -> tuple[Life, Outcome]:
+def campaign(task: str, cuts: int, folder: Path) -> tuple[Life, Outcome]:
     """A life, and `cuts` cuts of it, by WORKERS processes."""
-    life = recorded(way, task, folder)
+    life = recorded(task, folder)
     kept = folder / "life.pickle"
     kept.write_bytes(pickle.dumps(life))
     command = [sys.executable, "-m", "tests.disks.cuts", str(kept), str(cuts)]
@@ -156,7 +149,7 @@ def figure() -> bool:
     for way, task in {**WAYS, **CONTROLS}.items():
         begun = time.monotonic()
         with TemporaryDirectory() as folder:
-            life, outcome = campaign(way, task, all_cuts // len(WAYS) if way in WAYS else control_cuts, Path(folder))
+            life, outcome = campaign(task, all_cuts // len(WAYS) if way in WAYS else control_cuts, Path(folder))
         say(f"{'power cuts' if way in WAYS else 'control'}: {way}: {told(life, outcome)}; {time.monotonic() - begun:.0f} s")
         for said in (*outcome.first[:3], *life.course.faults[:3]):
             say(f"  {said}")

@@ -25,19 +25,19 @@ SEED = 7
 @pytest.mark.proof
 @pytest.mark.parametrize(("way", "task"), list(cuts.WAYS.items()))
 def test_no_power_cut_loses_what_was_acknowledged_or_harms_the_ledger(way: str, task: str, tmp_path: Path) -> None:
-    life, outcome = cuts.campaign(way, task, CUTS // len(cuts.WAYS), tmp_path)
+    life, outcome = cuts.campaign(task, CUTS // len(cuts.WAYS), tmp_path)
     print(f"\n{way}: {cuts.told(life, outcome)}")  # noqa: T201 - who looks on wants to see it
     assert life.course.faults == []
     assert outcome.first == []
     assert outcome.cuts == CUTS // len(cuts.WAYS)
     assert len(life.course.promises) > 300
-    assert len(life.course.copies) == (3 if way == "upgraded" else 2)
+    assert len(life.course.copies) == 2
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize(("way", "task"), list(cuts.CONTROLS.items()))
-def test_a_ledger_that_is_broken_on_purpose_is_caught(way: str, task: str, tmp_path: Path) -> None:
-    _, outcome = cuts.campaign(way, task, CONTROL_CUTS, tmp_path)
+@pytest.mark.parametrize("task", cuts.CONTROLS.values(), ids=cuts.CONTROLS)
+def test_a_ledger_that_is_broken_on_purpose_is_caught(task: str, tmp_path: Path) -> None:
+    _, outcome = cuts.campaign(task, CONTROL_CUTS, tmp_path)
     assert outcome.kinds["lost"] > 0, outcome
     assert task != "off" or outcome.kinds["damaged"] > 0, outcome
 

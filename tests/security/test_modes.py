@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import sqlite3
@@ -18,7 +19,7 @@ from costguard.system.atomic_file import write_file_atomically
 from tests.cli.test_calibrate import RUNS
 from tests.security.house import NOBODY, ROOT, House, a_house, a_public_place, as_root, open_to_others
 
-GOLDEN = ROOT / "tests" / "ledger" / "golden" / "0001-guard.sqlite.sql"
+OLD = ROOT / "tests" / "ledger" / "old" / "0016.sqlite.sql.gz"
 COMMANDS = (
     (("watch", "--once"), 0),
     (("freeze", "--why", "a test"), 0),
@@ -26,11 +27,11 @@ COMMANDS = (
     (("init", "--path", "made.toml"), 0),
     (("calibrate", "runs.csv", "--calibration", "deep/er/mine.json"), 0),
     (("prices", "refresh"), 0),
-    (("--config", "old.toml", "db", "upgrade"), 0),
+    (("--config", "new.toml", "db", "import", "old.db"), 0),
 )
 MADE = (
     *("ledger.db", "ledger.db.lock", "ledger.db.seen", "copy.db", "made.toml", "deep", "deep/er", "deep/er/mine.json"),
-    *("cache", "cache/costguard", "cache/costguard/market.sqlite", "old.db", "old.db.lock"),
+    *("cache", "cache/costguard", "cache/costguard/market.sqlite", "new.db", "new.db.lock"),
 )
 
 
@@ -43,10 +44,10 @@ def house(tmp_path: Path) -> Iterator[House]:
 @pytest.mark.proof
 def test_every_file_of_every_command_is_its_users_alone_with_no_umask_at_all(house: House) -> None:
     (house.folder / "runs.csv").write_text(RUNS)
-    (house.folder / "old.toml").write_text('[ledger]\nurl = "sqlite:///old.db"\n')
+    (house.folder / "new.toml").write_text('[ledger]\nurl = "sqlite:///new.db"\n')
     with closing(sqlite3.connect(house.folder / "old.db")) as file:
-        file.executescript(GOLDEN.read_text())
-    mine = {"runs.csv", "old.toml", "costguard.toml", "old.db"}
+        file.executescript(gzip.decompress(OLD.read_bytes()).decode())
+    mine = {"runs.csv", "new.toml", "costguard.toml", "old.db"}
     (house.folder / "old.db").chmod(0o600)
     for words, code in COMMANDS:
         assert house.run(*words, umask=0) == code, (words, house.said)
@@ -54,7 +55,6 @@ def test_every_file_of_every_command_is_its_users_alone_with_no_umask_at_all(hou
     assert {name: mode for name, mode in found.items() if name not in mine} == {}
     there = {str(path.relative_to(house.folder)) for path in house.folder.rglob("*")}
     assert set(MADE) <= there, set(MADE) - there
-    assert any(name.startswith("old.db.before-") for name in there)
     assert "runs.csv" in found  # control: what this test wrote itself is seen
 
 
