@@ -65,7 +65,7 @@ class Outcome:
         self.first += other.first
 
 
-def recorded(task: str, folder: Path) -> Life:
+def record_life(task: str, folder: Path) -> Life:
     """A life of a ledger in `folder`, written down, and what it leads to in peace."""
     root, trace = folder / "disk", folder / "trace"
     ledger = root / "data" / "ledger.db"
@@ -111,7 +111,7 @@ def cut(life: Life, cuts: int, share: int, folder: Path) -> Outcome:
 
 def campaign(task: str, cuts: int, folder: Path) -> tuple[Life, Outcome]:
     """A life, and `cuts` cuts of it, by WORKERS processes."""
-    life = recorded(task, folder)
+    life = record_life(task, folder)
     kept = folder / "life.pickle"
     kept.write_bytes(pickle.dumps(life))
     command = [sys.executable, "-m", "tests.disks.cuts", str(kept), str(cuts)]

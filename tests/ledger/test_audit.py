@@ -7,14 +7,14 @@ import os
 import random
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, Executable, StaticPool, create_engine, event, text
 from sqlalchemy.exc import DatabaseError
 
 from costguard.errors import InputError
@@ -24,15 +24,14 @@ from costguard.guard.audit import FIRST_HASH, AuditAnchor, AuditEntry, AuditFind
 from costguard.guard.escalation import BEGUN, SUCCEEDED, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE
 from costguard.guard.run_facts import GuardRun
-from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.session import open_sql_session
+from costguard.ledger.db.session import open_query, open_sql_session
 from costguard.ledger.guard.audit_check import WHOLE_EVERY_S, AuditWatch, check_audit
 from costguard.ledger.guard.audit_log import (
     append_entry,
     encode_canonical_json,
-    find_first_break,
+    find_break_after,
     hash_entry,
     iterate_entries,
     parse_entry,
@@ -54,6 +53,17 @@ def book(url: str) -> Iterator[GuardStore]:
     with GuardStore(url, rails=WIDE) as opened:
         assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
+
+
+def find_first_break(rows: Iterable[AuditEntry]) -> AuditFinding | None:
+    """Return the first break of a complete chain; None if there is none."""
+    last = None
+    for entry in rows:
+        found = find_break_after(last, entry)
+        if found:
+            return found
+        last = entry
+    return None
 
 
 def rows(url: str) -> list[AuditEntry]:
@@ -107,10 +117,10 @@ def test_a_watch_reads_new_rows_only_and_finds_what_the_whole_check_finds(url: s
     def check() -> list[str]:
         with LedgerReader(url) as reader, reader.snapshot() as ask:
 
-            def counted(sql: str, values: Sequence[object]) -> Sequence[SqlRow]:
-                found = ask(sql, values)
-                read.append(len(found) if " FROM audit " in sql and "seq > ?" in sql else 0)
-                return found
+            def counted(statement: str | Executable, values: Sequence[object] = ()) -> Sequence[Any]:
+                answer = ask(statement, values)
+                read.append(len(answer) if "audit.seq > " in str(statement) else 0)
+                return answer
 
             read.clear()
             return [found.what for found in watch.check(counted)[1]]
@@ -350,10 +360,7 @@ def test_ten_thousand_edits_inside_the_chain_are_all_found(sqlite_url: str) -> N
     chance = random.Random(23)  # noqa: S311 - edits are drawn, not secret
     ways: list[Callable[[sqlite3.Connection, random.Random, list[AuditEntry]], str]] = [edit, edit, delete, swap, insert]
     with closing(sqlite3.connect(Path(sqlite_url.removeprefix("sqlite:///")), isolation_level=None)) as file:
-
-        def ask(sql: str, values: Any) -> Any:  # noqa: ANN401 - as drivers take and give them
-            return file.execute(sql, values).fetchall()
-
+        ask = open_query(create_engine("sqlite://", creator=lambda: file, poolclass=StaticPool).connect())
         chain = list(iterate_entries(ask))
         assert len(chain) == 20
         assert find_first_break(chain) is None

@@ -12,18 +12,21 @@ from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 
+from sqlmodel import col
+
 from costguard.guard.audit import HASH_DIGITS_SHOWN, AuditAnchor, AuditEntry, AuditFinding, AuditRecord, format_anchor
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.guard.audit_log import (
     AUDITED_TABLES,
-    EVENT_COLUMNS,
     find_break_after,
     hash_event,
     hash_row,
     iterate_entries,
     parse_entry,
     parse_settings_mark,
+    select_moves,
 )
+from costguard.ledger.tables.intents import IntentEventRow
 
 WHOLE_EVERY_S = 3600.0
 """Seconds after which `AuditWatch` reads the whole log again: 100,000 rows take about a second."""
@@ -155,7 +158,7 @@ def _check_rows(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
 def _check_moves(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
     """Check that each intent made exactly the recorded moves, in that order."""
     there: dict[str, list[str]] = defaultdict(list)
-    for values in ask(f"SELECT {', '.join(EVENT_COLUMNS)} FROM intent_event ORDER BY id", ()):  # noqa: S608 - our own names
+    for values in ask(select_moves().order_by(col(IntentEventRow.id))):
         there[values[0]].append(hash_event(values))
     for name in sorted({*there, *chain.moves}):
         made, noted = there.get(name, []), chain.moves.get(name, [])

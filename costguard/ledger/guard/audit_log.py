@@ -33,11 +33,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, insert, select
+from sqlmodel import col
 
 from costguard.guard.audit import (
     FIRST_HASH,
@@ -50,15 +53,15 @@ from costguard.guard.audit import (
     format_anchor,
 )
 from costguard.guard.policy import PERSON_RULE
-from costguard.ledger.db.codecs import Execute, Query
+from costguard.ledger.db.codecs import Execute, Query, SqlRow
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.tables.audit import AuditRow
+from costguard.ledger.tables.intents import IntentEventRow
 from costguard.system.atomic_file import write_file_atomically
 from costguard.values.checks import require
 
-if TYPE_CHECKING:
-    from costguard.ledger.db.codecs import SqlRow
-
-ENTRY_COLUMNS = "seq, at_us, kind, body, previous, hash"
+_ENTRIES = select(*(getattr(AuditRow, name) for name in AuditEntry._fields))
+_NEWEST = _ENTRIES.order_by(col(AuditRow.seq).desc()).limit(1)
 ENTRY_PAGE_ROWS = 5000
 """Rows read at a time."""
 
@@ -81,7 +84,7 @@ def hash_entry(previous: str, seq: int, at_us: int, kind: str, body: str) -> str
 
 def load_head(ask: Query) -> AuditEntry | None:
     """Return the last row; None before the first one."""
-    rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit ORDER BY seq DESC LIMIT 1", ())  # noqa: S608 - our own column names
+    rows = ask(_NEWEST)
     return AuditEntry(*rows[0]) if rows else None
 
 
@@ -95,15 +98,16 @@ def append_entry(ask: Query, tell: Execute, kind: str, at_us: int, body: Mapping
     """Append one row in the write transaction of `ask` and `tell`, which also writes the change that it records."""
     last, text = load_head(ask), encode_canonical_json(body)
     seq, previous = (last.seq + 1, last.hash) if last else (1, FIRST_HASH)
-    row = (seq, at_us, kind, text, previous, hash_entry(previous, seq, at_us, kind, text))
-    tell(f"INSERT INTO audit ({ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own column names
+    entry = AuditEntry(seq, at_us, kind, text, previous, hash_entry(previous, seq, at_us, kind, text))
+    tell(insert(AuditRow), [entry._asdict()])
 
 
 def iterate_entries(ask: Query, since_us: int | None = None, *, after: int | None = None) -> Iterator[AuditEntry]:
     """Yield every row in order; with `since_us`, only rows dated then or later; with `after`, only rows of a higher number."""
-    where, last = "" if since_us is None else f"at_us >= {int(since_us)} AND ", -(2**62) if after is None else after
-    sql = f"SELECT {ENTRY_COLUMNS} FROM audit WHERE {where}seq > ? ORDER BY seq LIMIT {ENTRY_PAGE_ROWS}"  # noqa: S608 - our own names
-    while page := ask(sql, (last,)):
+    entries, last = _ENTRIES.order_by(col(AuditRow.seq)).limit(ENTRY_PAGE_ROWS), -(2**62) if after is None else after
+    if since_us is not None:
+        entries = entries.where(col(AuditRow.at_us) >= since_us)
+    while page := ask(entries.where(col(AuditRow.seq) > last)):
         yield from (AuditEntry(*row) for row in page)
         last = page[-1][0]
 
@@ -132,17 +136,6 @@ def find_break_after(last: AuditEntry | None, entry: AuditEntry, *, first: str =
     if entry.hash != comes_to:
         says = f"its hash is {_shorten_hash(entry.hash)}, and what it says comes to {_shorten_hash(comes_to)}"
         return AuditFinding(entry.seq, f"row {entry.seq} was changed: {says}")
-    return None
-
-
-def find_first_break(rows: Iterable[AuditEntry]) -> AuditFinding | None:
-    """Return the first break of a complete chain; None if there is none."""
-    last = None
-    for entry in rows:
-        found = find_break_after(last, entry)
-        if found:
-            return found
-        last = entry
     return None
 
 
@@ -232,7 +225,7 @@ def audit_settings(ask: Query, tell: Execute, mark: str, at_us: int) -> None:
 
 def load_audited_settings(ask: Query) -> str:
     """Return the fingerprint that was recorded last; "" before the first."""
-    rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit WHERE kind = ? ORDER BY seq DESC LIMIT 1", (SETTINGS,))  # noqa: S608 - our own names
+    rows = ask(_NEWEST.where(col(AuditRow.kind) == SETTINGS))
     return str(parse_entry(AuditEntry(*rows[0])).body.get("mark", "")) if rows else ""
 
 
@@ -254,10 +247,15 @@ def hash_event(values: SqlRow) -> str:
     return hash_canonical_json(dict(zip(EVENT_COLUMNS, values, strict=True)))
 
 
+def select_moves() -> Select[Any]:
+    """Return the query for all moves of intents, each as `hash_event` takes it."""
+    return select(*(getattr(IntentEventRow, name) for name in EVENT_COLUMNS))
+
+
 def _describe_move(ask: Query, intent_id: str) -> dict[str, object]:
     """Return the last move of an intent."""
-    sql = f"SELECT {', '.join(EVENT_COLUMNS)} FROM intent_event WHERE intent_id = ? ORDER BY id DESC LIMIT 1"  # noqa: S608 - our own names
-    (move,) = ask(sql, (intent_id,))
+    of_intent = select_moves().where(col(IntentEventRow.intent_id) == intent_id)
+    (move,) = ask(of_intent.order_by(col(IntentEventRow.id).desc()).limit(1))
     return {"events": [hash_event(move)], "from": move[2], "to": move[3], "run": move[6]}
 
 
@@ -329,7 +327,7 @@ def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
         return (
             f"another ledger was here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
         )
-    rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit WHERE seq = ?", (number,))  # noqa: S608 - our own column names
+    rows = ask(_ENTRIES.where(col(AuditRow.seq) == number))
     if rows and rows[0][-1] == noted:
         return ""
     last = load_head(ask)
