@@ -100,7 +100,7 @@ class GuardConfig:
 class GuardSnapshot:
     """All inputs of a guard run at `now`. No field has a default, so that every builder must supply every input.
 
-    `services.guard_snapshot` builds it for `watch`, `plan`, `status` and `top`, `guard.replay.history` for `simulate`.
+    `services.guard_snapshot` builds it for `watch`, `plan` and `status`; `guard.replay.history` for `simulate`.
 
     `live` includes the handling of the last listing. `wishes`: overrides, also those that ended recently.
 

@@ -1,6 +1,6 @@
-"""Inputs of a guard run besides the ledger: settings, lags of measurements, price ceilings, and the last listings.
+"""Inputs of a guard run besides the ledger: settings, lags of measurements, and the last listings.
 
-`watch`, `plan`, `status`, `top` and `simulate` all take the lags from here: no account is opened, so they are known offline and
+`watch`, `plan`, `status` and `simulate` all take the lags from here: no account is opened, so they are known offline and
 for providers that the settings no longer name.
 """
 

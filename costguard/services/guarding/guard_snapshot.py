@@ -1,4 +1,4 @@
-"""The guard's snapshot of one moment, built in this one place for `watch`, `plan`, `status` and `top`.
+"""The guard's snapshot of one moment, built in this one place for `watch`, `plan` and `status`.
 
     earlier runs -> live resources -> budgets -> facts that conditions ask for -> samples, overrides, intents
 
