@@ -125,18 +125,18 @@ def _check_source(reader: LedgerReader, ask: Query) -> dict[str, list[str]]:
 
 def _find_columns(reader: LedgerReader) -> dict[str, list[str]]:
     """Return the columns that are copied of each table, in the order of creation. Raises LedgerError if one is missing."""
-    seen, found = inspect(reader.connection), dict[str, list[str]]()
-    tables = set(seen.get_table_names())
+    inspector, columns = inspect(reader.connection), dict[str, list[str]]()
+    tables = set(inspector.get_table_names())
     for table in load_metadata().sorted_tables:
-        there = {column["name"] for column in seen.get_columns(table.name)} if table.name in tables else set()
+        there = {column["name"] for column in inspector.get_columns(table.name)} if table.name in tables else set()
         missing = {column.name for column in table.columns} - there - ADDED_COLUMNS.get(table.name, set())
         if missing:
             lacks = f"the columns {', '.join(sorted(missing))} of {table.name}" if there else f"the table {table.name}"
             hint = f"restore a backup of it, and import that; {NOTHING_WRITTEN}"
             raise LedgerError(f"is incomplete: it lacks {lacks}", field=reader.where.shown, hint=hint)
         if table.name not in LEFT_OUT:
-            found[table.name] = [column.name for column in table.columns if column.name in there]
-    return found
+            columns[table.name] = [column.name for column in table.columns if column.name in there]
+    return columns
 
 
 def _remove_first_rows(connection: Connection, target: LedgerAddress) -> None:

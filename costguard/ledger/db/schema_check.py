@@ -78,13 +78,13 @@ def describe_new_schema(where: LedgerAddress) -> dict[str, str] | None:
 
 def describe_schema(connection: Connection) -> dict[str, str]:
     """Return ("column span.end_us" or "view v_daily") -> definition, of all that belongs to the ledger's tables."""
-    found, dialect = dict(_describe_tables(connection)), connection.dialect.name
+    schema, dialect = dict(_describe_tables(connection)), connection.dialect.name
     for key, definition in connection.exec_driver_sql(_OTHERS[dialect]):
-        found[key] = " ".join(definition.split())
+        schema[key] = " ".join(definition.split())
     if dialect == "postgresql":
         own = f"{connection.exec_driver_sql('SELECT current_schema()').scalar_one()}."
-        found = {key: definition.replace(own, "") for key, definition in found.items()}
-    return found
+        schema = {key: definition.replace(own, "") for key, definition in schema.items()}
+    return schema
 
 
 def _describe_tables(connection: Connection) -> Iterator[tuple[str, str]]:
