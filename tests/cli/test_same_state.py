@@ -98,7 +98,8 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    at = datetime.now(UTC)
+    at = datetime.now(UTC).replace(second=0, microsecond=0)
+    at -= timedelta(minutes=at.minute % 5)  # when CloudWatch's period begins: in its last minute AWS's newest sample is too old
     born = at - 120 * MINUTE
     with five_clouds(tmp_path_factory.mktemp("five"), born) as made, ExitStack() as stack:
         before = Before(made, made.write(STATED), born, STEP, stack)

@@ -13,7 +13,6 @@ from costguard.ledger.db.schema import APPLICATION_ID, HEAD_REVISION, create_tri
 from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.tables import load_metadata
-from costguard.ledger.tables.spans import LedgerStateRow
 
 FIRST_ROWS = {"ledger_state": 1, "audit": 1}
 """Table -> the rows that it has in a new ledger; all others have none."""
@@ -27,6 +26,8 @@ _VERSION = Table(
 
 def create_ledger(connection: Connection) -> None:
     """Create an empty ledger: its schema, the row that names it, and the first row of its audit."""
+    from costguard.ledger.tables.spans import LedgerStateRow
+
     create_tables(connection)
     now_us = time.time_ns() // 1000
     named = LedgerStateRow(id=1, ledger_id=str(uuid.uuid4()), created_us=now_us, revision=0)

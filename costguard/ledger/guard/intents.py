@@ -200,12 +200,6 @@ def load_run_of_send(ask: Query, intent: Intent) -> str:
     return next(iter(ask(sends.order_by(col(IntentEventRow.id).desc()).limit(1))), "")
 
 
-def is_current(ask: Query, intent: Intent) -> bool:
-    """Return whether the ledger's intent is still in the state of `intent`."""
-    there = select(IntentRow.state, IntentRow.moved_us, IntentRow.sends).where(col(IntentRow.id) == intent.id)
-    return list(ask(there)) == [(intent.state, to_micros(intent.moved_at), intent.sends)]
-
-
 def _log_move(ask: Query, tell: Execute, intent: Intent, *, old: str, run: str) -> None:
     event = {
         "intent_id": intent.id,

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from costguard.bills.drift import ReconciliationRecord
-from costguard.ledger.bills.reader import load_reconciliations
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
     NanoAmounts,
@@ -224,6 +223,10 @@ class SpendingReader:
 
     def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
         """Return the last reconciliations of `period`."""
+        from costguard.ledger.bills.reader import (
+            load_reconciliations,
+        )  # status needs no bill
+
         with self._reader.snapshot() as ask:
             return load_reconciliations(ask, period)
 

@@ -14,16 +14,18 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from costguard.ledger.db.codecs import decode_observation, encode_observation
-from costguard.ledger.duties import PollView
 from costguard.metering.inventory import FAILED
 from costguard.metering.observation import UNKNOWN_HANDLING, Handling, Observation
 from costguard.metering.spending import ScopeCoverage
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ResourceKey, ScopeKey
+
+if TYPE_CHECKING:  # a type and no more: what the ledger stores of duties is for watchdogs that share
+    from costguard.ledger.duties import PollView
 
 UNPOLLED_AFTER = 2
 """Intervals after which people are told that no watchdog has polled an account."""
