@@ -4,7 +4,7 @@ from __future__ import annotations
 
 RIGS = {
     "toy": "tests.contract.toy",
-    "aws": "tests.providers.aws.rig",
+    "aws": "tests.providers.aws.moto_rig",
     "gcp": "tests.providers.gcp.rig",
     "runpod": "tests.providers.runpod.rig",
     "lambda": "tests.providers.lambda_.rig",

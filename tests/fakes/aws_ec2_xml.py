@@ -97,4 +97,9 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def text(value: object) -> str:
     """`value` as XML 1.0 can hold it: AWS itself holds no other characters."""
-    return escape(_NO_XML.sub("\ufffd", str(value)))
+    return escape(clean_text(value))
+
+
+def clean_text(value: object) -> str:
+    """`value` without the characters that XML 1.0 cannot hold."""
+    return _NO_XML.sub("\ufffd", str(value))
