@@ -44,7 +44,7 @@ NOT_OUR_WORDS = re.compile(r"(?:^|_|(?<=[a-z]))(?:[Kk]ill|[Mm]anager|[Hh]andler|
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b|raise NotImplementedError")
 ADDRESSES = re.compile("python" + "hosted|py" + r"pi\.org|registry\." + r"npmjs|/wo" + "rk/(?:main|shared)|/fa" + "rm/")
 LOCK_FILES = frozenset(("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml", "package-lock.json"))
-STATEMENT = re.compile(r"\s*\b(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b")
+STATEMENT = re.compile(r"\s*\b(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\s")
 SQL_PLACES = (
     "costguard/ledger/migrations/",
     "costguard/ledger/db/schema.py",

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 
 from sqlalchemy import delete, func, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.schema import CreateSchema, DropSchema
 from sqlmodel import col, select
 
 from costguard.errors import InputError
@@ -90,8 +91,9 @@ class DutyStore:
         with begin_write(self._engine) as connection:
             if _has_jobs(open_query(connection)(_JOBS_DIGEST), digest, replace=replace):
                 return  # another watchdog was first
+            connection.execute(DropSchema(JOBS_SCHEMA, cascade=True, if_exists=True))
+            connection.execute(CreateSchema(JOBS_SCHEMA))
             plain = connection.execution_options(no_parameters=True)
-            plain.exec_driver_sql(f"DROP SCHEMA IF EXISTS {JOBS_SCHEMA} CASCADE; CREATE SCHEMA {JOBS_SCHEMA}")
             plain.exec_driver_sql(f"SET LOCAL search_path TO {JOBS_SCHEMA}")
             plain.exec_driver_sql(schema)
             plain.exec_driver_sql(f"COMMENT ON SCHEMA {JOBS_SCHEMA} IS '{digest}'")

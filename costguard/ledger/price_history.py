@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -21,7 +21,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Text,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    inspect,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CheckConstraint, Column, ForeignKey, MetaData, Table, UniqueConstraint
+
 from costguard.errors import InputError
+from costguard.ledger.db.session import wrap_driver
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.price_series import PricedMachine, PriceRun, PriceSeries, identify_machine, is_dated_price
 from costguard.system.atomic_file import make_folder
@@ -31,28 +50,28 @@ APPLICATION_ID = 0x43475048
 """Marks the file as ours: "CGPH" in ASCII."""
 SCHEMA_VERSION = 1
 
-SCHEMA = f"""
-CREATE TABLE machines (
-    machine_id INTEGER PRIMARY KEY,
-    gpu TEXT NOT NULL,
-    provider TEXT NOT NULL,
-    region TEXT NOT NULL,
-    instance_type TEXT NOT NULL,
-    gpu_count INTEGER NOT NULL CHECK (gpu_count >= 1),
-    tier TEXT NOT NULL,
-    drift TEXT NOT NULL,
-    UNIQUE (gpu, provider, region, instance_type, gpu_count, tier, drift)
-) STRICT;
-CREATE TABLE prices (
-    machine_id INTEGER NOT NULL REFERENCES machines,
-    seen_on INTEGER NOT NULL,
-    last_seen_on INTEGER NOT NULL CHECK (last_seen_on >= seen_on),
-    nano_usd_per_hour INTEGER NOT NULL CHECK (nano_usd_per_hour > 0),
-    PRIMARY KEY (machine_id, seen_on)
-) STRICT, WITHOUT ROWID;
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
+_METADATA = MetaData()
+_MACHINE_TEXTS = ("gpu", "provider", "region", "instance_type", "tier", "drift")
+_MACHINES = Table(
+    "machines",
+    _METADATA,
+    Column("machine_id", Integer, primary_key=True),
+    *(Column(name, Text, nullable=False) for name in _MACHINE_TEXTS),
+    Column("gpu_count", Integer, CheckConstraint("gpu_count >= 1"), nullable=False),
+    UniqueConstraint(*_MACHINE_TEXTS, "gpu_count"),
+    sqlite_strict=True,
+)
+_MACHINE = tuple(_MACHINES.columns[name] for name in (*_MACHINE_TEXTS, "gpu_count"))
+_PRICES = Table(
+    "prices",
+    _METADATA,
+    Column("machine_id", Integer, ForeignKey("machines.machine_id"), primary_key=True),
+    Column("seen_on", Integer, primary_key=True),
+    Column("last_seen_on", Integer, CheckConstraint("last_seen_on >= seen_on"), nullable=False),
+    Column("nano_usd_per_hour", Integer, CheckConstraint("nano_usd_per_hour > 0"), nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
 """Days are counted from 1970-01-01."""
 
 EPOCH = date(1970, 1, 1)
@@ -76,10 +95,10 @@ def append_prices(path: Path, offers: Iterable[Offer], on: date) -> int:
     seen = _select_cheapest(offers, on)
     with _open_for_writing(path) as connection:
         machine_ids = _add_machines(connection, {machine for machine, _ in seen})
-        added = sum(
-            _record_price(connection, machine_ids[machine], day, nano, _to_number(on))
-            for (machine, day), nano in sorted(seen.items(), key=lambda item: (machine_ids[item[0][0]], item[0][1]))
-        )
+        days = defaultdict[int, dict[int, int]](dict)
+        for (machine, day), nano in seen.items():
+            days[day][machine_ids[machine]] = nano
+        added = sum(_record_day(connection, day, prices, _to_number(on)) for day, prices in sorted(days.items()))
         _thin_rows(connection, _to_number(on))
     return added
 
@@ -94,105 +113,115 @@ def _select_cheapest(offers: Iterable[Offer], on: date) -> dict[tuple[PricedMach
     return seen
 
 
-_MACHINE_COLUMNS = ("gpu", "provider", "region", "instance_type", "gpu_count", "tier", "drift")
-_MACHINES = f"INSERT INTO machines ({', '.join(_MACHINE_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
-_MACHINE_ID = f"SELECT machine_id FROM machines WHERE {' AND '.join(f'{name} = ?' for name in _MACHINE_COLUMNS)}"  # noqa: S608 - our own column names
+def _add_machines(connection: Connection, machines: set[PricedMachine]) -> dict[PricedMachine, int]:
+    """Add those of `machines` that are new, and return the number of every one."""
+    known = _load_machines(connection)
+    if new := sorted(machines.difference(known)):
+        connection.execute(insert(_MACHINES), [{column.name: getattr(one, column.name) for column in _MACHINE} for one in new])
+        known = _load_machines(connection)
+    return known
 
 
-def _add_machines(connection: sqlite3.Connection, machines: set[PricedMachine]) -> dict[PricedMachine, int]:
-    named = {one: tuple(getattr(one, name) for name in _MACHINE_COLUMNS) for one in sorted(machines)}
-    connection.executemany(_MACHINES, named.values())
-    return {one: connection.execute(_MACHINE_ID, values).fetchone()[0] for one, values in named.items()}
+def _load_machines(connection: Connection) -> dict[PricedMachine, int]:
+    return {_decode_machine(row): number for number, *row in connection.execute(select(_MACHINES.c.machine_id, *_MACHINE))}
 
 
-_RUN_BEFORE = """
-SELECT seen_on, last_seen_on, nano_usd_per_hour FROM prices WHERE machine_id = ? AND seen_on <= ? ORDER BY seen_on DESC LIMIT 1
-"""
-_EXTEND = "UPDATE prices SET last_seen_on = ? WHERE machine_id = ? AND seen_on = ?"
-_INSERT = "INSERT INTO prices (machine_id, seen_on, last_seen_on, nano_usd_per_hour) VALUES (?, ?, ?, ?)"
-_REPLACE = "UPDATE prices SET nano_usd_per_hour = ? WHERE machine_id = ? AND seen_on = ?"
-
-
-def _record_price(connection: sqlite3.Connection, machine: int, day: int, nano: int, today: int) -> int:
-    """Record one price; return the number of rows added. The last price that is recorded of a day stands for it."""
-    found = connection.execute(_RUN_BEFORE, (machine, day)).fetchone()
-    if found is None or day > found[1] + UNSEEN_DAYS_MAX:
-        connection.execute(_INSERT, (machine, day, day, nano))
-        return 1
-    first, known = found[0], found[2]
-    last = max(first, min(found[1], today))  # a clock that ran ahead once may have dated it into the future
-    if nano == known:
-        if day > last:
-            connection.execute(_EXTEND, (day, machine, first))
-        return 0
-    if day < last:  # a later day confirmed the recorded price: this copy is older than what is known
-        return 0
-    if first == day:
-        connection.execute(_REPLACE, (nano, machine, day))
-        return 0
-    if last == day:
-        connection.execute(_EXTEND, (day - 1, machine, first))
-    connection.execute(_INSERT, (machine, day, day, nano))
-    return 1
-
-
-_THIN_WEEKS = """
-DELETE FROM prices WHERE seen_on < :weekly AND EXISTS (
-    SELECT 1 FROM prices AS later WHERE later.machine_id = prices.machine_id AND later.seen_on > prices.seen_on
-        AND later.seen_on < :weekly AND (later.seen_on + 3) / 7 = (prices.seen_on + 3) / 7
+_RUNS_BEFORE = (
+    select(_PRICES.c.machine_id, func.max(_PRICES.c.seen_on), _PRICES.c.last_seen_on, _PRICES.c.nano_usd_per_hour)
+    .where(_PRICES.c.seen_on <= bindparam("day"))
+    .group_by(_PRICES.c.machine_id)
 )
-"""
-"""1970-01-01 was a Thursday, so that weeks begin on Monday."""
-_THIN_MACHINES = """
-DELETE FROM prices WHERE machine_id IN (SELECT machine_id FROM prices GROUP BY machine_id HAVING count(*) > :most)
-    AND seen_on < (
-        SELECT later.seen_on FROM prices AS later WHERE later.machine_id = prices.machine_id
-        ORDER BY later.seen_on DESC LIMIT 1 OFFSET :most - 1
-    )
-"""
-_THIN_ALL = """
-DELETE FROM prices WHERE (machine_id, seen_on) IN (
-    SELECT machine_id, seen_on FROM prices ORDER BY last_seen_on, seen_on, machine_id
-    LIMIT max(0, (SELECT count(*) FROM prices) - :most)
-)
-"""
-_DROP_MACHINES = "DELETE FROM machines WHERE machine_id NOT IN (SELECT machine_id FROM prices)"
+"""SQLite takes all columns from the row of the maximum (sqlite.org/lang_select.html, "bare columns")."""
+_RUN = update(_PRICES).where(_PRICES.c.machine_id == bindparam("machine"), _PRICES.c.seen_on == bindparam("first"))
+_EXTEND = _RUN.values(last_seen_on=bindparam("last"))
+_REPLACE = _RUN.values(nano_usd_per_hour=bindparam("nano"))
 
 
-def _thin_rows(connection: sqlite3.Connection, today: int) -> None:
-    connection.execute(_THIN_WEEKS, {"weekly": today - WEEKLY_AFTER_DAYS})
-    connection.execute(_THIN_MACHINES, {"most": ROWS_PER_MACHINE_MAX})
-    connection.execute(_THIN_ALL, {"most": ROWS_MAX})
-    connection.execute(_DROP_MACHINES)
+def _record_day(connection: Connection, day: int, prices: Mapping[int, int], today: int) -> int:
+    """Record the prices of a day, by machine; return the number of rows added.
+
+    The last price that is recorded of a day stands for it.
+    """
+    runs = {machine: run for machine, *run in connection.execute(_RUNS_BEFORE, {"day": day})}
+    new, extended, replaced = list[dict[str, int]](), list[dict[str, int]](), list[dict[str, int]]()
+    for machine, nano in sorted(prices.items()):
+        row = {"machine_id": machine, "seen_on": day, "last_seen_on": day, "nano_usd_per_hour": nano}
+        first, until, known = runs.get(machine, (day, day - UNSEEN_DAYS_MAX - 1, 0))
+        if day > until + UNSEEN_DAYS_MAX:
+            new.append(row)
+            continue
+        last = max(first, min(until, today))  # a clock that ran ahead once may have dated it into the future
+        if nano == known:
+            if day > last:
+                extended.append({"machine": machine, "first": first, "last": day})
+        elif first == day == last:
+            replaced.append({"machine": machine, "first": first, "nano": nano})
+        elif day >= last:  # else a later day confirmed the recorded price: this copy is older than what is known
+            new.append(row)
+            if last == day:
+                extended.append({"machine": machine, "first": first, "last": day - 1})
+    for statement, rows in ((_EXTEND, extended), (_REPLACE, replaced), (insert(_PRICES), new)):
+        if rows:
+            connection.execute(statement, rows)
+    return len(new)
+
+
+_OTHER = _PRICES.alias("other")
+_SAME_MACHINE = _OTHER.c.machine_id == _PRICES.c.machine_id
+
+
+def _thin_rows(connection: Connection, today: int) -> None:
+    weekly = today - WEEKLY_AFTER_DAYS
+    week, other_week = ((of.c.seen_on + 3) // 7 for of in (_PRICES, _OTHER))  # 1970-01-01 was a Thursday: weeks begin on Monday
+    later = exists().where(_SAME_MACHINE, _OTHER.c.seen_on > _PRICES.c.seen_on, _OTHER.c.seen_on < weekly, other_week == week)
+    connection.execute(delete(_PRICES).where(_PRICES.c.seen_on < weekly, later))
+    crowded = select(_OTHER.c.machine_id).group_by(_OTHER.c.machine_id).having(func.count() > ROWS_PER_MACHINE_MAX)
+    kept = select(_OTHER.c.seen_on).where(_SAME_MACHINE).order_by(_OTHER.c.seen_on.desc())
+    oldest_kept = kept.limit(1).offset(ROWS_PER_MACHINE_MAX - 1).scalar_subquery()
+    connection.execute(delete(_PRICES).where(_PRICES.c.machine_id.in_(crowded), _PRICES.c.seen_on < oldest_kept))
+    if (excess := connection.execute(select(func.count()).select_from(_PRICES)).scalar_one() - ROWS_MAX) > 0:
+        oldest = select(_OTHER.c.machine_id, _OTHER.c.seen_on).limit(excess)
+        oldest = oldest.order_by(_OTHER.c.last_seen_on, _OTHER.c.seen_on, _OTHER.c.machine_id)
+        connection.execute(delete(_PRICES).where(tuple_(_PRICES.c.machine_id, _PRICES.c.seen_on).in_(oldest)))
+    connection.execute(delete(_MACHINES).where(_MACHINES.c.machine_id.not_in(select(_PRICES.c.machine_id))))
 
 
 @contextmanager
-def _open_for_writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file, made with its folder if missing, for one transaction; it is readable by this user only."""
+def _translate_errors(path: Path) -> Iterator[None]:
+    """Raise InputError for an error of SQLite."""
     try:
-        make_folder(path.absolute().parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        with closing(sqlite3.connect(path, timeout=BUSY_WAIT_S, isolation_level=None)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            _prepare_schema(connection, path)
-            yield connection
-            connection.execute("COMMIT")
-    except OSError as failed:
-        raise _make_unwritable_error(path, failed.strerror or type(failed).__name__) from None
+        yield
+    except DBAPIError as failed:
+        raise _make_sqlite_error(path, failed.orig) from None
     except sqlite3.Error as failed:
         raise _make_sqlite_error(path, failed) from None
 
 
-def _prepare_schema(connection: sqlite3.Connection, path: Path) -> None:
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if not tables:
-        for statement in filter(str.strip, SCHEMA.split(";")):  # executescript would commit the transaction
-            connection.execute(statement)
-    _check_format(connection, path)
+@contextmanager
+def _open_for_writing(path: Path) -> Iterator[Connection]:
+    """Open the file, made with its folder if missing, for one transaction; it is readable by this user only."""
+    try:
+        make_folder(path.absolute().parent)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as failed:
+        raise _make_unwritable_error(path, failed.strerror or type(failed).__name__) from None
+    with (
+        _translate_errors(path),
+        closing(sqlite3.connect(path, timeout=BUSY_WAIT_S, isolation_level=None)) as file,
+        wrap_driver("sqlite", file) as connection,
+    ):
+        file.execute("BEGIN IMMEDIATE")
+        if not inspect(connection).get_table_names():
+            _METADATA.create_all(connection, checkfirst=False)
+            file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            file.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        _check_format(file, path)
+        yield connection
+        file.execute("COMMIT")
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    found = [connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")]
+def _check_format(file: sqlite3.Connection, path: Path) -> None:
+    found = [file.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")]
     if found != [APPLICATION_ID, SCHEMA_VERSION]:
         ours = found[0] == APPLICATION_ID
         raise _make_damaged_error(path, f"has format {found[1]}, not {SCHEMA_VERSION}" if ours else "is not a price history")
@@ -209,12 +238,12 @@ class PriceHistoryReader:
         if not path.is_file():
             hint = "costguard prices refresh begins one"
             raise InputError("the price history does not exist", field=str(path), hint=hint)
-        try:  # opened for writing too: what a killed process left unfinished is rolled back by whoever opens the file next
-            self._connection = sqlite3.connect(path, timeout=BUSY_WAIT_S, isolation_level=None)
-            self._connection.execute("PRAGMA query_only = 1")
-            _check_format(self._connection, path)
-        except sqlite3.Error as failed:
-            raise _make_sqlite_error(path, failed) from None
+        with _translate_errors(path):
+            # opened for writing too: what a killed process left unfinished is rolled back by whoever opens the file next
+            self._file = sqlite3.connect(path, timeout=BUSY_WAIT_S, isolation_level=None)
+            self._file.execute("PRAGMA query_only = 1")
+            _check_format(self._file, path)
+            self._connection = wrap_driver("sqlite", self._file)
 
     def __enter__(self) -> Self:
         return self
@@ -225,18 +254,24 @@ class PriceHistoryReader:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+        self._file.close()
 
     def list_series(self, selection: OfferSelection) -> list[PriceSeries]:
         """Return the prices of every selected machine, sorted by machine.
 
         `selection.observed_since`: rows that were last seen before that day are left out.
         """
-        where, values = _format_selection(selection)
-        return self._collect_series(_SERIES.format(where=where), values)
+        runs: dict[PricedMachine, list[PriceRun]] = defaultdict(list)
+        with _translate_errors(self.path):
+            for *machine, first, last, nano in self._connection.execute(_SERIES.where(*_list_conditions(selection))):
+                run = PriceRun(seen_on=_to_day(first), last_seen_on=_to_day(last), rate=Rate(nano_per_hour=nano))
+                runs[_decode_machine(machine)].append(run)
+        return [PriceSeries(machine=machine, runs=tuple(own)) for machine, own in sorted(runs.items())]
 
     def describe_file(self) -> Mapping[str, object]:
         """Return the number of machines and rows, and the first and the last day on which a price was seen."""
-        ((machines, rows, first, last),) = self._list_rows(_FACTS, [])
+        with _translate_errors(self.path):
+            machines, rows, first, last = self._connection.execute(_FACTS).one()
         return {
             "path": str(self.path),
             "machines": machines,
@@ -245,52 +280,41 @@ class PriceHistoryReader:
             "newest": None if last is None else _to_day(last).isoformat(),
         }
 
-    def _collect_series(self, query: str, values: Sequence[str | int]) -> list[PriceSeries]:
-        runs: dict[PricedMachine, list[PriceRun]] = defaultdict(list)
-        for row in self._list_rows(query, values):
-            runs[_decode_machine(row)].append(
-                PriceRun(seen_on=_to_day(row[7]), last_seen_on=_to_day(row[8]), rate=Rate(nano_per_hour=row[9]))
-            )
-        return [PriceSeries(machine=machine, runs=tuple(own)) for machine, own in sorted(runs.items())]
 
-    def _list_rows(self, query: str, values: Sequence[str | int]) -> list[tuple[Any, ...]]:
-        try:
-            return self._connection.execute(query, values).fetchall()
-        except sqlite3.Error as failed:
-            raise _make_sqlite_error(self.path, failed) from None
-
-
-_SERIES = f"""
-SELECT {", ".join(f"m.{name}" for name in _MACHINE_COLUMNS)}, p.seen_on, p.last_seen_on, p.nano_usd_per_hour
-FROM machines AS m CROSS JOIN prices AS p USING (machine_id) WHERE {{where}} ORDER BY m.machine_id, p.seen_on
-"""  # noqa: S608 - our own column names
-_FACTS = """
-SELECT (SELECT count(*) FROM machines), count(*), min(seen_on), max(last_seen_on) FROM prices
-"""
+_SERIES = (
+    select(*_MACHINE, _PRICES.c.seen_on, _PRICES.c.last_seen_on, _PRICES.c.nano_usd_per_hour)
+    .join_from(_MACHINES, _PRICES)
+    .order_by(_MACHINES.c.machine_id, _PRICES.c.seen_on)
+)
+_FACTS = select(
+    select(func.count()).select_from(_MACHINES).scalar_subquery(),
+    func.count(),
+    func.min(_PRICES.c.seen_on),
+    func.max(_PRICES.c.last_seen_on),
+)
 
 
-def _format_selection(selection: OfferSelection) -> tuple[str, list[str | int]]:
-    """Return `selection` as SQL and its values."""
-    limits: tuple[tuple[str, Sequence[str | int] | None], ...] = (
-        ("m.gpu", selection.gpus),
-        ("m.provider", selection.providers),
-        ("m.region", selection.regions),
-        ("m.tier", selection.tiers),
-        ("m.gpu_count", selection.gpu_counts),
+def _list_conditions(selection: OfferSelection) -> list[ColumnElement[bool]]:
+    machine = _MACHINES.c
+    allowed: tuple[tuple[ColumnElement[Any], Collection[str | int] | None], ...] = (
+        (machine.gpu, selection.gpus),
+        (machine.provider, selection.providers),
+        (machine.region, selection.regions),
+        (machine.tier, selection.tiers),
+        (machine.gpu_count, selection.gpu_counts),
     )
-    conditions = [f"{column} IN ({', '.join('?' * len(allowed))})" for column, allowed in limits if allowed is not None]
-    values = [value for _, allowed in limits if allowed is not None for value in allowed]
-    bounds = (
-        ("m.gpu_count >= ?", selection.least_gpus),
-        ("m.gpu_count <= ?", selection.most_gpus),
-        ("p.last_seen_on >= ?", None if selection.observed_since is None else _to_number(selection.observed_since)),
-    )
-    conditions += [sql for sql, bound in bounds if bound is not None]
-    return " AND ".join(conditions or ["TRUE"]), [*values, *(bound for _, bound in bounds if bound is not None)]
+    conditions: list[ColumnElement[bool]] = [column.in_(values) for column, values in allowed if values is not None]
+    if selection.least_gpus is not None:
+        conditions.append(machine.gpu_count >= selection.least_gpus)
+    if selection.most_gpus is not None:
+        conditions.append(machine.gpu_count <= selection.most_gpus)
+    if selection.observed_since is not None:
+        conditions.append(_PRICES.c.last_seen_on >= _to_number(selection.observed_since))
+    return conditions
 
 
 def _decode_machine(row: Sequence[Any]) -> PricedMachine:
-    return PricedMachine(**dict(zip(_MACHINE_COLUMNS, row, strict=False)))
+    return PricedMachine(**{column.name: value for column, value in zip(_MACHINE, row, strict=True)})
 
 
 def _to_number(day: date) -> int:
@@ -326,7 +350,7 @@ _PRIMARY_CODE = 0xFF
 """The low byte of an extended result code is its primary one (sqlite.org/rescode.html, 2026-11)."""
 
 
-def _make_sqlite_error(path: Path, failed: sqlite3.Error) -> InputError:
+def _make_sqlite_error(path: Path, failed: BaseException | None) -> InputError:
     code = getattr(failed, "sqlite_errorcode", None)
     for one in _PASSING_FAILURES:
         if code is not None and code & _PRIMARY_CODE in one.codes:

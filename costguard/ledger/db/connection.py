@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, func, select, true
 from sqlalchemy.pool import QueuePool
 
 from costguard.errors import LedgerError, OlderLedgerError
@@ -58,9 +58,9 @@ class WriterLock(Enum):
     transaction then locks the rows of `account_state` of the accounts that it writes, in their order.
     """
 
-    WHOLE = f"pg_advisory_xact_lock({WRITER_LOCK_ID})"
-    GUARD = f"pg_advisory_xact_lock_shared({WRITER_LOCK_ID}), pg_advisory_xact_lock({GUARD_LOCK_ID})"
-    ACCOUNTS = f"pg_advisory_xact_lock_shared({WRITER_LOCK_ID})"
+    WHOLE = (("pg_advisory_xact_lock", WRITER_LOCK_ID),)
+    GUARD = (("pg_advisory_xact_lock_shared", WRITER_LOCK_ID), ("pg_advisory_xact_lock", GUARD_LOCK_ID))
+    ACCOUNTS = (("pg_advisory_xact_lock_shared", WRITER_LOCK_ID),)
 
 
 PRAGMAS = {
@@ -168,7 +168,7 @@ def begin_write(
     """
     where: LedgerAddress = engine.get_execution_options()["ledger"].where
     with _begin_locked(engine, lock, idle_s) as connection:
-        require_own_schema(connection.exec_driver_sql(READ_REVISION).scalars(), where)
+        require_own_schema(connection.execute(READ_REVISION).scalars(), where)
         yield connection
 
 
@@ -210,7 +210,7 @@ def hold_named_lock(engine: Engine, *, suffix: str, number: int) -> Iterator[Non
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql(f"SET lock_timeout = {max(1, int(opened.patience_s * 1000))}")
             try:
-                connection.exec_driver_sql(f"SELECT pg_advisory_lock({number})")
+                connection.execute(select(func.pg_advisory_lock(number)))
                 yield
             finally:
                 connection.invalidate()  # the lock ends with its connection
@@ -317,8 +317,8 @@ def _lock_server(connection: Connection, lock: WriterLock, patience_s: float, id
         "lock_timeout": max(1, int(patience_s * 1000)),
         "idle_in_transaction_session_timeout": int(idle_s * 1000),
     }
-    connection.exec_driver_sql("SELECT " + ", ".join(f"set_config('{name}', '{ms}', true)" for name, ms in limits.items()))
-    connection.exec_driver_sql(f"SELECT {lock.value}")
+    connection.execute(select(*(func.set_config(name, str(ms), true()) for name, ms in limits.items())))
+    connection.execute(select(*(getattr(func, name)(number) for name, number in lock.value)))
 
 
 def _create_server_engine(where: LedgerAddress, patience_s: float) -> Engine:
@@ -412,7 +412,7 @@ class WriteConnection:
         with translate_ledger_errors(self._where), hold_file_lock(self._lock, patience_s=self._patience_s):
             connection, file = self._open_file_connection()
             with connection.execution_options(begin="BEGIN IMMEDIATE").begin():
-                require_own_schema((revision for (revision,) in file.execute(READ_REVISION)), self._where)
+                require_own_schema(connection.execute(READ_REVISION).scalars(), self._where)
                 yield open_sql_session(connection, file)
 
     @contextmanager

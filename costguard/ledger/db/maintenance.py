@@ -16,15 +16,37 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy import func, or_, select
+from sqlmodel import col
+
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
-from costguard.ledger.db.codecs import ATTRIBUTION_COLUMNS, SPAN_COLUMNS, Query, SqlRow, decode_attribution, decode_span
+from costguard.ledger.db.codecs import Query, SqlRow, decode_attribution, decode_span
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_check import check_audit
-from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, decode_parts, encode_parts
+from costguard.ledger.spans.correction_parts import (
+    PART_COLUMNS,
+    RESOURCE,
+    SPAN,
+    CorrectionPart,
+    decode_parts,
+    encode_parts,
+    join_last_correction,
+)
 from costguard.ledger.spans.hourly import HourlyRollup, check_hours
 from costguard.ledger.spans.monthly import check_months
 from costguard.ledger.spans.posting import is_machine_time
+from costguard.ledger.tables.rollups import DailyRow
+from costguard.ledger.tables.spans import (
+    ATTRIBUTION_KEY,
+    AttributionRow,
+    CorrectionPartRow,
+    CorrectionRow,
+    CoverageRow,
+    ResourceRow,
+    ScopeRow,
+    SpanRow,
+)
 from costguard.metering.span import Span, compute_amounts, split_by_day
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import Attribution, ResourceKey
@@ -121,12 +143,12 @@ def check_references(ask: Query) -> Iterator[str]:
 
 
 def _check_overlaps(ask: Query) -> Iterator[str]:
-    for first, second, provider, external_id, charge in ask(_OVERLAPS, ()):
+    for first, second, provider, external_id, charge in ask(_OVERLAPS):
         yield f"spans {first} and {second} of {provider} {external_id} ({charge}) overlap"
 
 
 def _check_coverage(ask: Query) -> Iterator[str]:
-    for row, provider, account, name in ask(_COVERAGE_OVERLAPS, ()):
+    for row, provider, account, name in ask(_COVERAGE_OVERLAPS):
         yield f"coverage {row} of {provider}/{account}/{name} starts before the one before it ends"
 
 
@@ -173,7 +195,7 @@ def _check_amounts(ask: Query) -> Iterator[str]:
 def _load_parts_by_correction(ask: Query) -> dict[int, list[SqlRow]]:
     """Return the parts of the last correction of each span."""
     found = defaultdict[int, list[SqlRow]](list)
-    for row in ask(_PARTS, ()):
+    for row in ask(_PARTS):
         found[row[0]].append(row)
     return found
 
@@ -206,7 +228,7 @@ def _add_days(days: dict[DailyKey, list[int]], attribution_id: int, spans: Seque
 def _load_attributions(ask: Query) -> tuple[dict[int, Attribution], list[int]]:
     """Return the attributions by id, and the ids of those that cannot be read."""
     found, unreadable = dict[int, Attribution](), list[int]()
-    for number, *columns in ask(f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution ORDER BY id", ()):  # noqa: S608 - our own names
+    for number, *columns in ask(_ATTRIBUTIONS):
         try:
             found[number] = decode_attribution(tuple(columns))
         except (ValueError, TypeError, CostguardError):
@@ -215,7 +237,7 @@ def _load_attributions(ask: Query) -> tuple[dict[int, Attribution], list[int]]:
 
 
 def _check_days(ask: Query, days: dict[DailyKey, list[int]]) -> Iterator[str]:
-    kept = {tuple(row[:5]): list(row[5:]) for row in ask(_DAILY, ())}
+    kept = {tuple(row[:5]): list(row[5:]) for row in ask(_DAILY)}
     for place in sorted({*days, *kept}):
         says, adds_up_to = kept.get(place, [0, 0, 0, 0]), days.get(place, [0, 0, 0, 0])
         if says != adds_up_to:
@@ -227,7 +249,7 @@ def _check_days(ask: Query, days: dict[DailyKey, list[int]]) -> Iterator[str]:
 def _page_closed_spans(ask: Query) -> Iterator[SqlRow]:
     """Yield the row of every closed span with its last correction."""
     last = 0
-    while page := ask(_CLOSED, (last, PAGE_ROWS)):
+    while page := ask(_CLOSED.where(col(SpanRow.id) > last)):
         yield from page
         last = page[-1][0]
 
@@ -255,39 +277,64 @@ def _format_amounts(values: Sequence[int]) -> str:
 FAR_US = 2**62
 """Later than any span's end."""
 
-_OVERLAPS = """
-SELECT s.before_id, s.id, r.provider, r.external_id, s.charge
-FROM (
-    SELECT id, resource_id, charge, start_us,
-        lag(id) OVER line AS before_id, lag(coalesce(end_us, 9223372036854775807)) OVER line AS before_us
-    FROM span WHERE end_us IS NULL OR end_us > start_us
-    WINDOW line AS (PARTITION BY resource_id, charge, part ORDER BY start_us, id)
-) AS s JOIN resource AS r ON r.id = s.resource_id
-WHERE s.before_us > s.start_us ORDER BY s.id
-"""
+_ATTRIBUTIONS = select(*(getattr(AttributionRow, name) for name in ("id", *ATTRIBUTION_KEY))).order_by("id")
 
-_COVERAGE_OVERLAPS = """
-SELECT c.id, s.provider, s.account, s.name
-FROM (SELECT id, scope_id, start_us, lag(end_us) OVER (PARTITION BY scope_id ORDER BY id) AS before_us FROM coverage) AS c
-JOIN scope AS s ON s.id = c.scope_id
-WHERE c.before_us > c.start_us ORDER BY c.id
-"""
+_FOREVER_US = 2**63 - 1
+"""When a span ends that has not ended."""
 
-_CLOSED = f"""
-SELECT s.id, s.attribution_id, r.provider, r.account, r.region, r.external_id, {SPAN_COLUMNS}, s.low, s.expected, s.high,
-    c.id, c.presence, c.low, c.expected, c.high
-FROM span AS s JOIN resource AS r ON r.id = s.resource_id
-LEFT JOIN correction AS c ON c.id = (SELECT max(l.id) FROM correction AS l WHERE l.span_id = s.id)
-WHERE s.id > ? AND s.end_us IS NOT NULL ORDER BY s.id LIMIT ?
-"""  # noqa: S608 - our own names
+_SAME_LINE = (col(SpanRow.resource_id), col(SpanRow.charge), col(SpanRow.part))
+_IN_ORDER = (col(SpanRow.start_us), col(SpanRow.id))
+_SPANS = (
+    select(
+        *(col(SpanRow.id), col(SpanRow.resource_id), col(SpanRow.charge), col(SpanRow.start_us)),
+        func.lag(SpanRow.id).over(partition_by=_SAME_LINE, order_by=_IN_ORDER).label("before_id"),
+        func.lag(func.coalesce(SpanRow.end_us, _FOREVER_US))
+        .over(partition_by=_SAME_LINE, order_by=_IN_ORDER)
+        .label("before_us"),
+    )
+    .where(or_(col(SpanRow.end_us).is_(None), col(SpanRow.end_us) > SpanRow.start_us))
+    .subquery()
+    .c
+)
+_OVERLAPS = (
+    select(_SPANS.before_id, _SPANS.id, col(ResourceRow.provider), col(ResourceRow.external_id), _SPANS.charge)
+    .join(ResourceRow, col(ResourceRow.id) == _SPANS.resource_id)
+    .where(_SPANS.before_us > _SPANS.start_us)
+    .order_by(_SPANS.id)
+)
 
-_PARTS = f"""
-SELECT {", ".join(f"p.{name}" for name in PART_COLUMNS.split(", "))} FROM correction_part AS p
-JOIN correction AS c ON c.id = p.correction_id WHERE c.id = (SELECT max(l.id) FROM correction AS l WHERE l.span_id = c.span_id)
-ORDER BY p.correction_id, p.start_us
-"""  # noqa: S608 - our own names
+_ENDED_BEFORE = func.lag(CoverageRow.end_us).over(partition_by=col(CoverageRow.scope_id), order_by=col(CoverageRow.id))
+_COVERAGE = (
+    select(col(CoverageRow.id), col(CoverageRow.scope_id), col(CoverageRow.start_us), _ENDED_BEFORE.label("before_us"))
+    .subquery()
+    .c
+)
+_COVERAGE_OVERLAPS = (
+    select(_COVERAGE.id, col(ScopeRow.provider), col(ScopeRow.account), col(ScopeRow.name))
+    .join(ScopeRow, col(ScopeRow.id) == _COVERAGE.scope_id)
+    .where(_COVERAGE.before_us > _COVERAGE.start_us)
+    .order_by(_COVERAGE.id)
+)
 
-_DAILY = "SELECT day, attribution_id, charge, currency, known, low, expected, high, us FROM daily"
+_CORRECTION = tuple(getattr(CorrectionRow, name) for name in ("id", "presence", "low", "expected", "high"))
+_CLOSED = (
+    join_last_correction(
+        select(
+            *(col(SpanRow.id), col(SpanRow.attribution_id), *RESOURCE, *SPAN),
+            *(col(SpanRow.low), col(SpanRow.expected), col(SpanRow.high), *_CORRECTION),
+        )
+    )
+    .join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
+    .where(col(SpanRow.end_us).is_not(None))
+    .order_by(col(SpanRow.id))
+    .limit(PAGE_ROWS)
+)
+_PARTS = (
+    join_last_correction(select(*(getattr(CorrectionPartRow, name) for name in PART_COLUMNS.split(", "))))
+    .join(CorrectionPartRow, col(CorrectionPartRow.correction_id) == CorrectionRow.id)
+    .order_by(col(CorrectionPartRow.correction_id), col(CorrectionPartRow.start_us))
+)
+_DAILY = select(*(getattr(DailyRow, name) for name in DailyRow.model_fields))
 
 
 FIXED_SINCE = (3, 51, 3)

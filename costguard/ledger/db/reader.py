@@ -9,23 +9,24 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from contextvars import ContextVar
-from functools import cache
+from itertools import compress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import Select, String, column, func, select, table
 
 from costguard.errors import InputError, LedgerError, NoLedgerError, OlderLedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.schema import APPLICATION_ID, EARLIER_REVISIONS, HEAD_REVISION, IMPORTED_REVISIONS, REVISIONS
-from costguard.ledger.db.session import open_query
+from costguard.ledger.db.session import open_query, wrap_driver
 from costguard.system.file_security import describe_foreign_writers
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
 CHECK_BYTES_MAX = 32 * 2**20
 """Bytes. A ledger up to this size is checked for damage (0.1 s) where its last writer left a log behind."""
@@ -34,13 +35,12 @@ RESTORE_HINT = "copy it, then restore a backup (costguard db backup makes them)"
 PAGE_BYTES_MIN = 512
 """Bytes: a SQLite file that holds anything is not smaller."""
 
-SERVER_TABLES = """
-SELECT name FROM unnest(ARRAY['alembic_version', 'ledger_state', 'span']) AS name WHERE to_regclass(name) IS NOT NULL
-"""
-"""The tables of a server's database by which a ledger is known."""
+LEDGER_TABLES = ("alembic_version", "ledger_state", "span")
+"""By which a ledger is known on a server."""
+_HAS_TABLES = select(*(func.to_regclass(name).is_not(None) for name in LEDGER_TABLES))
 
 UPGRADE_HINT = "upgrade costguard: pip install --upgrade gpu-costguard, and restart what is running, such as costguard watch"
-READ_REVISION = "SELECT version_num FROM alembic_version"
+READ_REVISION: Select[str] = select(column("version_num", String)).select_from(table("alembic_version"))
 OTHER_FILE_HINT = "name another file in [ledger] url"
 
 
@@ -75,16 +75,19 @@ def identify_file(where: LedgerAddress) -> str:
     require_trusted_file(where)
     log = where.make_sibling_path("-wal")
     unsure = log.exists() and log.stat().st_size > 0 and path.stat().st_size <= CHECK_BYTES_MAX
-    with closing(sqlite3.connect(where.format_read_only_uri(), uri=True)) as connection:
-        (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    with (
+        closing(sqlite3.connect(where.format_read_only_uri(), uri=True)) as file,
+        wrap_driver("sqlite", file) as connection,
+    ):
+        (mark,) = file.execute("PRAGMA application_id").fetchone()
         if mark != APPLICATION_ID:
             raise LedgerError("is a SQLite file, but no costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
-        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        names = {row[1] for row in file.execute("PRAGMA table_list")}
         if not {"alembic_version", "ledger_state"} <= names:
             raise LedgerError("is damaged: it is marked as a ledger but lacks its tables", field=where.shown, hint=RESTORE_HINT)
-        revisions = [revision for (revision,) in connection.execute(READ_REVISION)]
+        revisions = list(connection.execute(READ_REVISION).scalars())
         if unsure:
-            _check_pages(connection, where)
+            _check_pages(file, where)
     return require_known_revision(revisions, where)
 
 
@@ -93,13 +96,19 @@ def identify_server(connection: Connection, where: LedgerAddress) -> str | None:
 
     Raises LedgerError if the database belongs to another program.
     """
-    there = set(connection.exec_driver_sql(SERVER_TABLES).scalars())
+    there = _find_tables(connection.execute(_HAS_TABLES))
     if not there:
         return None
     if not {"alembic_version", "ledger_state"} <= there:
         hint = "create a separate database (createdb costguard), and name it in [ledger] url"
         raise LedgerError("is the database of another program", field=where.shown, hint=hint)
-    return require_known_revision(list(connection.exec_driver_sql(READ_REVISION).scalars()), where)
+    return require_known_revision(list(connection.execute(READ_REVISION).scalars()), where)
+
+
+def _find_tables(rows: Iterable[Sequence[bool]]) -> set[str]:
+    """Return which of `LEDGER_TABLES` are there, by the one row of `_HAS_TABLES`."""
+    (there,) = rows
+    return set(compress(LEDGER_TABLES, there))
 
 
 def require_known_revision(revisions: list[str], where: LedgerAddress) -> str:
@@ -190,7 +199,7 @@ def _open_file(where: LedgerAddress, *, any_thread: bool) -> _Session:
     file = sqlite3.connect(
         where.format_read_only_uri(), uri=True, isolation_level=None, timeout=PATIENCE_S, check_same_thread=not any_thread
     )
-    connection = _connect_engine("sqlite", file)
+    connection = wrap_driver("sqlite", file)
 
     def begin() -> None:
         connection.begin()
@@ -207,7 +216,7 @@ def _open_server(where: LedgerAddress) -> _Session:
     from costguard.ledger.db.postgresql import connect_for_reading
 
     server = connect_for_reading(where.conninfo, CONNECT_TIMEOUT_S)
-    connection = _connect_engine("postgresql+psycopg", server)
+    connection = wrap_driver("postgresql+psycopg", server)
 
     def begin() -> None:
         if not connection.in_transaction():
@@ -220,39 +229,18 @@ def _open_server(where: LedgerAddress) -> _Session:
     return connection, begin, end, open_query(connection), server.close
 
 
-_opened: ContextVar[object] = ContextVar("opened")
-"""The driver's connection for `_get_engine`."""
-
-
-def _connect_engine(dialect: str, opened: object) -> Connection:
-    """Return SQLAlchemy's connection over the driver's own, which is `opened`."""
-    _opened.set(opened)
-    return _get_engine(dialect).connect()
-
-
-@cache
-def _get_engine(dialect: str) -> Engine:
-    """Return the engine of all readers, so that a statement is compiled once in a process and not once an opening."""
-    from sqlalchemy import create_engine
-    from sqlalchemy.pool import NullPool
-
-    return create_engine(
-        f"{dialect}://", creator=_opened.get, poolclass=NullPool, pool_reset_on_return=None, hide_parameters=True
-    )
-
-
 def _require_schema(ask: Query, where: LedgerAddress, revisions: Collection[str]) -> str:
     """Return the revision. Raises LedgerError or NoLedgerError unless there is a ledger of one of `revisions`."""
     if where.path is not None:
         ((mark,),) = ask("PRAGMA application_id", ())
-        there = {name for (name,) in ask("SELECT name FROM sqlite_master WHERE type = 'table'", ())}
+        there = {row[1] for row in ask("PRAGMA table_list", ())}
     else:
-        mark, there = APPLICATION_ID, {name for (name,) in ask(SERVER_TABLES, ())}
+        mark, there = APPLICATION_ID, _find_tables(ask(_HAS_TABLES))
     if where.path is None and not there:
         raise _make_missing_error(where)
     if mark != APPLICATION_ID or not {"alembic_version", "ledger_state"} <= there:
         raise LedgerError("is not a costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
-    stored = [revision for (revision,) in ask(READ_REVISION, ())]
+    stored = [revision for (revision,) in ask(READ_REVISION)]
     if len(stored) == 1 and stored[0] in revisions:
         return str(stored[0])
     found = require_known_revision(stored, where)

@@ -6,6 +6,8 @@ Text goes to the driver itself where there is one (`file`): it takes a fifth of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, adapt_placeholders
@@ -13,7 +15,7 @@ from costguard.ledger.db.codecs import Execute, Query, SqlRow, adapt_placeholder
 if TYPE_CHECKING:  # types and no more: both drivers, and SQLAlchemy, are loaded by whoever opens a ledger
     import sqlite3
 
-    from sqlalchemy import Connection, Executable
+    from sqlalchemy import Connection, Engine, Executable
 
 SqlSession = tuple[Query, Execute]
 
@@ -67,3 +69,24 @@ def _open_execute(connection: Connection, file: sqlite3.Connection | None) -> Ex
         return connection.exec_driver_sql(adapt_placeholders(statement, server=server), list(rows or ())).rowcount
 
     return tell
+
+
+_driver: ContextVar[object] = ContextVar("driver")
+"""The driver's connection for `_get_engine`."""
+
+
+def wrap_driver(dialect: str, driver: object) -> Connection:
+    """Return SQLAlchemy's connection over `driver`, the driver's own, which whoever opened it closes."""
+    _driver.set(driver)
+    return _get_engine(dialect).connect()
+
+
+@cache
+def _get_engine(dialect: str) -> Engine:
+    """Return the engine of all such connections, so that a statement is compiled once in a process and not once an opening."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    return create_engine(
+        f"{dialect}://", creator=_driver.get, poolclass=NullPool, pool_reset_on_return=None, hide_parameters=True
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 
-from sqlmodel import col
+from sqlmodel import col, select
 
 from costguard.guard.audit import HASH_DIGITS_SHOWN, AuditAnchor, AuditEntry, AuditFinding, AuditRecord, format_anchor
 from costguard.ledger.db.codecs import Query
@@ -22,10 +22,14 @@ from costguard.ledger.guard.audit_log import (
     hash_event,
     hash_row,
     iterate_entries,
+    load_ledger_id,
     parse_entry,
     parse_settings_mark,
+    select_audited,
     select_moves,
 )
+from costguard.ledger.tables import load_metadata
+from costguard.ledger.tables.guard import GuardRunRow
 from costguard.ledger.tables.intents import IntentEventRow
 
 WHOLE_EVERY_S = 3600.0
@@ -119,7 +123,7 @@ def _scan_entry(chain: AuditScan, row: AuditRecord) -> None:
 
 def _check_ledger_id(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
     """Check that the audit log belongs to this ledger."""
-    ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
+    ledger_id = load_ledger_id(ask)
     if chain.last is None:
         yield AuditFinding(1, "row 1 is missing: the audit is empty, and every ledger has its first row")
     elif chain.ledger != ledger_id:
@@ -142,8 +146,9 @@ def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator
 def _check_rows(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
     """Check that each recorded row exists unchanged, and that no unrecorded row exists."""
     left = dict(chain.rows)
-    for table, audited in AUDITED_TABLES.items():
-        for values in ask(f"SELECT {', '.join(audited.columns)} FROM {table} ORDER BY id", ()):  # noqa: S608 - our own names
+    tables = load_metadata().tables
+    for table in AUDITED_TABLES:
+        for values in ask(select_audited(table).order_by(tables[table].columns["id"])):
             name = f"{_describe_table(table)} {values[0]}"
             if (table, values[0]) not in left:
                 yield AuditFinding(None, f"{name} exists, but no row of the audit log records it")
@@ -174,7 +179,7 @@ def _check_moves(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
 
 def _check_settings(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
     """Check that the settings of the last run are recorded."""
-    for (facts,) in ask("SELECT facts FROM guard_run ORDER BY id DESC LIMIT 1", ()):
+    for facts in ask(select(GuardRunRow.facts).order_by(col(GuardRunRow.id).desc()).limit(1)):
         mark = parse_settings_mark(facts)
         if mark not in ("", chain.settings):
             yield AuditFinding(

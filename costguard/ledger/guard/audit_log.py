@@ -57,6 +57,8 @@ from costguard.ledger.db.codecs import Execute, Query, SqlRow
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.tables.audit import AuditRow
 from costguard.ledger.tables.intents import IntentEventRow
+from costguard.ledger.tables.spans import LedgerStateRow
+from costguard.ledger.types import METADATA
 from costguard.system.atomic_file import write_file_atomically
 from costguard.values.checks import require
 
@@ -200,7 +202,7 @@ def audit_row(ask: Query, tell: Execute, of: tuple[str, str], kind: str, at_us: 
     """Record the present content of a row, `of` (table, id), which was just written."""
     table, row_id = of
     audited = AUDITED_TABLES[table]
-    (values,) = ask(f"SELECT {', '.join(audited.columns)} FROM {table} WHERE id = ?", (row_id,))  # noqa: S608 - our own names
+    (values,) = ask(select_audited(table).where(METADATA.tables[table].columns["id"] == row_id))
     row = dict(zip(audited.columns, values, strict=True))
     place = {"resource" if name == "external_id" else name: row[name] for name in _LIFE_COLUMNS}
     body = {
@@ -235,6 +237,12 @@ def parse_settings_mark(facts: str) -> str:
         return str(dict(json.loads(facts)).get("settings", ""))
     except (ValueError, TypeError):
         return ""
+
+
+def select_audited(table: str) -> Select[Any]:
+    """Return the query for the hashed columns of all rows of `table`, whose class was imported."""
+    columns = METADATA.tables[table].columns
+    return select(*(columns[name] for name in AUDITED_TABLES[table].columns))
 
 
 def hash_row(table: str, values: SqlRow) -> str:
@@ -296,7 +304,7 @@ class RollbackMarker:
         If the file cannot be written, the older head stays, which proves less.
         """
         with LedgerReader(self.url) as reader, reader.snapshot() as ask:
-            last, ledger = load_head(ask), _load_ledger_id(ask)
+            last, ledger = load_head(ask), load_ledger_id(ask)
         now = None if last is None else NotedHead(ledger, AuditAnchor(last.seq, last.hash))
         if now is None or now == self.read_noted_head():
             return
@@ -323,7 +331,7 @@ class RollbackMarker:
 
 def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
     number, noted = seen.anchor
-    if _load_ledger_id(ask) != seen.ledger:
+    if load_ledger_id(ask) != seen.ledger:
         return (
             f"another ledger was here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
         )
@@ -339,6 +347,7 @@ def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
     return f"this ledger is not the one used last: its audit log does not contain {format_anchor(number, noted)}"
 
 
-def _load_ledger_id(ask: Query) -> str:
-    ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
+def load_ledger_id(ask: Query) -> str:
+    """Return the id that the ledger got when it was created."""
+    ((ledger_id,),) = ask(select(col(LedgerStateRow.ledger_id)))
     return str(ledger_id)
