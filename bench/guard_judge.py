@@ -172,7 +172,7 @@ def told(number: int) -> Mapping[str, float]:
 
 def seen(url: str, now: datetime) -> GuardSnapshot:
     """What a guard run reads about a fleet of which nobody wished anything."""
-    with SpendingReader(url, rules=fleet.rules()) as books, GuardStore(url, rails=Rails(), rules=fleet.rules()) as book:
+    with SpendingReader(url, rules=fleet.rules()) as books, GuardStore(url, rails=Rails()) as book:
         rules, last = GuardConfig(admin_route=True), book.load_last_run()
         return build_guard_snapshot(
             now=now,

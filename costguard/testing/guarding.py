@@ -60,7 +60,7 @@ class GuardedClouds:
         self._sources: dict[ScopeKey, InstanceSource] = {}
         self._handling: dict[ScopeKey, dict[ResourceKey, Handling]] = {}
         self._ledger = LedgerWriter(ledger_url, rules=self.rules, ceilings={})
-        self._book = GuardStore(ledger_url, rails=settings.rails or Rails(), rules=self.rules)
+        self._book = GuardStore(ledger_url, rails=settings.rails or Rails())
         accept_policies(self._book, settings.policies, who="demo", now=clock.now())
         routes = list_routes(settings)
         self._guard = build_guard_runner(

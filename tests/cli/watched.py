@@ -209,7 +209,7 @@ class Before:
         settings, billing = check_settings(text, "costguard.toml"), ShippedFacts().get_billing_rules()
         rules = build_guard_config(settings, step)
         self._ledger = stack.enter_context(LedgerWriter(five.ledger, rules=billing, ceilings={}))
-        self.book = stack.enter_context(GuardStore(five.ledger, rails=rules.rails, rules=billing))
+        self.book = stack.enter_context(GuardStore(five.ledger, rails=rules.rails))
         self._latest, self.unseen = blank_latest(), tuple[str, ...]()
         self._guard = GuardRunner(
             book=self.book,

@@ -138,7 +138,7 @@ class World(Ways):
 
     def _open(self, who: str) -> None:
         url, billing = f"sqlite:///{self.path}", {name: self.rule(cloud) for name, cloud in self.clouds.items()}
-        book = GuardStore(url, rails=self.rules.rails, rules=billing)
+        book = GuardStore(url, rails=self.rules.rails)
         ledger = LedgerWriter(url, rules=billing, ceilings={})
         self._counted(book, "_begin_write")
         self._counted(ledger._pen, "begin_transaction")

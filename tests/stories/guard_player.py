@@ -181,7 +181,7 @@ class GuardPlayer(PollPlayer):
         self._members: dict[ScopeKey, tuple[Observation, ...]] = {}
         rails, rules, url, clock = settings.rails or Rails(), stage.rules, stage.ledger_url, stage.clock
         self.ledger = _FullLedger(url, rules=rules, ceilings={})
-        self._book = _FullBook(url, rails=rails, rules=rules)
+        self._book = _FullBook(url, rails=rails)
         self.fill(full=self._full)
         routes = list_routes(settings)
         self._guard = build_guard_runner(

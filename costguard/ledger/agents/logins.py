@@ -12,6 +12,7 @@ from costguard.errors import NoAnswerError
 from costguard.guard.audit import TOKEN
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.rows import insert_rows
+from costguard.ledger.db.session import read_by
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.tables.logins import WebInviteRow, WebSessionRow
@@ -20,6 +21,20 @@ from costguard.values.resource import make_storable
 from costguard.values.web_login import OIDC_NAME, WebInvite, WebSession
 
 LINK_HINT = "costguard web invite NAME makes a new one"
+
+
+def _find_invite(ask: Query, invite_hash: str, now: datetime) -> WebInvite:
+    """Return the link of this hash. Raises NoAnswerError if it does not exist, was used, or has expired."""
+    rows: Sequence[WebInviteRow] = ask(select(WebInviteRow).where(col(WebInviteRow.hash) == invite_hash))
+    if not rows:
+        raise NoAnswerError("is not known", field="this login link", hint=LINK_HINT)
+    row = rows[0]
+    if row.used_us is not None:
+        raise NoAnswerError("was used already", field="this login link", hint=LINK_HINT)
+    if to_micros(now) >= row.expires_us:
+        raise NoAnswerError("has expired", field="this login link", hint=LINK_HINT)
+    at, ends = from_micros(row.made_us), from_micros(row.expires_us)
+    return WebInvite(hash=row.hash, name=row.name, role=row.role, who=row.who, at=at, expires_at=ends)
 
 
 class LoginStore(LedgerStore):
@@ -40,10 +55,7 @@ class LoginStore(LedgerStore):
             insert_rows(tell, [row])
             _log(ask, tell, at_us, name=invite.name, role=invite.role, did="invited", who=invite.who)
 
-    def find_invite(self, invite_hash: str, now: datetime) -> WebInvite:
-        """Return the link of this hash. Raises NoAnswerError if it does not exist, was used, or has expired."""
-        with self._begin_read() as ask:
-            return _find_invite(ask, invite_hash, now)
+    find_invite = read_by(_find_invite)
 
     def redeem(self, invite_hash: str, session_hash: str, now: datetime, expires_at: datetime) -> WebSession:
         """Use a link up and record the session that it opens. Raises NoAnswerError as `find_invite`.
@@ -105,19 +117,6 @@ class LoginStore(LedgerStore):
             for one in links:
                 _log(ask, tell, at_us, name=one.name, role=one.role, did="withdrew", who=who)
         return len(found) + len(links)
-
-
-def _find_invite(ask: Query, invite_hash: str, now: datetime) -> WebInvite:
-    rows: Sequence[WebInviteRow] = ask(select(WebInviteRow).where(col(WebInviteRow.hash) == invite_hash))
-    if not rows:
-        raise NoAnswerError("is not known", field="this login link", hint=LINK_HINT)
-    row = rows[0]
-    if row.used_us is not None:
-        raise NoAnswerError("was used already", field="this login link", hint=LINK_HINT)
-    if to_micros(now) >= row.expires_us:
-        raise NoAnswerError("has expired", field="this login link", hint=LINK_HINT)
-    at, ends = from_micros(row.made_us), from_micros(row.expires_us)
-    return WebInvite(hash=row.hash, name=row.name, role=row.role, who=row.who, at=at, expires_at=ends)
 
 
 def _encode_session(session: WebSession) -> WebSessionRow:

@@ -16,10 +16,11 @@ from costguard.ledger.agents import records
 from costguard.ledger.agents.records import AgentMessage
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.connection import WriteConnection, open_engine
+from costguard.ledger.db.session import read_by, write_by
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import guard_state
 from costguard.ledger.spans.writer import write_samples
-from costguard.values.agent import Agent, EnrollmentCode, WebToken
+from costguard.values.agent import Agent
 from costguard.values.sample import Sample
 
 
@@ -79,59 +80,12 @@ class AgentStore(LedgerStore):
         with self._pen.begin_transaction() as (ask, tell):
             yield AgentTransaction(ask, tell)
 
-    def load_agents(self, *, every: bool = False) -> list[Agent]:
-        """Return the agents that are not revoked.
-
-        `every`: the revoked ones, too.
-        """
-        with self._begin_read() as ask:
-            return records.load_agents(ask, every=every)
-
-    def load_agent(self, agent_id: str) -> Agent | None:
-        """Return the agent of this id, revoked or not; None if there is none."""
-        with self._begin_read() as ask:
-            return records.load_agent(ask, agent_id)
-
-    def load_token(self, token_hash: str) -> WebToken | None:
-        """Return the token of this hash; None if there is none."""
-        with self._begin_read() as ask:
-            return records.load_token(ask, token_hash)
-
-    def load_tokens(self) -> list[WebToken]:
-        """Return every token ever made."""
-        with self._begin_read() as ask:
-            return records.load_tokens(ask)
-
-    def add_code(self, code: EnrollmentCode) -> None:
-        """Record a new code."""
-        with self._begin_write() as (ask, tell):
-            records.add_code(ask, tell, code)
-
-    def join(self, code_hash: str, made: Agent) -> Agent | str:
-        """Add the agent `made` by the code of this hash; return the stored agent, or a reason of `REFUSALS`."""
-        with self._begin_write() as (ask, tell):
-            return records.join_agent(ask, tell, code_hash, made)
-
-    def revoke(self, agent_id: str, *, who: str, now: datetime) -> Agent:
-        """Revoke an agent, and return it.
-
-        A revoked one stays as it is. Raises InputError if there is none.
-        """
-        with self._begin_write() as (ask, tell):
-            return records.revoke_agent(ask, tell, agent_id, who=who, now=now)
-
-    def add_token(self, token: WebToken) -> None:
-        """Record a new token.
-
-        Raises InputError if its name already has a valid one.
-        """
-        with self._begin_write() as (ask, tell):
-            records.add_token(ask, tell, token)
-
-    def revoke_token(self, name: str, *, who: str, now: datetime) -> WebToken:
-        """Revoke the token of `name`, and return it.
-
-        Raises InputError if there is none that is not revoked.
-        """
-        with self._begin_write() as (ask, tell):
-            return records.revoke_token(ask, tell, name, who=who, now=now)
+    load_agents = read_by(records.load_agents)
+    load_agent = read_by(records.load_agent)
+    load_token = read_by(records.load_token)
+    load_tokens = read_by(records.load_tokens)
+    add_code = write_by(records.add_code)
+    join = write_by(records.join_agent)
+    revoke = write_by(records.revoke_agent)
+    add_token = write_by(records.add_token)
+    revoke_token = write_by(records.revoke_token)

@@ -5,10 +5,11 @@ Text goes to the driver itself where there is one (`file`): it takes a fifth of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, adapt_placeholders
 
@@ -90,3 +91,37 @@ def _get_engine(dialect: str) -> Engine:
     return create_engine(
         f"{dialect}://", creator=_driver.get, poolclass=NullPool, pool_reset_on_return=None, hide_parameters=True
     )
+
+
+class _Reader(Protocol):
+    def _begin_read(self) -> AbstractContextManager[Query]: ...
+
+
+class _Writer(Protocol):
+    def _begin_write(self) -> AbstractContextManager[SqlSession]: ...
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def read_by(load: Callable[Concatenate[Query, P], T]) -> Callable[Concatenate[_Reader, P], T]:
+    """Return `load` as a method of a store: it reads in a transaction of its own."""
+
+    @wraps(load)
+    def read(store: _Reader, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with store._begin_read() as ask:  # noqa: SLF001 - a method of the store
+            return load(ask, *args, **kwargs)
+
+    return read
+
+
+def write_by(change: Callable[Concatenate[Query, Execute, P], T]) -> Callable[Concatenate[_Writer, P], T]:
+    """Return `change` as a method of a store: it is one transaction."""
+
+    @wraps(change)
+    def write(store: _Writer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with store._begin_write() as (ask, tell):  # noqa: SLF001 - a method of the store
+            return change(ask, tell, *args, **kwargs)
+
+    return write

@@ -18,6 +18,7 @@ from costguard.guard.overrides import Override
 from costguard.guard.policy import EscalationState
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.rows import insert_rows
+from costguard.ledger.db.session import read_by
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.guard.guard_state import add_override, load_escalations
@@ -29,6 +30,22 @@ from costguard.values.resource import Incarnation, ResourceKey, is_same_life, ma
 _QUESTION = ("policy", "provider", "account", "region", "external_id", "act", "episode")
 """The columns that name a question."""
 ANSWER_HINT = "costguard approve ID ACT and costguard keep ID answer it on a terminal"
+
+
+def _find(ask: Query, link_hash: str, now: datetime) -> tuple[AskLink, Incarnation]:
+    """Return the link of this hash, and the incarnation of the machine that it asks about.
+
+    Raises NoAnswerError unless its question still waits for an answer.
+    """
+    rows = ask(select(AskLinkRow).where(col(AskLinkRow.hash) == link_hash))
+    if not rows:
+        raise NoAnswerError("is not known", field="this link", hint=ANSWER_HINT)
+    link = _decode(rows[0])
+    asked = next((one for one in load_escalations(ask) if _is_question(one, link)), None)
+    closed = explain_closed(link, now)
+    if closed or asked is None:
+        raise NoAnswerError(closed or "asks what is no longer asked", field="this link", hint=ANSWER_HINT)
+    return link, asked.life
 
 
 class AskLinkStore(LedgerStore):
@@ -45,13 +62,7 @@ class AskLinkStore(LedgerStore):
             for row in rows:
                 _log(ask, tell, at_us, row, did="sent")
 
-    def find(self, link_hash: str, now: datetime) -> tuple[AskLink, Incarnation]:
-        """Return the link of this hash, and the incarnation of the machine that it asks about.
-
-        Raises NoAnswerError unless its question still waits for an answer.
-        """
-        with self._begin_read() as ask:
-            return _find(ask, link_hash, now)
+    find = read_by(_find)
 
     def settle(self, link_hash: str, answer: str, wish: Override, now: datetime) -> None:
         """Record `wish`, the answer of a link, and settle every link of its question. Raises NoAnswerError as `find`."""
@@ -66,18 +77,6 @@ class AskLinkStore(LedgerStore):
             tell(settled.values(settled_us=to_micros(now), answer=answer))
             add_override(ask, tell, wish)
             _log(ask, tell, to_micros(now), row, did=answer)
-
-
-def _find(ask: Query, link_hash: str, now: datetime) -> tuple[AskLink, Incarnation]:
-    rows = ask(select(AskLinkRow).where(col(AskLinkRow.hash) == link_hash))
-    if not rows:
-        raise NoAnswerError("is not known", field="this link", hint=ANSWER_HINT)
-    link = _decode(rows[0])
-    asked = next((one for one in load_escalations(ask) if _is_question(one, link)), None)
-    closed = explain_closed(link, now)
-    if closed or asked is None:
-        raise NoAnswerError(closed or "asks what is no longer asked", field="this link", hint=ANSWER_HINT)
-    return link, asked.life
 
 
 def _is_question(one: EscalationState, link: AskLink) -> bool:

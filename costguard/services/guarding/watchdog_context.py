@@ -338,7 +338,7 @@ def open_watchdog_context(
     with (
         open_providers(settings, only=() if offline else None) as clouds,
         LedgerWriter(url, rules=billing, ceilings=most, ladder=open_price_ladder(settings, most)) as ledger,
-        GuardStore(url, rails=rules.rails, rules=billing) as book,
+        GuardStore(url, rails=rules.rails) as book,
         ReportStore(url) as reports,
     ):
         heard = AgentSampleCache()
