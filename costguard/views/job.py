@@ -11,7 +11,8 @@ from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.values.gpu import GIB
 from costguard.values.interval import Interval
 
-if TYPE_CHECKING:  # a type and no more: most jobs have nobody beside them
+if TYPE_CHECKING:  # types and no more: most jobs have nobody beside them, and `size` needs no quote
+    from costguard.quoting.quote import QuoteOption
     from costguard.sizing.preference import PreferenceTraining
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
@@ -80,6 +81,11 @@ def _build_companion_data(beside: PreferenceTraining, policy: Recipe) -> dict[st
 def build_parallel_data(parallel: Parallelism) -> dict[str, object]:
     """Return the split with one key per field."""
     return asdict(parallel)
+
+
+def format_gpus(option: QuoteOption) -> str:
+    """Return the GPUs of an option as text: `H100-SXM x8 x2 nodes`."""
+    return f"{option.gpu.name} x{option.gpu_count}" + (f" x{option.nodes} nodes" if option.nodes > 1 else "")
 
 
 def format_split(parallel: Parallelism) -> str:

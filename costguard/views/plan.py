@@ -8,7 +8,7 @@ There is one record per proposal. A policy that finds something about a machine 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from costguard.errors import shorten
@@ -26,7 +26,7 @@ from costguard.values.text_format import (
     limit_lines,
 )
 from costguard.views.columns import ELLIPSIS, MIDDLE, WORDS, ColumnFit
-from costguard.views.document import Document, TableView
+from costguard.views.document import Column, Document, TableView, build_table
 from costguard.views.policy import format_step
 
 SCHEMA = "costguard.plan/1"
@@ -209,35 +209,36 @@ def _list_tables(rows: Sequence[PlanRow], at: datetime) -> Iterator[TableView]:
     held = [row for row in judged if _list_held_acts(row)]
     going = [row for row in judged if not _list_held_acts(row) and row.proposals]
     rest = [row for row in judged if not _list_held_acts(row) and not row.proposals]
-    head = ("machine", "owner", "$/h>", "policy", "work", "since")
-    if going:
-        made = tuple((*_list_head_cells(row, at), _format_steps(row, at), _format_reasons(row)) for row in going)
-        yield _build_plan_table("Will be done", (*head, "next", "why"), made, going)
-    if held:
-        made = tuple(
-            (*_list_head_cells(row, at), _format_steps(row, at), _format_holds(row), _format_reasons(row)) for row in held
-        )
-        yield _build_plan_table("Would be done, but is held", (*head, "next", "held because", "why"), made, held)
-    if rest:
-        made = tuple((*_list_head_cells(row, at), RESULT_TEXTS[row.verdict.finding], _format_reasons(row)) for row in rest)
-        yield _build_plan_table("Nothing to do yet", (*head, "next", "why"), made, rest)
-    if unknown:
-        made = tuple(
-            (_format_machine_name(row), _format_owner(row), _format_rate(row), row.verdict.policy.name, _format_missing(row))
-            for row in unknown
-        )
-        yield _build_plan_table("Not measured yet", ("machine", "owner", "$/h>", "policy", "why not"), made, unknown)
+    head: tuple[Column[PlanRow], ...] = (
+        Column("", "machine", _format_machine_name),
+        Column("", "owner", _format_owner),
+        Column("", "$/h>", _format_rate),
+        Column("", "policy", lambda row: row.verdict.policy.name),
+    )
+    state: tuple[Column[PlanRow], ...] = (
+        Column("", "work", _format_work),
+        Column("", "since", lambda row: _format_age(row.verdict.since, at)),
+    )
+    steps: Column[PlanRow] = Column("", "next", lambda row: _format_steps(row, at))
+    result: Column[PlanRow] = Column("", "next", lambda row: RESULT_TEXTS[row.verdict.finding])
+    reasons: Column[PlanRow] = Column("", "why", _format_reasons)
+    tables: Sequence[tuple[str, Sequence[PlanRow], Sequence[Column[PlanRow]]]] = (
+        ("Will be done", going, (*head, *state, steps, reasons)),
+        ("Would be done, but is held", held, (*head, *state, steps, Column("", "held because", _format_holds), reasons)),
+        ("Nothing to do yet", rest, (*head, *state, result, reasons)),
+        ("Not measured yet", unknown, (*head, Column("", "why not", _format_missing))),
+    )
+    for title, of, columns in tables:
+        if of:
+            yield replace(build_table(columns, of, title=title), fits=PLAN_FITS, short={"machine": _list_short_names(of)})
 
 
-def _build_plan_table(
-    title: str, columns: tuple[str, ...], cells: tuple[tuple[str, ...], ...], rows: Sequence[PlanRow]
-) -> TableView:
+def _list_short_names(rows: Sequence[PlanRow]) -> tuple[str, ...]:
     names = [shorten(row.name or row.verdict.life.key.id, LONGEST_NAME) for row in rows]
-    short = tuple(
+    return tuple(
         f"{name} {ELLIPSIS}{row.verdict.life.key.id[-ID_TAIL:]}" if names.count(name) > 1 and row.name else name
         for name, row in zip(names, rows, strict=True)
     )
-    return TableView(title=title, columns=columns, rows=cells, fits=PLAN_FITS, short={"machine": short})
 
 
 def _list_held_acts(row: PlanRow) -> list[Proposal]:
@@ -245,16 +246,12 @@ def _list_held_acts(row: PlanRow) -> list[Proposal]:
     return [one for one in row.proposals if one.held_by and STEP_LEVELS[one.step.do] not in (OBSERVE, NOTIFY)]
 
 
-def _list_head_cells(row: PlanRow, at: datetime) -> tuple[str, ...]:
-    verdict = row.verdict
-    return (
-        _format_machine_name(row),
-        _format_owner(row),
-        _format_rate(row),
-        verdict.policy.name,
-        f"{verdict.work.state} ({verdict.work.confidence:.2f})",
-        format_length(at - verdict.since) if verdict.since else "-",
-    )
+def _format_work(row: PlanRow) -> str:
+    return f"{row.verdict.work.state} ({row.verdict.work.confidence:.2f})"
+
+
+def _format_age(since: datetime | None, at: datetime) -> str:
+    return format_length(at - since) if since else "-"
 
 
 def _format_owner(row: PlanRow) -> str:

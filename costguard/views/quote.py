@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costguard.quoting.offer import Subscription
@@ -27,7 +28,7 @@ from costguard.sizing.speed.step_time import describe_component
 from costguard.values.gpu import GIB
 from costguard.values.text_format import is_wide
 from costguard.views.columns import WORDS, ColumnFit
-from costguard.views.document import DOUBTFUL, PLAIN, Document, TableView
+from costguard.views.document import DOUBTFUL, PLAIN, Column, Document, TableView, build_table
 from costguard.views.job import (
     build_interval_data,
     build_job_data,
@@ -35,6 +36,7 @@ from costguard.views.job import (
     build_parallel_data,
     build_peak_data,
     format_amount,
+    format_gpus,
     format_hours,
     format_hours_range,
     format_share,
@@ -136,40 +138,36 @@ QUOTE_FITS: Mapping[str, ColumnFit] = {
 
 def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], words: Mapping[int, str] | None) -> TableView:
     ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
+    notes = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
+    rank: Column[QuoteOption] = Column("", "#>", lambda o: ranks[id(o)])
+    note: Column[QuoteOption] = Column("", "note", lambda o: notes[id(o)])
     if _is_server(quote):
         from costguard.views.serving import build_serving_table
 
-        told = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
-        return build_serving_table(shown, ranks, told)
+        return build_serving_table(shown, rank, note)
     timed = any(o.duration for o in shown)
-    told = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
-    rows = tuple((*_build_option_row(o, ranks[id(o)], timed=timed), told[id(o)]) for o in shown)
-    speed = ("split", "needs GiB>") if not isinstance(quote.asked, Rental) else ()
-    return TableView(
-        title="",
-        columns=(
-            "#>",
-            "provider",
-            "region",
-            "GPU",
-            "tier",
-            "$/h>",
-            *speed,
-            "hours",
-            "cost $ (80 % interval)>",
-            "price",
-            "note",
-        ),
-        rows=rows,
-        fits=QUOTE_FITS,
-        short={
-            "$/h": tuple(o.rate.format(2) if o.rate else "unknown" for o in shown),
-            "hours": tuple(_format_short_hours(o, timed=timed) for o in shown),
-            "cost $ (80 % interval)": tuple(_format_short_money(o) for o in shown),
-            "price": tuple(shorten_age(_format_price_age(o)) for o in shown),
-        },
-        tones=tuple(DOUBTFUL if o.price and not o.price.fresh else PLAIN for o in shown),
+    memory: tuple[Column[QuoteOption], ...] = (Column("", "split", _format_split), Column("", "needs GiB>", _format_need))
+    columns = (
+        rank,
+        Column("", "provider", lambda o: o.offer.provider if o.offer else None),
+        Column("", "region", lambda o: o.offer.region if o.offer else None),
+        Column("", "GPU", format_gpus),
+        Column("", "tier", lambda o: o.offer.tier if o.offer else None),
+        Column("", "$/h>", _format_rate),
+        *(() if isinstance(quote.asked, Rental) else memory),
+        Column("", "hours", lambda o: _format_hours(o, timed=timed)),
+        Column("", "cost $ (80 % interval)>", _format_money),
+        Column("", "price", _format_price_age),
+        note,
     )
+    short = {
+        "$/h": tuple(o.rate.format(2) if o.rate else "unknown" for o in shown),
+        "hours": tuple(_format_short_hours(o, timed=timed) for o in shown),
+        "cost $ (80 % interval)": tuple(_format_short_money(o) for o in shown),
+        "price": tuple(shorten_age(_format_price_age(o)) for o in shown),
+    }
+    tones = tuple(DOUBTFUL if o.price and not o.price.fresh else PLAIN for o in shown)
+    return replace(build_table(columns, shown), fits=QUOTE_FITS, short=short, tones=tones)
 
 
 def _is_server(quote: Quote) -> bool:
@@ -193,22 +191,16 @@ def _format_short_money(o: QuoteOption) -> str:
     return f"{o.usd.expected.format()} ({ends})"
 
 
-def _build_option_row(o: QuoteOption, rank: int, *, timed: bool) -> tuple[str, ...]:
-    gpus = f"{o.gpu.name} x{o.gpu_count}" + (f" x{o.nodes} nodes" if o.nodes > 1 else "")
-    place = o.placement
-    fit = (format_split(place.parallel), f"{place.needs_gib:.1f}/{o.gpu.memory_gib:.0f}") if place else ()
-    return (
-        str(rank),
-        o.offer.provider if o.offer else "-",
-        o.offer.region if o.offer else "-",
-        gpus,
-        o.offer.tier if o.offer else "-",
-        _format_rate(o),
-        *fit,
-        format_hours_range(o.hours) if timed or o.hours is None else format_hours(o.hours.expected),
-        _format_money(o),
-        _format_price_age(o),
-    )
+def _format_split(o: QuoteOption) -> str:
+    return format_split(o.placement.parallel) if o.placement else "-"
+
+
+def _format_need(o: QuoteOption) -> str:
+    return f"{o.placement.needs_gib:.1f}/{o.gpu.memory_gib:.0f}" if o.placement else "-"
+
+
+def _format_hours(o: QuoteOption, *, timed: bool) -> str:
+    return format_hours_range(o.hours) if timed or o.hours is None else format_hours(o.hours.expected)
 
 
 def _format_rate(o: QuoteOption) -> str:

@@ -6,14 +6,15 @@ The money of an option is that of a month of 730 hours, because a server that wa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from costguard.quoting.quote import QuoteOption
 from costguard.sizing.serving_load import ServingLoad, format_requests
 from costguard.sizing.speed.serving import ServingPlan
 from costguard.values.money import MoneyInterval
 from costguard.views.columns import WORDS, ColumnFit
-from costguard.views.document import DOUBTFUL, PLAIN, TableView
-from costguard.views.job import build_interval_data, format_split, round_digits
+from costguard.views.document import DOUBTFUL, PLAIN, Column, TableView, build_table
+from costguard.views.job import build_interval_data, format_gpus, format_split, round_digits
 
 SECONDS_PER_HOUR, HOURS_PER_MONTH = 3600, 730
 MILLION = 1e6
@@ -66,30 +67,27 @@ def list_serving_tables(plan: ServingPlan) -> tuple[TableView, ...]:
     return (TableView(title="Serving, one copy", columns=("figure", "value>", "how"), rows=plan.explain),)
 
 
-def build_serving_table(options: tuple[QuoteOption, ...], ranks: Mapping[int, int], told: Mapping[int, str]) -> TableView:
-    """Return the table of a serving quote. `ranks`, `told`: rank and note of each option, by its id."""
-    rows = tuple((*_build_row(o, o.serving, ranks[id(o)]), told[id(o)]) for o in options if o.serving)
-    return TableView(
-        title="",
-        columns=(
-            "#>",
-            "provider",
-            "GPU",
-            "tier",
-            "$/h>",
-            "copies>",
-            "split",
-            "busy>",
-            "first token s>",
-            "ms a token>",
-            "$ a month (low - high)>",
-            "$/M output>",
-            "note",
-        ),
-        rows=rows,
-        fits=SERVING_FITS,
-        tones=tuple(DOUBTFUL if o.price and not o.price.fresh else PLAIN for o in options),
+def build_serving_table(options: tuple[QuoteOption, ...], rank: Column[QuoteOption], note: Column[QuoteOption]) -> TableView:
+    """Return the table of a serving quote. `rank`, `note`: its first and its last column."""
+    served = [(o, o.serving) for o in options if o.serving]
+    plans = {id(o): plan for o, plan in served}
+    columns: tuple[Column[QuoteOption], ...] = (
+        rank,
+        Column("", "provider", lambda o: o.offer.provider if o.offer else None),
+        Column("", "GPU", format_gpus),
+        Column("", "tier", lambda o: o.offer.tier if o.offer else None),
+        Column("", "$/h>", lambda o: o.rate.format(2) if o.rate else "unknown"),
+        Column("", "copies>", lambda o: plans[id(o)].copies),
+        Column("", "split", lambda o: format_split(o.placement.parallel) if o.placement else None),
+        Column("", "busy>", lambda o: f"{plans[id(o)].utilisation:.0%}"),
+        Column("", "first token s>", lambda o: f"{plans[id(o)].first_token_s.expected:.2f}"),
+        Column("", "ms a token>", lambda o: f"{plans[id(o)].token_s.expected * 1000:.0f}"),
+        Column("", "$ a month (low - high)>", lambda o: _format_month(o.usd)),
+        Column("", "$/M output>", lambda o: _format_per_million(o.usd, plans[id(o)].output_tokens_per_s) or "unknown"),
+        note,
     )
+    tones = tuple(DOUBTFUL if o.price and not o.price.fresh else PLAIN for o in options)
+    return replace(build_table(columns, [o for o, _ in served]), fits=SERVING_FITS, tones=tones)
 
 
 def list_serving_notes(first: QuoteOption | None) -> list[str]:
@@ -119,24 +117,6 @@ def _list_fewer(plan: ServingPlan) -> list[str]:
     low, count = round(plan.machines.low), round(plan.machines.expected)
     return (
         [f"If the high end proves right, {low} in place of {count} would do: the low end of the money."] if low < count else []
-    )
-
-
-def _build_row(o: QuoteOption, plan: ServingPlan, rank: int) -> tuple[str, ...]:
-    gpus = f"{o.gpu.name} x{o.gpu_count}" + (f" x{o.nodes} nodes" if o.nodes > 1 else "")
-    return (
-        str(rank),
-        o.offer.provider if o.offer else "-",
-        gpus,
-        o.offer.tier if o.offer else "-",
-        o.rate.format(2) if o.rate else "unknown",
-        f"{plan.copies}",
-        format_split(o.placement.parallel) if o.placement else "-",
-        f"{plan.utilisation:.0%}",
-        f"{plan.first_token_s.expected:.2f}",
-        f"{plan.token_s.expected * 1000:.0f}",
-        _format_month(o.usd),
-        _format_per_million(o.usd, plan.output_tokens_per_s) or "unknown",
     )
 
 

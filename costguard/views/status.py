@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from costguard.errors import IncompleteError, shorten
@@ -15,7 +16,6 @@ from costguard.guard.alerts.rules import find_silent_agents, get_agent_state
 from costguard.guard.overrides import Override
 from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
-from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
 from costguard.values.agent import Agent
@@ -40,7 +40,7 @@ from costguard.values.text_format import (
 )
 from costguard.views.budget_status import build_budget_data, build_budget_table
 from costguard.views.columns import ELLIPSIS
-from costguard.views.document import DIM, DOUBTFUL, PLAIN, Document, TableView
+from costguard.views.document import DIM, DOUBTFUL, PLAIN, Column, Document, TableView, build_table
 from costguard.views.runways import build_runway_data, list_runway_lines
 from costguard.views.status_rates import (
     build_price_data,
@@ -281,16 +281,26 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
 
 
 def _build_table(status: FleetStatus) -> TableView:
-    return TableView(
-        title="",
-        columns=("provider", "account", "region", "resource", "GPU", "tier", "state", "up>", "$/h>", "spent>", "owner", "work"),
-        rows=tuple(_build_row(one, status) for one in status.resources),
-        short={
-            "resource": _list_short_names(status.resources),
-            "spent": tuple(_format_short_spend(one) for one in status.resources),
-        },
-        tones=tuple(_choose_tone(one) for one in status.resources),
+    columns: tuple[Column[ResourceBurn], ...] = (
+        Column("", "provider", lambda one: _shorten_name(one.live.observation.key.provider)),
+        Column("", "account", lambda one: _shorten_name(one.live.observation.key.account)),
+        Column("", "region", lambda one: _shorten_name(one.live.observation.key.region or "-")),
+        Column("", "resource", _format_resource),
+        Column("", "GPU", _format_gpu),
+        Column("", "tier", lambda one: one.live.observation.tier if one.live.observation.kind == INSTANCE else "-"),
+        Column("", "state", _format_state),
+        Column("", "up>", lambda one: _format_uptime(one.live, status.at)),
+        Column("", "$/h>", _format_rate),
+        Column("", "spent>", _format_spend),
+        Column("", "owner", lambda one: _shorten_name(one.owner or "-")),
+        Column("", "work", lambda one: one.work.state),
     )
+    short = {
+        "resource": _list_short_names(status.resources),
+        "spent": tuple(_format_short_spend(one) for one in status.resources),
+    }
+    tones = tuple(_choose_tone(one) for one in status.resources)
+    return replace(build_table(columns, status.resources), short=short, tones=tones)
 
 
 def _list_short_names(resources: Sequence[ResourceBurn]) -> tuple[str, ...]:
@@ -318,28 +328,19 @@ def _choose_tone(one: ResourceBurn) -> str:
     return PLAIN if one.live.observation.state == RUNNING or one.live.observation.kind != INSTANCE else DIM
 
 
-def _build_row(one: ResourceBurn, status: FleetStatus) -> tuple[str, ...]:
-    seen, live = one.live.observation, one.live
-    spent = format_interval(live.spent)
-    money = spent if live.spent.low.currency == "USD" else f"{get_currency_sign(live.spent.low.currency)}{spent}"
-    return (
-        _shorten_name(seen.key.provider),
-        _shorten_name(seen.key.account),
-        _shorten_name(seen.key.region or "-"),
-        f"{_shorten_name(seen.name)} ({_shorten_name(seen.key.id)})"
-        if seen.name and seen.name != seen.key.id
-        else _shorten_name(seen.key.id),
-        _format_gpu(seen),
-        seen.tier if seen.kind == "instance" else "-",
-        _format_state(one),
-        format_length(status.at - seen.started_at)
-        if seen.started_at
-        else f"over {format_length(status.at - live.first_seen_at)}",
-        _format_rate(one),
-        money,
-        _shorten_name(one.owner or "-"),
-        one.work.state,
-    )
+def _format_resource(one: ResourceBurn) -> str:
+    name, id_ = one.live.observation.name, one.live.observation.key.id
+    return f"{_shorten_name(name)} ({_shorten_name(id_)})" if name and name != id_ else _shorten_name(id_)
+
+
+def _format_uptime(live: LiveResource, at: datetime) -> str:
+    started_at = live.observation.started_at
+    return format_length(at - started_at) if started_at else f"over {format_length(at - live.first_seen_at)}"
+
+
+def _format_spend(one: ResourceBurn) -> str:
+    spent = one.live.spent
+    return f"{'' if spent.low.currency == 'USD' else get_currency_sign(spent.low.currency)}{format_interval(spent)}"
 
 
 def _format_state(one: ResourceBurn) -> str:
@@ -356,7 +357,8 @@ def _shorten_name(name: str) -> str:
     return shorten(name, LONGEST_NAME)
 
 
-def _format_gpu(seen: Observation) -> str:
+def _format_gpu(one: ResourceBurn) -> str:
+    seen = one.live.observation
     return f"{_shorten_name(seen.gpu)} x{seen.gpu_count:g}" if seen.gpu else seen.kind if seen.kind != "instance" else "-"
 
 
