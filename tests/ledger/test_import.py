@@ -6,6 +6,9 @@ import gzip
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -134,10 +137,10 @@ def test_a_ledger_on_a_server_comes_over_to_another_one(postgres_url: str, sqlit
 
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_answer_what_the_old_version_answered(
-    name: str, old_file: Callable[[str], str], costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, url: str, *, old_file: Callable[[str], str], costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "costguard.toml").write_text(SETTINGS if name == "0016-guard" else ARMED)
-    monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{tmp_path}/new.db")
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     monkeypatch.setenv("TZ", "UTC")
     source = parse_ledger_address(old_file(name)).path
     assert costguard("db", "import", str(source)).code == 0
@@ -155,17 +158,74 @@ def test_commands_answer_what_the_old_version_answered(
     assert compared == (5 if name == "0016-guard" else 4)
 
 
-def test_the_next_runs_act_hold_and_tell_as_those_of_the_old_ledger(old_file: Callable[[str], str], tmp_path: Path) -> None:
+def test_the_next_runs_act_hold_and_tell_as_those_of_the_old_ledger(
+    old_file: Callable[[str], str], url: str, tmp_path: Path
+) -> None:
     """The guard was interrupted in the grace of a stop; its machine is stopped when that was promised, nobody is told twice."""
     unbroken = f"sqlite:///{tmp_path}/unbroken.db"
     begun = watch_rounds(unbroken, 0, INTERRUPTED)
     assert begun == Watched(acts=[], messages=begun.messages, intents=[("i-train", "grace", 0)])
     went_on = watch_rounds(unbroken, INTERRUPTED, ACT_ROUND + 4)
-    imported = f"sqlite:///{tmp_path}/new.db"
-    import_ledger(old_file("0016-guard"), imported)
-    assert watch_rounds(imported, INTERRUPTED, ACT_ROUND + 4) == went_on
+    import_ledger(old_file("0016-guard"), url)
+    assert watch_rounds(url, INTERRUPTED, ACT_ROUND + 4) == went_on
     assert went_on.acts == [(ACT_ROUND, "stop", "train", True)]
-    assert maintenance.check_ledger(imported) == []
+    assert maintenance.check_ledger(url) == []
+
+
+IMPORTING = """
+import sys
+from costguard.ledger.db.ledger_import import import_ledger
+print("ready", flush=True)
+sys.stdin.readline()
+import_ledger(sys.argv[1], sys.argv[2])
+"""
+KILLS = 12
+
+
+@pytest.mark.proof
+def test_an_import_that_is_killed_is_whole_or_was_never_there(old_file: Callable[[str], str], url: str) -> None:
+    """SIGKILL at moments spread over the time that an import takes; the next one finishes it, or finds it done."""
+    source = old_file("0016")
+    before, took_s, ends = load_rows(source), 0.0, set[str]()
+    for number in range(KILLS + 1):
+        delete_ledger(url)
+        words = [sys.executable, "-c", IMPORTING, source, url]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdout.readline()
+            began = time.monotonic()
+            child.stdin.write(b"\n")
+            child.stdin.flush()
+            if number == 0:  # this one measures
+                assert child.wait() == 0
+                took_s = time.monotonic() - began
+                continue
+            time.sleep(took_s * number / KILLS)
+            child.kill()
+        try:
+            import_ledger(source, url)
+            ends.add("again")
+        except InputError as error:
+            assert "is not empty" in error.what  # noqa: PT017 - either end is right
+            ends.add("done")
+        assert load_rows(url) == load_rows(source) == before
+        assert maintenance.check_ledger(url) == []
+    assert "again" in ends
+
+
+def delete_ledger(url: str) -> None:
+    """Remove the file of a ledger with its siblings, or all that a database holds."""
+    where = parse_ledger_address(url)
+    if where.path is not None:
+        for file in where.path.parent.glob(f"{where.path.name}*"):
+            file.unlink()
+        return
+    import psycopg
+
+    with psycopg.connect(where.conninfo, autocommit=True) as server:
+        server.execute("DROP SCHEMA public CASCADE")
+        server.execute("CREATE SCHEMA public")
 
 
 def test_a_ledger_of_before_is_refused_with_the_command_to_run(old_file: Callable[[str], str], url: str) -> None:
