@@ -84,3 +84,12 @@ def test_a_path_that_is_gone_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [one.split(" names ")[1].split(",")[0] for one in faults(page)] == ["core/quote.py", "costguard.flows.quote"]
     is_there.cache_clear()
     is_module.cache_clear()
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "ADDING.md"])
+def test_each_function_and_class_that_a_page_of_the_house_names_is_defined(page: str) -> None:
+    sources = (path.read_text() for room in ("costguard", "providers") for path in (ROOT / room).rglob("*.py"))
+    defined = {name for source in sources for name in re.findall(r"\b(?:def|class) (\w+)", source)}
+    words = re.findall(r"`((?:[A-Z]\w+\.)?[A-Za-z]\w*)`", (ROOT / "docs" / page).read_text())
+    names = {part for word in words for part in word.split(".") if re.search(r"[a-z](_[a-z]|[A-Z])", part)}
+    assert names <= defined, names - defined
