@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from costguard import __version__
-from costguard.cli.commands import CostguardCommand, refuse_empty_values, repeat_global_options
+from costguard.cli.commands import AnswerCommand, refuse_empty_values, repeat_global_options
 from costguard.errors import CostguardError, InputError, UnknownNameError, replace_unprintable, shorten, to_one_line
 from costguard.system import file_security
 
@@ -115,9 +115,12 @@ class LazyGroup(TyperGroup):
         app: typer.Typer | None = getattr(module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            app.command(cmd_name, cls=getattr(module, "COMMAND", CostguardCommand))(module.command)
+            app.command(cmd_name, cls=getattr(module, "COMMAND", AnswerCommand))(module.command)
         command: Any = get_command(app)
-        command.name, command.help = cmd_name, f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}"
+        told = (
+            str(module.__doc__).partition("\n\n")[2].replace("Examples:\n", "Examples:\n\n").replace("\n\n  ", "\n\n\b\n  ")
+        )  # \b: typer keeps the lines of a block
+        command.name, command.help = cmd_name, f"{COMMANDS[cmd_name]}\n\n{told}"
         for one in getattr(command, "commands", {"": command}).values():
             one.params.extend(repeat_global_options(self.params, one.params))
             one.own_screen = cmd_name in OWN_SCREEN

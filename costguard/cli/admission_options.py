@@ -2,64 +2,40 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import wraps
-from typing import Annotated, Any, ParamSpec, cast
+from typing import Annotated, cast
 
 from typer import Option
 
 from costguard.cli import options as o
-from costguard.cli import quote
-from costguard.cli.options import Names, Text
 from costguard.runs.admission import AdmitRequest, parse_labels
+from costguard.sizing.job_flags import build_job_table, parse_number
 from costguard.values.checks import require_whole_number
 from costguard.values.money import Money
 
-P = ParamSpec("P")
-OF_A_LIST = frozenset(
-    ("ctx", "job", "top", "all_options", "sort", "explain", "strict", "json", "csv", "markdown", "output", "force")
-)
-"""Options of `costguard quote` that choose what it shows, and not what is quoted."""
-HOLD_OPTIONS: Mapping[str, tuple[Any, object]] = {
-    "usd": (
-        Annotated[Text, Option("--usd", metavar="USD", help="Hold this much, and quote nothing: 50, or 50 EUR.")],
-        None,
-    ),
-    "machines": (Annotated[Text, Option(metavar="N", help="So many machines of a rental (1).")], None),
-    "owner": (Annotated[Text, Option(metavar="NAME", help="Whose run it is.")], None),
-    "account": (Annotated[Text, Option(metavar="NAME", help="The account that it runs in.")], None),
-    "label": (Annotated[Names, Option(metavar="KEY=VALUE", help="A label that budgets select by (repeatable).")], ()),
-    "name": (Annotated[Text, Option("--name", metavar="NAME", help="Name of the run.")], None),
-    "length": (
-        Annotated[Text, Option("--for", metavar="TIME", help="How long the hold counts at most: 12h, 2d.")],
-        None,
-    ),
-    "id": (Annotated[Text, Option("--id", metavar="ID", help="Id of the hold: the same one is held once.")], None),
+JOB_OPTIONS: o.Options = {
+    "on": o.On,
+    "count": o.Count,
+    "hours": o.Hours,
+    "market": o.Market,
+    "calibration": o.Calibration,
+}
+HOLD_OPTIONS: o.Options = {
+    "usd": Annotated[o.Text, Option("--usd", metavar="USD", help="Hold this much, and quote nothing: 50, or 50 EUR.")],
+    "machines": Annotated[o.Text, Option("--machines", metavar="N", help="So many machines of a rental (1).")],
+    "owner": Annotated[o.Text, Option("--owner", metavar="NAME", help="Whose run it is.")],
+    "account": Annotated[o.Text, Option("--account", metavar="NAME", help="The account that it runs in.")],
+    "label": Annotated[o.Names, Option("--label", metavar="KEY=VALUE", help="A label that budgets select by (repeatable).")],
+    "name": Annotated[o.Text, Option("--name", metavar="NAME", help="Name of the run.")],
+    "length": Annotated[o.Text, Option("--for", metavar="TIME", help="How long the hold counts at most: 12h, 2d.")],
+    "id": Annotated[o.Text, Option("--id", metavar="ID", help="Id of the hold: the same one is held once.")],
 }
 
 
-def add_admission_options(command: Callable[P, None]) -> Callable[P, None]:
-    """Return `command` with every option that states a job and its hold; it reads them off its context."""
-    signature = inspect.signature(command, eval_str=True)
-    stated = inspect.signature(quote.command, eval_str=True).parameters
-    more = {name: (one.annotation, one.default) for name, one in stated.items() if name not in OF_A_LIST} | dict(HOLD_OPTIONS)
-    own = signature.parameters
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in more.items()
-        if name not in own
-    ]
-
-    @wraps(command)
-    def run(*given: P.args, **options: P.kwargs) -> None:
-        command(*given, **{name: value for name, value in options.items() if name in own})  # type: ignore[arg-type]  # a part
-
-    read: Any = run  # what options are read off
-    read.__signature__ = signature.replace(parameters=[*own.values(), *added])
-    read.__annotations__ = {**command.__annotations__, **{one.name: one.annotation for one in added}}
-    return run
+def list_admission_options() -> o.Options:
+    """Return every option that states a job and its hold."""
+    return {**o.list_job_options(), **JOB_OPTIONS, **HOLD_OPTIONS}
 
 
 def read_admit_request(params: Mapping[str, object], job_file: str | Sequence[str] | None, config: str | None) -> AdmitRequest:
@@ -69,11 +45,11 @@ def read_admit_request(params: Mapping[str, object], job_file: str | Sequence[st
         return cast("str", params.get(name) or "")
 
     def number(name: str) -> float | None:
-        return o.parse_number(text(name), name) if params.get(name) is not None else None
+        return parse_number(text(name), name) if params.get(name) is not None else None
 
     machines = number("machines")
     return AdmitRequest(
-        flags=o.build_job_table(params),
+        flags=build_job_table(params),
         job_file=job_file,
         on=text("on") or None,
         count=number("count"),

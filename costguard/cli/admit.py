@@ -1,20 +1,6 @@
-"""`costguard admit`: hold what a run may cost before it is launched, or refuse it; and end such a hold."""
+"""`costguard admit`: hold what a run may cost before it is launched, or refuse it; and end such a hold.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Context, Option
-
-from costguard.cli import options as o
-from costguard.cli.admission_options import add_admission_options, read_admit_request
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-from costguard.errors import InputError
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard admit job.toml --owner ada --label team=vision
   costguard admit --gpu H100 --count 8 --hours 12 --provider runpod
   costguard admit --usd 50 --hours 12 --name nightly --json
@@ -24,18 +10,35 @@ EXAMPLES = """Examples:
 Exit code 0: held; 3: refused by a budget, or without a price, and nothing was held. costguard submit does it around a launcher.
 """
 
+from __future__ import annotations
 
-@add_admission_options
+from typing import Annotated, ClassVar
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.admission_options import list_admission_options, read_admit_request
+from costguard.cli.commands import CostguardCommand, add_options
+from costguard.errors import InputError
+from costguard.services import CommandAnswer
+
+
+class AdmitCommand(CostguardCommand):
+    """A command whose answer may have any installed format."""
+
+    answer_options: ClassVar[o.Options] = {**o.FORMATS, **o.NAMED_FORMAT}
+
+
+COMMAND = add_options(AdmitCommand, list_admission_options())
+
+
 def command(
     ctx: Context,
     job: o.JobFiles = None,
-    release: Annotated[Text, Option(metavar="HOLD", help="End this hold: its run was never launched.")] = None,
-    ended: Annotated[Text, Option(metavar="HOLD", help="End this hold: its run has ended.")] = None,
-    spent: Annotated[Text, Option(metavar="USD", help="With --ended: what the run cost, if no provider lists it.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+    release: Annotated[o.Text, Option(metavar="HOLD", help="End this hold: its run was never launched.")] = None,
+    ended: Annotated[o.Text, Option(metavar="HOLD", help="End this hold: its run has ended.")] = None,
+    spent: Annotated[o.Text, Option(metavar="USD", help="With --ended: what the run cost, if no provider lists it.")] = None,
+) -> CommandAnswer:
     """Read the options, and admit the run or end the hold."""
     from costguard.services.run_jobs import admit
     from costguard.values.money import Money
@@ -43,11 +46,8 @@ def command(
     if spent is not None and ended is None:
         raise InputError("belongs to --ended", field="--spent", hint="costguard admit --ended HOLD --spent 12.30")
     if release is None and ended is None:
-        write_answer(admit.answer_admit(read_admit_request(ctx.params, job, ctx.obj.config)), ctx)
-        return
+        return admit.answer_admit(read_admit_request(ctx.params, job, ctx.obj.config))
     if release is not None and ended is not None:
         raise InputError("are given together", field="--release and --ended", hint="leave one of them out")
     money = None if spent is None else Money.parse(spent, field="--spent")
-    write_answer(
-        admit.answer_hold_end(release or ended or "", started=release is None, spent=money, config=ctx.obj.config), ctx
-    )
+    return admit.answer_hold_end(release or ended or "", started=release is None, spent=money, config=ctx.obj.config)

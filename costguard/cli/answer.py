@@ -5,16 +5,13 @@ In a format for programs the warnings are written to stderr, so that they are st
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
-from typing import Any, ParamSpec, cast
+from collections.abc import Iterable, Mapping, Sequence
 
 from typer import Context
 
-from costguard.cli.options import Csv, Force, Json, Markdown, Output, choose_format
+from costguard.cli.options import choose_format
 from costguard.errors import InputError, replace_unprintable
 from costguard.providers import plugins
 from costguard.services import CommandAnswer
@@ -25,7 +22,6 @@ TEXT_FORMATS = ("table", "html", "markdown", "github")
 """Formats that people read: they hold the warnings themselves."""
 
 Pieces = Iterable[str] | Iterable[bytes]
-P = ParamSpec("P")
 FORMAT_KEY = "costguard.format"
 """Where a command's context keeps the format that was found for it."""
 
@@ -49,51 +45,14 @@ def write_answer(answer: CommandAnswer, ctx: Context) -> None:
         raise answer.refusal
 
 
-def add_output_options(command: Callable[P, None]) -> Callable[P, None]:
-    """Return `command` with `--output FILE` and `--force`, which are checked before it begins any work."""
-    return add_output_options_for()(command)
+def check_format(ctx: Context, makes: Sequence[str]) -> None:
+    """Raise InputError for a format that the command's options do not fit, or that needs a field which no answer of it has.
 
-
-def add_output_options_for(*made: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Do the same for a command whose documents have the fields `made`, which some formats need and other documents lack."""
-    return lambda command: _wrap_command(command, made)
-
-
-def add_format_options(command: Callable[P, None]) -> Callable[P, None]:
-    """Return `command` with the flags that choose a format; `write_answer` reads them off its context."""
-    return _add_options(command, {"json": (False, Json), "csv": (False, Csv), "markdown": (False, Markdown)}, lambda _: None)
-
-
-def _wrap_command(command: Callable[P, None], made: Sequence[str]) -> Callable[P, None]:
-    def check(ctx: Context) -> None:
-        chosen = find_format(ctx)
-        if chosen.needs not in made:
-            _check_needs(Document(data={}), chosen)
-
-    return _add_options(command, {"output": (None, Output), "force": (False, Force)}, check)
-
-
-def _add_options(
-    command: Callable[P, None], more: Mapping[str, tuple[object, object]], check: Callable[[Context], None]
-) -> Callable[P, None]:
-    """Return `command` with the options `more` (name -> default, type), for which `check` is called before it."""
-    signature = inspect.signature(command, eval_str=True)
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (default, kind) in more.items()
-    ]
-
-    @wraps(command)
-    def run(*given: P.args, **stated: P.kwargs) -> None:
-        check(cast("Context", stated["ctx"]))
-        for one in added:
-            stated.pop(one.name)
-        command(*given, **stated)
-
-    read: Any = run  # what options are read off
-    read.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])
-    read.__annotations__ = {**command.__annotations__, **{one.name: one.annotation for one in added}}
-    return run
+    `makes`: the fields of documents that only some commands make.
+    """
+    chosen = find_format(ctx)
+    if chosen.needs not in makes:
+        _check_needs(Document(data={}), chosen)
 
 
 def find_format(ctx: Context) -> plugins.ReportFormat:

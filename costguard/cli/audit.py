@@ -1,4 +1,11 @@
-"""`costguard audit`: show or verify the tamper-evident log, or adopt a ledger."""
+"""`costguard audit`: show or verify the tamper-evident log, or adopt a ledger.
+
+Examples:
+  costguard audit verify                                  # exits 3 if the log does not verify
+  costguard audit verify --anchor 1234:9f86d081884c7d65   # anchor from a message or from status --json
+  costguard audit show --since 24h
+  costguard audit adopt --why "the disk died, this is the backup"    # continue with an older ledger
+"""
 
 from __future__ import annotations
 
@@ -6,57 +13,43 @@ from typing import Annotated
 
 from typer import Context, Option
 
-from costguard.cli.answer import add_format_options, add_output_options, write_answer
-from costguard.cli.commands import CostguardCommand, build_group
-from costguard.cli.options import Names, Text
+from costguard.cli import options as o
+from costguard.cli.commands import FileCommand, build_group
+from costguard.services import CommandAnswer
 
-EXAMPLES = """Examples:
-
-\b
-  costguard audit verify                                  # exits 3 if the log does not verify
-  costguard audit verify --anchor 1234:9f86d081884c7d65   # anchor from a message or from status --json
-  costguard audit show --since 24h
-  costguard audit adopt --why "the disk died, this is the backup"    # continue with an older ledger
-"""
 app = build_group()
 
 
-@app.command(cls=CostguardCommand)
-@add_output_options
-@add_format_options
+@app.command(cls=FileCommand)
 def verify(
     ctx: Context,
     anchor: Annotated[
-        Names, Option(metavar="ROW:HASH", help="An anchor (row and hash) saved elsewhere, which the log must still contain.")
+        o.Names, Option(metavar="ROW:HASH", help="An anchor (row and hash) saved elsewhere, which the log must still contain.")
     ] = None,
-) -> None:
+) -> CommandAnswer:
     """Check every row of the log; exit 3 if it does not verify."""
     from costguard.services.guarding import audit
 
-    write_answer(audit.verify_audit(anchor or (), config=ctx.obj.config), ctx)
+    return audit.verify_audit(anchor or (), config=ctx.obj.config)
 
 
-@app.command(cls=CostguardCommand)
-@add_output_options
-@add_format_options
+@app.command(cls=FileCommand)
 def show(
     ctx: Context,
-    since: Annotated[Text, Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
+    since: Annotated[o.Text, Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
     rows: Annotated[bool, Option("--rows", help="Also the rows that record what polls wrote.")] = False,
-) -> None:
+) -> CommandAnswer:
     """Show the rows of the log."""
     from costguard.services.guarding import audit
 
-    write_answer(audit.show_audit(since=since, rows=rows, config=ctx.obj.config), ctx)
+    return audit.show_audit(since=since, rows=rows, config=ctx.obj.config)
 
 
-@app.command(cls=CostguardCommand)
-@add_output_options
-@add_format_options
+@app.command(cls=FileCommand)
 def adopt(
-    ctx: Context, why: Annotated[Text, Option(metavar="TEXT", help="Why the older ledger should be used.")] = None
-) -> None:
+    ctx: Context, why: Annotated[o.Text, Option(metavar="TEXT", help="Why the older ledger should be used.")] = None
+) -> CommandAnswer:
     """Continue with an older ledger."""
     from costguard.services.guarding import audit
 
-    write_answer(audit.adopt_ledger(why=why, config=ctx.obj.config), ctx)
+    return audit.adopt_ledger(why=why, config=ctx.obj.config)

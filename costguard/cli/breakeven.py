@@ -1,4 +1,9 @@
-"""`costguard breakeven`: compare buying with renting."""
+"""`costguard breakeven`: compare buying with renting.
+
+Examples:
+  costguard breakeven --gpu A100-80GB --price 15000 --rate 4
+  costguard breakeven --gpu RTX-4090 --price 1600 --rate 0.40 --hours-week 20 --usd-per-kwh 0.30 --resale 700
+"""
 
 from __future__ import annotations
 
@@ -7,51 +12,42 @@ from typing import Annotated
 from typer import Context, Option
 
 from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
+from costguard.cli.commands import FileCommand
+from costguard.services import CommandAnswer
+from costguard.sizing.job_flags import parse_number
 
-EXAMPLES = """Examples:
-
-\b
-  costguard breakeven --gpu A100-80GB --price 15000 --rate 4
-  costguard breakeven --gpu RTX-4090 --price 1600 --rate 0.40 --hours-week 20 --usd-per-kwh 0.30 --resale 700
-"""
+COMMAND = FileCommand
 
 
-@add_output_options
 def command(
     ctx: Context,
     gpu: Annotated[
-        Text, Option(metavar="NAME", help="GPU type; supplies the price and the power if they are not given.")
+        o.Text, Option(metavar="NAME", help="GPU type; supplies the price and the power if they are not given.")
     ] = None,
-    count: Annotated[Text, Option(metavar="N", help="Number of GPUs bought (1).")] = None,
-    price: Annotated[Text, Option(metavar="USD", help="Total purchase price, in $ (default: the GPU's list price).")] = None,
+    count: Annotated[o.Text, Option(metavar="N", help="Number of GPUs bought (1).")] = None,
+    price: Annotated[o.Text, Option(metavar="USD", help="Total purchase price, in $ (default: the GPU's list price).")] = None,
     rate: Annotated[
-        Text,
+        o.Text,
         Option(metavar="USD", help="Rental price of the same hardware, in $ an hour (default: the cheapest known offer)."),
     ] = None,
-    power_w: Annotated[Text, Option(metavar="N", help="Total watts drawn under load (default: the GPU's TDP).")] = None,
-    usd_per_kwh: Annotated[Text, Option(metavar="USD", help="Price of electricity, in $ per kWh (0.15).")] = None,
-    resale: Annotated[Text, Option(metavar="USD", help="Resale value, in $ (0).")] = None,
-    hours_week: Annotated[Text, Option(metavar="N", help="Hours of use a week; adds the result in weeks and months.")] = None,
+    power_w: Annotated[o.Text, Option(metavar="N", help="Total watts drawn under load (default: the GPU's TDP).")] = None,
+    usd_per_kwh: Annotated[o.Text, Option(metavar="USD", help="Price of electricity, in $ per kWh (0.15).")] = None,
+    resale: Annotated[o.Text, Option(metavar="USD", help="Resale value, in $ (0).")] = None,
+    hours_week: Annotated[o.Text, Option(metavar="N", help="Hours of use a week; adds the result in weeks and months.")] = None,
     market: o.Market = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+) -> CommandAnswer:
     """Read the options and print the break-even."""
     from costguard.services.quote import quote_commands
 
-    answer = quote_commands.answer_breakeven(
+    return quote_commands.answer_breakeven(
         gpu=gpu,
-        count=1 if count is None else o.parse_number(count, "count"),
+        count=1 if count is None else parse_number(count, "count"),
         price=price,
         rate=rate,
-        power_w=None if power_w is None else o.parse_number(power_w, "power-w"),
+        power_w=None if power_w is None else parse_number(power_w, "power-w"),
         usd_per_kwh=usd_per_kwh,
         resale=resale,
-        hours_week=None if hours_week is None else o.parse_number(hours_week, "hours-week"),
+        hours_week=None if hours_week is None else parse_number(hours_week, "hours-week"),
         market=market,
         config=ctx.obj.config,
     )
-    write_answer(answer, ctx)

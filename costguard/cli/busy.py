@@ -1,4 +1,11 @@
-"""`costguard busy`: mark a machine busy, overriding metrics."""
+"""`costguard busy`: mark a machine busy, overriding metrics.
+
+Examples:
+  costguard busy --for 2h                # this machine, through its agent
+  costguard busy --id train-1 --for 2h
+
+It ends after the given time or when the machine restarts. Hard caps still apply.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +14,14 @@ from typing import Annotated
 from typer import Context, Exit, Option
 
 from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
-  costguard busy --for 2h                # this machine, through its agent
-  costguard busy --id train-1 --for 2h
-
-It ends after the given time or when the machine restarts. Hard caps still apply.
-"""
+from costguard.services import CommandAnswer
 
 
 def command(
     ctx: Context,
-    id: Annotated[Text, Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
-    length: Annotated[Text, Option("--for", metavar="TIME", help="Duration: 45m, 4h.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+    id: Annotated[o.Text, Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
+    length: o.Length = None,
+) -> CommandAnswer:
     """Record that the machine is busy."""
     from costguard.cli.agent import forward_to_agent, has_agent
 
@@ -35,4 +29,4 @@ def command(
         raise Exit(forward_to_agent(["busy", "--for", length]))
     from costguard.services.guarding import overrides
 
-    write_answer(overrides.declare_phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)
+    return overrides.declare_phase("busy", stated=id, length=length, config=ctx.obj.config)

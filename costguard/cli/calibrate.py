@@ -1,18 +1,6 @@
-"""`costguard calibrate`: observed runs adjust the estimates for jobs of the same family."""
+"""`costguard calibrate`: observed runs adjust the estimates for jobs of the same family.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Argument, Context, Option
-
-from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard calibrate runs.csv
   costguard calibrate runs.csv --show      # show the effect; write nothing
   costguard calibrate --reset
@@ -22,23 +10,29 @@ A row is a job (model, method, seq_len, micro_batch ..., as in a job file; lora_
 peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one GPU. Also name, note, source, at.
 """
 
+from __future__ import annotations
 
-@add_output_options
+from typing import Annotated
+
+from typer import Argument, Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.commands import FileCommand
+from costguard.services import CommandAnswer
+
+COMMAND = FileCommand
+
+
 def command(
     ctx: Context,
-    runs: Annotated[Text, Argument(metavar="RUNS", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")] = None,
+    runs: Annotated[o.Text, Argument(metavar="RUNS", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")] = None,
     show: Annotated[
         bool, Option("--show", help="Show the current calibration, including RUNS if given; write nothing.")
     ] = False,
     reset: Annotated[bool, Option("--reset", help="Delete the stored runs.")] = False,
     calibration: o.Calibration = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+) -> CommandAnswer:
     """Store the runs and print what they change."""
     from costguard.services.quote import quote_commands
 
-    write_answer(
-        quote_commands.answer_calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx
-    )
+    return quote_commands.answer_calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config)

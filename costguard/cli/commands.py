@@ -1,51 +1,101 @@
 """The commands of costguard: typer's, with the global options behind their names as well, and one form of errors.
 
-Every option is text, a flag or a list of text (`Text`, `bool`, `Names` of `cli/options.py`): settings and services check each
-value once, wherever it was written.
+A command is a function that returns its answer; its class (`AnswerCommand`, `FileCommand`, `FormatCommand`) says how that is
+written, and brings the options for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
-from typing import Any
+from functools import partial
+from inspect import Parameter, Signature
+from typing import Any, ClassVar, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
 
+from costguard.cli.options import FILE, FORMATS, NAMED_FORMAT, Options
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
 
 class CostguardCommand(TyperCommand):
-    """A command.
+    """A command. Its function takes the parameters of its signature; options beside them are read off `ctx.params`.
 
-    `own_screen`: it writes to the terminal while it runs, so that no line of progress may stand there; so does
-    `status --watch`.
+    - `options`: such options, shown before those of the signature.
+    - `answer_options`: those that say how the answer is written which the function returns.
+    - `makes`: fields of a document that some formats need and only this command's answers have.
+    - `own_screen`: it writes to the terminal while it runs, so that no line of progress may stand there; so does
+      `status --watch`.
     """
 
+    answer_options: ClassVar[Options] = {}
+    makes: tuple[str, ...] = ()
     own_screen = False
+
+    def __init__(self, *args: Any, options: Options | None = None, **stated: Any) -> None:  # noqa: ANN401 - typer's
+        super().__init__(*args, **stated)
+        own, self.own = self.params, {one.name for one in self.params}
+        arguments = [one for one in own if not isinstance(one, TyperOption)]
+        more = read_options(options or {})
+        self.params = [*arguments, *more, *(one for one in own if one not in arguments), *read_options(self.answer_options)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's context, of a class without a public name
         """Parse `args`; every error of them names this command's help, also those that typer raises without a context."""
         try:
             rest = super().parse_args(ctx, args)
         except typer.TyperException as error:
+            self._refuse_other_option(ctx, getattr(error, "option_name", None))
             if getattr(error, "ctx", ctx) is None:
                 error.ctx = ctx  # type: ignore[attr-defined]
             raise
         refuse_empty_values(self.params, ctx.params)
         return rest
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - what the command returns
-        """Run it; an unknown format is refused before any request or write."""
-        from costguard.cli.options import check_format
+    def _refuse_other_option(self, ctx: Any, option: str | None) -> None:  # noqa: ANN401 - same
+        """Raise InputError if another command of the same topic has the option: `costguard prices --public` meant refresh."""
+        topic = getattr(ctx.parent.command, "commands", {})
+        having = [name for name, one in topic.items() if any(option in parameter.opts for parameter in one.params)]
+        if having and ctx.info_name not in having:
+            hint = f"write {ctx.parent.command_path} {having[0]} {option}"
+            raise InputError(f"is not used by {ctx.command_path}", field=option, hint=hint)
+
+    def invoke(self, ctx: Any) -> None:  # noqa: ANN401 - same
+        """Run it and write its answer; a format that is unknown or does not fit is refused before any request or write."""
         from costguard.system.progress import show_progress
 
-        check_format(ctx.params)
+        if self.answer_options:
+            from costguard.cli.answer import check_format
+
+            check_format(ctx, self.makes)
         quiet = self.own_screen or bool(ctx.params.get("watch"))
         with show_progress(f"{ctx.info_name} is at work", verbose=ctx.obj.verbose, quiet=quiet):
-            return super().invoke(ctx)
+            answer = ctx.invoke(self.callback, **{name: value for name, value in ctx.params.items() if name in self.own})
+            if answer is not None:
+                from costguard.cli.answer import write_answer
+
+                write_answer(answer, ctx)
+
+
+class AnswerCommand(CostguardCommand):
+    """A command whose answer is printed as text, JSON, CSV or Markdown."""
+
+    answer_options: ClassVar[Options] = FORMATS
+
+
+class FileCommand(AnswerCommand):
+    """A command whose answer may be written to a file as well."""
+
+    answer_options: ClassVar[Options] = {**FORMATS, **FILE}
+
+
+class FormatCommand(FileCommand):
+    """A command whose answer may have any installed format as well."""
+
+    answer_options: ClassVar[Options] = {**FORMATS, **NAMED_FORMAT, **FILE}
 
 
 class VerbatimCommand(CostguardCommand):
@@ -80,6 +130,41 @@ def build_group(default: str = "") -> typer.Typer:
     """Return an app for the commands of one topic; `default`: as in ActionGroup."""
     kind = type("Actions", (ActionGroup,), {"default": default})
     return typer.Typer(cls=kind, add_completion=False, rich_markup_mode=None)
+
+
+def add_options(kind: type[CostguardCommand], options: Options) -> Any:  # noqa: ANN401 - typer takes what makes a command
+    """Return what makes a command of this class with `options`."""
+    return partial(kind, options=options)
+
+
+@contextmanager
+def name_missing_package(field: str, extra: str) -> Iterator[None]:
+    """Within the block, raise InputError for a package that is not installed. `extra`: what brings it."""
+    try:
+        yield
+    except ImportError as error:
+        what = f"needs a package that is not installed: {error.name or error}"
+        raise InputError(what, field=field, hint=f"pip install 'gpu-costguard[{extra}]'") from None
+
+
+def read_options(options: Options) -> list[Any]:
+    """Return typer's form of `options`."""
+
+    def hold(**_: object) -> None:
+        """Hold the signature off which typer reads them."""
+
+    if not options:
+        return []
+    read: Any = hold
+    read.__signature__ = Signature(
+        [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=False if get_args(kind)[0] is bool else None, annotation=kind)
+            for name, kind in options.items()
+        ]
+    )
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(read)
+    return get_command(app).params
 
 
 def refuse_empty_values(parameters: Iterable[Any], values: dict[str, Any]) -> None:

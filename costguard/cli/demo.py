@@ -1,6 +1,11 @@
 """`costguard demo`: a quote, a guarded simulated weekend, and two simulated weeks with their bill.
 
 It needs no account and no network.
+
+Examples:
+  costguard demo
+  costguard demo --serve              # the weekend as pages; the link is printed
+  costguard demo --ledger demo.db     # then: COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report
 """
 
 from __future__ import annotations
@@ -12,16 +17,9 @@ from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
+from costguard.services import CommandAnswer
 from costguard.system.progress import clear_progress, report_progress
 
-EXAMPLES = """Examples:
-
-\b
-  costguard demo
-  costguard demo --serve              # the weekend as pages; the link is printed
-  costguard demo --ledger demo.db     # then: COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report
-"""
 FLAGS: dict[str, object] = {
     "model": "llama-3.1-8b",
     "method": "qlora",
@@ -40,18 +38,15 @@ AS_TYPED = (
 
 def command(
     ctx: Context,
-    ledger: Annotated[Text, Option(metavar="FILE", help="Keep the simulated ledger in this file.")] = None,
+    ledger: Annotated[o.Text, Option(metavar="FILE", help="Keep the simulated ledger in this file.")] = None,
     serve: Annotated[bool, Option("--serve", help="Open the simulated weekend as pages, until Ctrl-C.")] = False,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+) -> CommandAnswer | None:
     """Print a QLoRA quote on the shipped market, a guarded simulated weekend, and two simulated weeks with their bill."""
     if serve:
         from costguard.web.demo_server import serve_weekend
 
         serve_weekend(config=ctx.obj.config)
-        return
+        return None
     from dataclasses import replace
 
     from costguard.services.quote import quote_commands
@@ -74,9 +69,9 @@ def command(
     clear_progress()
     sys.stderr.write("\nsimulating two weeks of five clouds ...\n")
     played = demo.play_fortnight(ledger=ledger)
-    if json:
+    if ctx.params["json"]:
         data = {**quote.document.data, "schema": "costguard.demo/2", "weekend": guarded.document.data}
         data["fortnight"] = played.document.data
         refusal = guarded.refusal or played.refusal
         played = replace(played, document=replace(played.document, data=data), refusal=refusal)
-    write_answer(played, ctx)
+    return played

@@ -1,4 +1,9 @@
-"""`costguard explain`: say what a reason means, and what to do about it."""
+"""`costguard explain`: say what a reason means, and what to do about it.
+
+Examples:
+  costguard explain untold
+  costguard explain
+"""
 
 from __future__ import annotations
 
@@ -7,25 +12,14 @@ from typing import Annotated
 from typer import Argument, Context
 
 from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
-  costguard explain untold
-  costguard explain
-"""
+from costguard.services import CommandAnswer
 
 
 def command(
     ctx: Context,
-    code: Annotated[Text, Argument(metavar="CODE", help="A reason as it stands in an answer: untold, breaker, rate.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+    code: Annotated[o.Text, Argument(metavar="CODE", help="A reason as it stands in an answer: untold, breaker, rate.")] = None,
+) -> CommandAnswer:
     """Print the answer."""
     from costguard.services.guarding.explain import answer_explain
 
-    write_answer(answer_explain(code), ctx)
+    return answer_explain(code)

@@ -1,21 +1,6 @@
-"""`costguard init`: write a settings file for the credentials found on this machine."""
+"""`costguard init`: write a settings file for the credentials found on this machine.
 
-from __future__ import annotations
-
-import sys
-from typing import Annotated
-
-from typer import Context, Option, prompt
-
-from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-from costguard.errors import InputError
-from costguard.system.progress import clear_progress
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard init
   costguard init --yes --budget "3000 USD" --zone Europe/Berlin
   costguard init --guard --to env:SLACK_URL
@@ -25,30 +10,44 @@ EXAMPLES = """Examples:
 It looks for every provider's credentials in their usual places. It contacts no provider and writes no key.
 """
 
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from typer import Context, Option, prompt
+
+from costguard.cli import options as o
+from costguard.cli.commands import CostguardCommand
+from costguard.errors import InputError
+from costguard.services import CommandAnswer
+from costguard.system.progress import clear_progress
+
+COMMAND = CostguardCommand
+
 
 def command(
     ctx: Context,
-    path: Annotated[Text, Option(metavar="FILE", help="File to write (default: ./costguard.toml).")] = None,
+    path: Annotated[o.Text, Option(metavar="FILE", help="File to write (default: ./costguard.toml).")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing.")] = False,
     force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
-    budget: Annotated[Text, Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
+    budget: Annotated[o.Text, Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
     zone: o.Zone = None,
     guard: Annotated[bool, Option("--guard", help="Also a budget, a policy for idle GPUs, and where its warnings go.")] = False,
     to: Annotated[
-        Text, Option("--to", metavar="PLACE", help="With --guard: env:SLACK_URL, file:PATH, or console (default).")
+        o.Text, Option("--to", metavar="PLACE", help="With --guard: env:SLACK_URL, file:PATH, or console (default).")
     ] = None,
     example: Annotated[
-        Text, Option("--example", metavar="NAME", help="Write an example instead: solo | lab | company.")
+        o.Text, Option("--example", metavar="NAME", help="Write an example instead: solo | lab | company.")
     ] = None,
     json: o.Json = False,
-) -> None:
+) -> CommandAnswer:
     """Write the file and print the next steps."""
     from costguard.services.watch_loop import setup
 
     setup.check_free_path(path, force=force)  # before anybody is asked anything
     if example is not None:
-        write_answer(setup.answer_example(example, path=path, force=force), ctx)
-        return
+        return setup.answer_example(example, path=path, force=force)
     if to is not None and not guard:
         raise InputError("says where the warnings of a policy go", field="--to", hint="add --guard")
     if not yes and sys.stdin.isatty():
@@ -58,4 +57,4 @@ def command(
         if zone is None:
             zone = prompt("Time zone for days and months", default="UTC", err=True)
     notices = (to or "console") if guard else None
-    write_answer(setup.answer_init(path=path, force=force, budget=budget, zone=zone, notices=notices), ctx)
+    return setup.answer_init(path=path, force=force, budget=budget, zone=zone, notices=notices)

@@ -1,19 +1,6 @@
-"""`costguard mcp`: serve costguard's answers to agents over the Model Context Protocol, and arm what they may stop."""
+"""`costguard mcp`: serve costguard's answers to agents over the Model Context Protocol, and arm what they may stop.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Context, Option
-
-from costguard.cli.answer import add_format_options, write_answer
-from costguard.cli.commands import CostguardCommand, build_group
-from costguard.cli.options import Text
-from costguard.errors import InputError
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard mcp                               # over stdio, for the client that starts it (docs/MCP.md)
   costguard mcp --http 127.0.0.1:8480         # over HTTP on this machine, with a token
   costguard mcp arm --why "the agent tidies up after its own runs"
@@ -22,6 +9,17 @@ EXAMPLES = """Examples:
 Agents quote, size, list offers, and read status and reports; keep needs a reason. stop exists only while it is armed (90 days),
 takes the path of costguard stop, and counts against acts per_10m of [rails].
 """
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.commands import AnswerCommand, CostguardCommand, build_group, name_missing_package
+from costguard.services import CommandAnswer
+
 app = build_group(default="serve")
 
 
@@ -29,15 +27,12 @@ app = build_group(default="serve")
 def serve(
     ctx: Context,
     http: Annotated[
-        Text, Option("--http", metavar="ADDRESS", help="Serve over HTTP at this loopback address and port.")
+        o.Text, Option("--http", metavar="ADDRESS", help="Serve over HTTP at this loopback address and port.")
     ] = None,
 ) -> None:
     """Serve until the client closes."""
-    try:
+    with name_missing_package("costguard mcp", "mcp"):
         from costguard.mcp import server
-    except ModuleNotFoundError as error:
-        what = f"needs a package that is not installed: {error.name}"
-        raise InputError(what, field="costguard mcp", hint="pip install 'gpu-costguard[mcp]'") from None
     from costguard.mcp.tools import McpContext
 
     context = McpContext(config=ctx.obj.config, offline=ctx.obj.offline)
@@ -47,19 +42,17 @@ def serve(
         server.run_http(context, http)
 
 
-@app.command(cls=CostguardCommand)
-@add_format_options
-def arm(ctx: Context, why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is recorded.")] = None) -> None:
+@app.command(cls=AnswerCommand)
+def arm(ctx: Context, why: o.Why = None) -> CommandAnswer:
     """Let agents stop machines, for 90 days."""
     from costguard.services.serving import mcp_acts
 
-    write_answer(mcp_acts.arm_mcp(why=why, config=ctx.obj.config), ctx)
+    return mcp_acts.arm_mcp(why=why, config=ctx.obj.config)
 
 
-@app.command(cls=CostguardCommand)
-@add_format_options
-def disarm(ctx: Context) -> None:
+@app.command(cls=AnswerCommand)
+def disarm(ctx: Context) -> CommandAnswer:
     """Let agents stop nothing."""
     from costguard.services.serving import mcp_acts
 
-    write_answer(mcp_acts.disarm_mcp(config=ctx.obj.config), ctx)
+    return mcp_acts.disarm_mcp(config=ctx.obj.config)

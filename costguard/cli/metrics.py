@@ -1,4 +1,13 @@
-"""`costguard metrics`: the ledger's figures in Prometheus' text format."""
+"""`costguard metrics`: the ledger's figures in Prometheus' text format.
+
+Examples:
+  costguard metrics
+  costguard metrics | promtool check metrics
+  costguard metrics --output /var/lib/node_exporter/costguard.prom --force   # for node_exporter's textfile collector
+  costguard metrics --guard-within 5m    # a health check for containers
+
+  `costguard watch` serves the same at /metrics, with a token: costguard web token prometheus
+"""
 
 from __future__ import annotations
 
@@ -7,28 +16,19 @@ from typing import Annotated
 
 from typer import Context, Option
 
-from costguard.cli.options import Force, Output, Text
+from costguard.cli import options as o
+from costguard.cli.commands import CostguardCommand
 
-EXAMPLES = """Examples:
-
-\b
-  costguard metrics
-  costguard metrics | promtool check metrics
-  costguard metrics --output /var/lib/node_exporter/costguard.prom --force   # for node_exporter's textfile collector
-  costguard metrics --guard-within 5m    # a health check for containers
-
-\b
-  `costguard watch` serves the same at /metrics, with a token: costguard web token prometheus
-"""
+COMMAND = CostguardCommand
 
 
 def command(
     ctx: Context,
     guard_within: Annotated[
-        Text, Option("--guard-within", metavar="TIME", help="Print nothing; exit 3 unless the guard ran within TIME.")
+        o.Text, Option("--guard-within", metavar="TIME", help="Print nothing; exit 3 unless the guard ran within TIME.")
     ] = None,
-    output: Output = None,
-    force: Force = False,
+    output: o.Output = None,
+    force: o.Force = False,
 ) -> None:
     """Print the figures, or write them to a file atomically."""
     from costguard.cli.output import resolve_target, write_target

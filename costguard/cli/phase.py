@@ -1,4 +1,12 @@
-"""`costguard phase`: count a machine as active for a limited time, although its metrics do not show it."""
+"""`costguard phase`: count a machine as active for a limited time, although its metrics do not show it.
+
+Examples:
+  costguard phase download --id train-1 --for 3h
+  costguard phase compile --id i-0a1b2c3d --for 40m
+  costguard phase evaluate --for 2h      # this machine, if it has an agent
+
+It ends after the given time or when the machine restarts.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +15,15 @@ from typing import Annotated
 from typer import Argument, Context, Exit, Option
 
 from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
-  costguard phase download --id train-1 --for 3h
-  costguard phase compile --id i-0a1b2c3d --for 40m
-  costguard phase evaluate --for 2h      # this machine, if it has an agent
-
-It ends after the given time or when the machine restarts.
-"""
+from costguard.services import CommandAnswer
 
 
 def command(
     ctx: Context,
     name: Annotated[str, Argument(metavar="NAME", help="The phase: download, compile, evaluate ...")],
-    id: Annotated[Text, Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
-    length: Annotated[Text, Option("--for", metavar="TIME", help="Duration: 45m, 4h.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+    id: Annotated[o.Text, Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
+    length: o.Length = None,
+) -> CommandAnswer:
     """Record a phase of work."""
     from costguard.cli.agent import forward_to_agent, has_agent
 
@@ -37,4 +31,4 @@ def command(
         raise Exit(forward_to_agent(["phase", name, "--for", length]))
     from costguard.services.guarding import overrides
 
-    write_answer(overrides.declare_phase(name, stated=id, length=length, config=ctx.obj.config), ctx)
+    return overrides.declare_phase(name, stated=id, length=length, config=ctx.obj.config)

@@ -1,18 +1,6 @@
-"""`costguard policy`: lint, explain, test, arm and accept policies."""
+"""`costguard policy`: lint, explain, test, arm and accept policies.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Argument, Context, Option
-
-from costguard.cli.answer import add_format_options, add_output_options, write_answer
-from costguard.cli.commands import CostguardCommand, build_group
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard policy lint
   costguard policy explain idle-gpu
   costguard policy test idle-gpu --fact state=idle --fact confidence=0.95 --fact "rate=2.99 USD"
@@ -23,68 +11,69 @@ Levels: observe, notify, stop, terminate. Raising one shows the plan, counts for
 say; lowering one counts at once. More than notify counts for the policy as it is now: an edited one only observes. For a
 reviewed file that is rolled out, accept arms the policies of these digests as far as the file says; policy lint prints them.
 """
-Why = Annotated[Text, Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")]
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.commands import FileCommand, build_group
+from costguard.services import CommandAnswer
+
+Why = Annotated[o.Text, Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")]
 app = build_group()
 
 
-@app.command(cls=CostguardCommand)
-@add_output_options
-@add_format_options
-def lint(ctx: Context) -> None:
+@app.command(cls=FileCommand)
+def lint(ctx: Context) -> CommandAnswer:
     """Check every policy of the settings, and print its digest."""
     from costguard.services.guarding import policy
 
-    write_answer(policy.lint_policies(config=ctx.obj.config), ctx)
+    return policy.lint_policies(config=ctx.obj.config)
 
 
-@app.command(cls=CostguardCommand)
-@add_output_options
-@add_format_options
+@app.command(cls=FileCommand)
 def explain(
-    ctx: Context, name: Annotated[Text, Argument(metavar="NAME", help="Only this policy (default: all).")] = None
-) -> None:
+    ctx: Context, name: Annotated[o.Text, Argument(metavar="NAME", help="Only this policy (default: all).")] = None
+) -> CommandAnswer:
     """Say in words what the policies do."""
     from costguard.services.guarding import policy
 
-    write_answer(policy.explain_policies(name, config=ctx.obj.config), ctx)
+    return policy.explain_policies(name, config=ctx.obj.config)
 
 
-@app.command("test", cls=CostguardCommand)
-@add_output_options
-@add_format_options
+@app.command("test", cls=FileCommand)
 def try_facts(
     ctx: Context,
     name: Annotated[str, Argument(metavar="NAME", help="The policy.")],
     fact: Annotated[list[str] | None, Option("--fact", metavar="NAME=VALUE", help="A fact (repeatable).")] = None,
-) -> None:
+) -> CommandAnswer:
     """Evaluate a policy on stated facts."""
     from costguard.services.guarding import policy
 
-    write_answer(policy.try_policy(name, tuple(fact or ()), config=ctx.obj.config), ctx)
+    return policy.try_policy(name, tuple(fact or ()), config=ctx.obj.config)
 
 
-@app.command(cls=CostguardCommand)
-@add_output_options
-@add_format_options
+@app.command(cls=FileCommand)
 def arm(
     ctx: Context,
     name: Annotated[str, Argument(metavar="NAME", help="The policy, or budget:NAME.")],
     level: Annotated[str, Argument(metavar="LEVEL", help="observe | notify | stop | terminate")],
     why: Why = None,
-) -> None:
+) -> CommandAnswer:
     """Arm a policy as far as LEVEL."""
     from costguard.services.guarding import policy
 
-    write_answer(policy.arm_policy(name, level, why=why, config=ctx.obj.config), ctx)
+    return policy.arm_policy(name, level, why=why, config=ctx.obj.config)
 
 
-@app.command(cls=CostguardCommand)
-@add_output_options
-@add_format_options
+@app.command(cls=FileCommand)
 def accept(
     ctx: Context, digests: Annotated[list[str], Argument(metavar="DIGEST", help="As policy lint prints them.")], why: Why = None
-) -> None:
+) -> CommandAnswer:
     """Arm the policies of these digests as far as the settings say."""
     from costguard.services.guarding import policy
 
-    write_answer(policy.accept_policies(digests, why=why, config=ctx.obj.config), ctx)
+    return policy.accept_policies(digests, why=why, config=ctx.obj.config)

@@ -1,18 +1,6 @@
-"""`costguard protect`: never act on a machine until the protection is lifted."""
+"""`costguard protect`: never act on a machine until the protection is lifted.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Argument, Context, Option
-
-from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard protect prod-api --why "serves customers"
   costguard protect prod-api --lift
 
@@ -20,17 +8,23 @@ A hard cap does not stop a protected machine either: it sends a page instead. A 
 own protection, do the same, and no command here lifts those.
 """
 
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.services import CommandAnswer
+
 
 def command(
     ctx: Context,
-    id: Annotated[str, Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
-    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    id: o.Machine,  # noqa: A002 - as it is shown
+    why: o.Why = None,
     lift: Annotated[bool, Option("--lift", help="Lift the protection.")] = False,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+) -> CommandAnswer:
     """Record a protection, or lift it."""
     from costguard.services.guarding import overrides
 
-    write_answer(overrides.protect_resource(id, why=why, lift=lift, config=ctx.obj.config), ctx)
+    return overrides.protect_resource(id, why=why, lift=lift, config=ctx.obj.config)

@@ -1,23 +1,22 @@
-"""`costguard providers`: show what costguard supports for each provider."""
+"""`costguard providers`: show what costguard supports for each provider.
+
+Examples:
+  costguard providers
+  costguard providers --json | jq '.providers[] | {name, credentials}'
+"""
 
 from __future__ import annotations
 
 from typer import Context
 
-from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
+from costguard.cli.commands import FileCommand
+from costguard.services import CommandAnswer
 
-EXAMPLES = """Examples:
-
-\b
-  costguard providers
-  costguard providers --json | jq '.providers[] | {name, credentials}'
-"""
+COMMAND = FileCommand
 
 
-@add_output_options
-def command(ctx: Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
+def command(ctx: Context) -> CommandAnswer:
     """Print the table of supported features."""
     from costguard.services.watch_loop import setup
 
-    write_answer(setup.answer_providers(config=ctx.obj.config), ctx)
+    return setup.answer_providers(config=ctx.obj.config)

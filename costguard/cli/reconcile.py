@@ -1,18 +1,6 @@
-"""`costguard reconcile`: compare the providers' bills with the recorded charges."""
+"""`costguard reconcile`: compare the providers' bills with the recorded charges.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Context, Option
-
-from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Names, Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard reconcile
   costguard reconcile --month 2026-10 --provider runpod --tolerance 2%
   costguard reconcile --file focus-2026-10.csv.gz --json
@@ -23,46 +11,50 @@ It exits 3 if a bill differs from the charges by more than the tolerance. AWS ta
 the settings ask for it.
 """
 
+from __future__ import annotations
 
-@add_output_options
+from typing import Annotated
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.commands import FormatCommand
+from costguard.services import CommandAnswer
+
+COMMAND = FormatCommand
+
+
 def command(
     ctx: Context,
-    month: Annotated[Text, Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,
+    month: Annotated[o.Text, Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,
     provider: o.Provider = None,
     file: Annotated[
-        Names,
+        o.Names,
         Option(
             metavar="BILL",
             help="Read bills from a file or folder: FOCUS, CUR, RunPod or Vast; CSV, JSON, gzip or Parquet.",
         ),
     ] = None,
     tolerance: Annotated[
-        Text, Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
+        o.Text, Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
     ] = None,
-    account: Annotated[Text, Option(metavar="NAME", help="The account of a file that does not name one.")] = None,
+    account: Annotated[o.Text, Option(metavar="NAME", help="The account of a file that does not name one.")] = None,
     whole: Annotated[
         bool, Option("--whole", help="Each --file is its complete bill: remove other lines of that bill from the ledger.")
     ] = False,
     strict: Annotated[bool, Option("--strict", help="Exit 4 if a bill could not be fetched or compared.")] = False,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-    format: o.Format = None,  # noqa: A002 - the option's name
-) -> None:
+) -> CommandAnswer:
     """Compare the bills of a month with its charges."""
     from costguard.services.report import reconcile_command
 
-    write_answer(
-        reconcile_command.answer_reconcile(
-            month=month,
-            only=tuple(provider or ()),
-            files=tuple(file or ()),
-            tolerance=tolerance,
-            account=account,
-            whole=whole,
-            strict=strict,
-            offline=ctx.obj.offline,
-            config=ctx.obj.config,
-        ),
-        ctx,
+    return reconcile_command.answer_reconcile(
+        month=month,
+        only=tuple(provider or ()),
+        files=tuple(file or ()),
+        tolerance=tolerance,
+        account=account,
+        whole=whole,
+        strict=strict,
+        offline=ctx.obj.offline,
+        config=ctx.obj.config,
     )

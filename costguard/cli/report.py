@@ -1,22 +1,6 @@
-"""`costguard report`: the costs of a period by group."""
+"""`costguard report`: the costs of a period by group.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Context, Option
-
-from costguard.cli import options as o
-from costguard.cli.answer import add_output_options_for, find_format, write_answer
-from costguard.cli.options import Names, Text
-from costguard.errors import InputError
-
-ITEMS = "items"
-"""What a format needs that is made of charges."""
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard report
   costguard report --month 2026-10 --by provider,owner
   costguard report --week 2026-W40 --by team,label:run
@@ -26,17 +10,40 @@ EXAMPLES = """Examples:
   costguard report --month 2026-10 --email lead@lab.org --notify team        # [[report]] sends it every month
 """
 
+from __future__ import annotations
 
-@add_output_options_for(ITEMS)
+from typing import Annotated
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.answer import find_format
+from costguard.cli.commands import FormatCommand
+from costguard.errors import InputError
+from costguard.services import CommandAnswer
+
+ITEMS = "items"
+"""What a format needs that is made of charges."""
+
+
+class ReportCommand(FormatCommand):
+    """The command whose documents have charges."""
+
+    makes = (ITEMS,)
+
+
+COMMAND = ReportCommand
+
+
 def command(
     ctx: Context,
-    month: Annotated[Text, Option(metavar="YYYY-MM", help="The month (default: this one).")] = None,
-    day: Annotated[Text, Option(metavar="YYYY-MM-DD", help="Report one day.")] = None,
-    week: Annotated[Text, Option(metavar="YYYY-Www", help="Report one week, Monday to Sunday (ISO 8601).")] = None,
-    start: Annotated[Text, Option("--from", metavar="WHEN", help="Start of the period: a day or an instant.")] = None,
-    end: Annotated[Text, Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
+    month: Annotated[o.Text, Option(metavar="YYYY-MM", help="The month (default: this one).")] = None,
+    day: Annotated[o.Text, Option(metavar="YYYY-MM-DD", help="Report one day.")] = None,
+    week: Annotated[o.Text, Option(metavar="YYYY-Www", help="Report one week, Monday to Sunday (ISO 8601).")] = None,
+    start: Annotated[o.Text, Option("--from", metavar="WHEN", help="Start of the period: a day or an instant.")] = None,
+    end: Annotated[o.Text, Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
     by: Annotated[
-        Text,
+        o.Text,
         Option(
             metavar="KEYS",
             help=(
@@ -47,23 +54,21 @@ def command(
     ] = None,
     zone: o.Zone = None,
     strict: Annotated[bool, Option("--strict", help="Exit 4 if an account was not read without gaps.")] = False,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-    format: o.Format = None,  # noqa: A002 - the option's name
-    focus_version: o.FocusVersion = None,
+    focus_version: Annotated[  # the renderer takes it
+        o.Text, Option("--focus-version", metavar="N", help="For --format focus: 1.2 | 1.3 | 1.4 (1.4).")
+    ] = None,
     email: Annotated[
-        Names,
+        o.Names,
         Option("--email", metavar="ADDRESS", help="Send it by mail ([notify] mail) instead of printing it."),
     ] = None,
     notify: Annotated[
-        Names,
+        o.Names,
         Option("--notify", metavar="ROUTE", help="Send it to a route or a channel instead of printing it."),
     ] = None,
     attach: Annotated[
-        Text, Option("--attach", metavar="FORMAT", help="Format of the attachment when it is sent (html).")
+        o.Text, Option("--attach", metavar="FORMAT", help="Format of the attachment when it is sent (html).")
     ] = None,
-) -> None:
+) -> CommandAnswer:
     """Print the report of a period, or send it."""
     needs = find_format(ctx).needs
     stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
@@ -72,20 +77,16 @@ def command(
 
         _check_tellable(needs, ctx.params.get("output"))
         people, routes, config = email or (), notify or (), ctx.obj.config
-        sent = report_delivery.send_report(
+        return report_delivery.send_report(
             stated=stated, by=by, zone=zone, strict=strict, people=people, routes=routes, attach=attach or "html", config=config
         )
-        write_answer(sent, ctx)
-        return
     if attach is not None:
         raise InputError(
             "sets the attachment's format", field="--attach", hint="name a recipient: --email ADDRESS or --notify ROUTE"
         )
     from costguard.services.report import ledger_answers
 
-    write_answer(
-        ledger_answers.answer_report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx
-    )
+    return ledger_answers.answer_report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config)
 
 
 def _check_tellable(needs: str, output: object) -> None:

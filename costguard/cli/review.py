@@ -1,20 +1,6 @@
-"""`costguard review`: what a change costs, job by job, before and after; in CI as one comment that is updated."""
+"""`costguard review`: what a change costs, job by job, before and after; in CI as one comment that is updated.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Context, Option
-
-from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
-from costguard.cli.options import Names, Text
-from costguard.errors import InputError
-from costguard.values.checks import require_one_of
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard review --base origin/main --path 'jobs/*.toml'
   costguard review --base main --path 'jobs/*' --max-increase 50 --format github
   costguard review --ci github --path 'jobs/*' --max-usd 500       # in a workflow on: pull_request (docs/CI.md)
@@ -23,26 +9,35 @@ It compares the commits BASE and HEAD, and quotes each matching file that differ
 also matches /. Exit 3: over a limit, or a limit is set and a job cannot be quoted.
 """
 
+from __future__ import annotations
 
-@add_output_options
+from typing import Annotated
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.commands import FormatCommand
+from costguard.errors import InputError
+from costguard.services import CommandAnswer
+from costguard.values.checks import require_one_of
+
+COMMAND = FormatCommand
+
+
 def command(
     ctx: Context,
-    path: Annotated[Names, Option("--path", metavar="PATTERN", help="Which files are job files (repeatable).")] = None,
-    base: Annotated[Text, Option("--base", metavar="REVISION", help="The branch or commit to compare with.")] = None,
+    path: Annotated[o.Names, Option("--path", metavar="PATTERN", help="Which files are job files (repeatable).")] = None,
+    base: Annotated[o.Text, Option("--base", metavar="REVISION", help="The branch or commit to compare with.")] = None,
     ci: Annotated[
-        Text, Option("--ci", metavar="NAME", help="github | gitlab: the change of this CI job; write its comment.")
+        o.Text, Option("--ci", metavar="NAME", help="github | gitlab: the change of this CI job; write its comment.")
     ] = None,
     comment: Annotated[bool, Option("--comment/--no-comment", help="With --ci: write the comment.")] = True,
-    max_usd: Annotated[Text, Option("--max-usd", metavar="N", help="Dollars that all changed jobs may cost.")] = None,
+    max_usd: Annotated[o.Text, Option("--max-usd", metavar="N", help="Dollars that all changed jobs may cost.")] = None,
     max_increase: Annotated[
-        Text, Option("--max-increase", metavar="N", help="Dollars by which they may become dearer.")
+        o.Text, Option("--max-increase", metavar="N", help="Dollars by which they may become dearer.")
     ] = None,
     market: o.Market = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-    format: o.Format = None,  # noqa: A002 - the option's name
-) -> None:
+) -> CommandAnswer:
     """Compare, print, and comment."""
     if (base is None) == (ci is None):
         raise InputError("state one of --base and --ci", field="--base", hint="costguard review --base main --path 'jobs/*'")
@@ -67,4 +62,4 @@ def command(
         answer = answer_review(
             patterns=patterns, base=base or "", max_usd=max_usd, max_increase=max_increase, market=market, config=config
         )
-    write_answer(answer, ctx)
+    return answer

@@ -1,18 +1,6 @@
-"""`costguard run`: run a command with a quote, a budget hold and tracking."""
+"""`costguard run`: run a command with a quote, a budget hold and tracking.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Argument, Context, Exit, Option
-
-from costguard.cli import options as o
-from costguard.cli.commands import VerbatimCommand
-from costguard.cli.options import Names, Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard run --job job.toml -- python train.py
   costguard run --job job.toml --id train-1 --then stop -- torchrun --nproc-per-node 8 train.py
   costguard run --job job.toml --on H100:8 --rate 23.92 --yes --id-of-job llama-7 -- ./train.sh
@@ -23,40 +11,51 @@ said no; 126, 127: there is no such command. Ctrl-C is the command's; again ends
 The command tells its steps with two lines of Python: import costguard_agent; costguard_agent.progress(step).
 """
 
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Context, Exit, Option
+
+from costguard.cli import options as o
+from costguard.cli.commands import VerbatimCommand
+from costguard.sizing.job_flags import parse_number
 
 COMMAND = VerbatimCommand
 
 
 def command(
     ctx: Context,
-    command: Annotated[Names, Argument(metavar="-- COMMAND", help="The command and its arguments.")] = None,
-    job: Annotated[Text, Option("--job", metavar="FILE", help="Job file: model, tokens and limits.")] = None,
+    command: Annotated[o.Names, Argument(metavar="-- COMMAND", help="The command and its arguments.")] = None,
+    job: Annotated[o.Text, Option("--job", metavar="FILE", help="Job file: model, tokens and limits.")] = None,
     on: o.On = None,
-    id: Annotated[Text, Option("--id", metavar="ID", help="This machine's id or name in the ledger.")] = None,  # noqa: A002 - as it is shown
-    rate: Annotated[Text, Option(metavar="USD", help="Price in dollars an hour, if it is unknown otherwise: 2.49.")] = None,
-    max_usd: Annotated[Text, Option("--max-usd", metavar="USD", help="Refuse the run if the quote is higher.")] = None,
+    id: Annotated[o.Text, Option("--id", metavar="ID", help="This machine's id or name in the ledger.")] = None,  # noqa: A002 - as it is shown
+    rate: Annotated[o.Text, Option(metavar="USD", help="Price in dollars an hour, if it is unknown otherwise: 2.49.")] = None,
+    max_usd: Annotated[o.Text, Option("--max-usd", metavar="USD", help="Refuse the run if the quote is higher.")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    name: Annotated[Text, Option("--id-of-job", metavar="NAME", help="Name of the job, shared by its attempts.")] = None,
-    record: Annotated[Text, Option(metavar="FILE", help="File for the job's record; keep it with the checkpoints.")] = None,
+    name: Annotated[o.Text, Option("--id-of-job", metavar="NAME", help="Name of the job, shared by its attempts.")] = None,
+    record: Annotated[o.Text, Option(metavar="FILE", help="File for the job's record; keep it with the checkpoints.")] = None,
     owner: Annotated[
-        Text, Option(metavar="NAME", help="Owner whose budget is charged (default: budgets of everybody).")
+        o.Text, Option(metavar="NAME", help="Owner whose budget is charged (default: budgets of everybody).")
     ] = None,
-    tokens_per_step: Annotated[Text, Option(metavar="N", help="Tokens per reported step (default: the global batch).")] = None,
+    tokens_per_step: Annotated[
+        o.Text, Option(metavar="N", help="Tokens per reported step (default: the global batch).")
+    ] = None,
     notices: Annotated[
         str, Option(metavar="NAME", help="Cloud whose spot notices are read: auto | aws | gcp | none.")
     ] = "auto",
     on_notice: Annotated[
-        Text,
+        o.Text,
         Option(metavar="COMMAND", help="Command to run before the machine is reclaimed, such as saving a checkpoint."),
     ] = None,
-    signal_on_notice: Annotated[Text, Option(metavar="NAME", help="Signal to send to the job then: USR1 or TERM.")] = None,
+    signal_on_notice: Annotated[o.Text, Option(metavar="NAME", help="Signal to send to the job then: USR1 or TERM.")] = None,
     then: Annotated[
         str, Option(metavar="ACT", help="Action after the job on this machine: nothing | stop | terminate.")
     ] = "nothing",
     then_always: Annotated[bool, Option("--then-always", help="Do it whatever the exit code is.")] = False,
     yes_then: Annotated[bool, Option("--yes-then", help="Do it without a terminal, too.")] = False,
     outlive: Annotated[bool, Option("--outlive", help="Let the job continue if costguard itself is killed (SIGKILL).")] = False,
-    result: Annotated[Text, Option(metavar="FILE", help="File for the result, as JSON (costguard.run/1).")] = None,
+    result: Annotated[o.Text, Option(metavar="FILE", help="File for the result, as JSON (costguard.run/1).")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,
 ) -> None:
@@ -66,7 +65,7 @@ def command(
     from costguard.services.run_jobs.terms import RunRequest
     from costguard.values import checks
 
-    per_step = None if tokens_per_step is None else o.parse_number(tokens_per_step, "tokens_per_step")
+    per_step = None if tokens_per_step is None else parse_number(tokens_per_step, "tokens_per_step")
     wanted = job_run.RunOptions(
         command=tuple(command or ()),
         asked=RunRequest(

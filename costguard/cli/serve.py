@@ -1,16 +1,6 @@
-"""`costguard serve`: answer agents and readers over HTTP, in a process of its own."""
+"""`costguard serve`: answer agents and readers over HTTP, in a process of its own.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Context, Option
-
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard watch                          # starts it by itself, where [web] listen is set
   costguard serve                          # by hand, where [web] process = "none": the watchdog is another process
   costguard serve --listen 127.0.0.1:8471  # beside the one that the watchdog started
@@ -19,11 +9,22 @@ It reads the ledger, and hands agents' messages to the watchdog on the same mach
 refuses messages (503): their agents send them again.
 """
 
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.commands import CostguardCommand
+
+COMMAND = CostguardCommand
+
 
 def command(
     ctx: Context,
-    listen: Annotated[Text, Option("--listen", metavar="ADDRESS", help="Where to listen; [web] listen.")] = None,
-    interval: Annotated[Text, Option("--interval", metavar="TIME", help="Time between two runs of the guard.")] = None,
+    listen: Annotated[o.Text, Option("--listen", metavar="ADDRESS", help="Where to listen; [web] listen.")] = None,
+    interval: Annotated[o.Text, Option("--interval", metavar="TIME", help="Time between two runs of the guard.")] = None,
 ) -> None:
     """Serve until a signal ends it."""
     from costguard.errors import InputError

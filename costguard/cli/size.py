@@ -1,4 +1,11 @@
-"""`costguard size`: the GPU memory that a job needs, and the GPUs it fits on."""
+"""`costguard size`: the GPU memory that a job needs, and the GPUs it fits on.
+
+Examples:
+  costguard size --model llama-2-7b --method full --checkpointing full
+  costguard size --model llama-3.1-70b --method qlora --on H100:1 --explain
+  costguard size --model ./config.json --method inference --seq-len 8192
+  costguard size --model gpt2 --method full --precision bf16-amp --exact
+"""
 
 from __future__ import annotations
 
@@ -7,44 +14,22 @@ from typing import Annotated
 from typer import Context, Option
 
 from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, write_answer
+from costguard.cli.commands import FileCommand, add_options
+from costguard.services import CommandAnswer
+from costguard.sizing.job_flags import build_job_table
 
-EXAMPLES = """Examples:
+FIELDS = (
+    *("template", "model", "method", "preference", "precision", "quant", "optimizer", "seq_len", "decoder_len", "kv_cache"),
+    *("micro_batch", "checkpointing", "attention", "lora_rank", "lora_targets", "zero", "fsdp", "tp", "pp", "cp", "ep"),
+    "offload",
+)
+"""What decides how much memory a job needs."""
+COMMAND = add_options(FileCommand, o.list_job_options(*FIELDS))
 
-\b
-  costguard size --model llama-2-7b --method full --checkpointing full
-  costguard size --model llama-3.1-70b --method qlora --on H100:1 --explain
-  costguard size --model ./config.json --method inference --seq-len 8192
-  costguard size --model gpt2 --method full --precision bf16-amp --exact
-"""
 
-
-@add_output_options
 def command(
     ctx: Context,
     job: o.JobFiles = None,
-    template: o.Template = None,
-    model: o.Model = None,
-    method: o.Method = None,
-    preference: o.Preference = None,
-    precision: o.Precision = None,
-    quant: o.Quant = None,
-    optimizer: o.Optimizer = None,
-    seq_len: o.SeqLen = None,
-    decoder_len: o.DecoderLen = None,
-    kv_cache: o.KvCache = None,
-    micro_batch: o.MicroBatch = None,
-    checkpointing: o.Checkpointing = None,
-    attention: o.Attention = None,
-    lora_rank: o.LoraRank = None,
-    lora_targets: o.LoraTargets = None,
-    zero: o.Zero = None,
-    fsdp: o.Fsdp = None,
-    tp: o.Tp = None,
-    pp: o.Pp = None,
-    cp: o.Cp = None,
-    ep: o.Ep = None,
-    offload: o.Offload = None,
     on: o.On = None,
     calibration: o.Calibration = None,
     explain: o.Explain = False,
@@ -52,16 +37,13 @@ def command(
     exact: Annotated[
         bool, Option("--exact", help="Also run one step on tensors without data (pip install 'gpu-costguard[exact]').")
     ] = False,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
-    """Read the options and print the memory estimate."""
+) -> CommandAnswer:
+    """Read the options and return the memory estimate."""
     from costguard.services.quote import quote_commands
 
-    answer = quote_commands.answer_size(
+    return quote_commands.answer_size(
         job_file=job,
-        flags=o.build_job_table(ctx.params),
+        flags=build_job_table(ctx.params),
         on=on,
         explain=explain,
         strict=strict,
@@ -69,4 +51,3 @@ def command(
         calibration=calibration,
         config=ctx.obj.config,
     )
-    write_answer(answer, ctx)

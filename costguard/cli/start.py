@@ -1,18 +1,6 @@
-"""`costguard start`: start one stopped machine by hand, and prove it."""
+"""`costguard start`: start one stopped machine by hand, and prove it.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Argument, Context, Option
-
-from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard start train-1
   costguard start runpod/default/global/k3v9x2m0000000 --yes --why "the next run"
 
@@ -20,18 +8,24 @@ It looks at the machine, says what it costs an hour at its provider's price of n
 is protected or frozen, to one that its provider cannot start, or twice.
 """
 
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.services import CommandAnswer
+
 
 def command(
     ctx: Context,
-    id: Annotated[str, Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
-    why: Annotated[Text, Option("--why", "--reason", metavar="TEXT", help="The reason; it is shown to others.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+    id: o.Machine,  # noqa: A002 - as it is shown
+    yes: o.Yes = False,
+    why: Annotated[o.Text, Option("--why", "--reason", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+) -> CommandAnswer:
     """Start one stopped machine."""
     from costguard.cli.confirm import find_asker
     from costguard.services.guarding.act.by_hand import act_on_resource
 
-    write_answer(act_on_resource(id, "start", yes=yes, why=why or "", ask=find_asker(), config=ctx.obj.config), ctx)
+    return act_on_resource(id, "start", yes=yes, why=why or "", ask=find_asker(), config=ctx.obj.config)

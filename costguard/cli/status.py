@@ -1,4 +1,16 @@
-"""`costguard status`: what is running, what it costs, and the month's forecast; with `--watch` redrawn until Ctrl-C."""
+"""`costguard status`: what is running, what it costs, and the month's forecast; with `--watch` redrawn until Ctrl-C.
+
+Examples:
+  costguard status
+  costguard status --ask
+  costguard status --watch             # redrawn every 10 seconds, until Ctrl-C
+  costguard status --zone Europe/Berlin
+  costguard status --json | jq .burn_usd_per_hour
+
+Where `costguard watch` ran within its interval, and read every account, the ledger answers, and the age of what it shows is
+said. Else the configured providers are asked first; `--ask` asks them in any case, `costguard --offline status` never.
+`--watch` asks them at most once a minute, however often it redraws.
+"""
 
 from __future__ import annotations
 
@@ -11,46 +23,32 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Context, Option
 
 from costguard.cli import options as o
-from costguard.cli.answer import add_output_options, find_format, write_answer
-from costguard.cli.options import Text
+from costguard.cli.answer import find_format
+from costguard.cli.commands import FormatCommand
 from costguard.errors import InputError
+from costguard.services import CommandAnswer
 
 if TYPE_CHECKING:
     from costguard.services import CommandAnswer
 
-EXAMPLES = """Examples:
-
-\b
-  costguard status
-  costguard status --ask
-  costguard status --watch             # redrawn every 10 seconds, until Ctrl-C
-  costguard status --zone Europe/Berlin
-  costguard status --json | jq .burn_usd_per_hour
-
-Where `costguard watch` ran within its interval, and read every account, the ledger answers, and the age of what it shows is
-said. Else the configured providers are asked first; `--ask` asks them in any case, `costguard --offline status` never.
-`--watch` asks them at most once a minute, however often it redraws.
-"""
 SHORTEST_PAUSE, DEFAULT_PAUSE = timedelta(seconds=1), timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(hours=1)
 ASKED_EVERY_S = 60.0
 """With `--watch`: between two answers that may ask the clouds; between them the ledger answers."""
 
 
-@add_output_options
+COMMAND = FormatCommand
+
+
 def command(
     ctx: Context,
     zone: o.Zone = None,
     ask: Annotated[bool, Option("--ask", help="Ask the clouds, even if a guard run did just now.")] = False,
     strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
     watch: Annotated[bool, Option("--watch", help="Redraw it on this terminal until Ctrl-C.")] = False,
-    every: Annotated[Text, Option("--every", metavar="TIME", help="With --watch: time between two drawings (10s).")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-    format: o.Format = None,  # noqa: A002 - the option's name
-) -> None:
-    """Print the current costs and machines."""
+    every: Annotated[o.Text, Option("--every", metavar="TIME", help="With --watch: time between two drawings (10s).")] = None,
+) -> CommandAnswer | None:
+    """Return the current costs and machines, or redraw them."""
     pause = _read_pause(ctx, every) if watch else None
     if every is not None and pause is None:
         raise InputError("sets how often --watch redraws", field="--every", hint="add --watch")
@@ -60,9 +58,9 @@ def command(
         return ledger_answers.answer_status(zone=zone, strict=strict, offline=offline, ask=ask, config=ctx.obj.config)
 
     if pause is None:
-        write_answer(answer(offline=ctx.obj.offline), ctx)
-    else:
-        _redraw_until_interrupted(answer, pause, offline=ctx.obj.offline, wide=ctx.obj.wide)
+        return answer(offline=ctx.obj.offline)
+    _redraw_until_interrupted(answer, pause, offline=ctx.obj.offline, wide=ctx.obj.wide)
+    return None
 
 
 def _read_pause(ctx: Context, every: str | None) -> timedelta:

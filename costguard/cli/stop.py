@@ -1,19 +1,6 @@
-"""`costguard stop`: stop one machine by hand, and prove it; or plan its stop for later."""
+"""`costguard stop`: stop one machine by hand, and prove it; or plan its stop for later.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Argument, Context, Option
-
-from costguard.cli import options as o
-from costguard.cli.answer import write_answer
-from costguard.cli.options import Text
-from costguard.values.checks import require
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard stop train-1
   costguard stop runpod/default/global/k3v9x2m0000000 --yes --why "the run is over"
   costguard stop train-1 --at 22:00
@@ -23,19 +10,26 @@ kept by somebody, or frozen, and nothing is sent twice. With --after or --at its
 then, unless somebody keeps or restarts it.
 """
 
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Context, Option
+
+from costguard.cli import options as o
+from costguard.services import CommandAnswer
+from costguard.values.checks import require
+
 
 def command(
     ctx: Context,
-    id: Annotated[str, Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
-    after: Annotated[Text, Option("--after", metavar="TIME", help="Stop it after this time: 45m, 6h, 2d.")] = None,
-    at: Annotated[Text, Option("--at", metavar="TIME", help="Stop it then: 22:00, or 2026-12-01T08:00.")] = None,
+    id: o.Machine,  # noqa: A002 - as it is shown
+    after: Annotated[o.Text, Option("--after", metavar="TIME", help="Stop it after this time: 45m, 6h, 2d.")] = None,
+    at: Annotated[o.Text, Option("--at", metavar="TIME", help="Stop it then: 22:00, or 2026-12-01T08:00.")] = None,
     cancel: Annotated[bool, Option("--cancel", help="Cancel its planned stop.")] = False,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
-    why: Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
-    json: o.Json = False,
-    csv: o.Csv = False,
-    markdown: o.Markdown = False,
-) -> None:
+    yes: o.Yes = False,
+    why: o.Why = None,
+) -> CommandAnswer:
     """Stop one machine, now or later."""
     from costguard.cli.confirm import find_asker
     from costguard.services.guarding import overrides
@@ -44,7 +38,6 @@ def command(
     config, later = ctx.obj.config, after is not None or at is not None
     if cancel:
         require(not later, "--cancel", "cannot be given with --after or --at", "leave one of them out")
-        write_answer(overrides.cancel_timed_stop(id, config=config), ctx)
-        return
+        return overrides.cancel_timed_stop(id, config=config)
     due_at = overrides.parse_stop_time(after, at, config=config) if later else None
-    write_answer(act_on_resource(id, "stop", yes=yes, why=why or "", ask=find_asker(), config=config, due_at=due_at), ctx)
+    return act_on_resource(id, "stop", yes=yes, why=why or "", ask=find_asker(), config=config, due_at=due_at)

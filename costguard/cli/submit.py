@@ -1,18 +1,6 @@
-"""`costguard submit`: run a launcher once its run is admitted."""
+"""`costguard submit`: run a launcher once its run is admitted.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Argument, Context, Exit, Option
-
-from costguard.cli.admission_options import add_admission_options, read_admit_request
-from costguard.cli.commands import VerbatimCommand
-from costguard.cli.options import Names, Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard submit --gpu H100 --count 8 --hours 12 -- sky launch task.yaml
   costguard submit --job job.toml --owner ada --label team=vision -- sbatch train.sbatch
   costguard submit --wait --usd 50 --hours 12 -- ./launch-and-wait.sh
@@ -20,14 +8,24 @@ EXAMPLES = """Examples:
 Without --job and flags, the job is read from the launcher's own file, if it names one. Exit code 3: refused, and the launcher
 was not started; else the launcher's. Where it fails, the hold is released.
 """
-COMMAND = VerbatimCommand
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Context, Exit, Option
+
+from costguard.cli import options as o
+from costguard.cli.admission_options import list_admission_options, read_admit_request
+from costguard.cli.commands import VerbatimCommand, add_options
+
+COMMAND = add_options(VerbatimCommand, list_admission_options())
 
 
-@add_admission_options
 def command(
     ctx: Context,
-    command: Annotated[Names, Argument(metavar="-- LAUNCHER", help="The launcher and its arguments.")] = None,
-    job: Annotated[Text, Option("--job", metavar="FILE", help="File of the job, as for costguard quote.")] = None,
+    command: Annotated[o.Names, Argument(metavar="-- LAUNCHER", help="The launcher and its arguments.")] = None,
+    job: Annotated[o.Text, Option("--job", metavar="FILE", help="File of the job, as for costguard quote.")] = None,
     wait: Annotated[bool, Option("--wait", help="The launcher returns when the run has ended: so does the hold.")] = False,
 ) -> None:
     """Admit the run, start the launcher, and exit with its exit code."""

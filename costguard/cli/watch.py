@@ -1,4 +1,16 @@
-"""`costguard watch`: poll, evaluate, notify and act until a signal ends it."""
+"""`costguard watch`: poll, evaluate, notify and act until a signal ends it.
+
+Examples:
+  costguard watch                  # in a terminal: a live view; in a pipe: a line for each change
+  costguard watch --dry-run        # evaluates and notifies, but never acts
+  costguard watch --once --interval 5m   # one run, for a timer that starts every five minutes
+  costguard --json-log watch       # as a service: config/systemd/costguard.service
+
+--once exits 1 if no provider could be asked at all, or none is configured; with --strict 4 if one of them could not.
+
+On SIGTERM or Ctrl-C it finishes acts in progress, then ends. On SIGHUP it reads the settings again, if they are valid;
+on a terminal SIGHUP, which is sent when the terminal closes, ends it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Context, Exit, Option
 
-from costguard.cli.options import Text
-from costguard.errors import InputError
+from costguard.cli import options as o
+from costguard.cli.commands import CostguardCommand, name_missing_package
 from costguard.system.process import limit_malloc
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
@@ -24,25 +36,13 @@ if TYPE_CHECKING:  # a type and no more: --help imports nothing
 GC_THRESHOLDS = (50_000, 20, 100)
 """Garbage collections: a run makes a million objects and few rings; each collection looks at all of them."""
 
-EXAMPLES = """Examples:
-
-\b
-  costguard watch                  # in a terminal: a live view; in a pipe: a line for each change
-  costguard watch --dry-run        # evaluates and notifies, but never acts
-  costguard watch --once --interval 5m   # one run, for a timer that starts every five minutes
-  costguard --json-log watch       # as a service: config/systemd/costguard.service
-
---once exits 1 if no provider could be asked at all, or none is configured; with --strict 4 if one of them could not.
-
-On SIGTERM or Ctrl-C it finishes acts in progress, then ends. On SIGHUP it reads the settings again, if they are valid;
-on a terminal SIGHUP, which is sent when the terminal closes, ends it.
-"""
+COMMAND = CostguardCommand
 
 
 def command(
     ctx: Context,
     once: Annotated[bool, Option("--once", help="Run once, then end.")] = False,
-    interval: Annotated[Text, Option("--interval", metavar="TIME", help="Time between two runs (60s).")] = None,
+    interval: Annotated[o.Text, Option("--interval", metavar="TIME", help="Time between two runs (60s).")] = None,
     strict: Annotated[bool, Option("--strict", help="With --once: exit 4 if a provider could not be asked.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Never act, even if policies are armed.")] = False,
 ) -> None:
@@ -69,13 +69,10 @@ def command(
 
 def _open_door(asked: GlobalOptions, room: WatchdogContext, desk: AgentDesk) -> AbstractContextManager[object]:
     """Return a context that has HTTP served; raises InputError if the required package is not installed."""
-    try:
+    with name_missing_package("web.listen", "web"):
         from costguard.web.child import open_door_process, require_packages
 
         require_packages()
-    except ModuleNotFoundError as error:
-        told = f"needs a package that is not installed: {error.name}"
-        raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
     return open_door_process(asked.config, json_log=asked.json_log, room=room, desk=desk)
 
 

@@ -1,18 +1,6 @@
-"""`costguard web`: logins to the pages, and tokens for reading status; `costguard watch` serves both at `[web] listen`."""
+"""`costguard web`: logins to the pages, and tokens for reading status; `costguard watch` serves both at `[web] listen`.
 
-from __future__ import annotations
-
-from typing import Annotated
-
-from typer import Argument, Context, Option
-
-from costguard.cli.answer import add_format_options, write_answer
-from costguard.cli.commands import CostguardCommand, build_group
-from costguard.cli.options import Text
-
-EXAMPLES = """Examples:
-
-\b
+Examples:
   costguard web token grafana --for 90d       # shown once; only its hash is stored
   costguard web token slurm --role operator   # may also admit runs
   costguard web tokens
@@ -21,59 +9,65 @@ EXAMPLES = """Examples:
   costguard web logout ada                    # ends every session and unused link of ada
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8470/v1/status
 """
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Context, Option
+
+from costguard.cli import options as o
+from costguard.cli.commands import AnswerCommand, build_group
+from costguard.services import CommandAnswer
+
 Name = Annotated[str, Argument(metavar="NAME", help="Whose it is.")]
 app = build_group()
 
 
-@app.command("token", cls=CostguardCommand)
-@add_format_options
+@app.command("token", cls=AnswerCommand)
 def create_token(
     ctx: Context,
     name: Name,
-    length: Annotated[Text, Option("--for", metavar="TIME", help="Validity (90d).")] = None,
-    role: Annotated[Text, Option("--role", metavar="ROLE", help="viewer | operator (viewer).")] = None,
-) -> None:
+    length: Annotated[o.Text, Option("--for", metavar="TIME", help="Validity (90d).")] = None,
+    role: Annotated[o.Text, Option("--role", metavar="ROLE", help="viewer | operator (viewer).")] = None,
+) -> CommandAnswer:
     """Make a token for a program that reads status; it is shown once."""
     from costguard.services.serving import agent_commands
 
-    write_answer(agent_commands.create_web_token(name, length=length, role=role, config=ctx.obj.config), ctx)
+    return agent_commands.create_web_token(name, length=length, role=role, config=ctx.obj.config)
 
 
-@app.command("tokens", cls=CostguardCommand)
-@add_format_options
-def list_tokens(ctx: Context) -> None:
+@app.command("tokens", cls=AnswerCommand)
+def list_tokens(ctx: Context) -> CommandAnswer:
     """List the tokens."""
     from costguard.services.serving import agent_commands
 
-    write_answer(agent_commands.list_web_tokens(config=ctx.obj.config), ctx)
+    return agent_commands.list_web_tokens(config=ctx.obj.config)
 
 
-@app.command(cls=CostguardCommand)
-@add_format_options
-def revoke(ctx: Context, name: Name) -> None:
+@app.command(cls=AnswerCommand)
+def revoke(ctx: Context, name: Name) -> CommandAnswer:
     """Revoke a token."""
     from costguard.services.serving import agent_commands
 
-    write_answer(agent_commands.revoke_web_token(name, config=ctx.obj.config), ctx)
+    return agent_commands.revoke_web_token(name, config=ctx.obj.config)
 
 
-@app.command("invite", cls=CostguardCommand)
-@add_format_options
+@app.command("invite", cls=AnswerCommand)
 def create_invitation(
     ctx: Context,
     name: Name,
-    role: Annotated[Text, Option("--role", metavar="ROLE", help="viewer | operator | admin (viewer).")] = None,
-) -> None:
+    role: Annotated[o.Text, Option("--role", metavar="ROLE", help="viewer | operator | admin (viewer).")] = None,
+) -> CommandAnswer:
     """Make a link that logs a person into the pages, once."""
     from costguard.services.serving import web_logins
 
-    write_answer(web_logins.create_login_link(name, role=role, config=ctx.obj.config), ctx)
+    return web_logins.create_login_link(name, role=role, config=ctx.obj.config)
 
 
-@app.command("logout", cls=CostguardCommand)
-@add_format_options
-def end_sessions(ctx: Context, name: Name) -> None:
+@app.command("logout", cls=AnswerCommand)
+def end_sessions(ctx: Context, name: Name) -> CommandAnswer:
     """End every session and unused link of a person."""
     from costguard.services.serving import web_logins
 
-    write_answer(web_logins.end_sessions(name, config=ctx.obj.config), ctx)
+    return web_logins.end_sessions(name, config=ctx.obj.config)

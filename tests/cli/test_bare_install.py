@@ -87,6 +87,6 @@ def test_enrolling_an_agent_says_what_its_key_needs(bare: BareInstall, tmp_path:
     script = "from pathlib import Path; from costguard.cli.agent import open_watchdog_key; open_watchdog_key(Path('key'))"
     ran = bare.run("-c", script, cwd=tmp_path)
     assert ran.stderr.splitlines()[-2:] == [
-        "costguard.errors.InputError: agent enrol: the watchdog's key needs a package that is not installed: cryptography",
+        "costguard.errors.InputError: agent enrol: needs a package that is not installed: cryptography",
         "hint: pip install 'gpu-costguard[web]'",
     ]

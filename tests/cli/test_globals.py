@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from costguard import __version__
-from costguard.cli import COMMANDS, options
+from costguard.cli import COMMANDS, run_cli
+from costguard.cli.commands import CostguardCommand
 from costguard.errors import CostguardError, InputError
 from costguard.sizing import job_flags
 from tests import shop
@@ -239,7 +240,7 @@ def test_a_terminal_that_knows_only_ascii_still_gets_an_answer(clean: dict[str, 
     ],
 )
 def test_a_number_is_read_as_people_type_it(typed: str, number: float) -> None:
-    assert options.parse_number(typed, "tokens") == number
+    assert job_flags.parse_number(typed, "tokens") == number
 
 
 NO_NUMBERS = ["", " ", "abc", "1,5", "1,5B", "1.2.3", "5x", "0x10", "1e", "--5", "nan", "inf", "1__0", "_1", "1 000", "٣", "²"]
@@ -248,7 +249,7 @@ NO_NUMBERS = ["", " ", "abc", "1,5", "1,5B", "1.2.3", "5x", "0x10", "1e", "--5",
 @pytest.mark.parametrize("typed", [*NO_NUMBERS, "9" * 61, "1e9999"])
 def test_what_is_not_clearly_a_number_is_refused_with_its_flag(typed: str) -> None:
     with pytest.raises(InputError, match=r"--seq-len: must be a number"):
-        options.parse_number(typed, "seq_len")
+        job_flags.parse_number(typed, "seq_len")
 
 
 GIVEN: dict[str, object] = {
@@ -258,7 +259,7 @@ GIVEN: dict[str, object] = {
 
 @pytest.mark.parametrize("flag", job_flags.FLAG_PLACES)
 def test_every_flag_reaches_its_field(flag: str) -> None:
-    table: object = options.build_job_table({flag: GIVEN[flag]})
+    table: object = job_flags.build_job_table({flag: GIVEN[flag]})
     for key in job_flags.FLAG_PLACES[flag]:
         assert isinstance(table, dict)
         assert list(table) == [key]
@@ -272,9 +273,9 @@ def test_every_flag_of_the_table_is_an_option_of_the_command(costguard: Command,
 
 
 def test_a_list_of_modules_may_be_given_to_adapters() -> None:
-    assert options.build_job_table({"lora_targets": "q_proj, v_proj"}) == {"lora": {"targets": ["q_proj", "v_proj"]}}
-    assert options.build_job_table({"lora_targets": "q_proj"}) == {"lora": {"targets": ["q_proj"]}}
-    assert options.build_job_table({"lora_targets": "attention"}) == {"lora": {"targets": "attention"}}
+    assert job_flags.build_job_table({"lora_targets": "q_proj, v_proj"}) == {"lora": {"targets": ["q_proj", "v_proj"]}}
+    assert job_flags.build_job_table({"lora_targets": "q_proj"}) == {"lora": {"targets": ["q_proj"]}}
+    assert job_flags.build_job_table({"lora_targets": "attention"}) == {"lora": {"targets": "attention"}}
 
 
 @pytest.mark.parametrize(
@@ -285,3 +286,44 @@ def test_a_message_never_holds_what_acts_on_a_terminal_and_stays_short(text: str
     assert all(c == "\n" or c.isprintable() for c in message)
     assert len(message.splitlines()) <= 5
     assert len(message.splitlines()[0]) < 600
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (("prices", "--market", "m.sqlite"), ("prices", "show", "--market", "m.sqlite")),
+        (("prices", "--json"), ("prices", "show", "--json")),
+        (("prices", "--provider", "aws", "refresh"), ("prices", "refresh", "--provider", "aws")),
+        (("prices", "--gpu", "H100", "history", "--days", "3"), ("prices", "history", "--gpu", "H100", "--days", "3")),
+        (("agent", "--json", "list"), ("agent", "list", "--json")),
+        (("agent", "--through-restarts", "enrol", "ID"), ("agent", "enrol", "ID", "--through-restarts")),
+        (("policy", "--json", "lint"), ("policy", "lint", "--json")),
+        (("mcp", "--http", "127.0.0.1:1"), ("mcp", "serve", "--http", "127.0.0.1:1")),
+    ],
+)
+def test_what_was_typed_before_there_were_commands_of_a_topic_still_runs(
+    before: tuple[str, ...], now: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = list[tuple[str, dict[str, object]]]()
+    monkeypatch.setattr(CostguardCommand, "invoke", lambda _, ctx: ran.append((ctx.command_path, dict(ctx.params))))
+    assert (run_cli([*before]), run_cli([*now])) == (0, 0)
+    first, second = ran
+    assert first == second
+    assert first[0] == f"costguard {now[0]} {now[1]}"
+
+
+@pytest.mark.parametrize("action", ["join", "run", "status", "phase", "busy", "keep", "install", "version"])
+def test_the_agents_commands_get_their_words_unchanged(
+    costguard: Command, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = list[list[str]]()
+
+    def end(words: list[str]) -> int:
+        taken.append(words)
+        return 7
+
+    monkeypatch.setattr("costguard_agent.cli.main", end)
+    words = ["--config", "x", "--json", "-h", "", "list"]
+    assert run_cli(["agent", action, *words]) == 7
+    assert taken == [[action, *words]]
+    assert f"  {action} " not in costguard("agent", "--help").out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,9 +9,10 @@ from io import StringIO
 
 import pyte
 import pytest
+from rich.console import Console
 
 from costguard.cli.watch import _build_line_printer
-from costguard.cli.watch_screen import LiveScreen, draw_watch, open_live_display, write_lines
+from costguard.cli.watch_screen import draw_watch, open_live_display
 from costguard.guard.signals import HUNG, IDLE, Activity
 from costguard.metering.spending import ScopeCoverage
 from costguard.reporting.status import build_scope_status
@@ -73,7 +73,9 @@ VIEW = WatchView(
 
 
 def drawn(view: WatchView, width: int, *, colours: bool = False) -> str:
-    return write_lines(draw_watch(view, width), styles=colours, colours=not os.environ.get("NO_COLOR"))
+    out = StringIO()
+    Console(file=out, width=width, force_terminal=colours, markup=False).print(draw_watch(view, width))
+    return out.getvalue()
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -157,18 +159,29 @@ def test_the_lines_of_a_pipe_come_as_they_happen(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == ""
 
 
-def test_a_view_is_drawn_again_in_its_place_and_lines_appear_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+class Terminal(StringIO):
+    """Text that is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+LONG = "event=refused hint=" + "costguard_plan_" * 8
+
+
+def test_a_view_is_drawn_again_in_its_place_and_lines_appear_above_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen through a terminal's eyes: nothing of the view before is left, and the cursor is back at the end."""
-    monkeypatch.setenv("TERM", "xterm")
-    out, screen = StringIO(), pyte.Screen(80, 30)
-    sizes = iter([(80, 30), (80, 30), (60, 30), (60, 30), (60, 30)])
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size(next(sizes)))
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "80"), ("LINES", "30")):
+        monkeypatch.setenv(name, value)
+    out, screen = Terminal(), pyte.Screen(80, 30)
     monkeypatch.setattr(sys, "stdout", out)
     with open_live_display() as show:
         show(VIEW)
         print("at=12:00 event=polled")  # noqa: T201 - as a log line is written
+        print(LONG)  # noqa: T201
         assert "\x1b[?25l" in out.getvalue()
         show(replace(VIEW, machines=(TRAIN,)))
+    assert LONG in out.getvalue()
     pyte.Stream(screen).feed(out.getvalue().replace("\n", "\r\n"))
     seen = [line.rstrip() for line in screen.display]
     assert seen[0] == "at=12:00 event=polled"
@@ -181,22 +194,32 @@ def test_a_view_is_drawn_again_in_its_place_and_lines_appear_above_it(monkeypatc
 
 
 def test_a_view_that_is_longer_than_the_terminal_is_cut_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 6)))
-    out = StringIO()
-    screen = LiveScreen(out)
-    screen.show(VIEW)
-    assert len(out.getvalue().split("\n")) == 6
-    assert out.getvalue().rstrip().endswith("...")
-    screen.close()
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "80"), ("LINES", "6")):
+        monkeypatch.setenv(name, value)
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    with open_live_display() as show:
+        show(VIEW)
+        assert out.getvalue().count("\n") == 5
+        assert "..." in out.getvalue().splitlines()[-1]
     assert "train-1 is idle since 11:00" in out.getvalue()
+
+
+@pytest.mark.parametrize(("term", "shown"), [("dumb", 1), ("xterm", 3)])
+def test_a_terminal_without_cursor_gets_the_last_view(monkeypatch: pytest.MonkeyPatch, term: str, shown: int) -> None:
+    monkeypatch.setenv("TERM", term)
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    with open_live_display() as show:
+        show(VIEW)
+        show(VIEW)
+    assert out.getvalue().count("accounts read") == shown
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 120, 140])
 def test_names_of_wide_letters_keep_the_columns_straight(width: int) -> None:
     wide = replace(TRAIN, name="\u65e5\u672c\u8a9e\u306e\u540d\u524d\U0001f600")
-    lines = draw_watch(replace(VIEW, machines=(TRAIN, wide)), width)
-    text = ["".join(part.text for part in line) for line in lines]
+    text = drawn(replace(VIEW, machines=(TRAIN, wide)), width).splitlines()
     assert max(map(measure_width, text)) <= width
     if width >= 60:
         first, second = (line for line in text if "idle 0.90" in line)

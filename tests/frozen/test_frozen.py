@@ -161,7 +161,8 @@ def list_flags(command: Any, name: str) -> Iterator[str]:  # noqa: ANN401 - clic
             yield from (f"{name} {word}" for word in sorted((*one.opts, *one.secondary_opts)) if word.startswith("--"))
     if hasattr(command, "list_commands"):
         for inner in command.list_commands(None):
-            yield from list_flags(command.get_command(None, inner), f"{name} {inner}")
+            if not command.get_command(None, inner).hidden:
+                yield from list_flags(command.get_command(None, inner), f"{name} {inner}")
 
 
 @pytest.mark.usefixtures("ledger")

@@ -91,13 +91,15 @@ def test_tokens_are_made_listed_and_revoked_and_one_is_shown_once(machine: Comma
     assert machine("web", "revoke", "grafana").code == 0
     assert "revoked" in machine("web", "tokens").out
     machine("web", "revoke", "grafana").says("has no token")
-    machine("web", "tokens", "--for", "1d").says("No such option: --for")
+    machine("web", "tokens", "--for", "1d").says("--for: is not used by costguard web tokens", "costguard web token --for")
 
 
 def test_enrolling_says_what_is_missing(machine: Command, tmp_path: Path) -> None:
     machine("agent", "enrol", "train-9").says("no machine is called 'train-9'")
-    machine("agent", "enrol").says("takes other arguments")
-    machine("agent", "list", "--through-restarts").says("belongs to enrol")
+    machine("agent", "enrol").says("Missing argument", "costguard agent enrol --help")
+    machine("agent", "list", "--through-restarts").says(
+        "is not used by costguard agent list", "costguard agent enrol --through-restarts"
+    )
     machine("agent", "revoke", "train-1").says("has no agent")
     (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n')
     machine("agent", "enrol", "train-1").says("web.listen", "127.0.0.1:8470")

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pyte
 import pytest
+from rich.console import Console
 
-from costguard.cli.watch_screen import draw_watch, write_lines
+from costguard.cli.watch_screen import draw_watch
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.observation import Observation, Price
 from costguard.system import logs
@@ -182,7 +183,9 @@ def _drawn(name: str) -> str:
     view = replace(
         VIEW, machines=(evil,), notices=(name,), acts=acts_, budgets=tuple(replace(one, name=name) for one in VIEW.budgets)
     )
-    return write_lines(draw_watch(view, 140), styles=True, colours=True)
+    out = io.StringIO()
+    Console(file=out, width=140, force_terminal=True, markup=False).print(draw_watch(view, 140))
+    return out.getvalue()
 
 
 def test_the_lines_of_a_watch_in_a_pipe_are_clean_and_as_many_as_there_are_facts() -> None:

@@ -46,7 +46,7 @@ def export_report(services: PageServices, query: Mapping[str, str], format_name:
 def answer_page_quote(
     services: PageServices, flags: Mapping[str, object], count: float | None, hours: float | None
 ) -> CommandAnswer:
-    """Return the quote that `costguard quote` gives for these flags, as `cli.options.build_job_table` builds them."""
+    """Return the quote that `costguard quote` gives for these flags, as `job_flags.build_job_table` builds them."""
     with refuse_files():
         return answer_quote(flags=dict(flags), count=count, hours=hours, config=services.config)
 
