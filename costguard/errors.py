@@ -24,6 +24,9 @@ Text that came from outside is cleaned of control characters before it can reach
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 FIELD_LENGTH_MAX = 200
 """Characters of a field or path in a message: a path can be thousands long."""
 
@@ -72,6 +75,24 @@ class SeveralInputsError(InputError):
         """Every error with its hint, MOST_ERRORS at most."""
         rest = len(self.errors) - MOST_ERRORS
         return "\n".join([*map(str, self.errors[:MOST_ERRORS]), *([f"and {rest} more"] if rest > 0 else [])])
+
+
+@contextmanager
+def collect_errors(errors: list[InputError], path: tuple[str | int, ...] = ()) -> Iterator[None]:
+    """Add the InputErrors that the block raises to `errors`; `path`: of those that have none."""
+    try:
+        yield
+    except SeveralInputsError as several:
+        errors += several.errors
+    except InputError as error:
+        error.path = error.path or path
+        errors.append(error)
+
+
+def raise_errors(errors: list[InputError]) -> None:
+    """Raise what is in `errors`, if there is anything."""
+    if errors:
+        raise errors[0] if len(errors) == 1 else SeveralInputsError(tuple(errors))
 
 
 class UnknownNameError(InputError):

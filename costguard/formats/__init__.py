@@ -62,9 +62,7 @@ def read_config(file: ConfigFile) -> ConfigReading:
         labels = ", ".join(load_format(name).LABEL for name in FORMATS)
         hint = f"known: {labels}; or a job file (model = ..., method = ...)"
         if file.kind == PYTHON:
-            hint = (
-                "of Python, the literal arguments of Unsloth, Modal and Ray are read; a config that it writes: name that file"
-            )
+            hint = "of Python, literal arguments of Unsloth, Modal and Ray are read; a config that it writes: name that file"
         raise InputError("is a config of no known format", field=str(file.path), hint=hint)
     draft = ConfigDraft(file, reader.LABEL)
     reader.read(draft)

@@ -9,8 +9,9 @@ values. They are counted as they would be expanded, and refused at `MOST_NODES`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ DEEPEST = 60
 DOCUMENTS_MOST = 50
 
 YAML, TOML, JSON, PYTHON, SHELL = "yaml", "toml", "json", "python", "shell"
+POWER_PATTERN = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")  # a text to YAML 1.1, which wants a dot and a sign
 PICKLES = (".bin", ".pt", ".pth", ".pkl")
 
 
@@ -31,14 +33,14 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl")
 class ConfigFile:
     """A loaded config. `kind`: what it was parsed as. `documents`: its tables (YAML may hold several). `text`: as written.
 
-    `repeated`: keys of a YAML table that stand in it twice, of which PyYAML takes the last, as most tools do.
+    `repeated`: keys that stand twice in a table of YAML, with the line of the second; PyYAML takes the last, as most tools do.
     """
 
     path: Path
     kind: str
     documents: tuple[Mapping[str, object], ...]
     text: str
-    repeated: tuple[str, ...] = ()
+    repeated: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def table(self) -> Mapping[str, object]:
@@ -62,14 +64,17 @@ class ConfigFile:
         return load_config_file(self.path.parent / name) if self.is_beside(name) else None
 
 
-def load_config_file(path: Path) -> ConfigFile:
-    """Return the config at `path`; raise InputError that says what it is and why it is not read."""
+def load_config_file(path: Path, text: str = "") -> ConfigFile:
+    """Return the config at `path`, which is never run; raise InputError that says what it is and why it is not read.
+
+    `text`: its content, if it was read.
+    """
     ending = path.suffix.lower()
     if ending in PICKLES:
         what = "is a pickle, which runs code when it is loaded; it is not opened"
         hint = "write it as JSON where it was made: print(trainer.args.to_json_string()), and name that file"
         raise InputError(what, field=str(path), hint=hint)
-    text = read_text(path)
+    text = text or read_text(path)
     if ending in (".toml", ".json"):
         return build_table_file(parse_table(text, path), text, path)
     if ending in (".py", ".ipynb"):
@@ -77,18 +82,25 @@ def load_config_file(path: Path) -> ConfigFile:
     if ending in (".yaml", ".yml"):
         documents, repeated = _parse_yaml(text, path)
         return ConfigFile(path=path, kind=YAML, documents=documents, text=text, repeated=repeated)
-    return load_script(text, path)
+    return ConfigFile(path=path, kind=SHELL, documents=(), text=text)
+
+
+def load_yaml_job(file: ConfigFile) -> Mapping[str, object]:
+    """Return the one table of a job file in YAML, with numbers as TOML and JSON have them: 50e6 is one."""
+    import yaml
+
+    for key, line in file.repeated.items():
+        what = f"is not valid YAML: the key '{shorten(to_one_line(key), 40)}' appears twice (at line {line})"
+        raise InputError(what, field=str(file.path), hint="keep one of them")
+    loader: Any = type("JobLoader", (yaml.SafeLoader,), {})
+    loader.add_implicit_resolver("tag:yaml.org,2002:float", POWER_PATTERN, list("+-0123456789"))
+    return cast("Mapping[str, object]", _name_keys(yaml.load(file.text, Loader=loader)))  # noqa: S506 - a safe loader
 
 
 def build_table_file(table: Mapping[str, object], text: str, path: Path) -> ConfigFile:
     """Return the config that a parsed table is; raise InputError if it is nested too deeply or holds too many values."""
     kind = JSON if path.suffix.lower() == ".json" or text.lstrip().startswith("{") else TOML
     return ConfigFile(path=path, kind=kind, documents=(_check_size(table, path),), text="")
-
-
-def load_script(text: str, path: Path) -> ConfigFile:
-    """Return a shell script, which is never run."""
-    return ConfigFile(path=path, kind=SHELL, documents=(), text=text)
 
 
 def _join_cells(text: str, path: Path) -> str:
@@ -129,8 +141,8 @@ def _refuse_size(path: Path) -> InputError:
     return InputError(what, field=str(path), hint="name a training config or a launch file")
 
 
-def _parse_yaml(text: str, path: Path) -> tuple[tuple[Mapping[str, object], ...], tuple[str, ...]]:
-    """Return the tables, and the keys that stand twice in one."""
+def _parse_yaml(text: str, path: Path) -> tuple[tuple[Mapping[str, object], ...], dict[str, int]]:
+    """Return the tables, and the keys that stand twice in one, with the line of the second."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -173,20 +185,20 @@ class _OpenNode:
         return found
 
 
-def _check_events(events: Iterator[Any], path: Path) -> tuple[str, ...]:
-    """Return the keys that stand twice in a table.
+def _check_events(events: Iterator[Any], path: Path) -> dict[str, int]:
+    """Return the keys that stand twice in a table, with the line of the second.
 
     Raise InputError if the YAML is too deep, holds itself, or is too large once its aliases are expanded.
     """
     sizes: dict[str, int] = {}
     open_nodes: list[_OpenNode] = []
-    repeated: dict[str, None] = {}
+    repeated: dict[str, int] = {}
     total = 0
     for event in events:
         kind = type(event).__name__
         starts = kind in ("MappingStartEvent", "SequenceStartEvent")
         if open_nodes and (starts or kind in ("AliasEvent", "ScalarEvent")):
-            repeated |= dict.fromkeys(open_nodes[-1].add_part(getattr(event, "value", None)))
+            repeated |= dict.fromkeys(open_nodes[-1].add_part(getattr(event, "value", None)), event.start_mark.line + 1)
         if kind == "AliasEvent":
             if any(one.anchor == event.anchor for one in open_nodes):
                 raise InputError(
@@ -206,7 +218,7 @@ def _check_events(events: Iterator[Any], path: Path) -> tuple[str, ...]:
             total += 1
         if total > MOST_NODES or len(open_nodes) > DEEPEST:
             raise _refuse_size(path)
-    return tuple(repeated)
+    return repeated
 
 
 def _refuse_yaml(broken: Any, text: str, path: Path) -> InputError:  # noqa: ANN401 - PyYAML has no types

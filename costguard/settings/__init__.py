@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from costguard.errors import InputError, UnknownNameError
+from costguard.errors import InputError, UnknownNameError, collect_errors, raise_errors
 from costguard.settings.environment import CONFIG_VARIABLE, format_variable, overlay_environment, refuse_gone_section
 from costguard.settings.fields import read_section
 from costguard.settings.files import (
@@ -27,7 +27,7 @@ from costguard.settings.files import (
     read_text,
 )
 from costguard.settings.lines import add_lines
-from costguard.settings.model import collect_errors, find_reader, make_unknown_key_error, raise_errors, read_model
+from costguard.settings.model import find_reader, read_model
 from costguard.settings.section_values import SQLITE_PREFIX, load_zone
 from costguard.settings.sections import (
     SECTIONS,
@@ -41,6 +41,7 @@ from costguard.settings.sections import (
     WatchSettings,
     WebSettings,
 )
+from costguard.values.checks import make_unknown_key_error
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -68,15 +69,7 @@ __all__ = [
     "resolve_ledger_url",
 ]
 
-BUDGET_KEY, PROVIDERS_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_KEY = (
-    "budget",
-    "providers",
-    "policy",
-    "hook",
-    "rails",
-    "notify",
-    "report",
-)
+TABLE_KEYS = ("budget", "policy", "hook", "rails", "notify", "report", "providers")
 """The keys of the file that are no section of plain fields."""
 
 
@@ -180,7 +173,7 @@ def _get_config_folder() -> Path:
 def _build_settings(table: Mapping[str, object], where: str, text: str) -> Settings:
     """Return the settings that `table` states; raise everything that is wrong in it, with the lines of `text`."""
     errors: list[InputError] = []
-    known = (*SECTIONS, BUDGET_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_KEY, PROVIDERS_KEY)
+    known = (*SECTIONS, *TABLE_KEYS)
     for key in [key for key in table if key not in known]:
         with collect_errors(errors, (key,)):
             refuse_gone_section(key, where)
@@ -220,43 +213,43 @@ def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: s
     """Return `settings` with the tables of the guard; a module is imported only if its table is stated."""
     zone = load_zone(settings.defaults.timezone, "defaults.timezone")
     made = dict[str, object]()
-    if BUDGET_KEY in table:
+    if "budget" in table:
         from costguard.settings.budgets import read_budgets
 
-        with collect_errors(errors, (BUDGET_KEY,)):
-            made["budgets"] = read_budgets(table[BUDGET_KEY], where, zone)
-    if PROVIDERS_KEY in table:
+        with collect_errors(errors, ("budget",)):
+            made["budgets"] = read_budgets(table["budget"], where, zone)
+    if "providers" in table:
         from costguard.settings.checks import read_provider_tables
 
-        with collect_errors(errors, (PROVIDERS_KEY,)):
-            made["providers"] = read_provider_tables(table[PROVIDERS_KEY], where)
-    if HOOK_KEY in table:
+        with collect_errors(errors, ("providers",)):
+            made["providers"] = read_provider_tables(table["providers"], where)
+    if "hook" in table:
         from costguard.settings.guard import read_hooks
 
-        with collect_errors(errors, (HOOK_KEY,)):
-            made["hooks"] = read_hooks(table[HOOK_KEY], where)
-    if POLICY_KEY in table:
+        with collect_errors(errors, ("hook",)):
+            made["hooks"] = read_hooks(table["hook"], where)
+    if "policy" in table:
         from costguard.settings.policies import read_policies
 
-        hooks = tuple(list_names(table.get(HOOK_KEY)))
-        with collect_errors(errors, (POLICY_KEY,)):
-            made["policies"] = read_policies(table[POLICY_KEY], where, zone=zone, poll=settings.watch.every, hooks=hooks)
-    if RAILS_KEY in table:
+        hooks = tuple(list_names(table.get("hook")))
+        with collect_errors(errors, ("policy",)):
+            made["policies"] = read_policies(table["policy"], where, zone=zone, poll=settings.watch.every, hooks=hooks)
+    if "rails" in table:
         from costguard.settings.guard import read_rails
 
-        with collect_errors(errors, (RAILS_KEY,)):
-            made["rails"] = read_rails(table[RAILS_KEY], where)
-    if NOTIFY_KEY in table:
+        with collect_errors(errors, ("rails",)):
+            made["rails"] = read_rails(table["rails"], where)
+    if "notify" in table:
         from costguard.settings.notify import read_notify
 
-        with collect_errors(errors, (NOTIFY_KEY,)):
-            made |= read_notify(table[NOTIFY_KEY], where, policies=tuple(list_names(table.get(POLICY_KEY))))._asdict()
+        with collect_errors(errors, ("notify",)):
+            made |= read_notify(table["notify"], where, policies=tuple(list_names(table.get("policy"))))
     settings = replace(settings, **made)  # type: ignore[arg-type]  # each made by its own reader
-    if REPORT_KEY in table and not any(error.path[:1] == (NOTIFY_KEY,) for error in errors):
+    if "report" in table and not any(error.path[:1] == ("notify",) for error in errors):
         from costguard.settings.notify import read_reports
 
-        with collect_errors(errors, (REPORT_KEY,)):
-            reports = read_reports(table[REPORT_KEY], where, routes=settings.routes, mail=settings.mail)
+        with collect_errors(errors, ("report",)):
+            reports = read_reports(table["report"], where, routes=settings.routes, mail=settings.mail)
             settings = replace(settings, reports=reports)
     return settings
 

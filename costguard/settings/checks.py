@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from costguard.errors import InputError, shorten
+from costguard.errors import InputError, collect_errors, raise_errors, shorten
 from costguard.settings.environment import describe_origin
 from costguard.settings.fields import describe_unlike, read_section
-from costguard.settings.model import collect_errors, raise_errors
 from costguard.settings.section_values import SQLITE_PREFIX
 from costguard.settings.sections import SHARE, Settings
 from costguard.values.checks import require

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from pathlib import Path
 
 from costguard.errors import InputError, shorten
@@ -11,7 +12,10 @@ from costguard.system.input_file import InputFileError, read_input_file
 from costguard.values.checks import describe_value
 
 FILE_NAME = "costguard.toml"
+YAML_ENDINGS = (".yaml", ".yml")
 
+JSON_TOKENS = re.compile(r'"((?:[^"\\]|\\.)*)"(?=\s*:)|"(?:[^"\\]|\\.)*"|[{}]')
+"""A key, a text, or a bracket of a table."""
 LARGEST_FILE = 8 * 2**20
 """Bytes. No settings, job or config.json is near it; a weights file given by mistake is far over."""
 
@@ -124,7 +128,9 @@ def _parse_json(text: str, path: Path) -> object:
         from costguard.settings.syntax_hints import describe_parse_error, suggest_json_fix
 
         raise InputError(
-            f"is not valid JSON: {describe_parse_error(broken)}", field=str(path), hint=suggest_json_fix(str(broken))
+            f"is not valid JSON: {describe_parse_error(broken)}{_locate_repeated(text, str(broken))}",
+            field=str(path),
+            hint=suggest_json_fix(str(broken)),
         ) from None
 
 
@@ -136,6 +142,21 @@ def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key '{shorten(twice, 40)}' appears twice")
     return table
+
+
+def _locate_repeated(text: str, said: str) -> str:
+    """Return where the key stands again that an error of `_reject_repeated_keys` names; "" for other errors."""
+    open_tables: list[set[str]] = []
+    for token in JSON_TOKENS.finditer(text) if "appears twice" in said else ():
+        if token[0] == "{":
+            open_tables.append(set())
+        elif token[0] == "}":
+            open_tables.pop()
+        elif token[1] is not None:
+            if token[1] in open_tables[-1] and f"'{shorten(token[1], 40)}'" in said:
+                return f" (at line {text.count(chr(10), 0, token.start()) + 1})"
+            open_tables[-1].add(token[1])
+    return ""
 
 
 def expand_path(text: str) -> Path:

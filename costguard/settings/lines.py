@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from costguard.errors import InputError
+from costguard.settings.files import YAML_ENDINGS
 
 FilePath = tuple[str | int, ...]
 """Keys, and numbers of tables from 1, that lead to a value: `("budget", 2, "cap")`."""
@@ -15,13 +18,46 @@ KEY_PATTERN = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|
 PART_PATTERN = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
+@dataclass(frozen=True, slots=True)
+class StatedFile:
+    """A job file as it was read."""
+
+    path: Path
+    text: str
+    table: Mapping[str, object]
+
+
+def place_in_files(
+    error: InputError, files: Sequence[StatedFile], over: Mapping[str, object], *, missing: bool = False
+) -> None:
+    """Let an error of a value that one of `files` states name the file and the line.
+
+    `over`: what counts in place of the files. `missing`: its key stands nowhere, so that the file is named alone.
+    """
+    path = tuple((error.field or "").split("."))
+    file = max(files, key=lambda one: _count_stated(one.table, path), default=None)
+    depth = 0 if file is None else _count_stated(file.table, path)
+    if file is not None and not error.path and (depth > _count_stated(over, path) or missing):
+        error.path, error.field = path, f"{file.path}: {error.field}"
+        find = _find_yaml_line if file.path.suffix.lower() in YAML_ENDINGS else find_line
+        _add_line(error, find(file.text, path) if depth else None)
+
+
+def _count_stated(table: object, path: FilePath) -> int:
+    """Return how many keys of `path` lead into `table`."""
+    inner = table.get(path[0]) if isinstance(table, Mapping) and path else None
+    return 0 if inner is None else 1 + _count_stated(inner, path[1:])
+
+
 def add_lines(errors: Iterable[InputError], text: str) -> None:
     """Add to each error the line of `text` where its value stands: "is missing (at line 12)"."""
     for error in errors:
-        line = find_line(text, error.path)
-        if line is not None:
-            error.what = f"{error.what} (at line {line})"
-            error.args = (str(error),)
+        _add_line(error, find_line(text, error.path))
+
+
+def _add_line(error: InputError, line: int | None) -> None:
+    error.what = error.what if line is None else f"{error.what} (at line {line})"
+    error.args = (str(error),)
 
 
 def find_line(text: str, path: FilePath) -> int | None:
@@ -39,6 +75,18 @@ def find_line(text: str, path: FilePath) -> int | None:
         position += len(line) + 1
     depth, start = best
     return _find_inside(text, start, path[depth:]) if depth else None
+
+
+def _find_yaml_line(text: str, path: FilePath) -> int | None:
+    """Return the line, from 1, of the key at `path` of YAML, else of the nearest one around it."""
+    import yaml
+
+    node, line = yaml.compose(text, Loader=yaml.SafeLoader), None
+    for part in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        key, node = next(((key, value) for key, value in pairs if key.value == part), (None, None))
+        line = line if key is None else key.start_mark.line + 1
+    return line
 
 
 def _split_key(text: str) -> list[str]:

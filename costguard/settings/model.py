@@ -19,7 +19,15 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Validat
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from costguard.errors import FIELD_LENGTH_MAX, InputError, SeveralInputsError, UnknownNameError, shorten, to_one_line
+from costguard.errors import (
+    FIELD_LENGTH_MAX,
+    InputError,
+    SeveralInputsError,
+    collect_errors,
+    raise_errors,
+    shorten,
+    to_one_line,
+)
 from costguard.settings.fields import (
     DURATION_MAX,
     NAME_CHARS_MAX,
@@ -33,7 +41,7 @@ from costguard.settings.fields import (
     read_texts,
 )
 from costguard.settings.lines import FilePath
-from costguard.values.checks import find_nearest_names, require, require_one_of, require_whole_number
+from costguard.values.checks import make_unknown_key_error, require, require_one_of, require_whole_number
 
 Model = TypeVar("Model", bound="SettingsModel")
 Built = TypeVar("Built", bound="HasName")
@@ -161,24 +169,6 @@ def list_stated(table: BaseModel) -> dict[str, Any]:
     return {name: value for name, value in table if name in table.model_fields_set}
 
 
-@contextmanager
-def collect_errors(errors: list[InputError], path: FilePath = ()) -> Iterator[None]:
-    """Add the InputErrors that the block raises to `errors`; `path`: of those that have none."""
-    try:
-        yield
-    except SeveralInputsError as several:
-        errors += several.errors
-    except InputError as error:
-        error.path = error.path or path
-        errors.append(error)
-
-
-def raise_errors(errors: list[InputError]) -> None:
-    """Raise what is in `errors`, if there is anything."""
-    if errors:
-        raise errors[0] if len(errors) == 1 else SeveralInputsError(tuple(errors))
-
-
 def read_model(model: type[Model], stated: SettingsTable, place: str, path: FilePath, *, name: str = "") -> Model:
     """Return the table `stated` as `model`; raise all its errors. `place`: its name in errors. `name`: what it calls itself."""
     try:
@@ -208,13 +198,6 @@ def _make_errors(
     for error in refused.errors if isinstance(refused, SeveralInputsError) else (refused,):
         _place_error(error, field, (*path, *where))
         yield error
-
-
-def make_unknown_key_error(key: str, known: tuple[str, ...], field: str) -> InputError:
-    """Return the error of a key that a table does not have."""
-    return UnknownNameError(
-        "key", key, field=field, nearest=find_nearest_names(key, known), hint=f"known keys: {', '.join(known)}"
-    )
 
 
 def _make_missing_error(model: type[BaseModel], key: str) -> InputError:

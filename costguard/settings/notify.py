@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from datetime import time, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from costguard.errors import InputError, shorten
+from costguard.errors import InputError, collect_errors, raise_errors, shorten
 from costguard.guard.alerts.alert import AUDIENCES, GROUP_BY_FIELDS, INFO, REPEAT_INTERVALS, SEVERITIES, AlertRoute
 from costguard.reporting.schedule import MAIL_PREFIX, REPORT_FREQUENCIES, ReportSchedule
 from costguard.reporting.statement.groups import parse_group_keys
@@ -35,11 +35,9 @@ from costguard.settings.model import (
     SettingsModel,
     choose,
     choose_many,
-    collect_errors,
     describe_flag,
     describe_key,
     name_as,
-    raise_errors,
     read_model,
     read_models,
     require_table,
@@ -208,21 +206,8 @@ class NotifyTable(SettingsModel):
     )
 
 
-class NotifySettings(NamedTuple):
-    """The `[notify]` section.
-
-    `signed_with`: source of the secret that signs webhooks; `mail`: source of the mail server's address; "": none.
-    `console_is_delivery`: a notice on the console or in a journal counts as delivered.
-    """
-
-    routes: tuple[AlertRoute, ...]
-    signed_with: str
-    mail: str
-    console_is_delivery: bool
-
-
-def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> NotifySettings:
-    """Return the `[notify]` section of the file `where`.
+def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> dict[str, object]:
+    """Return the fields of `Settings` that the `[notify]` section of the file `where` states.
 
     `policies`: the names of the policies.
     """
@@ -242,7 +227,7 @@ def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> Not
             title=lambda _: None,
         )
     raise_errors(errors)
-    return NotifySettings(routes, plain.signed_with, plain.mail, plain.console_is_delivery)
+    return {"routes": routes, **{key: value for key, value in plain if key != "route"}}
 
 
 def _make_route(table: RouteTable, policies: tuple[str, ...]) -> AlertRoute:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from costguard.errors import InputError, shorten
-from costguard.settings.model import collect_errors, raise_errors
+from costguard.errors import InputError, collect_errors, raise_errors, shorten
 from costguard.values.checks import require, require_one_of
 
 if TYPE_CHECKING:

@@ -8,17 +8,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
-from costguard.errors import InputError
+from costguard.errors import InputError, collect_errors, raise_errors
 from costguard.sizing.architecture import SAMPLE_UNITS, Architecture
 from costguard.sizing.memory.adapters import resolve_targets
-from costguard.sizing.recipe import USUAL_NETWORK, Lora, NetworkSpeeds, Parallelism, Recipe, resolve_framework
-from costguard.sizing.serving_load import SERVING_KEYS, ServingLoad, read_serving_load, require_positive
+from costguard.sizing.recipe import (
+    LORA_CHECKS,
+    NETWORK_CHECKS,
+    PARALLEL_CHECKS,
+    RECIPE_CHECKS,
+    USUAL_NETWORK,
+    Lora,
+    NetworkSpeeds,
+    Parallelism,
+    Recipe,
+    require_bool,
+    resolve_framework,
+)
+from costguard.sizing.serving_load import SERVING_CHECKS, ServingLoad, read_serving_load, require_positive
 from costguard.values import checks
-from costguard.values.checks import describe_value, require, require_known_keys
+from costguard.values.checks import (
+    Check,
+    declare_field,
+    describe_value,
+    list_checks,
+    list_value_errors,
+    permit_none,
+    require,
+)
 from costguard.values.money import Money
 from costguard.values.resource import TIERS
 
@@ -40,32 +61,61 @@ MOST_DISK_GB = 10_000_000
 HOURS_PER_YEAR = 8760
 
 SHAPE_KEYS = ("model", "path", "architecture")
-RECIPE_KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("lora", "gradient_accumulation", "autocast_rules"))
-DATASET_KEYS = ("examples", "tokens_per_example", "epochs")
 PRICE_AGE = re.compile(r"(\d{1,4})([dw]?)", re.ASCII)
-LIMIT_KEYS = (
-    *("max_usd", "max_hours", "providers", "exclude", "regions", "tiers", "gpus", "max_gpus", "max_price_age"),
-    "secure_only",
-)
 DENOISING_STEPS = 50
 """Passes of the network for one image where neither the job nor the model's release states them: the default of diffusers'
 pipelines for SD and SDXL (0.42, 2026-11). Classifier-free guidance doubles them."""
 AMOUNT_KEYS = ("tokens", "dataset", *SAMPLE_UNITS)
 """Keys that say how much is processed; a job has one of them."""
-RUN_KEYS = (
-    "tokens",
-    *SAMPLE_UNITS,
-    "denoising_steps",
-    "global_batch_tokens",
-    "disk_gb",
-    "checkpoint_every_hours",
-    *SERVING_KEYS,
-)
-TABLE_KEYS = ("dataset", "lora", "parallel", "network", "limits", "preference")
-KEYS = (*SHAPE_KEYS, *RECIPE_KEYS, *RUN_KEYS, *TABLE_KEYS)
 
 Table = Mapping[str, object]
 FindArchitecture = Callable[[str], Architecture]
+
+
+def require_model_name(value: object, field: str) -> str:
+    """Return the name or path of a model."""
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"must be a name or a path, not {describe_value(value)}", field=field, hint="write llama-3.1-8b")
+    return value
+
+
+def _accept(value: object, field: str) -> None:
+    """Accept a value that is looked at elsewhere."""
+
+
+def _check_framework(value: object, field: str) -> None:
+    RECIPE_CHECKS["framework"](resolve_framework(value)[0] if isinstance(value, str) else value, field)
+
+
+def _read_names(value: object, field: str) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise InputError(f"must be a list of names, not {describe_value(names)}", field=field, hint='write ["a", "b"]')
+    return tuple(names)
+
+
+def _read_tiers(value: object, field: str) -> tuple[str, ...]:
+    return tuple(checks.require_one_of(tier, TIERS, field) for tier in _read_names(value, field))
+
+
+def _read_usd_cap(value: object, field: str) -> Money:
+    """Return the cap as Money; a TOML float is taken by its shortest decimal text."""
+    text = repr(value) if isinstance(value, float) else value
+    if isinstance(text, bool) or not isinstance(text, str | int):
+        raise InputError(f"must be an amount, not {describe_value(value)}", field=field, hint="write max_usd = 50")
+    cap = Money.parse(text, field=field)
+    require(cap.nano > 0, field, f"must be more than zero, not {describe_value(value)}", "write max_usd = 50")
+    return cap
+
+
+def _read_price_age(value: object, field: str) -> timedelta:
+    """Return the age that prices may have at most: a number of days, or text such as 7d or 2w."""
+    text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    found = PRICE_AGE.fullmatch(text)
+    if found is None:
+        what = f"must be days or weeks, not {describe_value(value)}"
+        raise InputError(what, field=field, hint="write 7d, 2w, or a number of days")
+    return timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,16 +125,73 @@ class JobLimits:
     `exclude`: providers to leave out. `regions`: also continents and countries. `secure_only`: no machines in private hands.
     """
 
-    max_usd: Money | None = None
-    max_hours: float | None = None
-    providers: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] | None = None
-    regions: tuple[str, ...] | None = None
-    tiers: tuple[str, ...] | None = None
-    gpus: tuple[str, ...] | None = None
-    max_gpus: int = DEFAULT_MAX_GPUS
-    max_price_age: timedelta | None = None
-    secure_only: bool = False
+    max_usd: Money | None = declare_field(_read_usd_cap, default=None)
+    max_hours: float | None = declare_field(partial(checks.require_number, least=1e-6, most=1e9), default=None)
+    providers: tuple[str, ...] | None = declare_field(_read_names, default=None)
+    exclude: tuple[str, ...] | None = declare_field(_read_names, default=None)
+    regions: tuple[str, ...] | None = declare_field(_read_names, default=None)
+    tiers: tuple[str, ...] | None = declare_field(_read_tiers, default=None)
+    gpus: tuple[str, ...] | None = declare_field(_read_names, default=None)
+    max_gpus: int = declare_field(partial(checks.require_whole_number, most=MOST_GPUS), default=DEFAULT_MAX_GPUS)
+    max_price_age: timedelta | None = declare_field(_read_price_age, default=None)
+    secure_only: bool = declare_field(require_bool, default=False)
+
+
+LIMIT_CHECKS = list_checks(JobLimits)
+
+
+def _check_units(value: object, field: str) -> float:
+    return require_positive(value, field, checks.LARGEST_COUNT, f"write {field} = 1000000")
+
+
+_COUNT = permit_none(checks.require_whole_number)
+VALUE_CHECKS: Mapping[str, Check] = {
+    "model": require_model_name,
+    "path": require_model_name,
+    "architecture": _accept,
+    **{name: check for name, check in RECIPE_CHECKS.items() if name not in ("gradient_accumulation", "autocast_rules")},
+    "framework": _check_framework,
+    "tokens": _COUNT,
+    **dict.fromkeys(SAMPLE_UNITS, permit_none(_check_units)),
+    "denoising_steps": permit_none(partial(checks.require_whole_number, most=100_000)),
+    "global_batch_tokens": _COUNT,
+    "disk_gb": permit_none(partial(checks.require_whole_number, most=MOST_DISK_GB)),
+    "checkpoint_every_hours": partial(checks.require_number, least=0.01, most=HOURS_PER_YEAR),
+    **SERVING_CHECKS,
+    **dict.fromkeys(("dataset", "lora", "parallel", "network", "limits", "preference"), _accept),
+}
+"""The keys of a job, each with what a value by itself must be."""
+RECIPE_KEYS = tuple(key for key in VALUE_CHECKS if key in RECIPE_CHECKS)
+KEYS = tuple(VALUE_CHECKS)
+TABLE_CHECKS: Mapping[str, Mapping[str, Check]] = {
+    "dataset": {
+        "examples": checks.require_whole_number,
+        "tokens_per_example": checks.require_whole_number,
+        "epochs": partial(checks.require_number, least=1e-6, most=1e6),
+    },
+    "lora": LORA_CHECKS,
+    "parallel": PARALLEL_CHECKS,
+    "network": NETWORK_CHECKS,
+    "limits": LIMIT_CHECKS,
+}
+"""The tables of a job, with the keys of each; [preference] and [architecture] import more."""
+
+
+def list_job_errors(table: Table) -> list[InputError]:
+    """Return what is wrong with the keys that a job states, each looked at by itself: unknown keys and wrong values."""
+    known, errors = {**TABLE_CHECKS}, list_value_errors(table, VALUE_CHECKS, "")
+    if "preference" in table:
+        from costguard.sizing.preference import PREFERENCE_CHECKS
+
+        known["preference"] = PREFERENCE_CHECKS
+    if "architecture" in table:
+        from costguard.sizing.architecture_table import ARCHITECTURE_CHECKS
+
+        known["architecture"] = ARCHITECTURE_CHECKS
+    for key in (key for key in known if key in table):
+        with collect_errors(errors):
+            errors += list_value_errors(read_subtable(table, key), known[key], key)
+    return errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,26 +246,25 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
 
     `find`: returns the shape of another shipped model that `[preference]` names.
     """
-    require_known_keys(table, KEYS, "")
+    raise_errors(list_job_errors(table))
     assumed: list[tuple[str, str]] = []
     serving = read_serving_load(table, architecture)
     recipe = _read_recipe(table, architecture, assumed)
     beside = _read_preference_table(table, architecture, recipe, assumed, find)
+    parallel = read_subtable(table, "parallel")
     return Job(
         architecture=architecture,
         recipe=recipe,
         beside=beside,
-        parallel=_read_parallel(table),
-        network=_read_network(table),
+        parallel=Parallelism(**parallel) if parallel else None,  # type: ignore[arg-type]  # it checks each value at birth
+        network=NetworkSpeeds(**read_subtable(table, "network")),  # type: ignore[arg-type]  # as above
         serving=serving,
         denoising_steps=_read_denoising_steps(table, architecture, recipe, assumed),
         tokens=_read_units(table, architecture)
         or _read_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
         global_batch_tokens=_read_global_batch(table, recipe),
-        disk_gb=_read_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
-        checkpoint_every_hours=checks.require_number(
-            table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours", least=0.01, most=HOURS_PER_YEAR
-        ),
+        disk_gb=_read_count(table, "disk_gb"),
+        checkpoint_every_hours=checks.require_number(table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours"),
         limits=parse_job_limits(read_subtable(table, "limits")),
         assumed=tuple(assumed),
     )
@@ -181,42 +287,9 @@ def parse_job_limits(table: Table) -> JobLimits:
 
     GPU names are not resolved here.
     """
-    require_known_keys(table, LIMIT_KEYS, "limits")
-    usd = table.get("max_usd")
-    tiers = _read_names(table, "tiers")
-    for tier in tiers or ():
-        checks.require_one_of(tier, TIERS, "limits.tiers")
-    return JobLimits(
-        max_usd=None if usd is None else _read_usd_cap(usd),
-        max_hours=None
-        if table.get("max_hours") is None
-        else checks.require_number(table["max_hours"], "limits.max_hours", least=1e-6, most=1e9),
-        providers=_read_names(table, "providers"),
-        exclude=_read_names(table, "exclude"),
-        regions=_read_names(table, "regions"),
-        tiers=tiers,
-        gpus=_read_names(table, "gpus"),
-        max_price_age=_read_price_age(table.get("max_price_age")),
-        secure_only=_read_switch(table.get("secure_only", False), "limits.secure_only"),
-        max_gpus=checks.require_whole_number(table.get("max_gpus", DEFAULT_MAX_GPUS), "limits.max_gpus", most=MOST_GPUS),
-    )
-
-
-def _read_price_age(stated: object) -> timedelta | None:
-    """Return the age that prices may have at most: a number of days, or text such as 7d or 2w."""
-    if stated is None:
-        return None
-    found = PRICE_AGE.fullmatch(str(stated).strip()) if isinstance(stated, int | str) and not isinstance(stated, bool) else None
-    if found is None:
-        what = f"must be days or weeks, not {describe_value(stated)}"
-        raise InputError(what, field="limits.max_price_age", hint="write 7d, 2w, or a number of days")
-    return timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))
-
-
-def _read_switch(stated: object, field: str) -> bool:
-    if not isinstance(stated, bool):
-        raise InputError(f"must be true or false, not {describe_value(stated)}", field=field, hint="write true")
-    return stated
+    raise_errors(list_value_errors(table, LIMIT_CHECKS, "limits"))
+    stated = {key: LIMIT_CHECKS[key](value, f"limits.{key}") for key, value in table.items()}
+    return JobLimits(**stated)  # type: ignore[arg-type]  # each was read by its own check
 
 
 def merge_tables(under: Table, over: Table) -> dict[str, object]:
@@ -265,7 +338,6 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
     _check_decoder_len(stated, architecture)
     _assume_fused_loss(table, stated, architecture, assumed)
     lora = read_subtable(table, "lora")
-    require_known_keys(lora, tuple(f.name for f in fields(Lora)), "lora")
     if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
         precision = "bf16-amp"
     usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
@@ -355,45 +427,22 @@ def _refuse_model(name: str) -> Architecture:
 
 
 def _read_lora(table: Table, architecture: Architecture) -> dict[str, object]:
-    stated = dict(table)
-    targets = stated.get("targets", "")
-    if not isinstance(targets, str):
-        if not isinstance(targets, list | tuple) or not all(isinstance(t, str) for t in targets):
-            raise InputError(
-                f"must be a list of names, not {describe_value(targets)}",
-                field="lora.targets",
-                hint="write ['q_proj', 'v_proj'], 'attention' or 'all-linear'",
-            )
-        stated["targets"] = resolve_targets(architecture, tuple(targets))
-    return stated
-
-
-def _read_parallel(table: Table) -> Parallelism | None:
-    stated = read_subtable(table, "parallel")
-    if not stated:
-        return None
-    require_known_keys(stated, tuple(f.name for f in fields(Parallelism)), "parallel")
-    fsdp = stated.get("fsdp", False)
-    require(isinstance(fsdp, bool), "parallel.fsdp", f"must be true or false, not {describe_value(fsdp)}", "write fsdp = true")
-    return Parallelism(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
+    targets = table.get("targets")
+    return (
+        {**table, "targets": resolve_targets(architecture, tuple(targets))} if isinstance(targets, list | tuple) else {**table}
+    )
 
 
 def _read_denoising_steps(table: Table, architecture: Architecture, recipe: Recipe, assumed: list[tuple[str, str]]) -> int:
     """Return the passes of a diffusion model's network for each image; 1 for other jobs."""
     makes = architecture.denoises and not recipe.trains
-    stated = _read_optional_whole(table, "denoising_steps", most=100_000)
+    stated = _read_count(table, "denoising_steps")
     what = f"is of a diffusion model that makes images, not of method '{recipe.method}' on {architecture.name}"
     require(makes or stated is None, "denoising_steps", what, "leave it out")
     usual = architecture.denoising_steps or DENOISING_STEPS
     if makes and stated is None:
         assumed.append(("denoising_steps", str(usual)))
     return (stated or usual) if makes else 1
-
-
-def _read_network(table: Table) -> NetworkSpeeds:
-    stated = read_subtable(table, "network")
-    require_known_keys(stated, tuple(f.name for f in fields(NetworkSpeeds)), "network")
-    return NetworkSpeeds(**stated)  # type: ignore[arg-type]  # NetworkSpeeds checks each value at birth
 
 
 def _read_units(table: Table, architecture: Architecture) -> int | None:
@@ -412,7 +461,7 @@ def _read_units(table: Table, architecture: Architecture) -> int | None:
     unit = architecture.sample_unit
     what = f"is not what {architecture.name} is counted in: it reads {'text' if unit is None else unit.replace('_', ' ')}"
     require(unit == counted, counted, what, f"write {unit or 'tokens'} = 1000000")
-    number = require_positive(table[counted], counted, checks.LARGEST_COUNT, f"write {counted} = 1000000")
+    number = _check_units(table[counted], counted)
     tokens = number / architecture.units_per_sample * (architecture.sample_tokens or 1)
     return checks.require_whole_number(max(1, round(tokens)), counted)
 
@@ -423,22 +472,20 @@ def _read_tokens(table: Table, example_tokens: int | None) -> int | None:
     `example_tokens`: tokens of one example if the job fixes them: an image, a pair, a prompt's group.
     """
     if "dataset" not in table:
-        return _read_optional_whole(table, "tokens")
+        return _read_count(table, "tokens")
     require("tokens" not in table, "tokens", "is given together with [dataset]", "keep one of them")
     dataset = read_subtable(table, "dataset")
-    require_known_keys(dataset, DATASET_KEYS, "dataset")
     if example_tokens is not None:
         dataset = {"tokens_per_example": example_tokens, **dataset}
     for key in ("examples", "tokens_per_example"):
         require(key in dataset, f"dataset.{key}", "is missing", f"write {key} = 1000, or tokens = ... instead of [dataset]")
-    examples = checks.require_whole_number(dataset["examples"], "dataset.examples")
-    each = checks.require_whole_number(dataset["tokens_per_example"], "dataset.tokens_per_example")
-    epochs = checks.require_number(dataset.get("epochs", 1), "dataset.epochs", least=1e-6, most=1e6)
+    examples, each = (checks.require_whole_number(dataset[key], f"dataset.{key}") for key in ("examples", "tokens_per_example"))
+    epochs = checks.require_number(dataset.get("epochs", 1), "dataset.epochs")
     return checks.require_whole_number(round(examples * each * epochs), "dataset")
 
 
 def _read_global_batch(table: Table, recipe: Recipe) -> int | None:
-    stated = _read_optional_whole(table, "global_batch_tokens")
+    stated = _read_count(table, "global_batch_tokens")
     least = recipe.micro_tokens
     require(
         stated is None or stated >= least,
@@ -449,28 +496,5 @@ def _read_global_batch(table: Table, recipe: Recipe) -> int | None:
     return stated
 
 
-def _read_optional_whole(table: Table, key: str, most: int = checks.LARGEST_COUNT) -> int | None:
-    return checks.require_whole_number(table[key], key, most=most) if table.get(key) is not None else None
-
-
-def _read_names(table: Table, key: str) -> tuple[str, ...] | None:
-    names = table.get(key)
-    if names is None:
-        return None
-    if isinstance(names, str):
-        names = [names]
-    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-        raise InputError(
-            f"must be a list of names, not {describe_value(names)}", field=f"limits.{key}", hint='write ["a", "b"]'
-        )
-    return tuple(names)
-
-
-def _read_usd_cap(value: object) -> Money:
-    """Return the cap as Money; a TOML float is taken by its shortest decimal text."""
-    text = repr(value) if isinstance(value, float) else value
-    if not isinstance(text, str | int):
-        raise InputError(f"must be an amount, not {describe_value(value)}", field="limits.max_usd", hint="write max_usd = 50")
-    cap = Money.parse(text, field="limits.max_usd")
-    require(cap.nano > 0, "limits.max_usd", f"must be more than zero, not {describe_value(value)}", "write max_usd = 50")
-    return cap
+def _read_count(table: Table, key: str) -> int | None:
+    return checks.require_whole_number(table[key], key, least=0) if table.get(key) is not None else None

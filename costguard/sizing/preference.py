@@ -26,24 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.recipe import Recipe, require_bool
-from costguard.values.checks import describe_value, require, require_known_keys, require_one_of, require_whole_number
+from costguard.values.checks import Check, choose_from, describe_value, require, require_one_of, require_whole_number
 
 SAME, NONE, HEAD = "same", "none", "head"
-PREFERENCE_KEYS = (
-    "algorithm",
-    "reference",
-    "reward_model",
-    "value_model",
-    "completions",
-    "generation_batch",
-    "prompt_len",
-    "completion_len",
-    "updates",
-    "frozen_quant",
-)
 GENERATION_BATCH = 32
 """Sequences written at once where nobody says: what keeps an 80 GB GPU busy beside 7B models. Assumed."""
 FROZEN_QUANTS = ("none", "nf4", "int8", "int4")
@@ -75,6 +65,28 @@ ALGORITHM_DEFAULTS = {
     "ppo": AlgorithmDefaults(generates=True, reward_model=SAME, value_model=SAME),
     "grpo": AlgorithmDefaults(generates=True, completions=8),
 }
+
+
+def _check_model(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"must be a name, not {describe_value(value)}", field=field, hint='write "same" or "none"')
+    return value
+
+
+_SIZE = partial(require_whole_number, most=10_000_000)
+PREFERENCE_CHECKS: Mapping[str, Check] = {
+    "algorithm": choose_from(ALGORITHM_DEFAULTS),
+    "reference": require_bool,
+    "reward_model": _check_model,
+    "value_model": _check_model,
+    "completions": _SIZE,
+    "generation_batch": _SIZE,
+    "prompt_len": _SIZE,
+    "completion_len": _SIZE,
+    "updates": _SIZE,
+    "frozen_quant": choose_from(FROZEN_QUANTS),
+}
+"""The keys of the table, which are checked before it is read."""
 ONLY_IF_GENERATED = ("reward_model", "value_model", "completions", "generation_batch", "updates")
 
 
@@ -93,16 +105,6 @@ class _PreferenceTable:
     def read_size(self, key: str, usual: int) -> int:
         return require_whole_number(self.read_value(key, usual), f"preference.{key}", most=10_000_000)
 
-    def read_name(self, key: str, usual: str) -> str:
-        value = self.read_value(key, usual)
-        require(
-            isinstance(value, str),
-            f"preference.{key}",
-            f"must be a name, not {describe_value(value)}",
-            'write "same" or "none"',
-        )
-        return str(value)
-
 
 def read_preference(
     table: Table, architecture: Architecture, recipe: Recipe, assumed: AssumedFields, find: FindArchitecture
@@ -111,7 +113,6 @@ def read_preference(
 
     `find`: returns the shape of a shipped model by name.
     """
-    require_known_keys(table, PREFERENCE_KEYS, "preference")
     algorithm = require_one_of(table.get("algorithm"), ALGORITHM_DEFAULTS, "preference.algorithm")
     usual, stated = ALGORITHM_DEFAULTS[algorithm], _PreferenceTable(table, assumed)
     _check_suited(table, algorithm, usual, recipe)
@@ -173,9 +174,8 @@ def _read_companions(
     """Return the reference, reward and value models that the table asks for."""
     quant = require_one_of(stated.table.get("frozen_quant", recipe.quant), FROZEN_QUANTS, "preference.frozen_quant")
     reference = stated.read_value("reference", usual=True)
-    require_bool(reference, "preference.reference")
-    reward = stated.read_name("reward_model", usual.reward_model) if usual.generates else NONE
-    value = stated.read_name("value_model", usual.value_model) if usual.generates else NONE
+    reward = str(stated.read_value("reward_model", usual.reward_model)) if usual.generates else NONE
+    value = str(stated.read_value("value_model", usual.value_model)) if usual.generates else NONE
     require(reward != HEAD, "preference.reward_model", "'head' is frozen and cannot learn", 'write "same" or "none"')
     beside = []
     if reference:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.values.checks import (
+    choose_from,
+    declare_field,
     describe_value,
     find_nearest_names,
     fold_name,
+    list_checks,
     require,
     require_number,
     require_one_of,
@@ -107,6 +111,38 @@ def require_bool(value: object, field: str) -> None:
         raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")
 
 
+TOKENS, PASSES = partial(require_whole_number, most=100_000_000), partial(require_whole_number, most=1_000_000)
+RANKS, LINK_SPEED = partial(require_whole_number, most=100_000), partial(require_number, least=0.01, most=1e6)
+
+
+def resolve_framework(name: str) -> tuple[str, str]:
+    """Return the framework that `name` means, and why if it is another word; an unknown name is returned as it is."""
+    if name in FRAMEWORKS:
+        return name, ""
+    return FRAMEWORK_ALIASES.get(fold_name(name), (name, ""))
+
+
+def _check_framework(name: object, field: str) -> None:
+    """Raise an error that names the nearest framework unless `name` is one."""
+    if isinstance(name, str) and name in FRAMEWORKS:
+        return
+    if isinstance(name, str) and fold_name(name) in SERVER_NAMES:
+        what = f"'{name}' is a server, and every server is sized alike"
+        raise InputError(what, field=field, hint="leave it out: method = 'inference' says enough")
+    near = find_nearest_names(str(name), (*FRAMEWORKS, *FRAMEWORK_ALIASES))
+    hint = f"write one of: {', '.join(FRAMEWORKS)}"
+    raise UnknownNameError("framework", str(name), field=field, nearest=near, hint=hint)
+
+
+def _check_targets(value: object, field: str) -> None:
+    if isinstance(value, str):
+        require_one_of(value, LORA_GROUPS, field)
+        return
+    listed = isinstance(value, list | tuple) and bool(value) and all(isinstance(target, str) for target in value)
+    what = "is empty" if value in ([], ()) else f"must be a list of names, not {describe_value(value)}"
+    require(listed, field, what, "write ['q_proj', 'v_proj'], 'attention' or 'all-linear'")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
     """Low-rank adapters of a job.
@@ -115,17 +151,16 @@ class Lora:
     names. `dora`: each adapter also learns the magnitude of its matrix (DoRA, arXiv 2402.09353).
     """
 
-    rank: int = 16
-    targets: str | tuple[str, ...] = "all-linear"
-    dora: bool = False
+    rank: int = declare_field(partial(require_whole_number, most=65_536), default=16)
+    targets: str | tuple[str, ...] = declare_field(_check_targets, default="all-linear")
+    dora: bool = declare_field(require_bool, default=False)
 
     def __post_init__(self) -> None:
-        require_bool(self.dora, "lora.dora")
-        require_whole_number(self.rank, "lora.rank", most=65_536)
-        if isinstance(self.targets, str):
-            require_one_of(self.targets, LORA_GROUPS, "lora.targets")
-        else:
-            require(bool(self.targets), "lora.targets", "is empty", "write 'attention', 'all-linear' or a list of names")
+        for name, check in LORA_CHECKS.items():
+            check(getattr(self, name), f"lora.{name}")
+
+
+LORA_CHECKS = list_checks(Lora)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,45 +192,35 @@ class Recipe:
     - `kv_cache`: what a server stores keys and values in. "auto": 16 bits, as vLLM and SGLang do; "fp8": half of it.
     """
 
-    method: str = "full"
-    precision: str = "bf16"
-    quant: str = "none"
-    optimizer: str = "adamw"
-    seq_len: int = 2048
-    micro_batch: int = 1
-    gradient_accumulation: int = 1
-    checkpointing: str = "full"
-    attention: str = "flash"
+    method: str = declare_field(choose_from(METHODS), default="full")
+    precision: str = declare_field(choose_from(PRECISIONS), default="bf16")
+    quant: str = declare_field(choose_from(QUANTS), default="none")
+    optimizer: str = declare_field(choose_from(OPTIMIZERS), default="adamw")
+    seq_len: int = declare_field(TOKENS, default=2048)
+    micro_batch: int = declare_field(PASSES, default=1)
+    gradient_accumulation: int = declare_field(PASSES, default=1)
+    checkpointing: str = declare_field(choose_from(CHECKPOINTINGS), default="full")
+    attention: str = declare_field(choose_from(ATTENTIONS), default="flash")
     lora: Lora = Lora()
-    framework: str = "hf"
-    fused_loss: bool = False
-    compiled: bool = False
-    optimizer_in_backward: bool = False
-    double_quant: bool = False
-    offload_activations: bool = False
-    dropout: bool | None = None
-    autocast_rules: str = "cuda"
-    prefill_chunk: int | None = None
-    experts_implementation: str = "auto"
-    loss: str = "auto"
-    optimizer_kernel: str = "auto"
-    moments: str = "auto"
-    decoder_len: int | None = None
-    kv_cache: str = "auto"
+    framework: str = declare_field(_check_framework, default="hf")
+    fused_loss: bool = declare_field(require_bool, default=False)
+    compiled: bool = declare_field(require_bool, default=False)
+    optimizer_in_backward: bool = declare_field(require_bool, default=False)
+    double_quant: bool = declare_field(require_bool, default=False)
+    offload_activations: bool = declare_field(require_bool, default=False)
+    dropout: bool | None = declare_field(require_bool, default=None)
+    autocast_rules: str = declare_field(choose_from(AUTOCAST_RULES), default="cuda")
+    prefill_chunk: int | None = declare_field(TOKENS, default=None)
+    experts_implementation: str = declare_field(choose_from(EXPERTS_IMPLEMENTATIONS), default="auto")
+    loss: str = declare_field(choose_from(LOSSES), default="auto")
+    optimizer_kernel: str = declare_field(choose_from(OPTIMIZER_KERNELS), default="auto")
+    moments: str = declare_field(choose_from(MOMENTS), default="auto")
+    decoder_len: int | None = declare_field(TOKENS, default=None)
+    kv_cache: str = declare_field(choose_from(KV_CACHES), default="auto")
 
     def __post_init__(self) -> None:
-        require_one_of(self.method, METHODS, "method")
-        require_one_of(self.precision, PRECISIONS, "precision")
-        require_one_of(self.quant, QUANTS, "quant")
-        require_one_of(self.optimizer, OPTIMIZERS, "optimizer")
-        require_one_of(self.checkpointing, CHECKPOINTINGS, "checkpointing")
-        require_one_of(self.attention, ATTENTIONS, "attention")
-        _check_framework(self.framework)
-        require_one_of(self.experts_implementation, EXPERTS_IMPLEMENTATIONS, "experts_implementation")
-        require_one_of(self.loss, LOSSES, "loss")
-        require_one_of(self.optimizer_kernel, OPTIMIZER_KERNELS, "optimizer_kernel")
-        require_one_of(self.moments, MOMENTS, "moments")
-        require_one_of(self.kv_cache, KV_CACHES, "kv_cache")
+        for name, check in RECIPE_CHECKS.items():
+            check(getattr(self, name), name)
         require(
             self.kv_cache == "auto" or self.method == "inference",
             "kv_cache",
@@ -208,18 +233,6 @@ class Recipe:
             "'whole' contradicts fused_loss = true",
             "leave fused_loss out, or write loss = 'fused'",
         )
-        for name in SWITCHES:
-            require_bool(getattr(self, name), name)
-        if self.dropout is not None:
-            require_bool(self.dropout, "dropout")
-        require_one_of(self.autocast_rules, AUTOCAST_RULES, "autocast_rules")
-        if self.prefill_chunk is not None:
-            require_whole_number(self.prefill_chunk, "prefill_chunk", most=100_000_000)
-        require_whole_number(self.seq_len, "seq_len", most=100_000_000)
-        if self.decoder_len is not None:
-            require_whole_number(self.decoder_len, "decoder_len", most=100_000_000)
-        require_whole_number(self.micro_batch, "micro_batch", most=1_000_000)
-        require_whole_number(self.gradient_accumulation, "gradient_accumulation", most=1_000_000)
         require(
             self.quant == "none" or self.method in ("qlora", "inference"),
             "quant",
@@ -265,6 +278,9 @@ class Recipe:
         return self.micro_batch * self.seq_len
 
 
+RECIPE_CHECKS = list_checks(Recipe)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
     """How the GPUs of a job share the work.
@@ -272,19 +288,17 @@ class Parallelism:
     The number of data-parallel ranks is gpus / (tp x pp x cp). `ep` divides the experts among the data-parallel ranks.
     """
 
-    zero: int = 0
-    fsdp: bool = False
-    tp: int = 1
-    pp: int = 1
-    cp: int = 1
-    ep: int = 1
-    offload: str = "none"
+    zero: int = declare_field(partial(require_whole_number, least=0, most=3), default=0)
+    fsdp: bool = declare_field(require_bool, default=False)
+    tp: int = declare_field(RANKS, default=1)
+    pp: int = declare_field(RANKS, default=1)
+    cp: int = declare_field(RANKS, default=1)
+    ep: int = declare_field(RANKS, default=1)
+    offload: str = declare_field(choose_from(OFFLOADS), default="none")
 
     def __post_init__(self) -> None:
-        require_whole_number(self.zero, "parallel.zero", least=0, most=3)
-        for name in ("tp", "pp", "cp", "ep"):
-            require_whole_number(getattr(self, name), f"parallel.{name}", most=100_000)
-        require_one_of(self.offload, OFFLOADS, "parallel.offload")
+        for name, check in PARALLEL_CHECKS.items():
+            check(getattr(self, name), f"parallel.{name}")
         require(
             not self.fsdp or self.zero in (0, 3),
             "parallel.zero",
@@ -316,6 +330,9 @@ class Parallelism:
         return gpus // self.model_ranks
 
 
+PARALLEL_CHECKS = list_checks(Parallelism)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSpeeds:
     """What the user states of the links between GPUs; None: the usual link of such GPUs (`speed/step_time.py`).
@@ -324,33 +341,14 @@ class NetworkSpeeds:
     the same machine, in one direction.
     """
 
-    node_gbit: float | None = None
-    gpu_gb_s: float | None = None
+    node_gbit: float | None = declare_field(LINK_SPEED, default=None)
+    gpu_gb_s: float | None = declare_field(LINK_SPEED, default=None)
 
     def __post_init__(self) -> None:
-        for name in ("node_gbit", "gpu_gb_s"):
-            if getattr(self, name) is not None:
-                require_number(getattr(self, name), f"network.{name}", least=0.01, most=1e6)
+        for name, check in NETWORK_CHECKS.items():
+            check(getattr(self, name), f"network.{name}")
 
 
+NETWORK_CHECKS = list_checks(NetworkSpeeds)
 USUAL_NETWORK = NetworkSpeeds()
 """Nothing is stated: each link is the usual one."""
-
-
-def resolve_framework(name: str) -> tuple[str, str]:
-    """Return the framework that `name` means, and why if it is another word; an unknown name is returned as it is."""
-    if name in FRAMEWORKS:
-        return name, ""
-    return FRAMEWORK_ALIASES.get(fold_name(name), (name, ""))
-
-
-def _check_framework(name: object) -> None:
-    """Raise an error that names the nearest framework unless `name` is one."""
-    if isinstance(name, str) and name in FRAMEWORKS:
-        return
-    if isinstance(name, str) and fold_name(name) in SERVER_NAMES:
-        what = f"'{name}' is a server, and every server is sized alike"
-        raise InputError(what, field="framework", hint="leave it out: method = 'inference' says enough")
-    near = find_nearest_names(str(name), (*FRAMEWORKS, *FRAMEWORK_ALIASES))
-    hint = f"write one of: {', '.join(FRAMEWORKS)}"
-    raise UnknownNameError("framework", str(name), field="framework", nearest=near, hint=hint)

@@ -8,29 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture
+from costguard.sizing.recipe import TOKENS
 from costguard.values import checks
-from costguard.values.checks import describe_value, require
+from costguard.values.checks import declare_field, describe_value, list_checks, require
 
-MOST_REQUESTS = 1_000_000
-SERVING_KEYS = ("requests_per_second", "prompt_len", "output_len")
 EXAMPLE_LOAD = {"requests_per_second": 5, "prompt_len": 1000, "output_len": 300}
+
+
+def require_positive(value: object, field: str, most: float, hint: str) -> float:
+    """Return `value` as a number above 0 and at most `most`; raise InputError otherwise."""
+    number = checks.require_number(value, field, least=-checks.HUGE_NUMBER, most=checks.HUGE_NUMBER)
+    require(0 < number <= most, field, f"must be above 0 and at most {most:,.0f}, not {describe_value(value)}", hint)
+    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingLoad:
     """What is asked of a server: requests per second, and the tokens of one prompt and of one answer."""
 
-    requests_per_second: float
-    prompt_len: int
-    output_len: int
+    requests_per_second: float = declare_field(
+        partial(require_positive, most=1_000_000, hint="write the average, such as 0.5 or 5")
+    )
+    prompt_len: int = declare_field(TOKENS)
+    output_len: int = declare_field(TOKENS)
 
     def __post_init__(self) -> None:
-        require_positive(self.requests_per_second, "requests_per_second", MOST_REQUESTS, "write the average, such as 0.5 or 5")
-        checks.require_whole_number(self.prompt_len, "prompt_len", most=100_000_000)
-        checks.require_whole_number(self.output_len, "output_len", most=100_000_000)
+        for name, check in SERVING_CHECKS.items():
+            check(getattr(self, name), name)
+
+
+SERVING_CHECKS = list_checks(ServingLoad)
+SERVING_KEYS = tuple(SERVING_CHECKS)
 
 
 def read_serving_load(table: Mapping[str, object], architecture: Architecture) -> ServingLoad | None:
@@ -73,10 +85,3 @@ def _check_served(architecture: Architecture, field: str) -> None:
 def format_requests(rate: float) -> str:
     """Return requests per second with three significant digits: `0.123`, `4.56`, `2,030`."""
     return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"  # noqa: PLR2004 - from here on the digits are whole
-
-
-def require_positive(value: object, field: str, most: float, hint: str) -> float:
-    """Return `value` as a number above 0 and at most `most`; raise InputError otherwise."""
-    number = checks.require_number(value, field, least=-checks.HUGE_NUMBER, most=checks.HUGE_NUMBER)
-    require(0 < number <= most, field, f"must be above 0 and at most {most:,.0f}, not {describe_value(value)}", hint)
-    return number

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, fields
 from datetime import date, time
 from decimal import Decimal
+from typing import Any
 
 from costguard.errors import InputError, UnknownNameError, shorten
 
@@ -39,9 +41,8 @@ def require_whole_number(value: object, field: str, *, least: int = 1, most: int
     if value < least:
         raise InputError(f"must be at least {least}, not {describe_value(value)}", field=field, hint=f"write {least} or more")
     if value > most:
-        raise InputError(
-            f"must be at most {most:,}, not {describe_value(value)}", field=field, hint="check the unit and the zeros"
-        )
+        what = f"must be at most {most:,}, not {describe_value(value)}"
+        raise InputError(what, field=field, hint="check the unit and the zeros")
     return int(value)
 
 
@@ -51,9 +52,8 @@ def require_number(value: object, field: str, *, least: float = 0.0, most: float
         hint = UNQUOTED_HINT if _is_digits(value) else f"write a number from {least:g}"
         raise InputError(f"must be a number, not {describe_value(value)}", field=field, hint=hint)
     if not least <= value <= most:
-        raise InputError(
-            f"must be between {least:g} and {most:g}, not {describe_value(value)}", field=field, hint="check the unit"
-        )
+        what = f"must be between {least:g} and {most:g}, not {describe_value(value)}"
+        raise InputError(what, field=field, hint="check the unit")
     return float(value)
 
 
@@ -79,30 +79,67 @@ def require_known_keys(table: Mapping[str, object], known: tuple[str, ...], wher
     """Raise UnknownNameError for the first key of `table` that is not in `known`."""
     for key in table:
         if key not in known:
-            field = f"{where}.{key}" if where else str(key)
-            raise UnknownNameError(
-                "key",
-                str(key),
-                field=field,
-                nearest=find_nearest_names(str(key), known),
-                hint=f"known keys: {', '.join(known)}",
-            )
+            raise make_unknown_key_error(str(key), known, f"{where}.{key}" if where else str(key))
 
 
-def find_nearest_names(name: str, known: Iterable[str], most: int = 4) -> tuple[str, ...]:
-    """Return the names in `known` most similar to `name`, best first. `difflib` is imported only on a call."""
-    from difflib import get_close_matches
+def make_unknown_key_error(key: str, known: tuple[str, ...], field: str) -> InputError:
+    """Return the error of a key that a table does not have."""
+    return UnknownNameError(
+        "key", key, field=field, nearest=find_nearest_names(key, known), hint=f"known keys: {', '.join(known)}"
+    )
+
+
+Check = Callable[[object, str], object]
+"""Returns a value as it is used; raises InputError for the field that the text names if it is wrong."""
+
+
+def declare_field(check: Check, **declared: object) -> Any:  # noqa: ANN401 - as dataclasses' field
+    """Return the field of a dataclass whose value `check` checks. `declared`: as dataclasses' field takes it."""
+    return field(metadata={"check": check}, **declared)  # type: ignore[call-overload]  # as `field` takes it
+
+
+def list_checks(kind: type) -> dict[str, Check]:
+    """Return the checks of the fields of a dataclass that `declare_field` declared; None passes where it is the default."""
+    checked = {one.name: (one.metadata["check"], one.default) for one in fields(kind) if "check" in one.metadata}
+    return {name: permit_none(check) if default is None else check for name, (check, default) in checked.items()}
+
+
+def choose_from(choices: Iterable[str]) -> Check:
+    """Return the check of a value that is one of `choices`."""
+    return lambda value, name: require_one_of(value, choices, name)
+
+
+def permit_none(check: Check) -> Check:
+    """Return `check` that lets None pass, which states nothing."""
+    return lambda value, name: None if value is None else check(value, name)
+
+
+def list_value_errors(table: Mapping[str, object], checks: Mapping[str, Check], where: str) -> list[InputError]:
+    """Return an error for each key of `table` without a check, and for each value that its own refuses. `where`: its name."""
+    errors: list[InputError] = []
+    for key, value in table.items():
+        name = f"{where}.{key}" if where else str(key)
+        if key not in checks:
+            errors.append(make_unknown_key_error(str(key), tuple(checks), name))
+            continue
+        try:
+            checks[key](value, name)
+        except InputError as error:  # no context manager here: every job passes by
+            errors.append(error)
+    return errors
+
+
+def find_nearest_names(name: str, known: Iterable[str], most: int = 4, cutoff: float = 0.5) -> tuple[str, ...]:
+    """Return the names in `known` most similar to `name`, best first. `cutoff`: how much must agree, 0 to 1."""
+    from difflib import get_close_matches  # only for an error
 
     by_folded = {fold_name(k): k for k in known}
-    close = get_close_matches(fold_name(name)[:80], by_folded, n=most, cutoff=0.5)
+    close = get_close_matches(fold_name(name)[:80], by_folded, n=most, cutoff=cutoff)
     return tuple(dict.fromkeys(by_folded[c] for c in close))
 
 
 def fold_name(name: str) -> str:
-    """Return `name` for comparison: lower case, without separators (`A100_80gb` equals `a100-80GB`).
-
-    A dot between digits stays: `opt-1.3b` is not `opt-13b`.
-    """
+    """Return `name` to compare: lower case, no separators but a dot of digits; `A100_80gb` is `a100-80GB`, 1.3b not 13b."""
     return _LOOSE_DOT.sub("", name.lower().translate(_SEPARATORS))
 
 

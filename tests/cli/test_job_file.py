@@ -1,4 +1,4 @@
-"""Job files through the real command line: TOML and JSON, relative paths, shapes by numbers, and flags that win."""
+"""Job files through the real command line: TOML, JSON and YAML, relative paths, shapes by numbers, and flags that win."""
 
 from __future__ import annotations
 
@@ -49,6 +49,44 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "jobs" / "models" / "config.json").write_text(json.dumps(CONFIG))
     (tmp_path / "jobs" / "job.toml").write_text(TOML)
     return tmp_path / "jobs"
+
+
+YAML = """
+model: llama-3.1-8b
+method: qlora
+precision: bf16
+optimizer: paged-adamw-8bit
+seq_len: 1024
+micro_batch: 2
+checkpointing: full
+attention: flash
+tokens: 50e6
+lora: {rank: 8, targets: [q_proj, v_proj]}
+parallel:
+  zero: 2
+limits:
+  max_usd: 100.5
+  providers: [aws, runpod]
+  gpus: [H100]
+"""
+
+
+def test_a_job_in_yaml_is_read_as_the_same_job_in_toml(costguard: Command, market: str, folder: Path) -> None:
+    (folder / "job.yaml").write_text(YAML)
+    toml, yaml = (costguard("quote", f"jobs/job.{kind}", "--market", market, "--json").data for kind in ("toml", "yaml"))
+    assert toml == yaml
+
+
+def test_a_flag_is_no_line_of_the_file_and_wins_over_what_is_wrong_in_it(costguard: Command, folder: Path) -> None:
+    (folder / "wrong.toml").write_text('model = "gpt2"\ntokens = -5\n[limits]\nmax_hours = 0\n')
+    assert costguard("quote", "jobs/wrong.toml", "--tokens", "5e6", "--max-hours", "2").code == 0
+    refused = costguard("quote", "jobs/wrong.toml", "--tokens", "-6")
+    refused.says("error: tokens: must be at least 1, not -6", "jobs/wrong.toml: limits.max_hours: must be", "(at line 4)")
+
+
+def test_a_config_of_another_tool_beside_a_job_file_keeps_its_name(costguard: Command, folder: Path) -> None:
+    (folder / "deploy.yaml").write_text("model: {path: x}\ntrainer: 5\nservice: 6\ncluster: 7\n")
+    costguard("size", "jobs/deploy.yaml").says("jobs/deploy.yaml: is a config of no known format")
 
 
 def test_every_field_of_a_toml_file_reaches_the_job(costguard: Command, market: str) -> None:

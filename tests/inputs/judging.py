@@ -1,7 +1,7 @@
 """What a refusal must be (DESIGN section 7, RELIABILITY M5), judged by machine, and its exact text, frozen in `snapshots/`.
 
-The rule: the exit code of the contract; nothing on stdout; at most five lines; the first names the file, the line or the field;
-a hint says what to write instead; no traceback, no secret, nothing that acts on a terminal; nothing changed on disk.
+The rule: the exit code of the contract; nothing on stdout; at most five lines an error; the first names the file, the line or
+the field; a hint says what to write instead; no traceback, no secret, nothing that acts on a terminal; nothing changed on disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def flaws(case: Case, ran: Ran, changed: Collection[str], *, code: int = 2) -> I
         yield f"exit {ran.code}, not {code}"
     if ran.out:
         yield f"stdout: {ran.out[:200]!r}"
-    if not 1 <= len(lines) <= MOST_LINES:
+    errors = sum(line.startswith("hint: ") for line in lines)  # several of one file are told at once, each with its hint
+    if not 1 <= len(lines) <= MOST_LINES * max(1, errors):
         yield f"{len(lines)} lines"
     yield from (f"a line of {len(line)} characters" for line in lines if len(line) > LONGEST_LINE)
     if not lines or not lines[0].startswith("error: "):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
-from costguard.errors import InputError, UnknownNameError
+from costguard.errors import InputError, UnknownNameError, collect_errors, raise_errors
 from costguard.quoting.quote import Rental
 from costguard.settings import expand_path, read_table
-from costguard.settings.files import parse_table, read_text
+from costguard.settings.files import YAML_ENDINGS, parse_table, read_text
+from costguard.settings.lines import StatedFile, place_in_files
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import (
     AMOUNT_KEYS,
@@ -21,11 +22,13 @@ from costguard.sizing.job import (
     SHAPE_KEYS,
     Job,
     Table,
+    list_job_errors,
     merge_flags,
     merge_tables,
     parse_job,
     parse_job_limits,
     read_subtable,
+    require_model_name,
 )
 from costguard.sizing.placement import Hardware
 from costguard.sizing.recipe import resolve_framework
@@ -47,8 +50,12 @@ NO_FOLDER = Path("/nonexistent")
 _INSIDE: ContextVar[Path | None] = ContextVar("costguard_inside", default=None)
 """The folder outside of which no file that a job names is opened; None: any file may be; NO_FOLDER: none may be."""
 
-CONFIG_ENDINGS = (".yaml", ".yml", ".py", ".ipynb", ".sh", ".slurm", ".sbatch", ".bin", ".pt", ".pth", ".pkl")
-"""Endings of files that are another tool's; TOML and JSON are told by their keys, and others by their first line."""
+CONFIG_ENDINGS = (*YAML_ENDINGS, ".py", ".ipynb", ".sh", ".slurm", ".sbatch", ".bin", ".pt", ".pth", ".pkl")
+"""Endings of files that are another tool's, unless YAML has a job's keys; TOML and JSON are told by their keys, and others by
+their first line."""
+JOB_FILE_KEYS = frozenset((*KEYS, "template"))
+OWN_LIKENESS = 0.75
+"""How much of a key of YAML (`difflib`, 0 to 1) must agree with one of a job's for it to be that one, mistyped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,7 @@ class JobInput:
     """The user input from files, flags and a template: the table, and notes on names that were resolved.
 
     `config`: what another tool's configs state; None if there are none. `gpus`: GPUs of the whole run; None if not stated.
+    `files`: job files of costguard's own. `flags`: what is stated outside of files.
     """
 
     table: Table
@@ -64,6 +72,20 @@ class JobInput:
     template: WorkloadTemplate | None = None
     config: ConfigReading | None = None
     gpus: int | None = None
+    files: tuple[StatedFile, ...] = ()
+    flags: Table = field(default_factory=dict)
+
+    @contextmanager
+    def name_files(self) -> Iterator[None]:
+        """Within the block, let errors of values that a job file states name the file and the line, all of them at once."""
+        errors: list[InputError] = []
+        with collect_errors(errors):
+            yield
+        for error in errors:
+            key = (error.field or "").partition(".")[0]
+            missing = self.config is None and key in KEYS and key not in self.table
+            place_in_files(error, self.files, self.flags, missing=missing)
+        raise_errors(errors)
 
 
 @contextmanager
@@ -97,34 +119,58 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     if named_files and _INSIDE.get() is NO_FOLDER:
         raise InputError("is a file, and a request may name none", field="FILE", hint="state the job in the request")
     paths = [expand_path(name) for name in named_files]
-    own, config = _read_files(paths)
-    table = merge_flags(own, flags) if paths else dict(flags)
-    table = _settle_precision(table, config, flags)
-    template = _find_template(table.pop("template"), facts) if "template" in table else None
+    files, config = _read_files(paths)
+    own: Table = {}
+    for file in files:
+        own = merge_tables(own, file.table)
+    own = own if config is None else merge_flags(config.table, own)
+    table = _settle_precision(merge_flags(own, flags) if paths else dict(flags), config, flags)
+    in_file = bool(paths) and config is None and "model" not in flags
+    folder = paths[0].parent if in_file else Path()
+    stated = JobInput(table=table, folder=folder, notes=(), config=config, files=files, flags=flags)
+    with stated.name_files():
+        return _resolve_names(stated, facts)
+
+
+def _resolve_names(stated: JobInput, facts: ShippedFacts) -> JobInput:
+    """Return the input over its template, with every GPU name made canonical; raise all that is wrong with single values."""
+    table, errors, template = dict(stated.table), list[InputError](), None
+    if "template" in table:
+        from costguard.quoting.template import find_template
+
+        with collect_errors(errors):
+            template = find_template(table.pop("template"), facts.templates())
+    errors += list_job_errors(table)
     table = merge_flags(template.job, table) if template else table
-    limits = dict(read_subtable(table, "limits"))
-    notes: tuple[str, ...] = () if config is None else config.list_notes(amount_stated=any(key in flags for key in AMOUNT_KEYS))
-    named = parse_job_limits({"gpus": limits.get("gpus")}).gpus
-    if named is not None:
-        names = facts.get_gpu_names()
-        resolved = [(given, names.resolve(given, field="limits.gpus")) for given in named]
-        notes = (*notes, *(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short))
-        table = merge_tables(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
+    counted = any(key in stated.flags for key in AMOUNT_KEYS)
+    notes = () if stated.config is None else stated.config.list_notes(amount_stated=counted)
+    named, gpus = tuple[str, ...](), list[str]()
+    with suppress(InputError):  # it is among `errors`
+        named = parse_job_limits({"gpus": read_subtable(table, "limits").get("gpus")}).gpus or ()
+    for given in named:
+        with collect_errors(errors):
+            match = facts.get_gpu_names().resolve(given, field="limits.gpus")
+            notes = (*notes, f"{given} was taken as {match.canonical}") if match.taken_as_short else notes
+            gpus.append(match.canonical)
+    named_models = [key for key in SHAPE_KEYS if key in table]
+    if errors and named_models in (["model"], ["path"]) and all(error.field != named_models[0] for error in errors):
+        with collect_errors(errors):
+            _read_architecture(replace(stated, table=table), facts)
+    raise_errors(errors)
+    if gpus:
+        table = merge_tables(table, {"limits": {"gpus": tuple(gpus)}})
     framework = table.get("framework")
     if isinstance(framework, str):
         meant, why = resolve_framework(framework)
         notes = (*notes, f"framework {framework} was taken as {meant}: {why}") if why else notes
-    in_file = bool(paths) and config is None and "model" not in flags
-    return JobInput(table=table, folder=paths[0].parent if in_file else Path(), notes=notes, template=template, config=config)
+    return replace(stated, table=table, notes=notes, template=template)
 
 
-def _read_files(paths: Sequence[Path]) -> tuple[Table, ConfigReading | None]:
-    """Return the table that the files state, and the reading of those that are another tool's; costguard's own win."""
+def _read_files(paths: Sequence[Path]) -> tuple[tuple[StatedFile, ...], ConfigReading | None]:
+    """Return the files of costguard's own keys, and the reading of those that are another tool's."""
     loaded = [_load_file(path) for path in paths]
-    own: Table = {}
-    for table in loaded:
-        own = merge_tables(own, table) if isinstance(table, dict) else own
-    foreign = [file for file in loaded if not isinstance(file, dict)]
+    own = tuple(file for file in loaded if isinstance(file, StatedFile))
+    foreign = [file for file in loaded if not isinstance(file, StatedFile)]
     if not foreign:
         return own, None
     from costguard.formats import read_config
@@ -137,7 +183,7 @@ def _read_files(paths: Sequence[Path]) -> tuple[Table, ConfigReading | None]:
             field=str(config.files[0]),
             hint=f"render the template first. Read as {config.label}: {config.describe()}",
         )
-    return merge_flags(config.table, own), config
+    return own, config
 
 
 def _settle_precision(table: dict[str, object], config: ConfigReading | None, flags: Table) -> dict[str, object]:
@@ -157,32 +203,31 @@ def _settle_precision(table: dict[str, object], config: ConfigReading | None, fl
     return {**table, "precision": config.autocast[0]}
 
 
-def _load_file(path: Path) -> dict[str, object] | ConfigFile:
-    """Return the table of a job file of costguard's own, or another tool's file. A file is read once: it may be a pipe."""
+def _load_file(path: Path) -> StatedFile | ConfigFile:
+    """Return a job file of costguard's own keys, or another tool's file. A file is read once: it may be a pipe."""
     ending = path.suffix.lower()
-    if ending in CONFIG_ENDINGS:
-        from costguard.formats.loading import load_config_file
+    text = "" if ending in CONFIG_ENDINGS else read_text(path)
+    if ending in CONFIG_ENDINGS or (ending not in (".toml", ".json") and text.startswith("#!")):
+        from costguard.formats import find_format
+        from costguard.formats.loading import load_config_file, load_yaml_job
 
-        return load_config_file(path)
-    text = read_text(path)
-    if ending not in (".toml", ".json") and text.startswith("#!"):
-        from costguard.formats.loading import load_script
-
-        return load_script(text, path)
+        loaded = load_config_file(path, text)
+        own = len(loaded.documents) == 1 and (loaded.table.keys() <= JOB_FILE_KEYS or find_format(loaded) is None)
+        return StatedFile(path, loaded.text, load_yaml_job(loaded)) if own and _looks_own(loaded.table) else loaded
     table = parse_table(text, path)
-    if table.keys() <= {*KEYS, "template"}:
-        return table
+    if table.keys() <= JOB_FILE_KEYS:
+        return StatedFile(path, text, table)
     from costguard.formats import find_format
     from costguard.formats.loading import build_table_file
 
     file = build_table_file(table, text, path)
-    return table if find_format(file) is None else file
+    return StatedFile(path, text, table) if find_format(file) is None else file
 
 
-def _find_template(name: object, facts: ShippedFacts) -> WorkloadTemplate:
-    from costguard.quoting.template import find_template
-
-    return find_template(name, facts.templates())
+def _looks_own(table: Table) -> bool:
+    """Return whether at least half of a table's keys are those of a job file, or one of them with a slip of the pen."""
+    near = [key for key in table if key in JOB_FILE_KEYS or checks.find_nearest_names(key, JOB_FILE_KEYS, cutoff=OWN_LIKENESS)]
+    return 2 * len(near) >= len(table)
 
 
 def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, hours: float | None) -> JobInput:
@@ -194,9 +239,7 @@ def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, 
     if twice:
         hint = "leave out --on" if hours is not None else f"leave out {twice[0]}: --on H100:8 says which GPU and how many"
         raise InputError("is given together with --on, which names the hardware", field=twice[0], hint=hint)
-    return replace(
-        stated, table=merge_tables(stated.table, {"limits": {"gpus": None}}) if "limits" in stated.table else stated.table
-    )
+    return _restrict_gpus(stated, None) if "limits" in stated.table else stated
 
 
 def read_job(stated: JobInput, facts: ShippedFacts) -> Job:
@@ -206,9 +249,8 @@ def read_job(stated: JobInput, facts: ShippedFacts) -> Job:
     if len(given) != 1:
         what = "no model was given" if not given else f"{' and '.join(given)} are given at once"
         hint = "name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
-        raise InputError(
-            what, field="model", hint=hint if config is None else f"{hint}\nread as {config.label}: {config.describe()}"
-        )
+        hint = hint if config is None else f"{hint}\nread as {config.label}: {config.describe()}"
+        raise InputError(what, field="model", hint=hint)
     try:
         job = parse_job(table, _read_architecture(stated, facts), facts.get_architecture)
     except UnknownNameError as unknown:
@@ -308,15 +350,16 @@ def read_launch_rental(stated: JobInput, hardware: Hardware | None, hours: float
         hint = f"state --hours N for the machines alone, or the job: --model NAME --method NAME --tokens N\n{read}"
         raise InputError("names no model and no time limit", field=str(config.files[0]), hint=hint)
     if hardware is None:
-        raise InputError(
-            "names no single kind of GPU",
-            field=str(config.files[0]),
-            hint=f"state --on H100:8, or --gpu H100 --count 8\n{read}",
-        )
+        hint = f"state --on H100:8, or --gpu H100 --count 8\n{read}"
+        raise InputError("names no single kind of GPU", field=str(config.files[0]), hint=hint)
+    return _build_rental(stated, hardware.gpu.name, hours, hardware.gpu_count, hardware.nodes)
+
+
+def _build_rental(stated: JobInput, gpu: str, hours: float | None, count: float | None, nodes: int = 1) -> Rental:
     return Rental(
-        gpu=hardware.gpu.name,
-        gpu_count=hardware.gpu_count,
-        nodes=hardware.nodes,
+        gpu=gpu,
+        gpu_count=checks.require_whole_number(1 if count is None else count, "--count", most=100_000),
+        nodes=nodes,
         hours=checks.require_number(hours, "--hours", least=1e-3, most=1e6),
         disk_gb=checks.require_whole_number(stated.table.get("disk_gb", 0), "disk_gb", least=0),
         limits=parse_job_limits(read_subtable(stated.table, "limits")),
@@ -325,8 +368,7 @@ def read_launch_rental(stated: JobInput, hardware: Hardware | None, hours: float
 
 def _is_rental(stated: JobInput) -> bool:
     """Return whether a launch file states machines and nothing states a job."""
-    launched = stated.config is not None and stated.config.hardware is not None
-    return launched and not any(key in stated.table for key in SHAPE_KEYS)
+    return bool(stated.config and stated.config.hardware) and not any(key in stated.table for key in SHAPE_KEYS)
 
 
 def _read_architecture(stated: JobInput, facts: ShippedFacts) -> Architecture:
@@ -355,9 +397,7 @@ def read_model_config(stated: JobInput, facts: ShippedFacts) -> Table:
 def _find_config_file(stated: JobInput) -> Path | None:
     """Return the path of the named config.json; None if a shipped model is named."""
     key = "path" if "path" in stated.table else "model"
-    name = stated.table[key]
-    if not isinstance(name, str) or not name.strip():
-        raise InputError(f"must be a name or a path, not {checks.describe_value(name)}", field=key, hint="write llama-3.1-8b")
+    name = require_model_name(stated.table[key], key)
     if key == "model" and not name.endswith(".json") and not name.startswith((".", "/", "~")):
         return None
     if key == "model" and stated.config is not None and stated.config.table.get("model") == name:
@@ -374,7 +414,7 @@ def _find_config_file(stated: JobInput) -> Path | None:
 
 def read_rental(stated: JobInput, count: float | None, hours: float | None) -> Rental:
     """Return the plain rental of `count` GPUs for `hours`."""
-    limits = parse_job_limits(read_subtable(stated.table, "limits"))
+    gpus = parse_job_limits(read_subtable(stated.table, "limits")).gpus or ()
     unsuited = [k for k in stated.table if k not in ("limits", "disk_gb")]
     if unsuited:
         raise InputError(
@@ -382,15 +422,9 @@ def read_rental(stated: JobInput, count: float | None, hours: float | None) -> R
             field="--hours",
             hint="leave out --hours, or ask plainly: --gpu H100 --count 8 --hours 12",
         )
-    if limits.gpus is None or len(limits.gpus) != 1:
+    if len(gpus) != 1:
         raise InputError("must name one GPU beside --hours", field="--gpu", hint="write --gpu H100 --count 8 --hours 12")
-    return Rental(
-        gpu=limits.gpus[0],
-        gpu_count=checks.require_whole_number(1 if count is None else count, "--count", most=100_000),
-        hours=checks.require_number(hours, "--hours", least=1e-3, most=1e6),
-        disk_gb=checks.require_whole_number(stated.table.get("disk_gb", 0), "disk_gb", least=0),
-        limits=limits,
-    )
+    return _build_rental(stated, gpus[0], hours, count)
 
 
 def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...]]:
@@ -401,9 +435,8 @@ def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None
     gpu_count, joined, nodes = counts.partition("x")
     numbers = [gpu_count if counted else "1", nodes if joined else "1"]
     if not all(n.isascii() and n.isdigit() and len(n) <= LONGEST_COUNT for n in numbers):
-        raise InputError(
-            f"is not GPU:COUNT[xNODES]: {checks.describe_value(on)}", field="--on", hint="write H100:8, or H100:8x4"
-        )
+        what = f"is not GPU:COUNT[xNODES]: {checks.describe_value(on)}"
+        raise InputError(what, field="--on", hint="write H100:8, or H100:8x4")
     found = facts.get_gpu_names().resolve(name.strip(), field="--on")
     gpu: Gpu = facts.get_gpus()[found.canonical]
     if not gpu.runs_pytorch:

@@ -73,7 +73,7 @@ def answer_quote(
         flags, job_file, facts, on=on, count=count, hours=hours, strict=strict, calibration=calibration, config=config
     )
     asked, counts = told.asked, told.counts
-    with MarketReader(find_market_file(market, config)) as source:
+    with told.stated.name_files(), MarketReader(find_market_file(market, config)) as source:
         asked = replace(asked, limits=resolve_limits(asked.limits, source))
         answer = flow.build_quote(
             asked, market=source, facts=facts, on=told.hardware, sort=sort, counts=counts, today=_get_today()
@@ -127,14 +127,15 @@ def read_asked(
 ) -> AskedRun:
     """Return the job or rental that flags and files state. Raises InputError for what cannot be quoted."""
     stated = read_job_input(flags, job_file, facts)
-    if on is not None:
-        stated = apply_hardware_flag(stated, flags, count=count, hours=hours)
-    stated, hardware, notes, count = find_hardware(stated, on, facts, count)
-    asked = (
-        read_launch_rental(stated, hardware, hours)
-        or (read_rental(stated, count, hours) if hours is not None else None)
-        or apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
-    )
+    with stated.name_files():
+        if on is not None:
+            stated = apply_hardware_flag(stated, flags, count=count, hours=hours)
+        stated, hardware, notes, count = find_hardware(stated, on, facts, count)
+        asked = (
+            read_launch_rental(stated, hardware, hours)
+            or (read_rental(stated, count, hours) if hours is not None else None)
+            or apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
+        )
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     return AskedRun(asked=asked, hardware=hardware, counts=counts, stated=stated, notes=(*stated.notes, *notes))
 
@@ -164,10 +165,10 @@ def answer_size(
 
     facts = ShippedFacts()
     stated = read_job_input(flags, job_file, facts)
-    stated, hardware, notes, _ = find_hardware(stated, on, facts)
-    answer = flow.size_job(
-        apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware
-    )
+    with stated.name_files():
+        stated, hardware, notes, _ = find_hardware(stated, on, facts)
+        job = apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
+        answer = flow.size_job(job, facts=facts, on=hardware)
     answer = flow.add_assumption_effects(answer)
     if exact:
         from costguard.services.quote.exact_step import FakeTensorSizer

@@ -114,7 +114,8 @@ def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: 
         stated = replace(stated, gpus=hardware.gpu_count * hardware.nodes)
     if set(stated.table) <= {"limits"}:
         return RunEstimate(terms=JobTerms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
-    job = apply_calibration(read_asked_job(stated, facts, strict=False), asked.calibration, asked.config)
+    with stated.name_files():
+        job = apply_calibration(read_asked_job(stated, facts, strict=False), asked.calibration, asked.config)
     if hardware is None:
         capped = job.limits.max_usd is not None or job.limits.max_hours is not None
         missing = "no GPU was found here: the job is run without a quote, and its time is recorded"
@@ -124,7 +125,8 @@ def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: 
             f"{missing}{', and its limits are not checked' if capped else ''} (--on H100:8 quotes it)",
         )
         return RunEstimate(terms=JobTerms(machine=machine), stated=stated, live=live, seen=seen, notes=told)
-    option, machine, warnings = _quote_here(asked, job, hardware, machine, live=live, facts=facts, now=now)
+    with stated.name_files():
+        option, machine, warnings = _quote_here(asked, job, hardware, machine, live=live, facts=facts, now=now)
     per_step = asked.tokens_per_step or _compute_tokens_per_step(job, option)
     steps = count_steps(job.tokens, per_step)
     terms = JobTerms(

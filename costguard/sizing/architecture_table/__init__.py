@@ -18,22 +18,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from costguard.errors import InputError, UnknownNameError
+from costguard.errors import InputError, raise_errors
 from costguard.sizing.architecture import NORMS, Architecture, Attention, FeedForward, LatentAttention, LayerBlock
 from costguard.sizing.huggingface.config import ModelConfig
 from costguard.sizing.huggingface.diffusion import read_dit
 from costguard.sizing.layer_implementation import LIKE_BERT, LIKE_T5
-from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of, require_whole_number
+from costguard.values.checks import (
+    Check,
+    choose_from,
+    describe_value,
+    list_value_errors,
+    permit_none,
+    require,
+    require_whole_number,
+)
 
 
 def build_architecture_from_table(table: Mapping[str, object]) -> Architecture:
     """Return the shape that `table` states; raise InputError that names a missing, unknown, wrong or contradictory key."""
-    require(isinstance(table, Mapping), "architecture", "must be a table", "write it as an [architecture] section")
-    _check_known_keys(table)
-    kind = require_one_of(table.get("kind", "decoder"), BUILDERS, _name_field("kind"))
+    raise_errors(list_value_errors(table, ARCHITECTURE_CHECKS, "architecture"))
+    kind = str(table.get("kind", "decoder"))
     stated = ArchitectureTable(table, KIND_DEFAULTS[kind])
-    architecture = BUILDERS[kind](stated, _read_name(table))
+    architecture = BUILDERS[kind](stated, str(table.get("name", "custom")))
     params = table.get("params")
     return replace(
         architecture,
@@ -42,38 +50,8 @@ def build_architecture_from_table(table: Mapping[str, object]) -> Architecture:
     )
 
 
-def _check_known_keys(table: Mapping[str, object]) -> None:
-    for key in table:
-        if key not in ARCHITECTURE_KEYS:
-            raise UnknownNameError(
-                "key",
-                str(key),
-                field=_name_field(str(key)),
-                nearest=find_nearest_names(str(key), ARCHITECTURE_KEYS),
-                hint=f"known keys: {', '.join(ARCHITECTURE_KEYS)}",
-            )
-
-
-def _read_name(table: Mapping[str, object]) -> str:
-    name = table.get("name", "custom")
-    require(
-        isinstance(name, str) and bool(name),
-        _name_field("name"),
-        f"must be text, not {describe_value(name)}",
-        'write name = "mine"',
-    )
-    return str(name)
-
-
-SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "window", "params")
-EXPERT_KEYS = ("experts", "experts_per_token", "shared_ffn")
 LATENT_KEYS = ("q_rank", "kv_rank", "rope_dim", "nope_dim", "value_dim")
-FLAGS = ("gated", "tied_embeddings", "bias", "qkv_bias")
-WORDS = ("kind", "name", "norm", "activation")
-IMAGE_KEYS = ("image_size", "patch_size", "labels")
-TEXT_KEYS = ("text_layers", "text_hidden", "text_heads")
-ARCHITECTURE_KEYS = (*WORDS, *SIZES, *FLAGS, *EXPERT_KEYS, *LATENT_KEYS, *IMAGE_KEYS, *TEXT_KEYS)
-
+EXPERT_KEYS = ("experts", "experts_per_token", "shared_ffn")
 MOST_LAYERS = 10_000
 MOST_WIDTH = 10**9
 EXAMPLE_VALUES = {"layers": 32, "hidden": 4096, "heads": 32, "experts_per_token": 2, "kv_rank": 512}
@@ -101,6 +79,45 @@ KIND_DEFAULTS = {
 }
 
 
+def _check_text(value: object, field: str, example: str) -> None:
+    require(isinstance(value, str) and bool(value), field, f"must be text, not {describe_value(value)}", f"write {example}")
+
+
+def _check_flag(value: object, field: str) -> None:
+    what = f"is {describe_value(value)}, not true or false"
+    require(isinstance(value, bool), field, what, f"write {field.removeprefix('architecture.')} = true")
+
+
+SIZE, COUNT, LAYERS, PIXELS = (
+    permit_none(partial(require_whole_number, least=least, most=most))
+    for least, most in ((1, MOST_WIDTH), (0, MOST_WIDTH), (1, MOST_LAYERS), (1, 100_000))
+)
+ARCHITECTURE_CHECKS: Mapping[str, Check] = {
+    "kind": choose_from(KIND_DEFAULTS),
+    "name": partial(_check_text, example='name = "mine"'),
+    "norm": choose_from(NORMS),
+    "activation": partial(_check_text, example='"gelu"'),
+    "layers": LAYERS,
+    **dict.fromkeys(("hidden", "heads", "kv_heads", "head_dim"), SIZE),
+    "ffn": permit_none(partial(require_whole_number, most=4 * MOST_WIDTH)),
+    "vocab": COUNT,
+    **dict.fromkeys(("positions", "window"), SIZE),
+    "params": permit_none(require_whole_number),
+    **dict.fromkeys(("gated", "tied_embeddings", "bias", "qkv_bias"), _check_flag),
+    "experts": COUNT,
+    "experts_per_token": SIZE,
+    "shared_ffn": COUNT,
+    "q_rank": COUNT,
+    **dict.fromkeys(("kv_rank", "rope_dim", "nope_dim", "value_dim"), SIZE),
+    "image_size": PIXELS,
+    "patch_size": PIXELS,
+    "labels": COUNT,
+    "text_layers": LAYERS,
+    **dict.fromkeys(("text_hidden", "text_heads"), SIZE),
+}
+"""The keys of the table, each with what its value by itself must be."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArchitectureTable:
     """The table and the defaults of its kind."""
@@ -108,12 +125,12 @@ class ArchitectureTable:
     table: Mapping[str, object]
     usual: KindDefaults
 
-    def read_size(self, key: str, default: int | None = None, *, least: int = 1, most: int = MOST_WIDTH) -> int:
+    def read_size(self, key: str, default: int | None = None) -> int:
         """Return `table[key]`, else `default`; raise InputError with an example if both are missing."""
         value = self.table.get(key, default)
         if value is None:
             raise InputError("is missing", field=_name_field(key), hint=f"write {key} = {EXAMPLE_VALUES.get(key, 64)}")
-        return require_whole_number(value, _name_field(key), least=least, most=most)
+        return require_whole_number(value, _name_field(key), least=0)
 
     def read_optional(self, key: str) -> int | None:
         """Return `table[key]`; None if it is absent."""
@@ -121,22 +138,17 @@ class ArchitectureTable:
 
     def read_flag(self, key: str, *, default: bool) -> bool:
         """`table[key]` as true or false."""
-        value = self.table.get(key, default)
-        if not isinstance(value, bool):
-            raise InputError(
-                f"is {describe_value(value)}, not true or false", field=_name_field(key), hint=f"write {key} = true"
-            )
-        return value
+        return bool(self.table.get(key, default))
 
     @property
     def vocab(self) -> int:
         """Rows of the embedding."""
-        return self.read_size("vocab", self.usual.vocab, least=0)
+        return self.read_size("vocab", self.usual.vocab)
 
     @property
     def norm(self) -> str:
         """Kind of norm."""
-        return require_one_of(self.table.get("norm", self.usual.norm), NORMS, _name_field("norm"))
+        return str(self.table.get("norm", self.usual.norm))
 
     @property
     def tied(self) -> bool:
@@ -206,7 +218,7 @@ def _build_vit(stated: ArchitectureTable, name: str) -> Architecture:
     """Build a ViT; defaults: image of 224 pixels, patches of 16, a class token, 1,000 labels."""
     tokens, patch = _read_patches(stated)
     block = replace(_read_block(stated), causal=False, tokens=tokens)
-    hidden, labels = block.hidden, stated.read_size("labels", 1000, least=0)
+    hidden, labels = block.hidden, stated.read_size("labels", 1000)
     return Architecture(
         name=name,
         kind="vit",
@@ -232,7 +244,7 @@ def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
     words = stated.read_size("positions", CLIP_WORDS)
     text = replace(
         vision,
-        layers=stated.read_size("text_layers", vision.layers, most=MOST_LAYERS),
+        layers=stated.read_size("text_layers", vision.layers),
         hidden=hidden,
         attention=replace(
             vision.attention, heads=heads, kv_heads=heads, head_dim=_read_head_width(hidden, heads, None, "text_heads")
@@ -263,15 +275,17 @@ def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
 
 def _build_dit(stated: ArchitectureTable, name: str) -> Architecture:
     """Build a DiT; defaults: image of 256 pixels, a latent an eighth as wide, patches of 2, 1,000 classes."""
+    labels = stated.read_size("labels", 1000)
+    require(labels > 0, _name_field("labels"), "must be at least 1, not 0", "write 1 or more")
     return read_dit(
         ModelConfig(
             {
                 "hidden_size": stated.read_size("hidden"),
-                "num_hidden_layers": stated.read_size("layers", most=MOST_LAYERS),
+                "num_hidden_layers": stated.read_size("layers"),
                 "num_attention_heads": stated.read_size("heads"),
-                "image_size": stated.read_size("image_size", 256, most=100_000),
-                "patch_size": stated.read_size("patch_size", 2, most=100_000),
-                "num_labels": stated.read_size("labels", 1000),
+                "image_size": stated.read_size("image_size", 256),
+                "patch_size": stated.read_size("patch_size", 2),
+                "num_labels": labels,
             },
             "architecture",
         ),
@@ -291,7 +305,7 @@ BUILDERS = {
 
 def _read_patches(stated: ArchitectureTable) -> tuple[int, int]:
     """Return (tokens of an image including its class token, side of a patch in pixels)."""
-    image, patch = stated.read_size("image_size", 224, most=100_000), stated.read_size("patch_size", 16, most=100_000)
+    image, patch = stated.read_size("image_size", 224), stated.read_size("patch_size", 16)
     require(patch <= image, _name_field("patch_size"), f"{patch} is larger than image_size ({image})", "write patch_size = 16")
     return (image // patch) ** 2 + 1, patch
 
@@ -313,7 +327,7 @@ def _list_extras(*named: tuple[str, int]) -> tuple[tuple[str, int], ...]:
 def _read_block(stated: ArchitectureTable) -> LayerBlock:
     """Return one run of `layers` equal layers."""
     return LayerBlock(
-        layers=stated.read_size("layers", most=MOST_LAYERS),
+        layers=stated.read_size("layers"),
         hidden=stated.read_size("hidden"),
         attention=_read_attention(stated),
         feed_forward=_read_feed_forward(stated),
@@ -353,7 +367,7 @@ def _read_latent_attention(stated: ArchitectureTable) -> LatentAttention | None:
     if not any(key in stated.table for key in LATENT_KEYS):
         return None
     sizes = {key: stated.read_size(key) for key in LATENT_KEYS[1:]}
-    return LatentAttention(q_rank=stated.read_size("q_rank", 0, least=0), **sizes)
+    return LatentAttention(q_rank=stated.read_size("q_rank", 0), **sizes)
 
 
 def _read_head_width(hidden: int, heads: int, head_dim: int | None, key: str) -> int:
@@ -371,7 +385,7 @@ def _read_head_width(hidden: int, heads: int, head_dim: int | None, key: str) ->
 
 def _read_feed_forward(stated: ArchitectureTable) -> FeedForward:
     gated = stated.read_flag("gated", default=stated.usual.gated)
-    experts = stated.read_size("experts", 0, least=0)
+    experts = stated.read_size("experts", 0)
     require(
         bool(experts) or not any(key in stated.table for key in EXPERT_KEYS[1:]),
         _name_field("experts"),
@@ -381,18 +395,12 @@ def _read_feed_forward(stated: ArchitectureTable) -> FeedForward:
     each = stated.read_size("experts_per_token") if experts else 0
     require(each <= experts, _name_field("experts_per_token"), f"{each} is more than experts ({experts})", "write 2")
     activation = stated.table.get("activation", "silu" if gated else "gelu")
-    require(
-        isinstance(activation, str),
-        _name_field("activation"),
-        f"must be text, not {describe_value(activation)}",
-        'write "gelu"',
-    )
     return FeedForward(
-        ffn=stated.read_size("ffn", 4 * stated.read_size("hidden"), most=4 * MOST_WIDTH),
+        ffn=stated.read_size("ffn", 4 * stated.read_size("hidden")),
         gated=gated,
         bias=stated.read_flag("bias", default=stated.usual.bias),
         activation=str(activation),
         experts=experts,
         experts_per_token=each,
-        shared_ffn=stated.read_size("shared_ffn", 0, least=0),
+        shared_ffn=stated.read_size("shared_ffn", 0),
     )
