@@ -1,6 +1,6 @@
-"""Write docs/messages.md: the sentences that people read, by the file that says them, so that they can be read in one go.
+"""Write tests/scripts/messages.md: the sentences that people read, by the file that says them, so that they can be read in one go.
 
-    python scripts/list_messages.py            # writes docs/messages.md
+    python scripts/list_messages.py            # writes tests/scripts/messages.md
     python scripts/list_messages.py --check    # exit 1 if it would change
 
 A sentence is a text of three words or more that is raised as an error, given as a hint, or built by a view, an alert or a
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "messages.md"
+PAGE = ROOT / "tests" / "scripts" / "messages.md"
 ROOMS = ("costguard", "providers", "agent")
 SAYING = ("costguard/views", "costguard/guard/alerts", "costguard/guard/policy.py", "costguard/services", "costguard/cli")
 """Where every sentence is for people; elsewhere only errors and hints are."""

@@ -1,6 +1,6 @@
 """The documents name files that exist: each path and each module of the repository that a page names is there.
 
-Pages of history are left out: `docs/renames` and the decisions that tell of code before it was moved.
+Decisions that tell of code before it was moved are left out.
 """
 
 from __future__ import annotations

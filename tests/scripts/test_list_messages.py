@@ -1,4 +1,4 @@
-"""docs/messages.md holds every sentence that people read, as the code says it now."""
+"""messages.md beside this file holds every sentence that people read, as the code says it now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scripts import list_messages
 def test_the_page_is_what_the_code_says(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--write-golden"):
         assert list_messages.main([]) == 0
-    assert list_messages.main(["--check"]) == 0, "make golden writes docs/messages.md anew; then read the diff"
+    assert list_messages.main(["--check"]) == 0, "make golden writes tests/scripts/messages.md anew; then read the diff"
 
 
 @pytest.mark.parametrize(
