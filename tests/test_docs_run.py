@@ -1,4 +1,4 @@
-"""Every command of README.md and docs/START.md is run, in order, in a home of its own against the five fakes.
+"""Each command of README.md, docs/START.md and the pages of four tasks is run in order, in its own home, against five fakes.
 
 A line that cannot be run here stands in NOT_HERE with the reason, and a line whose words must be others here in WRITTEN.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,15 +21,18 @@ from tests.fakes.__main__ import RIGS, _write
 from tests.fakes.server import serving
 from tests.test_docs import Block, blocks
 
+TASKS = ("README.md", "docs/OPERATE.md", "docs/QUOTE.md", "docs/GUARD.md", "docs/REPORT.md")
+"""In the order in which they are run, in one home: OPERATE begins with the settings and the ledger."""
 NOT_HERE = {
     "costguard status --watch": "needs a terminal (tests/cli/test_status_watch.py)",
     "costguard size --model gpt2-medium": "needs torch, which is an extra (tests/services/test_exact_step.py)",
     "costguard review": "needs a repository with a change (tests/review/test_review.py)",
     "costguard run --job job.toml --id train-1": "ends the machine on which it runs (tests/cli/test_run_machine.py)",
     "costguard report --month 2026-10 --email": "needs a mail server (tests/cli/test_report_sent.py)",
-    "costguard report --month 2026-10 --format focus": "the fakes' ledger is of this month; the next line needs its file",
+    "costguard report --month 2026-10 --format focus": "the fakes' ledger is of this month (tests/cli/test_focus_months.py)",
     "costguard reconcile --month 2026-10": "no cloud here has a bill of that month (tests/cli/test_reconcile.py)",
-    "costguard demo --serve": "serves until it is interrupted (tests/cli/test_demo_serve.py)",
+    "costguard report --week 2026-W44": "needs a route and a channel (tests/cli/test_report_sent.py)",
+    "costguard demo": "takes half a minute (tests/cli/test_demo.py)",
     "costguard prices refresh --public": "asks public servers (tests/public_prices)",
     "costguard prices refresh": "Vast's fake serves offers at its own pace of minutes (tests/cli/test_prices.py)",
 }
@@ -38,6 +41,7 @@ WRITTEN = {
     "costguard run --job job.toml -- python train.py": "costguard run --job job.toml --yes -- true",
     "costguard init": "costguard init --yes --force",
     "costguard init --guard": "costguard init --guard --yes --force",
+    "costguard init --guard --to env:SLACK_URL": "costguard init --guard --to env:SLACK_URL --yes --force",
 }
 MAY_REFUSE = tuple(f"costguard {name}" for name in ("size", "breakeven", "quote", "admit", "run", "simulate"))
 """Commands whose answer may be no (exit 3), as the comment behind them says or their figures do."""
@@ -88,10 +92,10 @@ def list_pods(run: Command) -> list[str]:
     return [str(one["id"]) for one in json.loads(ran.out)["resources"] if one["provider"] == "runpod"]
 
 
-def play(run: Command, page: str, fakes: Path, *, until: str = "", more: str = "") -> list[str]:
-    """Run the commands of `page`; what went wrong, a line each. `more`: what the page says in words that settings need."""
+def play(run: Command, pages: Sequence[str], fakes: Path, *, until: str = "", more: str = "") -> list[str]:
+    """Run the commands of `pages`; what went wrong, a line each. `more`: what a page says in words that settings need."""
     wrong, machines = [], ["MACHINE", "OTHER"]
-    for block, line in commands_of(page, until):
+    for block, line in (one for page in pages for one in commands_of(page, until)):
         if not line:
             if block.language == "toml" and "[[policy]]" in block.text:
                 with Path("costguard.toml").open("a") as file:
@@ -121,15 +125,15 @@ def play(run: Command, page: str, fakes: Path, *, until: str = "", more: str = "
 
 @pytest.mark.proof
 def test_every_step_of_start_works_as_it_is_written(costguard: Command, clouds: Path) -> None:
-    assert play(costguard, "docs/START.md", clouds, until="## AWS") == []
+    assert play(costguard, ["docs/START.md"], clouds, until="## AWS") == []
 
 
 @pytest.mark.proof
-def test_every_command_of_the_readme_works_as_it_is_written(costguard: Command, clouds: Path) -> None:
-    job = next(block for block in blocks() if block.page == "README.md" and block.text.startswith("model = "))
+def test_every_command_of_the_readme_and_the_four_tasks_works_as_it_is_written(costguard: Command, clouds: Path) -> None:
+    job = next(block for block in blocks() if block.page == "docs/QUOTE.md" and block.text.startswith("model = "))
     Path("job.toml").write_text(job.text.replace("max_usd = 20", "max_usd = 2000"))
     Path("runs.csv").write_text("model,method,gpu,gpu_count,tokens_per_s\nllama-3.1-8b,qlora,A100-80GB-SXM,1,3000\n")
-    assert play(costguard, "README.md", clouds, more='[web]\nlisten = "127.0.0.1:8470"\n') == []
+    assert play(costguard, TASKS, clouds, more='[web]\nlisten = "127.0.0.1:8470"\n') == []
 
 
 @pytest.mark.usefixtures("clouds")
@@ -145,6 +149,6 @@ def test_what_init_writes_takes_the_guides_block_behind_it(costguard: Command) -
 
 
 def test_every_line_that_is_not_run_is_still_there() -> None:
-    lines = [line for page in ("README.md", "docs/START.md") for _, line in commands_of(page) if line]
+    lines = [line for page in (*TASKS, "docs/START.md") for _, line in commands_of(page) if line]
     assert [one for one in NOT_HERE if not any(line.startswith(one) for line in lines)] == []
     assert [one for one in WRITTEN if not any(line.startswith(one) for line in lines)] == []
