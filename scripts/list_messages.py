@@ -1,4 +1,4 @@
-"""Write tests/scripts/messages.md: the sentences that people read, by the file that says them, so that they can be read in one go.
+"""Write tests/scripts/messages.md: the sentences that people read, by the file that says them, to be read in one go.
 
     python scripts/list_messages.py            # writes tests/scripts/messages.md
     python scripts/list_messages.py --check    # exit 1 if it would change
