@@ -31,7 +31,7 @@ from costguard.views.document import Document
 if TYPE_CHECKING:  # types and no more: each function imports what it needs
     from costguard.guard.overrides import Override
     from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal
-    from costguard.reporting.statement import Statement
+    from costguard.reporting.statement.statement import Statement
     from costguard.reporting.status import FleetStatus
     from costguard.runs.admission import AdmitResult
     from costguard.sizing.size_answer import FittingGpus, SizeAnswer
@@ -280,7 +280,7 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     `zone`: time zone of the month's boundaries. `offline`: read the ledger alone. `strict`: set `refusal` if a provider could
     not be asked.
     """
-    from costguard.services.report.ledger_answers import answer_status
+    from costguard.services.report.status_answer import answer_status
 
     answer = answer_status(zone=zone, strict=strict, offline=offline, config=_name_file(config))
     return StatusAnswer(**_share(answer), status=cast("FleetStatus", answer.value))

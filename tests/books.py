@@ -12,8 +12,8 @@ from costguard.metering.meter import COMPUTE, HOUR, Meter, PriceRange
 from costguard.metering.observation import Observation
 from costguard.metering.span import Span
 from costguard.metering.spending import LiveResource, PollStretch, ScopeCoverage, Spending
-from costguard.reporting.statement import Statement
 from costguard.reporting.statement.period import ReportPeriod
+from costguard.reporting.statement.statement import Statement
 from costguard.services.report import report
 from costguard.values.calendar import Period, make_month
 from costguard.values.money import Money, MoneyInterval

@@ -52,10 +52,10 @@ def command(
     pause = _read_pause(ctx, every) if watch else None
     if every is not None and pause is None:
         raise InputError("sets how often --watch redraws", field="--every", hint="add --watch")
-    from costguard.services.report import ledger_answers
+    from costguard.services.report import status_answer
 
     def answer(*, offline: bool) -> CommandAnswer:
-        return ledger_answers.answer_status(zone=zone, strict=strict, offline=offline, ask=ask, config=ctx.obj.config)
+        return status_answer.answer_status(zone=zone, strict=strict, offline=offline, ask=ask, config=ctx.obj.config)
 
     if pause is None:
         return answer(offline=ctx.obj.offline)

@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.quoting.offer import Subscription, read_subscriptions
-from costguard.quoting.price_drift import PriceDrift, read_price_drift
-from costguard.quoting.storage import StorageRate, read_storage_rates
-from costguard.sizing.architecture import Architecture
-from costguard.sizing.speed.duration import InterruptionRate, read_interruptions
-from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
 from costguard.values.checks import fold_name
 from costguard.values.gpu import Gpu, GpuNames, read_gpus
 
-if TYPE_CHECKING:  # read only when one is asked for
+if TYPE_CHECKING:  # what reads a file is imported with it: a status needs no word of sizing
     from costguard.metering.billing import BillingRule
     from costguard.quoting.machine_rates import MachineRates, RegionFactors
+    from costguard.quoting.offer import Subscription
+    from costguard.quoting.price_drift import PriceDrift
+    from costguard.quoting.storage import StorageRate
     from costguard.quoting.template import WorkloadTemplate
+    from costguard.sizing.architecture import Architecture
+    from costguard.sizing.speed.duration import InterruptionRate
+    from costguard.sizing.speed.efficiency import Efficiency
 
 FOLDER = Path(__file__).parent
 MARKET = FOLDER / "market.sqlite"
@@ -124,6 +124,8 @@ class ShippedFacts:
 
     def get_subscriptions(self) -> tuple[Subscription, ...]:
         """Plans that sell access rather than machines."""
+        from costguard.quoting.offer import read_subscriptions
+
         return read_subscriptions(_read_rows(FOLDER / "subscriptions.csv"))
 
     @cached_property
@@ -158,10 +160,14 @@ class ShippedFacts:
 
     @cached_property
     def _efficiency(self) -> Efficiency:
+        from costguard.sizing.speed.efficiency import read_efficiency
+
         return read_efficiency(cast("Mapping[str, object]", _read_json("efficiency.json")))
 
     @cached_property
     def _storage_rates(self) -> dict[str, StorageRate]:
+        from costguard.quoting.storage import read_storage_rates
+
         return read_storage_rates(row for rows in self._storage_rows.values() for row in rows)
 
     @cached_property
@@ -171,6 +177,8 @@ class ShippedFacts:
 
     @cached_property
     def _price_drift(self) -> dict[str, PriceDrift]:
+        from costguard.quoting.price_drift import read_price_drift
+
         return read_price_drift(_read_rows(FOLDER / "price_drift.csv"))
 
     @cached_property
@@ -207,6 +215,8 @@ class ShippedFacts:
 
     @cached_property
     def _interruptions(self) -> dict[str, InterruptionRate]:
+        from costguard.sizing.speed.duration import read_interruptions
+
         of_providers = (_read_provider_rows(name, folder, "interruptions.csv") for name, folder in _find_provider_folders())
         return read_interruptions(chain(_read_rows(FOLDER / "interruptions.csv"), *of_providers))
 

@@ -13,14 +13,13 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from sqlalchemy import delete, func, update
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.schema import CreateSchema, DropSchema
 from sqlmodel import col, select
 
 from costguard.errors import InputError
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.connection import IDLE_POLL_S, WriteConnection, WriterLock, begin_write, open_engine
-from costguard.ledger.db.rows import insert_new, upsert_rows
+from costguard.ledger.db.rows import insert_new, make_insert, upsert_rows
 from costguard.ledger.db.session import open_query
 from costguard.ledger.duty_records import (
     JOBS_SCHEMA,
@@ -115,7 +114,7 @@ class DutyStore:
             tell(insert_new(DutyRow), [_make_duty(POLL, account, due_us=now_us) for account in sorted(new)])
             there = _make_duty(self._worker, self.holder, epoch=1, holder=self.holder)
             there |= {"until_us": now_us + lasts // MICROSECOND, "clock_us": clock_off // MICROSECOND}
-            appear = insert(DutyRow)
+            appear = make_insert(DutyRow)
             over = {name: appear.excluded[name] for name in ("until_us", "clock_us")}
             tell(appear.on_conflict_do_update(index_elements=["kind", "account"], set_=over), [there])
             tell(delete(DutyRow).where(col(DutyRow.kind) != POLL, col(DutyRow.until_us) < now_us - GONE_AFTER // MICROSECOND))

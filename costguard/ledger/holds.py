@@ -46,6 +46,7 @@ from costguard.budgets.hold import (
 from costguard.errors import InputError
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_optional_instant, encode_labels, pick_fields
 from costguard.ledger.db.rows import insert_rows
+from costguard.ledger.db.session import read_by
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
 from costguard.ledger.tables.holds import HoldBudgetRow, HoldRow
@@ -63,6 +64,12 @@ if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay f
 TEXT_COLUMNS = ("who", "why", "provider", "account", "owner", "gpu")
 SHOWN_CHARS = 60
 """Of an attribute in a message."""
+
+
+def load_open_holds(ask: Query, now: datetime) -> list[Hold]:
+    """Return the holds that count at `now`, oldest first."""
+    still_open = select(HoldRow).where(col(HoldRow.ended_us).is_(None), col(HoldRow.expires_us) > to_micros(now))
+    return [_decode_hold(row) for row in ask(still_open.order_by(col(HoldRow.taken_us), col(HoldRow.id)))]
 
 
 class HoldStore(LedgerStore):
@@ -154,16 +161,7 @@ class HoldStore(LedgerStore):
             ended = hold if hold.ended_by else replace(hold, ended_at=now, ended_by=COMMITTED)
             return _end_hold(tell, replace(ended, spent=spent))
 
-    def open_holds(self, now: datetime) -> list[Hold]:
-        """Return the holds that count at `now`, oldest first."""
-        with self._begin_read() as ask:
-            return load_open_holds(ask, now)
-
-
-def load_open_holds(ask: Query, now: datetime) -> list[Hold]:
-    """Return the holds that count at `now`, oldest first."""
-    still_open = select(HoldRow).where(col(HoldRow.ended_us).is_(None), col(HoldRow.expires_us) > to_micros(now))
-    return [_decode_hold(row) for row in ask(still_open.order_by(col(HoldRow.taken_us), col(HoldRow.id)))]
+    open_holds = read_by(load_open_holds)
 
 
 def load_counting_holds(ask: Query, now: datetime) -> list[Hold]:

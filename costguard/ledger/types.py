@@ -19,16 +19,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from sqlalchemy import BigInteger, Double, Integer, MetaData, Text, text
+from sqlalchemy import BigInteger, Double, Index, Integer, MetaData, Text, TextClause, text
 from sqlalchemy.orm import registry
 from sqlalchemy.types import REAL
 from sqlmodel import Field, SQLModel
+from sqlmodel._compat import SQLModelConfig
 
 RESOURCE_KEY = ("provider", "account", "region", "external_id")
 
 
 class LedgerRow(SQLModel, registry=registry()):
     """The base of every row. Its metadata holds the ledger's tables and no other program's."""
+
+    model_config = SQLModelConfig(defer_build=True)  # no row is validated: pydantic's validators would be a tenth of a class
 
 
 METADATA: MetaData = LedgerRow.metadata
@@ -74,6 +77,14 @@ def refer_to_words(column: str, *, primary_key: bool = False) -> Any:  # noqa: A
 def fill_older_rows(value: str, kind: Any = Text) -> Any:  # noqa: ANN401 - as SQLModel's Field
     """Declare a column that a migration added: rows of before have `value`, in SQL."""
     return Field(sa_type=kind, sa_column_kwargs={"server_default": text(value)})
+
+
+def index_where(name: str, *columns: str, where: TextClause, unique: bool = False) -> Index:
+    """Declare an index of the rows that are as `where` says.
+
+    `tables.load_metadata` says the same for PostgreSQL, whose dialect is 28 modules: whoever names it here imports it.
+    """
+    return Index(name, *columns, unique=unique, sqlite_where=where)
 
 
 def declare_table(*, kept: bool = False, written_once: bool = False, without_rowid: bool = False) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def _answer_offers(given: Arguments, context: McpContext) -> CommandAnswer:
 
 
 def _answer_status(given: Arguments, context: McpContext) -> CommandAnswer:
-    from costguard.services.report.ledger_answers import answer_status
+    from costguard.services.report.status_answer import answer_status
 
     offline = context.offline or not given.get("poll", True)
     return answer_status(zone=_get_text(given, "zone"), offline=offline, config=context.config)

@@ -138,7 +138,7 @@ def _list_polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule],
 
     The ledger is told a day at a time, for speed; so what is known between two listings is worked out here as well.
     """
-    from costguard_sim import SimClouds
+    from costguard_sim.clouds import SimClouds
     from costguard_sim.world import from_us
 
     clock = DemoClock(at=from_us(world.start_us))

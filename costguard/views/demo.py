@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 
 from costguard.bills.simulated_bill import CloudBillCheck, SimulatedBillCheck
-from costguard.reporting.statement import Statement
+from costguard.reporting.statement.statement import Statement
 from costguard.values.calendar import Period
 from costguard.values.money import NANO, Money, MoneyInterval, divide_half_even
 from costguard.values.text_format import format_exact, format_instant, format_interval_exact

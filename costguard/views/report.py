@@ -13,8 +13,9 @@ from typing import NamedTuple
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.errors import IncompleteError
 from costguard.metering.inventory import CoverageGap, UncoveredScope
-from costguard.reporting.statement import CostGroup, CurrencySums, Statement
+from costguard.reporting.statement.groups import CostGroup, CurrencySums
 from costguard.reporting.statement.sections import PriceSourceCost
+from costguard.reporting.statement.statement import Statement
 from costguard.reporting.statement.waste import Waste
 from costguard.values.instant import HOUR_US
 from costguard.values.money import ExchangeRate, Money, MoneyInterval

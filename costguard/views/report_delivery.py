@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from costguard.errors import shorten
 from costguard.guard.alerts.alert import DeliveryResult
-from costguard.reporting.statement import CostGroup, Statement
+from costguard.reporting.statement.groups import CostGroup
 from costguard.reporting.statement.sections import TopResource
+from costguard.reporting.statement.statement import Statement
 from costguard.values.money import sum_intervals
 from costguard.values.text_format import format_interval, get_currency_sign, limit_lines
 from costguard.views.document import Document, TableView

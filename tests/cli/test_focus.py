@@ -23,7 +23,7 @@ def test_a_simulated_fleet_is_exported_without_a_finding_in_every_version_and_to
     url = f"sqlite:///{tmp_path}/ledger.db"
     demo.play_world(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(ledger_answers, "_get_now", lambda: datetime(2026, 11, 3, tzinfo=UTC))
+    monkeypatch.setattr(ledger_answers, "get_now", lambda: datetime(2026, 11, 3, tzinfo=UTC))
     for month in ("2026-10", "2026-11"):
         expected = costguard("report", "--month", month, "--json").data["totals"]["expected"]
         for version in VERSIONS:

@@ -37,7 +37,7 @@ def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     began = datetime(2026, 11, 1, tzinfo=UTC)
     recorded(url, *(poll(minutes, machine(started_at=began)) for minutes in (125, 127, 129))).close()
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(ledger_answers, "_get_now", lambda: began + timedelta(minutes=9))
+    monkeypatch.setattr(ledger_answers, "get_now", lambda: began + timedelta(minutes=9))
     folder = tmp_path / "out"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -25,7 +25,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def report(costguard: Command, recorded: str, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", recorded)
-    monkeypatch.setattr(ledger_answers, "_get_now", lambda: NOON)
+    monkeypatch.setattr(ledger_answers, "get_now", lambda: NOON)
     return costguard
 
 

@@ -30,7 +30,7 @@ def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with LedgerWriter(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record_polls(polls())
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(ledger_answers, "_get_now", lambda: NOON)
+    monkeypatch.setattr(ledger_answers, "get_now", lambda: NOON)
     monkeypatch.setattr(report_delivery, "get_utc_now", lambda: NOON)
     (tmp_path / "costguard.toml").write_text(MAIL)
     return costguard

@@ -172,7 +172,7 @@ def test_all_commands_say_the_same_at_many_moments_of_a_story(
     def asking(stage: StoryStage) -> Asking:
         poll = f'[watch]\ninterval = "{stage.story.poll.total_seconds():.0f}s"\n[ledger]\nurl = "{stage.ledger_url}"\n'
         (tmp_path / "costguard.toml").write_text(poll + stage.config)
-        monkeypatch.setattr(ledger_answers, "_get_now", stage.clock.now)
+        monkeypatch.setattr(ledger_answers, "get_now", stage.clock.now)
         monkeypatch.setattr(configured_providers.SystemClock, "now", lambda _: stage.clock.now())
         made = Asking(stage)
         made.command, made.compared = costguard, compared

@@ -97,7 +97,7 @@ def test_a_run_older_than_its_interval_is_not_relied_on(
     costguard: Command, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = datetime.now(UTC) + timedelta(seconds=61)
-    monkeypatch.setattr(ledger_answers, "_get_now", lambda: later)
+    monkeypatch.setattr(ledger_answers, "get_now", lambda: later)
     ran = costguard("status")
     assert (ran.code, account.asked) == (0, 2)
     assert "The clouds were asked: the last guard run was 1 min" in ran.out

@@ -6,7 +6,7 @@ import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from costguard_sim import START
+from costguard_sim.clouds import START
 from costguard_sim.plan import PlannedListing, WatchPlan, make_plan
 from costguard_sim.view import keep_knowable, make_poll
 from costguard_sim.world import World, make_world

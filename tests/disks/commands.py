@@ -165,7 +165,7 @@ def around(life: Life) -> Iterator[None]:
     with (
         patch.object(configured_providers.SystemClock, "now", lambda _: now()),
         patch.object(overrides, "get_now", now),
-        patch.object(ledger_answers, "_get_now", now),
+        patch.object(ledger_answers, "get_now", now),
         patch.object(plugins, "load_providers", installed(cloud)),
     ):
         yield

@@ -124,7 +124,7 @@ def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         books.record_polls(polls())
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(ledger_answers, "_get_now", lambda: NOON)
+    monkeypatch.setattr(ledger_answers, "get_now", lambda: NOON)
     monkeypatch.setattr(report_delivery, "get_utc_now", lambda: NOON)
     return costguard
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from costguard.errors import InputError, UnknownNameError
 from costguard.metering.inventory import find_coverage_gaps, find_uncovered_scopes
 from costguard.metering.spending import BilledResource, Spending
-from costguard.reporting.statement import (
+from costguard.reporting.statement.groups import (
     DEFAULT_GROUP_KEYS,
     GROUP_KEYS,
-    list_providers,
+    needs_resources,
     parse_group_keys,
-    parse_month,
     sum_by_currency,
 )
-from costguard.reporting.statement.groups import needs_resources
+from costguard.reporting.statement.period import parse_month
+from costguard.reporting.statement.statement import list_providers
 from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval, sum_intervals
 from costguard.values.resource import ResourceKey

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from costguard.ledger.reports.reader import ReportReader
-from costguard.reporting.statement import Statement
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
+from costguard.reporting.statement.statement import Statement
 from costguard.services.report.report import ReportQuestion, build_full_statement
 from costguard.values.calendar import Period, make_month
 from costguard.values.money import Money

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from costguard_sim import SimClouds
+from costguard_sim.clouds import SimClouds
 from costguard_sim.world import Rate, World, make_world
 
 from costguard.bills.bill_line import COMPUTE

@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from costguard.metering.billing import CAREFUL_RULE
-from costguard.reporting.statement import DEFAULT_GROUP_KEYS, Statement
+from costguard.reporting.statement.groups import DEFAULT_GROUP_KEYS
+from costguard.reporting.statement.statement import Statement
 from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, money, scope_now, spent, state_month, stretch

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.renderers import json_text
-from costguard.reporting.statement import GROUP_KEYS, CurrencySums, Statement
-from costguard.reporting.statement.groups import get_group_value
+from costguard.reporting.statement.groups import GROUP_KEYS, CurrencySums, get_group_value
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.sections import ResourceCost
+from costguard.reporting.statement.statement import Statement
 from costguard.services.report.report import ReportQuestion, build_full_statement
 from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros

@@ -8,8 +8,8 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
-from costguard_sim import SimClouds
 from costguard_sim.bill import charge_resource
+from costguard_sim.clouds import SimClouds
 from costguard_sim.world import SCOPES, Rate, Resource, Run, Shape, Tag, World, to_us
 
 from costguard.bills.drift import DEFAULT_TOLERANCE, WITHIN

@@ -36,7 +36,7 @@ from costguard.services.guarding.guard_inputs import PollResults
 from costguard.services.guarding.shared_polls import LeasedLedger, SharedPolls
 from costguard.services.guarding.watchdog_context import SerializedLedger, name_sources
 from costguard.services.poll.poll_views import AccountView, decode_account_view, encode_account_view, find_twin_views
-from costguard.services.report.ledger_answers import answer_status
+from costguard.services.report.status_answer import answer_status
 from costguard.services.watch_loop.setup import answer_doctor
 from costguard.settings import read_settings
 from costguard.system.logs import get_log

@@ -16,7 +16,7 @@ from costguard.budgets.budget import Budget
 from costguard.errors import IncompleteError
 from costguard.metering.meter import GB_MONTH_730, STORAGE
 from costguard.renderers import csv_text, json_text, markdown, table
-from costguard.reporting.statement import Statement
+from costguard.reporting.statement.statement import Statement
 from costguard.services.guarding.status import build_status
 from costguard.values.money import Money
 from costguard.values.resource import ScopeKey

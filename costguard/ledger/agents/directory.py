@@ -12,12 +12,11 @@ from datetime import datetime
 
 from costguard.agents.messages import BAD_CODE, EXPIRED_CODE, USED_CODE
 from costguard.errors import CostguardError, LedgerError
-from costguard.guard.run_facts import GuardRun
-from costguard.ledger.agents import records
+from costguard.ledger.agents import records, tokens
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.session import read_by
 from costguard.ledger.guard import guard_state
-from costguard.values.agent import Agent, WebToken
 
 
 class AgentDirectory:
@@ -33,22 +32,16 @@ class AgentDirectory:
         with self._lock:
             self._drop()
 
-    def load_agent(self, agent_id: str) -> Agent | None:
-        """Return the agent of this id, revoked or not; None if there is none."""
-        with self._ask() as ask:
-            return records.load_agent(ask, agent_id)
-
-    def load_token(self, token_hash: str) -> WebToken | None:
-        """Return the token of this hash; None if there is none."""
-        with self._ask() as ask:
-            return records.load_token(ask, token_hash)
+    load_agent = read_by(records.load_agent)
+    load_token = read_by(tokens.load_token)
+    load_last_run = read_by(guard_state.load_last_run)
 
     def explain_code(self, code_hash: str, public_key: str, now: datetime) -> str:
         """Return why the code of this hash lets no agent with this key join, as a name of `REFUSALS`; "" if it may.
 
         The answer to a join may have been lost: the same key may come with a used code again.
         """
-        with self._ask() as ask:
+        with self._begin_read() as ask:
             code = records.load_code(ask, code_hash)
             if code is None:
                 return BAD_CODE
@@ -59,13 +52,8 @@ class AgentDirectory:
             before = records.load_agent(ask, code.used_by)
             return "" if before is not None and before.public_key == public_key else USED_CODE
 
-    def load_last_run(self) -> GuardRun | None:
-        """Return the newest run of the guard; None before the first one."""
-        with self._ask() as ask:
-            return guard_state.load_last_run(ask)
-
     @contextmanager
-    def _ask(self) -> Iterator[Query]:
+    def _begin_read(self) -> Iterator[Query]:
         with self._lock:
             try:
                 if self._reader is not None and self._file != self._identify():

@@ -1,4 +1,4 @@
-"""Agents, their codes, and readers' tokens in the ledger, within a write transaction or a snapshot.
+"""Agents and their codes in the ledger, within a write transaction or a snapshot.
 
 A code can be used once: a second use is refused, unless it comes from the same agent (the same public key), whose answer was
 lost. The number of a message is committed before the message is answered, and a number that does not increase changes nothing,
@@ -15,11 +15,10 @@ from sqlmodel import col, select
 
 from costguard.agents.messages import BAD_CODE, EXPIRED_CODE, USED_CODE
 from costguard.errors import InputError
-from costguard.guard.audit import ENROLLED, JOINED, REFUSED, REVOKED, TOKEN
+from costguard.guard.audit import ENROLLED, JOINED, REFUSED, REVOKED
 from costguard.ledger.db.codecs import (
     Execute,
     Query,
-    SqlRow,
     decode_life,
     decode_list,
     decode_optional_instant,
@@ -30,8 +29,7 @@ from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.guard import audit_log
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.ledger.tables.agents import AgentCodeRow, AgentRow
-from costguard.ledger.tables.logins import WebTokenRow
-from costguard.values.agent import Agent, EnrollmentCode, WebToken
+from costguard.values.agent import Agent, EnrollmentCode
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import Incarnation, ResourceKey, make_storable
 
@@ -175,65 +173,6 @@ def audit_refused_messages(ask: Query, tell: Execute, agent: Agent, count: int, 
     append_entry(ask, tell, REFUSED, to_micros(now), {**_describe_place(agent.key, agent.life), "id": agent.id, "count": count})
 
 
-def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
-    """Write a new token.
-
-    Raises InputError if its name already has a valid one.
-    """
-    valid = select(WebTokenRow.hash, WebTokenRow.expires_us).where(
-        col(WebTokenRow.name) == token.name, col(WebTokenRow.revoked_us).is_(None)
-    )
-    for code_hash, expires_us in ask(valid):
-        if expires_us > to_micros(token.at):
-            hint = f"costguard web revoke {token.name} revokes it first, or choose another name"
-            raise InputError("already has a token", field=f"NAME {token.name}", hint=hint)
-        _revoke_token(tell, (to_micros(token.at), "its end", code_hash))
-    row = WebTokenRow(
-        hash=token.hash,
-        name=token.name,
-        role=token.role,
-        who=make_storable(token.who),
-        made_us=to_micros(token.at),
-        expires_us=to_micros(token.expires_at),
-    )
-    insert_rows(tell, [row])
-    _audit_token(ask, tell, token, did="made", who=make_storable(token.who), at=token.at)
-
-
-def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetime) -> WebToken:
-    """Revoke the token of `name`, and return it.
-
-    Raises InputError if there is none that is not revoked.
-    """
-    found = next((one for one in load_tokens(ask) if one.name == name and one.revoked_at is None), None)
-    if found is None:
-        raise InputError("has no token", field=f"NAME {name}", hint="costguard web tokens lists them")
-    _revoke_token(tell, (to_micros(now), make_storable(who), found.hash))
-    _audit_token(ask, tell, found, did="revoked", who=make_storable(who), at=now)
-    return found
-
-
-def load_tokens(ask: Query) -> list[WebToken]:
-    """Return every token ever made, in order of creation."""
-    return list(map(_decode_token, ask(select(WebTokenRow).order_by(col(WebTokenRow.made_us), col(WebTokenRow.name)))))
-
-
-def load_token(ask: Query, token_hash: str) -> WebToken | None:
-    """Return the token of this hash; None if there is none."""
-    rows = ask(select(WebTokenRow).where(col(WebTokenRow.hash) == token_hash))
-    return _decode_token(rows[0]) if rows else None
-
-
-def _revoke_token(tell: Execute, row: SqlRow) -> None:
-    """Write the end of a token: time in microseconds, who revoked it, and its hash."""
-    at_us, who, token_hash = row
-    tell(update(WebTokenRow).where(col(WebTokenRow.hash) == token_hash).values(revoked_us=at_us, revoked_by=who))
-
-
-def _audit_token(ask: Query, tell: Execute, token: WebToken, *, did: str, who: str, at: datetime) -> None:
-    append_entry(ask, tell, TOKEN, to_micros(at), {"name": token.name, "role": token.role, "did": did, "who": who})
-
-
 def _describe_place(key: ResourceKey, life: Incarnation | None) -> dict[str, object]:
     """Return the resource and incarnation in the form that the audit log stores."""
     return {
@@ -249,16 +188,12 @@ def _encode_life(life: Incarnation | None) -> str:
     return "" if life is None else encode_life(life)
 
 
-def _decode_life(key: ResourceKey, text: str) -> Incarnation | None:
-    return decode_life((*key, text)) if text else None
-
-
 def _decode_agent(row: AgentRow) -> Agent:
     key = ResourceKey(row.provider, row.account, row.region, row.external_id)
     return Agent(
         id=row.id,
         key=key,
-        life=_decode_life(key, row.life),
+        life=decode_life((*key, row.life)) if row.life else None,
         public_key=row.public_key,
         joined_at=from_micros(row.joined_us),
         seq=row.seq,
@@ -276,22 +211,10 @@ def _decode_code(row: AgentCodeRow) -> EnrollmentCode:
     return EnrollmentCode(
         hash=row.hash,
         key=key,
-        life=_decode_life(key, row.life),
+        life=decode_life((*key, row.life)) if row.life else None,
         who=row.who,
         at=from_micros(row.at_us),
         expires_at=from_micros(row.expires_us),
         used_at=decode_optional_instant(row.used_us),
         used_by=row.used_by or "",
-    )
-
-
-def _decode_token(row: WebTokenRow) -> WebToken:
-    return WebToken(
-        hash=row.hash,
-        name=row.name,
-        role=row.role,
-        who=row.who,
-        at=from_micros(row.made_us),
-        expires_at=from_micros(row.expires_us),
-        revoked_at=decode_optional_instant(row.revoked_us),
     )

@@ -7,28 +7,36 @@ disk when the block ends, and are answered only after that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from typing import NamedTuple
 
-from costguard.guard.overrides import Override
-from costguard.ledger.agents import records
+from costguard.ledger.agents import records, tokens
 from costguard.ledger.agents.records import AgentMessage
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.connection import WriteConnection, open_engine
-from costguard.ledger.db.session import read_by, write_by
+from costguard.ledger.db.session import SqlSession, read_by, write_by
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import guard_state
 from costguard.ledger.spans.writer import write_samples
-from costguard.values.agent import Agent
 from costguard.values.sample import Sample
 
 
-class AgentTransaction(NamedTuple):
+class AgentTransaction:
     """An open write transaction."""
 
-    ask: Query
-    tell: Execute
+    def __init__(self, ask: Query, tell: Execute) -> None:
+        self.ask, self.tell = ask, tell
+
+    def _begin_read(self) -> nullcontext[Query]:
+        return nullcontext(self.ask)
+
+    def _begin_write(self) -> nullcontext[SqlSession]:
+        return nullcontext((self.ask, self.tell))
+
+    load_agent = read_by(records.load_agent)
+    load_overrides_since = read_by(guard_state.load_overrides_since)
+    add_override = write_by(guard_state.add_override)
+    log_refusals = write_by(records.audit_refused_messages)
 
     def accept_message(  # noqa: PLR0917 - the parts of a message, in their order
         self, agent: str, seq: int, at: datetime, record_ms: int, version: str, troubles: tuple[str, ...]
@@ -36,26 +44,10 @@ class AgentTransaction(NamedTuple):
         """Record a message; return False and change nothing if its number does not increase or its agent is revoked."""
         return records.record_message(self.tell, AgentMessage(agent, seq, at, record_ms, version, troubles))
 
-    def load_agent(self, agent_id: str) -> Agent | None:
-        """Return the agent as it is in this transaction; None if there is none."""
-        return records.load_agent(self.ask, agent_id)
-
     def record_samples(self, samples: Sequence[Sample]) -> None:
         """Write samples; those of resources that are not in the ledger are left out."""
         if samples:
             write_samples(self.ask, self.tell, samples)
-
-    def load_overrides_since(self, at: datetime) -> list[Override]:
-        """Return every override made at or after `at`, in force or not."""
-        return guard_state.load_overrides_since(self.ask, at)
-
-    def add_override(self, wish: Override) -> None:
-        """Record an override; one whose id already exists stays as it is."""
-        guard_state.add_override(self.ask, self.tell, wish)
-
-    def log_refusals(self, agent: Agent, count: int, at: datetime) -> None:
-        """Write to the audit log that `count` messages in the name of `agent` had an invalid signature."""
-        records.audit_refused_messages(self.ask, self.tell, agent, count, at)
 
 
 class AgentStore(LedgerStore):
@@ -82,10 +74,10 @@ class AgentStore(LedgerStore):
 
     load_agents = read_by(records.load_agents)
     load_agent = read_by(records.load_agent)
-    load_token = read_by(records.load_token)
-    load_tokens = read_by(records.load_tokens)
+    load_token = read_by(tokens.load_token)
+    load_tokens = read_by(tokens.load_tokens)
     add_code = write_by(records.add_code)
     join = write_by(records.join_agent)
     revoke = write_by(records.revoke_agent)
-    add_token = write_by(records.add_token)
-    revoke_token = write_by(records.revoke_token)
+    add_token = write_by(tokens.add_token)
+    revoke_token = write_by(tokens.revoke_token)

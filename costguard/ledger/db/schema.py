@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costguard.ledger.db import triggers
-
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
     from sqlalchemy import Connection
 
@@ -248,6 +246,8 @@ def renew_triggers_and_views(connection: Connection) -> None:
 
 def drop_triggers_and_views(connection: Connection) -> None:
     """Drop triggers and views, because they refer to columns that a migration may change."""
+    from costguard.ledger.db import triggers  # what only reads needs neither these nor what the guard calls its states
+
     dialect = connection.dialect.name
     for name, table in connection.exec_driver_sql(triggers.LIST_TRIGGERS[dialect]).all():
         connection.exec_driver_sql(triggers.format_drop_trigger(dialect, name, table))
@@ -257,6 +257,8 @@ def drop_triggers_and_views(connection: Connection) -> None:
 
 def create_triggers_and_views(connection: Connection) -> None:
     """Create all triggers and views, of which there are none."""
+    from costguard.ledger.db import triggers
+
     dialect = connection.dialect.name
     for statement in triggers.generate_trigger_statements(dialect):
         connection.exec_driver_sql(statement)

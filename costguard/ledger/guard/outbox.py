@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Update, and_, delete, or_, text, update
-from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 
 from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, NoticeDelivery, Notification
 from costguard.guard.alerts.dispatch import refresh_waiting
 from costguard.ledger.db.codecs import Execute, Query, decode_fields, encode_fields
-from costguard.ledger.db.rows import delete_rows, insert_new, replace_rows, upsert_rows
+from costguard.ledger.db.rows import delete_rows, insert_new, make_insert, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
 from costguard.ledger.tables.notices import MessageCountRow, NoticeDeliveryRow, NoticeStateRow, OutboxRow
 from costguard.reporting.schedule import MAIL_PREFIX
@@ -121,7 +120,7 @@ def _change_unsent(number: int) -> Update:
 def _count_try(tell: Execute, channel: str, *, sent: bool, gave_up: bool) -> None:
     """Count one try for metrics, in a row that stays when the message is deleted."""
     counts = {"sent": int(sent), "gave_up": int(gave_up), "tries_failed": int(not sent)}
-    statement = insert(MessageCountRow)
+    statement = make_insert(MessageCountRow)
     rise = {name: getattr(MessageCountRow, name) + statement.excluded[name] for name in counts}
     row = {"channel": get_counted_channel(make_storable(channel)), **counts}
     tell(statement.on_conflict_do_update(index_elements=["channel"], set_=rise), [row])

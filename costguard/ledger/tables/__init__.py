@@ -16,4 +16,6 @@ def load_metadata() -> MetaData:
 
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
+    for index in (index for table in METADATA.tables.values() for index in table.indexes):
+        index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
     return METADATA

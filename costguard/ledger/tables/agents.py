@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Index, text
+from sqlalchemy import CheckConstraint, text
 
 from costguard.ledger.types import (
     RESOURCE_KEY,
@@ -15,6 +15,7 @@ from costguard.ledger.types import (
     Number,
     Words,
     declare_table,
+    index_where,
 )
 
 STILL_JOINED = text("revoked_us IS NULL")
@@ -30,7 +31,7 @@ class AgentRow(LedgerRow, table=True):
     __table_args__ = (
         CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="agent_revoked_whole"),
         CheckConstraint("seq >= 0", name="agent_counts"),
-        Index("agent_once", *RESOURCE_KEY, unique=True, sqlite_where=STILL_JOINED, postgresql_where=STILL_JOINED),
+        index_where("agent_once", *RESOURCE_KEY, unique=True, where=STILL_JOINED),
         declare_table(kept=True, written_once=True),
     )
 

@@ -19,6 +19,7 @@ from costguard.ledger.types import (
     RowNumber,
     Words,
     declare_table,
+    index_where,
     refer_to,
 )
 
@@ -84,7 +85,7 @@ class BillLineRow(LedgerRow, table=True):
             "(replaced_us IS NULL) = (replaced_by IS NULL) AND (replaced_us IS NULL) = (replaced_why IS NULL)",
             name="bill_line_replaced_whole",
         ),
-        Index("bill_line_once", *LINE_KEY_NAMES, unique=True, sqlite_where=STILL_STATED, postgresql_where=STILL_STATED),
+        index_where("bill_line_once", *LINE_KEY_NAMES, unique=True, where=STILL_STATED),
         Index("bill_line_by_time", "provider", "start_us"),
         declare_table(kept=True, written_once=True),
     )

@@ -19,6 +19,7 @@ from costguard.ledger.types import (
     RowNumber,
     Words,
     declare_table,
+    index_where,
     refer_to_words,
 )
 
@@ -35,10 +36,8 @@ class IntentRow(LedgerRow, table=True):
     __tablename__ = "intent"
     __table_args__ = (
         CheckConstraint("irreversible IN (0, 1) AND sends >= 0", name="intent_counts"),
-        Index(
-            "intent_open_once", *RESOURCE_KEY, "life", "act", unique=True, sqlite_where=STILL_OPEN, postgresql_where=STILL_OPEN
-        ),
-        Index("intent_in_flight_once", *RESOURCE_KEY, unique=True, sqlite_where=IN_FLIGHT, postgresql_where=IN_FLIGHT),
+        index_where("intent_open_once", *RESOURCE_KEY, "life", "act", unique=True, where=STILL_OPEN),
+        index_where("intent_in_flight_once", *RESOURCE_KEY, unique=True, where=IN_FLIGHT),
         Index("intent_by_sent", "sent_us"),
         declare_table(kept=True, written_once=True),
     )
@@ -72,8 +71,8 @@ class IntentEventRow(LedgerRow, table=True):
     __tablename__ = "intent_event"
     __table_args__ = (
         Index("intent_event_by_intent", "intent_id", "id"),
-        Index("intent_event_sends", "at_us", sqlite_where=IS_SEND, postgresql_where=IS_SEND),
-        Index("intent_event_run", "run", sqlite_where=IS_SEND, postgresql_where=IS_SEND),
+        index_where("intent_event_sends", "at_us", where=IS_SEND),
+        index_where("intent_event_run", "run", where=IS_SEND),
         declare_table(kept=True, written_once=True),
     )
 
@@ -93,12 +92,11 @@ class HookRunRow(LedgerRow, table=True):
     __tablename__ = "hook_run"
     __table_args__ = (
         CheckConstraint(f"(state = '{BEGUN}') = (ended_us IS NULL)", name="hook_run_ended_whole"),
-        Index(
+        index_where(
             "hook_run_open_once",
             *(*RESOURCE_KEY, "life", "policy", "number"),
             unique=True,
-            sqlite_where=IS_BEGUN,
-            postgresql_where=IS_BEGUN,
+            where=IS_BEGUN,
         ),
         Index("hook_run_by_beginning", "began_us"),
         declare_table(kept=True, written_once=True),

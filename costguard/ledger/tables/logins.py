@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Index, text
+from sqlalchemy import CheckConstraint, text
 
-from costguard.ledger.types import KeyWords, LaterOptionalNumber, LaterOptionalWords, LedgerRow, Number, Words, declare_table
+from costguard.ledger.types import (
+    KeyWords,
+    LaterOptionalNumber,
+    LaterOptionalWords,
+    LedgerRow,
+    Number,
+    Words,
+    declare_table,
+    index_where,
+)
 from costguard.values.web_login import ROLES
 
 NOT_REVOKED = text("revoked_us IS NULL")
@@ -19,7 +28,7 @@ class WebTokenRow(LedgerRow, table=True):
     __table_args__ = (
         CheckConstraint(f"role IN ({_ROLES})", name="web_token_role"),
         CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="web_token_revoked_whole"),
-        Index("web_token_once", "name", unique=True, sqlite_where=NOT_REVOKED, postgresql_where=NOT_REVOKED),
+        index_where("web_token_once", "name", unique=True, where=NOT_REVOKED),
         declare_table(kept=True, written_once=True),
     )
 

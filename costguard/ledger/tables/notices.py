@@ -14,6 +14,7 @@ from costguard.ledger.types import (
     RowNumber,
     Words,
     declare_table,
+    index_where,
 )
 
 UNSETTLED = text("sent_us IS NULL AND gave_up_us IS NULL")
@@ -39,7 +40,7 @@ class OutboxRow(LedgerRow, table=True):
     __table_args__ = (
         UniqueConstraint("message_id", "channel", name="outbox_once"),
         CheckConstraint("sent_us IS NULL OR gave_up_us IS NULL", name="outbox_settled_once"),
-        Index("outbox_due", "next_us", sqlite_where=UNSETTLED, postgresql_where=UNSETTLED),
+        index_where("outbox_due", "next_us", where=UNSETTLED),
         declare_table(),
     )
 

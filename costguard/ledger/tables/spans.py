@@ -20,6 +20,7 @@ from costguard.ledger.types import (
     RowNumber,
     Words,
     declare_table,
+    index_where,
     refer_to,
 )
 from costguard.values.instant import DAY_US
@@ -202,9 +203,9 @@ class SpanRow(LedgerRow, table=True):
             name="span_closed_whole",
         ),
         CheckConstraint("0 <= low AND low <= expected AND expected <= high", name="span_amounts"),
-        Index("span_open_once", *LINE_KEY, unique=True, sqlite_where=NOT_ENDED, postgresql_where=NOT_ENDED),
+        index_where("span_open_once", *LINE_KEY, unique=True, where=NOT_ENDED),
         Index("span_by_end", "end_us", "start_us"),
-        Index("span_long", "end_us", "start_us", sqlite_where=IS_LONG, postgresql_where=IS_LONG),
+        index_where("span_long", "end_us", "start_us", where=IS_LONG),
         Index("span_by_line", *LINE_KEY, "start_us"),
         declare_table(kept=True, written_once=True),
     )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError, NoAnswerError
 from costguard.ledger.market import MarketReader
-from costguard.ledger.price_history import PriceHistoryReader, append_prices
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.price_series import PriceLine, PriceSeries, add_offers, draw_lines
 from costguard.services import CommandAnswer
@@ -24,7 +23,7 @@ from costguard.values import checks
 from costguard.views.document import Document
 
 if TYPE_CHECKING:
-    from costguard.reporting.statement import Statement
+    from costguard.reporting.statement.statement import Statement
 
 DAYS, DAYS_MAX = 365, 3650
 """Days that `prices history` shows, and the most that it can."""
@@ -48,6 +47,8 @@ def record_prices(offers: Iterable[Offer], on: date | None = None) -> tuple[str,
 
     `on`: the day; None: today.
     """
+    from costguard.ledger.price_history import append_prices
+
     try:
         append_prices(get_history_file(), offers, on or _get_today())
     except CostguardError as failed:
@@ -122,6 +123,8 @@ def _load_history(
     file = get_history_file()
     if not file.is_file():
         return [], None, ()
+    from costguard.ledger.price_history import PriceHistoryReader
+
     try:
         with PriceHistoryReader(file) as history:
             return history.list_series(selection), history.describe_file(), ()

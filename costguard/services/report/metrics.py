@@ -26,9 +26,10 @@ from costguard.metering.accrual import POLL_GAP
 from costguard.reporting.metrics import COUNTER, MetricFamily, MetricsInput, build_metrics
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.sections import sum_resource_costs
-from costguard.services.report.ledger_answers import load_current_view, open_books
+from costguard.services.report.ledger_answers import open_books
 from costguard.services.report.report import ReportQuestion, measure_waste
 from costguard.services.report.run_board import RunBoard
+from costguard.services.report.status_answer import load_current_view
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import format_duration, parse_duration
 

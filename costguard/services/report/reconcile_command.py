@@ -31,7 +31,7 @@ from costguard.ledger.db.maintenance import describe_ledger_path
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_leader_lease, load_open_overrides
 from costguard.ledger.spans.books import SpendingReader
-from costguard.reporting.statement import parse_month
+from costguard.reporting.statement.period import parse_month
 from costguard.services import CommandAnswer
 from costguard.services.guarding.overrides import describe_user, get_now, open_guard_store
 from costguard.services.poll.bill_files import BillFileKinds, ListAccounts, list_installed_kinds, open_bill

@@ -18,8 +18,7 @@ from costguard.metering.inventory import POLL_AHEAD_MAX, UncoveredScope, find_un
 from costguard.metering.meter import COMPUTE
 from costguard.metering.observation import Observation
 from costguard.metering.spending import BilledResource, Spending
-from costguard.reporting.statement import CurrencySums, Statement, list_providers
-from costguard.reporting.statement.groups import LABEL_PREFIX, needs_resources, sum_by_currency
+from costguard.reporting.statement.groups import LABEL_PREFIX, CurrencySums, needs_resources, sum_by_currency
 from costguard.reporting.statement.history import CostByDay, WeeklyBurn, choose_day_key, compute_weekly_burn, sum_by_day
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import HIGH_FOR, Savings, compute_savings
@@ -35,6 +34,7 @@ from costguard.reporting.statement.sections import (
     sum_by_price_source,
     sum_resource_costs,
 )
+from costguard.reporting.statement.statement import Statement, list_providers
 from costguard.reporting.statement.waste import (
     ComputeRun,
     Waste,

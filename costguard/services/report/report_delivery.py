@@ -22,9 +22,9 @@ from costguard.guard.alerts.alert import ASKED, DUE, INFO, LATE, Attachment, Not
 from costguard.notifiers import pack_content
 from costguard.providers import plugins
 from costguard.reporting.schedule import DueReport, ReportSchedule, ScheduleMark, find_schedule_changes, list_due_reports
-from costguard.reporting.statement import Statement
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
+from costguard.reporting.statement.statement import Statement
 from costguard.services import CommandAnswer
 from costguard.services.guarding.ask_links import format_channel_name
 from costguard.services.guarding.dispatch import WEBHOOK, find_channel_kind, open_notifier

@@ -12,7 +12,7 @@ from costguard.guard.run_facts import GuardRun
 from costguard.reporting.status import FleetStatus, ResourceBurn
 from costguard.services.guarding.guard import GuardRunResult
 from costguard.services.guarding.plan_view import build_plan_view
-from costguard.services.report.ledger_answers import load_current_view
+from costguard.services.report.status_answer import load_current_view
 from costguard.settings import Settings
 from costguard.system.process import pause_gc
 from costguard.values.money import Money

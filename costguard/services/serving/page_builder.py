@@ -42,12 +42,13 @@ class PageBuilder:
 def build_status_text(settings: Settings) -> bytes:
     """Return the status as `costguard status --offline --json` prints it."""
     from costguard.providers.plugins import load_renderer
-    from costguard.services.report.ledger_answers import load_current_status
+    from costguard.services.report.ledger_answers import get_now
+    from costguard.services.report.status_answer import load_current_view
     from costguard.views.status import build_status_document
 
     with pause_gc():
-        found, head = load_current_status(settings, settings.defaults.zone, None)
-        document = build_status_document(found, (), head, settings.display.find_exchange(found.at))
+        view = load_current_view(settings, settings.defaults.zone, get_now())
+        document = build_status_document(view.status, (), view.head, settings.display.find_exchange(view.status.at))
         return load_renderer("json")(document).encode()
 
 

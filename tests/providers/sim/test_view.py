@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from costguard_sim import SimClouds
+from costguard_sim.clouds import SimClouds
 from costguard_sim.plan import PlannedListing, WatchPlan
 from costguard_sim.view import make_poll, observe_resource
 from costguard_sim.world import (
