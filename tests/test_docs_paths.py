@@ -1,7 +1,4 @@
-"""The documents name files that exist: each path and each module of the repository that a page names is there.
-
-Decisions that tell of code before it was moved are left out.
-"""
+"""The documents name what exists: each path, module and link of a page, and each number of a decision in the repository."""
 
 from __future__ import annotations
 
@@ -12,10 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+DECISIONS = ROOT / "docs/decisions"
 FOLDERS = ("docs/*.md", "docs/decisions/*.md", "providers/*/README.md")
 PAGES = sorted([ROOT / "README.md", *(page for pattern in FOLDERS for page in ROOT.glob(pattern))])
-OLD_PATHS = {"docs/decisions/0038-the-house-is-ordered-by-topic.md"}
-"""Decisions that name old paths on purpose."""
 USERS_PATHS = {"runs/JOB.json"}
 """Files that costguard writes into a user's own folders."""
 UNDER = ("", "costguard/", "providers/", "agent/", "tests/")
@@ -68,7 +64,7 @@ def faults(page: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.relative_to(ROOT).as_posix() not in OLD_PATHS], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_paths_that_a_page_names_exist(page: Path) -> None:
     assert faults(page) == []
 
@@ -93,3 +89,53 @@ def test_each_function_and_class_that_a_page_of_the_house_names_is_defined(page:
     words = re.findall(r"`((?:[A-Z]\w+\.)?[A-Za-z]\w*)`", (ROOT / "docs" / page).read_text())
     names = {part for word in words for part in word.split(".") if re.search(r"[a-z](_[a-z]|[A-Z])", part)}
     assert names <= defined, names - defined
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_of_a_page_lead_to_files(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s#]+)", page.read_text(encoding="utf-8"))
+    assert [one for one in targets if ":" not in one and not (page.parent / one).exists()] == []
+
+
+def list_decisions() -> dict[str, tuple[str, str]]:
+    """Each number of the index of decisions with its page and statement; a withdrawn number has neither."""
+    decisions = dict[str, tuple[str, str]]()
+    page = ""
+    for line in (DECISIONS / "README.md").read_text(encoding="utf-8").splitlines():
+        if link := re.match(r"\| \[(\S+)\]", line):
+            page = link[1]
+        elif line.startswith("## "):
+            page = ""
+        elif row := re.match(r"\| (\d{4}) \| (.*) \|$", line):
+            decisions[row[1]] = (page, row[2]) if page else ("", "")
+    return decisions
+
+
+def test_the_index_of_decisions_has_each_heading_of_their_pages() -> None:
+    pages = [page for page in DECISIONS.glob("*.md") if page.name != "README.md"]
+    headings = {
+        number: (page.name, statement)
+        for page in pages
+        for number, statement in re.findall(r"^## (\d{4}) (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert {number: decision for number, decision in list_decisions().items() if decision[0]} == headings
+
+
+def test_each_decision_that_the_repository_refers_to_is_in_the_index() -> None:
+    decisions = list_decisions()
+    rooms = ("costguard", "providers", "agent", "integrations", "bench", "scripts", "config", "tests", "docs")
+    files = [
+        path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in (".py", ".md", ".toml", ".csv", ".yml")
+    ]
+    for path in (*files, ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "pyproject.toml"):
+        text = path.read_text(encoding="utf-8")
+        numbers = re.findall(r"[Dd]ecisions? \[?(0\d{3})\b|\[(0\d{3})\]\(", text)
+        numbers += [(number, "") for number in re.findall(r"(?<!\d)00\d{2}\b", text) if path.parent == DECISIONS]
+        assert {first or second for first, second in numbers} <= decisions.keys(), path
+
+
+def test_each_number_of_a_link_leads_to_the_page_of_its_decision() -> None:
+    decisions = list_decisions()
+    for page in PAGES:
+        for number, target in re.findall(r"\[(?:decision )?(0\d{3})\]\(\S*?([\w-]+\.md)", page.read_text(encoding="utf-8")):
+            assert decisions[number][0] == target, f"{page.name} leads to {target} for {number}"

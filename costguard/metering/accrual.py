@@ -18,7 +18,7 @@ since. At 13:00 the machine is probably still off, but may have run all the time
 the scope then reports that it runs, and since when, that is written. If it is still off and its provider states starts, nothing
 is written.
 
-The high end meanwhile is never below what any later answer produces (docs/decisions/0014): a machine may be running or off,
+The high end meanwhile is never below what any later answer produces (decision 0014): a machine may be running or off,
 each line costs its price in that state, and a spot price may have risen to the highest of the market.
 """
 

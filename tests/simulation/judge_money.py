@@ -2,7 +2,7 @@
 
 A machine that costs 2.99 dollars an hour and ran for 90 s cost 2,990,000,000 x 90 / 3600 = 74,750,000 nano-dollars. Whatever is
 said of it must lie around that, at every step, whether its cloud can be asked or not. Nobody is held to more than the fault
-model of costguard says that it assumes (docs/decisions/0014), which is all that is left out here, each in its place:
+model of costguard says that it assumes (decision 0014), which is all that is left out here, each in its place:
 
 - A machine that was off is taken to be off for five minutes after a look (`_Sight.until`).
 - A price on demand holds until its cloud says otherwise (`_Sight.prices`), and was what it is when a machine is found

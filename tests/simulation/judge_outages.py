@@ -1,7 +1,7 @@
 """What a day with an outage came to, held against the same day without one: read off both logs, without knowing costguard.
 
 Where a cloud dates what happened, the outage must leave no trace: the same amounts, to the nano-dollar. Elsewhere the doubt
-may be so wide as docs/decisions/0014 says and no wider, reckoned here anew from when each cloud was looked at, and saw what.
+may be so wide as decision 0014 says and no wider, reckoned here anew from when each cloud was looked at, and saw what.
 
 Example: a machine at 2.99 dollars an hour ended at 10:40, its cloud was out from 00:40 to 24:40 and dates no end. It was last
 seen at 00:40, less a minute that a listing may lag, and is lacking at 24:40: between 0 and 24 h 1 min x 2.99 = 71.81 dollars.
@@ -90,7 +90,7 @@ def _last(record: Record) -> dict[str, tuple[int, int]]:
 
 
 def _doubt(record: Record, name: str) -> Fraction:
-    """Nano-dollars of doubt that what was told of a machine leaves, by docs/decisions/0014."""
+    """Nano-dollars of doubt that what was told of a machine leaves, by decision 0014."""
     tells = next(one for one in record.of("role") if one["name"] == name)
     rate = next(one["nano"] for one in record.of("machine") if one["name"] == name)
     acts = {micros(one.at) for one in record.asked if one.name == name}  # each came after the listing of its instant
