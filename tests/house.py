@@ -152,7 +152,7 @@ BUDGETS = {
     "costguard/sizing": 11350,
     "costguard/system": 2050,
     "costguard/testing": 1550,
-    "costguard/values": 1950,
+    "costguard/values": 1900,
     "costguard/views": 7150,
     "costguard/watchdog": 500,
     "costguard/web": 3150,

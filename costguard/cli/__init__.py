@@ -181,7 +181,7 @@ _typer = typer.Typer(
     rich_markup_mode=None,  # help and errors hold TOML, labels and vendors' words: "[providers.runpod]" is no style
     invoke_without_command=True,
     callback=_root,
-    epilog="Start with: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6",
+    epilog="\b\nStart with:\n  costguard quote --model llama-3.1-8b --method qlora --tokens 50e6",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app: Any = get_command(_typer)

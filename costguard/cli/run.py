@@ -8,7 +8,11 @@ Examples:
 What costguard itself says goes to standard error; the command's streams are its own, and its exit code is passed on (128 and
 the signal's number where a signal ended it). 2: it was not begun, as something stated is wrong; 3: a budget, a cap or a person
 said no; 126, 127: there is no such command. Ctrl-C is the command's; again ends it (SIGTERM), again at once (SIGKILL).
-The command tells its steps with two lines of Python: import costguard_agent; costguard_agent.progress(step).
+
+The command tells its steps with two lines of Python:
+
+  import costguard_agent
+  costguard_agent.progress(step)
 """
 
 from __future__ import annotations

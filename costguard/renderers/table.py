@@ -11,13 +11,15 @@ On a terminal a table gives way as `table_layout` says, and the last line says w
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from costguard.errors import to_one_line
-from costguard.system import terminal
-from costguard.values.cell_width import wrap_text
+from costguard.system.terminal import cut_to_width, fill_lines, measure_width, wrap_text
+from costguard.views.columns import ADDRESS, ELLIPSIS
 from costguard.views.document import BAD, DIM, DOUBTFUL, GOOD, OVER, Document, PastedLine, TableView
 
 if TYPE_CHECKING:
@@ -29,8 +31,12 @@ UNSTATED_WIDTH = 80
 """Columns of a terminal that states none: serial lines, and pseudo-terminals whose size nobody set."""
 WIDTH_DIGITS = 5
 """Of a width in $COLUMNS: a longer number is no terminal's."""
-STYLES: Mapping[str, str] = {GOOD: "green", DOUBTFUL: "yellow", BAD: "bold red", OVER: "red", DIM: "dim"}
-"""How a tone looks (`system/terminal.py`); NO_COLOR and pipes leave it out."""
+BOLD, DIMMED = "1", "2"
+STYLES: Mapping[str, str] = {GOOD: "32", DOUBTFUL: "33", BAD: "1;31", OVER: "31", DIM: DIMMED}
+"""How a tone looks: codes of ECMA-48, Select Graphic Rendition; NO_COLOR, TERM=dumb and pipes leave it out."""
+WORD = re.compile(r"\s*\S+\s*")
+Line = tuple[str, str]
+"""A text, and how it looks."""
 
 
 def render(document: Document, *, wide: str = "") -> str:
@@ -71,47 +77,59 @@ def _render_for_terminal(document: Document, *, wide: bool) -> str:
     from costguard.views.table_layout import fit_table
 
     width = _get_width()
-    tables = [(one, fit_table(one, None if wide else width)) for one in document.tables if one.rows]
+    tables = [(one, fit_table(one, None if wide else width, measure_width)) for one in document.tables if one.rows]
     widest = max((sum(c.width + 2 for c in laid.columns) for _, laid in tables), default=0)
     room = max(width, widest) if wide else width
     lines = [line for text in document.lead for line in _wrap_line(text, _choose_line_style(text, plain=""), room)]
     for table, laid in tables:
-        lines += [[], *(_wrap_line(table.title, "bold", room) if table.title else ()), *_draw_table(table, laid, room)]
+        lines += [("", ""), *(_wrap_line(table.title, BOLD, room) if table.title else ()), *_draw_table(table, laid, room)]
     if document.notes and tables:
-        lines.append([])
+        lines.append(("", ""))
     lines += [line for note in document.notes for line in _wrap_line(note, _choose_line_style(note), room)]
-    lines += [line for text in _describe_hidden([laid for _, laid in tables]) for line in _wrap_line(text, "dim", room)]
-    styled = not os.environ.get("NO_COLOR") and terminal.has_styles()
-    written = ("".join(terminal.format_styled(one.text, one.look if styled else "") for one in line) for line in lines)
-    return "".join(f"{line.rstrip()}\n" for line in written)
+    lines += [line for text in _describe_hidden([laid for _, laid in tables]) for line in _wrap_line(text, DIMMED, room)]
+    styled = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    texts = ((text.rstrip(), look if styled else "") for text, look in lines)
+    return "".join(f"\x1b[{look}m{text}\x1b[0m\n" if look and text else f"{text}\n" for text, look in texts)
 
 
-def _wrap_line(text: str, look: str, width: int) -> list[list[terminal.Styled]]:
+def _wrap_line(text: str, look: str, width: int) -> list[Line]:
     """Return `text` in lines of at most `width` cells; a line to paste stays whole: the terminal copies it as it is."""
     line = to_one_line(text)
-    lines = [line] if isinstance(text, PastedLine) else wrap_text(line, width, fold=True)
-    return [[terminal.Styled(one, look)] for one in lines]
+    return [(one, look) for one in ([line] if isinstance(text, PastedLine) else wrap_text(line, width))]
 
 
-def _draw_table(table: TableView, laid: TableLayout, width: int) -> Iterator[list[terminal.Styled]]:
-    columns = [terminal.Column(width=one.width, right=one.right, wraps=one.wraps) for one in laid.columns]
-    rows = [(tuple(one.heading for one in laid.columns), "bold")]
+def _draw_table(table: TableView, laid: TableLayout, width: int) -> Iterator[Line]:
+    yield from ((line, BOLD) for line in _draw_row([one.heading for one in laid.columns], laid, width))
     for number, tone in enumerate(table.tones or ("",) * len(table.rows)):
-        rows.append((tuple(one.cells[number] for one in laid.columns), STYLES.get(tone, "")))
-    for cells, look in rows:
-        for line in terminal.format_row([terminal.Styled(cell, look) for cell in cells], columns):
-            yield terminal.cut_line(line, width)
+        cells = [one.cells[number] for one in laid.columns]
+        yield from ((line, STYLES.get(tone, "")) for line in _draw_row(cells, laid, width))
 
 
-def _choose_line_style(line: str, *, plain: str = "dim") -> str:
+def _draw_row(cells: Sequence[str], laid: TableLayout, width: int) -> Iterator[str]:
+    """Yield the lines of a row: a column that wraps may take several, and what has no room is cut."""
+    blocks = [
+        [_cut_cell(line, column.width) for line in (fill_lines(WORD.findall(cell), column.width) if column.wraps else [cell])]
+        for cell, column in zip(cells, laid.columns, strict=True)
+    ]
+    for texts in zip_longest(*blocks, fillvalue=""):
+        pairs = zip(texts, laid.columns, strict=True)
+        spaces = ((" " * (column.width - measure_width(text)), text, column.right) for text, column in pairs)
+        parts = [f"{space}{text}" if right else f"{text}{space}" for space, text, right in spaces]
+        yield _cut_cell("  ".join(parts).rstrip(), width, ending="")
+
+
+def _cut_cell(text: str, width: int, ending: str = ELLIPSIS) -> str:
+    return text if ADDRESS.search(text) else cut_to_width(text, width, ending=ending)
+
+
+def _choose_line_style(line: str, *, plain: str = DIMMED) -> str:
     return STYLES[BAD] if line.startswith(("WARNING", "BAD ")) else plain
 
 
-def _describe_hidden(layouts: Iterable[TableLayout]) -> Iterator[str]:
+def _describe_hidden(layouts: Sequence[TableLayout]) -> Iterator[str]:
     """Yield a line that says what `--wide` would add; nothing where all is shown."""
-    seen = list(layouts)
-    dropped = list(dict.fromkeys(filter(None, (name for laid in seen for name in laid.dropped))))
-    shortened = [name for name in dict.fromkeys(name for laid in seen for name in laid.shortened) if name not in dropped]
+    dropped = list(dict.fromkeys(filter(None, (name for laid in layouts for name in laid.dropped))))
+    shortened = [name for name in dict.fromkeys(name for laid in layouts for name in laid.shortened) if name not in dropped]
     told = [f"adds {', '.join(dropped)}"] if dropped else []
     told += [f"shows {', '.join(shortened)} in full"] if shortened else []
     if told:

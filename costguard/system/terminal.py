@@ -1,69 +1,67 @@
-"""Text on a terminal: coloured, and in columns. How wide it is: `values/cell_width.py`."""
+"""Cells of a terminal: how many a text takes, by rich's tables of Unicode, and the text cut and wrapped to a number of them.
+
+A wide letter (CJK, most emoji) takes two cells, a combining one none. rich is imported only for a text that is not ASCII.
+
+Example, 40 cells wide: what is there to be pasted is never broken.
+
+    WARNING: the settings are new. Read it, then run:
+    costguard plan --accept 3f9a1c0d2b4e5f60
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator
 
-from costguard.values.cell_width import cut_to_width, measure_width, wrap_text
-
-GAP = 2
-LOOKS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
-"""Words of a look, such as "bold red", and their codes (ECMA-48, Select Graphic Rendition)."""
-FIRST_COLOUR = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column of a table: `width` cells; `wraps`: what is longer takes several lines, else it ends in an ellipsis."""
-
-    width: int
-    right: bool = False
-    wraps: bool = False
+ELLIPSIS = "…"
+QUOTED = r"""(?:"[^"]*"|'[^']*')"""
+PASTED = re.compile(
+    rf"""(?:[A-Z_]+=\S+ )?(?:costguard(?:-agent)?|pip install) (?:(?:{QUOTED}|(?!["'])\S*[^\s;,.:)]) )*(?:{QUOTED}|\S+)|\S*://\S+"""
+)
+"""An address, or a command as far as its clause goes."""
+UNIT = re.compile(rf"\s*(?:{PASTED.pattern}|\S+)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Styled:
-    """A text and its look: words of `LOOKS`, empty: as it is."""
+def measure_width(text: str) -> int:
+    """Return how many cells of a terminal `text` takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
 
-    text: str
-    look: str = ""
-
-
-def format_styled(text: str, look: str, *, colours: bool = True) -> str:
-    """Return `text` in its look; without `colours` bold and dim are left."""
-    codes = [LOOKS[word] for word in look.split()]
-    shown = ";".join(str(code) for code in codes if colours or code < FIRST_COLOUR)
-    return f"\x1b[{shown}m{text}\x1b[0m" if shown and text else text
+    return cell_len(text)
 
 
-def has_styles() -> bool:
-    """Return whether the terminal draws colours and bold: all do but those that say so (TERM=dumb)."""
-    return os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+def cut_to_width(text: str, width: int, *, ending: str = ELLIPSIS) -> str:
+    """Return `text` in at most `width` cells; what is left out is shown by `ending`."""
+    if measure_width(text) <= width:
+        return text
+    room = width - len(ending)
+    return (_chop_text(text, room)[0] if room > 0 else "") + ending[:width]
 
 
-def format_row(cells: Sequence[Styled], columns: Sequence[Column], *, gap: int = GAP) -> Iterator[list[Styled]]:
-    """Yield the lines of a row, each a list of texts to be written one after the other, `gap` spaces apart."""
-    blocks = [
-        wrap_text(cell.text, column.width, fold=False) if column.wraps else [cut_to_width(cell.text, column.width)]
-        for cell, column in zip(cells, columns, strict=True)
-    ]
-    for number in range(max(map(len, blocks), default=0)):
-        line = list[Styled]()
-        for place, (block, cell, column) in enumerate(zip(blocks, cells, columns, strict=True)):
-            text = block[number] if number < len(block) else ""
-            space = " " * (column.width - measure_width(text))
-            after = " " * gap if place < len(columns) - 1 else ""
-            line.append(Styled(f"{space}{text}{after}" if column.right else f"{text}{space}{after}", cell.look))
-        yield line
+def wrap_text(text: str, width: int) -> list[str]:
+    """Return `text` in lines of at most `width` cells; a longer word is broken, what is there to be pasted is not."""
+    lines = fill_lines(UNIT.findall(text), width)
+    return [piece for line in lines for piece in ([line] if PASTED.search(line) else _chop_text(line, width))]
 
 
-def cut_line(line: Sequence[Styled], width: int) -> list[Styled]:
-    """Return the part of a line that has room in `width` cells."""
-    kept, left = list[Styled](), width
-    for one in line:
-        text = cut_to_width(one.text, left, ending="")
-        kept.append(Styled(text, one.look))
-        left -= measure_width(text)
-    return kept
+def fill_lines(units: Iterable[str], width: int) -> Iterator[str]:
+    """Yield lines of as many units (words with the spaces around them) as have room; a longer unit has a line of its own."""
+    line = ""
+    for unit in units:
+        if line.strip() and measure_width(line) + measure_width(unit.rstrip()) > width:
+            yield line.rstrip()
+            line = unit.lstrip()
+        else:
+            line += unit
+    yield line.rstrip()
+
+
+def _chop_text(text: str, width: int) -> list[str]:
+    if measure_width(text) <= width:
+        return [text]
+    if text.isascii():
+        return [text[start : start + width] for start in range(0, len(text), width)]
+    from rich.cells import chop_cells
+
+    return chop_cells(text, width)

@@ -8,6 +8,7 @@ Example: at 80 columns `status` drops region, account and tier, in this order, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ class ColumnFit:
 
 ELLIPSIS = "\u2026"
 """Stands for what is left out of a cell."""
+ADDRESS = re.compile("https?://")
+"""What is in a cell to be pasted, and is never cut."""
 STAYS = ColumnFit()
 COMMON_FITS: Mapping[str, ColumnFit] = {
     "#": ColumnFit(rank=3),

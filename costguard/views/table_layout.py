@@ -6,12 +6,11 @@ word, a name or a number: what has no room ends in an ellipsis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from costguard.errors import to_one_line
-from costguard.values.cell_width import measure_width
-from costguard.views.columns import ELLIPSIS, MIDDLE, WORDS, find_fit
+from costguard.views.columns import ADDRESS, ELLIPSIS, MIDDLE, WORDS, find_fit
 from costguard.views.document import TableView
 
 GAP = 2
@@ -45,12 +44,12 @@ class TableLayout:
     shortened: tuple[str, ...]
 
 
-def fit_table(table: TableView, width: int | None) -> TableLayout:
-    """Return the layout of `table` in `width` cells; None: as wide as it is."""
-    whole = [_build_column(table, number, table.rows) for number in range(len(table.columns))]
+def fit_table(table: TableView, width: int | None, measure: Callable[[str], int] = len) -> TableLayout:
+    """Return the layout of `table` in `width` cells; None: as wide as it is. `measure`: how many cells a text takes."""
+    whole = [_build_column(table, number, measure) for number in range(len(table.columns))]
     if width is None or _measure(whole) <= width:
         return TableLayout(columns=tuple(whole), dropped=(), shortened=())
-    briefs = [_shorten_cells(table, column) for column in whole]
+    briefs = [_shorten_cells(table, column, measure) for column in whole]
     kept, dropped = list(range(len(briefs))), list[int]()
     while _measure_least(table, [briefs[n] for n in kept]) > width:
         ranked = [n for n in kept if find_fit(briefs[n].name, table.fits).rank]
@@ -71,8 +70,8 @@ def fit_table(table: TableView, width: int | None) -> TableLayout:
 
 
 def cut_text(text: str, width: int, *, middle: bool) -> str:
-    """Return `text` in at most `width` characters, with an ellipsis for what is left out."""
-    if len(text) <= width:
+    """Return `text` in at most `width` characters, with an ellipsis for what is left out; an address whole."""
+    if len(text) <= width or ADDRESS.search(text):
         return text
     if width <= 1:
         return ELLIPSIS[:width]
@@ -82,27 +81,27 @@ def cut_text(text: str, width: int, *, middle: bool) -> str:
     return text[: width - 1 - len(tail)] + ELLIPSIS + tail
 
 
-def _build_column(table: TableView, number: int, rows: Sequence[Sequence[str]]) -> LaidColumn:
+def _build_column(table: TableView, number: int, measure: Callable[[str], int]) -> LaidColumn:
     stated = table.columns[number]
     heading = stated.removesuffix(">")
-    cells = tuple(to_one_line(row[number]) for row in rows)
+    cells = tuple(to_one_line(row[number]) for row in table.rows)
     how = find_fit(stated, table.fits).how
     return LaidColumn(
         name=heading,
         heading=heading,
         right=stated.endswith(">"),
-        width=max(map(measure_width, (heading, *cells))),
+        width=max(map(measure, (heading, *cells))),
         wraps=how == WORDS,
         middle=how == MIDDLE,
         cells=cells,
     )
 
 
-def _shorten_cells(table: TableView, column: LaidColumn) -> LaidColumn:
+def _shorten_cells(table: TableView, column: LaidColumn, measure: Callable[[str], int]) -> LaidColumn:
     """Return the column with its shorter cells and heading, if the table has some."""
     cells = tuple(map(to_one_line, table.short.get(column.name, column.cells)))
     heading = find_fit(column.name, table.fits).heading or column.heading
-    return replace(column, heading=heading, width=max(map(measure_width, (heading, *cells))), cells=cells)
+    return replace(column, heading=heading, width=max(map(measure, (heading, *cells))), cells=cells)
 
 
 def _measure(columns: Sequence[LaidColumn]) -> int:

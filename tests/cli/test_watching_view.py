@@ -16,7 +16,7 @@ from costguard.cli.watch_screen import draw_watch, open_live_display
 from costguard.guard.signals import HUNG, IDLE, Activity
 from costguard.metering.spending import ScopeCoverage
 from costguard.reporting.status import build_scope_status
-from costguard.values.cell_width import measure_width
+from costguard.system.terminal import measure_width
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView, list_changes

@@ -1,34 +1,16 @@
-"""Text in cells of a terminal, held against rich, which has the tables of the newest Unicode."""
+"""Text in cells of a terminal: as wide as it is drawn, cut and wrapped."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
-from costguard.system.terminal import Column, Styled, format_row, format_styled
-from costguard.values.cell_width import cut_to_width, measure_width, wrap_text
+from costguard.system.terminal import cut_to_width, measure_width, wrap_text
 
 FAMILY, FLAG = "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea"
 THUMB, HEART = "\U0001f44d\U0001f3fd", "\u2764\ufe0f"
-SAMPLES = (
-    "train-1",
-    "na\u00efve",
-    "e\u0301",
-    "\u65e5\u672c\u8a9e",
-    "\ud55c\uad6d\uc5b4",
-    "\U0001f600 gpu",
-    HEART,
-    FAMILY,
-    "\u2500\u2026",
-)
 LETTERS = st.sampled_from("ab \u65e5\u672c\u00fc\U0001f600\u0301\ud55c")
-
-
-@pytest.mark.parametrize("text", SAMPLES, ids=ascii)
-def test_a_text_takes_as_many_cells_as_rich_says(text: str) -> None:
-    assert measure_width(text) == cell_len(text)
 
 
 @pytest.mark.parametrize("text", [FAMILY, FLAG, THUMB, HEART], ids=ascii)
@@ -41,18 +23,29 @@ def test_what_is_drawn_as_one_picture_takes_two_cells_and_is_not_torn(text: str)
 @example("\u65e5\u672c\u8a9e", 2)
 def test_nothing_is_wider_than_its_place_and_nothing_is_lost(text: str, width: int) -> None:
     assert measure_width(cut_to_width(text, width)) <= width
-    lines = wrap_text(text, width, fold=True)
+    lines = wrap_text(text, width)
     assert all(measure_width(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
-def test_a_row_takes_the_lines_of_its_longest_cell() -> None:
-    columns = [Column(width=4, right=True), Column(width=6, wraps=True)]
-    lines = ["".join(one.text for one in line) for line in format_row([Styled("1.00"), Styled("one two three")], columns)]
-    assert [line.rstrip() for line in lines] == ["1.00  one", "      two", "      three"]
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "costguard plan --accept 3f9a1c0d2b4e5f60",
+        "costguard agent enrol train-1 --through-restarts",
+        'costguard audit adopt --why "the disk died, this is the backup"',
+        "COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report",
+        "costguard-agent join https://guard.example:8470 c0de-c0de-c0de",
+        "pip install 'gpu-costguard[web]'",
+        "https://guard.example/login#0123456789012345678901234567890123456789",
+    ],
+)
+@pytest.mark.parametrize("width", [10, 40, 60, 80])
+def test_what_is_there_to_be_pasted_stands_in_one_line(pasted: str, width: int) -> None:
+    for text in (pasted, f"Read it, then run: {pasted}", f"(if this is what you meant: {pasted}); the rest follows here."):
+        assert any(pasted in line for line in wrap_text(text, width)), wrap_text(text, width)
 
 
-def test_without_colours_bold_is_left() -> None:
-    assert format_styled("x", "bold red") == "\x1b[1;31mx\x1b[0m"
-    assert format_styled("x", "bold red", colours=False) == "\x1b[1mx\x1b[0m"
-    assert format_styled("x", "red", colours=False) == format_styled("x", "") == "x"
+@pytest.mark.parametrize("word", ["=" * 20_000, "A" * 20_000, "costguard " * 2_000, "://" * 9_000, "costguard '" * 2_000])
+def test_a_hostile_word_takes_no_time(word: str) -> None:
+    assert "".join("".join(wrap_text(word, 80)).split()) == "".join(word.split())

@@ -105,3 +105,13 @@ def test_a_wide_name_is_whole_where_there_is_room(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((100, 24)))
         drawn = render(Document(data={}, tables=(table,)))
         assert all(name in drawn for name in names)
+
+
+def test_a_row_takes_the_lines_of_its_longest_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("costguard.renderers.table.is_terminal", lambda: True)
+    rows = (("1.00", "one two-three-four-five-six"), ("2", "https://guard.example/login/0123456789"))
+    drawn = render(Document(data={}, tables=(TableView(title="", columns=("$>", "why"), rows=rows, fits=FITS),)))
+    lines = ["   $  why", "1.00  one", "      two-three-fou\u2026", "   2  https://guard.example/login/0123456789"]
+    assert [line for line in drawn.splitlines() if line and "--wide" not in line] == lines
