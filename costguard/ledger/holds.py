@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -45,6 +44,7 @@ from costguard.budgets.hold import (
 )
 from costguard.errors import InputError
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_optional_instant, encode_labels, pick_fields
+from costguard.ledger.db.reader import OpenSnapshot
 from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.db.session import read_by
 from costguard.ledger.db.store import LedgerStore
@@ -189,24 +189,12 @@ def make_hold_id() -> str:
     return f"hold-{secrets.token_hex(6)}"
 
 
-class _TransactionReader:
-    """A reader that queries within an open transaction."""
-
-    def __init__(self, ask: Query) -> None:
-        self._ask = ask
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Query]:
-        """Yield the query function of the transaction."""
-        yield self._ask
-
-
 class _TransactionSpendingReader(SpendingReader):
     """A spending reader within an open transaction."""
 
     def __init__(self, ask: Query, rules: Mapping[str, BillingRule], ceilings: PriceCeilings) -> None:
         """Skip the base initializer, which opens a connection of its own."""
-        self._reader = _TransactionReader(ask)  # type: ignore[assignment]  # it has what is asked of a reader
+        self._reader = OpenSnapshot(ask)  # type: ignore[assignment]  # it has what is asked of a reader
         self._rules, self._ceilings, self._gap = rules, ceilings, POLL_GAP
 
 

@@ -18,7 +18,7 @@ since. At 13:00 the machine is probably still off, but may have run all the time
 the scope then reports that it runs, and since when, that is written. If it is still off and its provider states starts, nothing
 is written.
 
-The high end meanwhile is never below what any later answer produces (decision 0014): a machine may be running or off,
+The high end meanwhile is never below what any later answer produces (docs/decisions/0014): a machine may be running or off,
 each line costs its price in that state, and a spot price may have risen to the highest of the market.
 """
 
@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from costguard.metering import state_transitions as when
 from costguard.metering.billing import BillingRule, bound_unknown_price, list_meters
@@ -44,11 +45,13 @@ from costguard.metering.inventory import (
 from costguard.metering.line_accrual import AccrualTerms, PollChanges, record_line_changes
 from costguard.metering.meter import COMPUTE, Line, Meter, PriceRange
 from costguard.metering.observation import Observation, drop_impossible_times
-from costguard.metering.price_ladder import PriceLadder, estimate_missing_prices
 from costguard.metering.scope_state import AccrualResult, KnownResource, ObservationLogEntry, ScopeState, SpanCorrection
 from costguard.metering.span import MAYBE, SEEN, Span
 from costguard.metering.state_transitions import DOWN_STATES, UP_STATES, ObservationWindow, StateTransition
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, SPOT, STOPPED, ResourceKey
+
+if TYPE_CHECKING:  # what only reads a ledger estimates no price
+    from costguard.metering.price_ladder import PriceLadder
 
 ABSENCE_SETTLES_AFTER = timedelta(seconds=60)
 """Between the two complete listings that prove an absence: a page from a cache is rarely older (RELIABILITY H01)."""
@@ -95,6 +98,8 @@ def accrue_poll(
             state=replace(state, at=poll.seen_at), at=poll.seen_at, outcome=FAILED, why=inventory.why, notes=notes
         )
     if ladder is not None:
+        from costguard.metering.price_ladder import estimate_missing_prices
+
         priced = estimate_missing_prices(inventory.items, state, ladder, poll.seen_at.date())
         inventory = replace(inventory, items=priced)
     doubted = _count_doubted(state, poll, inventory)

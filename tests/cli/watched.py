@@ -26,12 +26,13 @@ from typing import Self, TextIO
 from costguard.data import ShippedFacts
 from costguard.guard.overrides import ARM, ARMED_FOR, Override, join_arming
 from costguard.guard.policy import Rails
-from costguard.ledger.db.codecs import Execute, Query, SqlRow
+from costguard.ledger.db.codecs import Execute, Query
+from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.guard import guard_state
-from costguard.ledger.guard.outbox import insert_deliveries
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.ledger.tables.notices import NoticeDeliveryRow
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling
 from costguard.providers.ports import InstanceSource
@@ -181,12 +182,19 @@ def accept_policies(ledger: str, text: str) -> None:
                 )
             )
         told = [one for one in book.load_escalations() if one.done]
-        rows: list[SqlRow] = [
-            ("before", "slack", f"policy:{one.policy}", "/".join(one.life.key), *(to_micros(one.started_at),) * 2, None)
+        rows = [
+            NoticeDeliveryRow(
+                message_id="before",
+                channel="slack",
+                topic=f"policy:{one.policy}",
+                subject="/".join(one.life.key),
+                notice_us=to_micros(one.started_at),
+                delivered_us=to_micros(one.started_at),
+            )
             for one in told
         ]
         with book._begin_write() as (ask, tell):
-            insert_deliveries(tell, rows)
+            insert_rows(tell, rows)
             announce_as_before(ask, tell)
 
 

@@ -10,7 +10,7 @@ import os
 import shlex
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from itertools import compress
 from pathlib import Path
 from types import TracebackType
@@ -183,6 +183,17 @@ class LedgerReader:
                 yield self._ask
             finally:
                 self._end()
+
+
+class OpenSnapshot:
+    """What is asked of a reader, where a snapshot or a transaction is open already."""
+
+    def __init__(self, ask: Query) -> None:
+        self._ask = ask
+
+    def snapshot(self) -> nullcontext[Query]:
+        """Return the query function of what is open."""
+        return nullcontext(self._ask)
 
 
 _Session = tuple["Connection", Callable[[], object], Callable[[], object], Query, Callable[[], None]]

@@ -150,27 +150,20 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
 
     A notice that says "no stop while it is blocked" announces none.
     """
-    about = [one for one in message.notices if one.topic.startswith(POLICY_TOPIC) and one.ahead]
-    rows: list[SqlRow] = [
-        (
-            message.id,
-            message.channel,
-            make_storable(one.topic),
-            make_storable(one.subject),
-            to_micros(message.at),
-            to_micros(now),
-            make_storable(one.owner),
+    rows = [
+        NoticeDeliveryRow(
+            message_id=message.id,
+            channel=message.channel,
+            topic=make_storable(one.topic),
+            subject=make_storable(one.subject),
+            notice_us=to_micros(message.at),
+            delivered_us=to_micros(now),
+            owner=make_storable(one.owner),
         )
-        for one in about
+        for one in message.notices
+        if one.topic.startswith(POLICY_TOPIC) and one.ahead
     ]
-    insert_deliveries(tell, rows)
-
-
-def insert_deliveries(tell: Execute, rows: Sequence[SqlRow]) -> None:
-    """Insert `rows` of notice_delivery that are new."""
-    names, statement = NoticeDeliveryRow.model_fields, insert_new(NoticeDeliveryRow)
-    if rows:
-        tell(statement, [dict(zip(names, row, strict=True)) for row in dict.fromkeys(rows)])
+    tell(insert_new(NoticeDeliveryRow), [row.model_dump() for row in rows])
 
 
 def compute_tries_max(message: Notification) -> int:

@@ -33,7 +33,7 @@ from costguard.ledger.db.codecs import (
     format_placeholders,
     split_batches,
 )
-from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.reader import OpenSnapshot
 from costguard.ledger.guard.intents import LIFE_COLUMNS, is_send
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
@@ -78,7 +78,7 @@ class ReportReader(SpendingReader):
         """Answer all queries in the block as of now, whatever is written meanwhile."""
         reader = self._reader
         with reader.snapshot() as ask:
-            self._reader = _SnapshotReader(reader, ask)
+            self._reader = OpenSnapshot(ask)  # type: ignore[assignment]  # it has what is asked of a reader
             try:
                 yield self
             finally:
@@ -235,18 +235,6 @@ class ReportReader(SpendingReader):
     def _make_reach(self, ask: Query, as_of: datetime) -> ReachFunction:
         books = load_books(ask)
         return lambda scope_id, *seen: self._compute_reach(books[scope_id], *seen, as_of=as_of)
-
-
-class _SnapshotReader(LedgerReader):
-    """A reader whose snapshot is already open."""
-
-    def __init__(self, reader: LedgerReader, ask: Query) -> None:
-        self.where, self.close, self._ask = reader.where, reader.close, ask
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Query]:
-        """Yield the query function of the open snapshot."""
-        yield self._ask
 
 
 def _split_days(span: Span, far: KnownUntil, begin: int, finish: int) -> Iterable[DailyCost]:
