@@ -115,9 +115,9 @@ class Attention:
         if self.state is not None:
             return {"in_proj": (hidden, self.state.in_width), "o_proj": (q, hidden)}
         if self.latent is None:
-            made = {"own": ("k_proj", "v_proj"), "shared": ("k_proj",), "earlier": ()}[self.key_value]
+            names = {"own": ("k_proj", "v_proj"), "shared": ("k_proj",), "earlier": ()}[self.key_value]
             return (
-                {"q_proj": (hidden, (1 + self.output_gate) * q)} | dict.fromkeys(made, (hidden, kv)) | {"o_proj": (q, hidden)}
+                {"q_proj": (hidden, (1 + self.output_gate) * q)} | dict.fromkeys(names, (hidden, kv)) | {"o_proj": (q, hidden)}
             )
         m = self.latent
         query = (

@@ -31,14 +31,14 @@ def format_effect(other: str, *, hours: float | None, memory: float | None, fits
     `hours` and `memory` are ratios to the shown answer; None: unknown.
     """
     parts = [f"{value:.2f}x the {name}" for name, value in (("hours", hours), ("memory", memory)) if value]
-    told = ", ".join(parts) or "unknown"
-    return f"{other}: {told}" + ("" if fits else ", too much for this GPU")
+    effects = ", ".join(parts) or "unknown"
+    return f"{other}: {effects}" + ("" if fits else ", too much for this GPU")
 
 
 def list_alternatives(job: Job) -> tuple[tuple[str, str, Job], ...]:
     """Return (field, other value, job with it) for each assumed field that has a common alternative."""
     tried = ((field, ALTERNATIVES[field](job)) for field, _ in job.assumed if field in ALTERNATIVES)
-    return tuple((field, *found) for field, found in tried if found is not None)
+    return tuple((field, *alternative) for field, alternative in tried if alternative is not None)
 
 
 Alternative = tuple[str, Job] | None

@@ -123,39 +123,39 @@ class Calibration:
     def __init__(self, beliefs: Mapping[RunFamily, FamilyEstimate]) -> None:
         self.beliefs = beliefs
 
-    def calibrate_speed(self, found: Throughput, job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Throughput:
-        """Return `found`, shifted by the estimate of its family."""
+    def calibrate_speed(self, throughput: Throughput, job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Throughput:
+        """Return `throughput`, shifted by the estimate of its family."""
         belief = self.beliefs.get(get_speed_family(job, gpu, gpus=gpus, nodes=nodes))
         if belief is None:
-            return found
-        rate = found.tokens_per_s_per_gpu
+            return throughput
+        rate = throughput.tokens_per_s_per_gpu
         shift, half_width = belief.shift(compute_half_width(rate))
         factor = math.exp(shift)
-        prefill = found.prefill_tokens_per_s_per_gpu
-        said = f"calibrated on {_format_runs(belief.runs)}"
+        prefill = throughput.prefill_tokens_per_s_per_gpu
+        reason = f"calibrated on {_format_runs(belief.runs)}"
         return replace(
-            found,
+            throughput,
             tokens_per_s_per_gpu=Interval.around(rate.expected * factor, math.exp(half_width)),
-            efficiency=found.efficiency * factor,
-            reasons=(*found.reasons, (said, factor)),
-            notes=(*found.notes, f"{said}: speed x {factor:.3f}"),
+            efficiency=throughput.efficiency * factor,
+            reasons=(*throughput.reasons, (reason, factor)),
+            notes=(*throughput.notes, f"{reason}: speed x {factor:.3f}"),
             prefill_tokens_per_s_per_gpu=None if prefill is None else prefill * factor,
         )
 
-    def calibrate_memory(self, found: Footprint, job: Job) -> Footprint:
-        """Return `found`, with every phase shifted by the estimate of its family."""
+    def calibrate_memory(self, footprint: Footprint, job: Job) -> Footprint:
+        """Return `footprint`, with every phase shifted by the estimate of its family."""
         belief = self.beliefs.get(get_memory_family(job))
         if belief is None:
-            return found
+            return footprint
         factor = math.exp(belief.shift(MEMORY_SPREAD)[0])
-        phases = tuple(_shift_phase(phase, factor) for phase in found.phases)
+        phases = tuple(_shift_phase(phase, factor) for phase in footprint.phases)
         return CalibratedFootprint(
             phases=phases,
-            worst=phases[found.phases.index(found.worst)],
-            context=found.context,
-            host_bytes=found.host_bytes,
-            basis=found.basis,
-            plain=found,
+            worst=phases[footprint.phases.index(footprint.worst)],
+            context=footprint.context,
+            host_bytes=footprint.host_bytes,
+            basis=footprint.basis,
+            plain=footprint,
             runs=belief.runs,
         )
 
@@ -171,9 +171,9 @@ def estimate_family(log_ratios: Sequence[float], usual: float) -> FamilyEstimate
     """
     ratios = sorted(log_ratios)
     middle, reach = (ratios[(len(ratios) - 1) // 2] + ratios[len(ratios) // 2]) / 2, FAR_SCATTERS * math.sqrt(usual)
-    held = [min(max(x, middle - reach), middle + reach) for x in ratios]
-    mean = math.fsum(held) / len(held)
-    around = math.fsum((x - mean) ** 2 for x in held)
+    clipped_ratios = [min(max(x, middle - reach), middle + reach) for x in ratios]
+    mean = math.fsum(clipped_ratios) / len(clipped_ratios)
+    around = math.fsum((x - mean) ** 2 for x in clipped_ratios)
     distances = sorted(abs(x - mean) for x in ratios)
     return FamilyEstimate(
         runs=len(ratios),
@@ -230,9 +230,9 @@ def _shift_phase(phase: MemoryPhase, factor: float) -> MemoryPhase:
     if change > 0:
         terms["buffers"] += change
     for term in ("activations", "logits", "buffers", "gradients", "optimizer", "weights"):
-        taken = min(terms[term], max(-change, 0))
-        terms[term] -= taken
-        change += taken
+        reduction = min(terms[term], max(-change, 0))
+        terms[term] -= reduction
+        change += reduction
     return build_phase(phase.name, **terms)
 
 

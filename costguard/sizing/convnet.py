@@ -73,15 +73,15 @@ class CheckpointUnit:
 
 
 def _list_kept(layers: Iterable[ConvnetLayer], adapted: frozenset[str], rank: int) -> Iterator[int]:
-    held = False
+    is_input_kept = False
     for layer in layers:
         if not layer.weighs:
             yield layer.kept
             continue
-        held = held and layer.shares
+        is_input_kept = is_input_kept and layer.shares
         if layer.matrix in adapted:
-            yield rank * layer.places + (0 if held else layer.read)
-            held = True
+            yield rank * layer.places + (0 if is_input_kept else layer.read)
+            is_input_kept = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +131,16 @@ def sum_units(units: Iterable[CheckpointUnit]) -> LayerWalk:
     )
 
 
-def build_convolution(inputs: int, outputs: int, kernel: int, side: int, *, bias: bool, kept: int) -> ConvnetLayer:
+def build_convolution(inputs: int, outputs: int, kernel: int, side: int, *, bias: bool, kept_numbers: int) -> ConvnetLayer:
     """Return a square convolution whose result is `side` x `side`.
 
-    `kept`: numbers of its input; 0 if another layer keeps them already.
+    `kept_numbers`: numbers of its input; 0 if another layer keeps them already.
     """
     weights = inputs * outputs * kernel * kernel
     return ConvnetLayer(
         parameters=weights + bias * outputs,
         multiply_adds=weights * side * side,
-        kept=kept,
+        kept=kept_numbers,
         largest=outputs * side * side,
         weighs=True,
     )
@@ -162,17 +162,17 @@ def build_max_pool(channels: int, places: int) -> ConvnetLayer:
 
 
 def build_linear(
-    inputs: int, outputs: int, places: int, *, bias: bool = True, kept: int = 0, matrix: str = "", shares: bool = False
+    inputs: int, outputs: int, places: int, *, bias: bool = True, kept_numbers: int = 0, matrix: str = "", shares: bool = False
 ) -> ConvnetLayer:
     """Return a linear layer that runs at `places` positions; `matrix` and `shares` as in `ConvnetLayer`."""
     return ConvnetLayer(
         inputs * outputs + bias * outputs,
         inputs * outputs * places,
-        kept,
+        kept_numbers,
         outputs * places,
         weighs=True,
         matrix=matrix,
-        read=inputs * places if shares else kept,
+        read=inputs * places if shares else kept_numbers,
         sides=inputs + outputs,
         places=places,
         shares=shares,
@@ -184,8 +184,8 @@ def build_attention(width: int, places: int, others: int, heads: int) -> Convnet
 
     It keeps queries, keys, values and the result.
     """
-    kept = 2 * width * places + 2 * width * others
-    return ConvnetLayer(0, 2 * width * places * others, kept, width * places, scores=heads * places * others)
+    kept_numbers = 2 * width * places + 2 * width * others
+    return ConvnetLayer(0, 2 * width * places * others, kept_numbers, width * places, scores=heads * places * others)
 
 
 def build_gated_product(channels: int, places: int) -> ConvnetLayer:

@@ -26,14 +26,14 @@ def find_equivalents(gpu: Gpu, count: int, candidates: Iterable[Gpu]) -> tuple[t
     Kinds with an unknown rate, the kind itself, and those that take more than TOO_MANY are left out.
     """
     memory, rate = count * gpu.vram_gb, count * (gpu.bf16_tflops or 0)
-    found = []
+    equivalents = []
     for other in candidates:
         if other.name == gpu.name or not other.bf16_tflops or not other.runs_pytorch:
             continue
         needed = math.ceil(max(memory / other.vram_gb, rate / other.bf16_tflops))
         if needed <= TOO_MANY:
-            found.append((other, needed))
-    return tuple(found)
+            equivalents.append((other, needed))
+    return tuple(equivalents)
 
 
 def explain_rack(gpu: Gpu) -> str:
@@ -41,9 +41,9 @@ def explain_rack(gpu: Gpu) -> str:
     return f"{gpu.name} is sold by the rack of 72 or the tray of 4" if "NVL72" in gpu.interconnect else ""
 
 
-def format_equivalents(found: Iterable[tuple[Gpu, int]]) -> str:
+def format_equivalents(equivalents: Iterable[tuple[Gpu, int]]) -> str:
     """Return the equivalents as `--on` takes them, above 8 in machines of 8: `H100-SXM:2, A100-80GB-SXM:8x73`; "" of none."""
-    return ", ".join(_format_machines(gpu, count) for gpu, count in tuple(found)[:MOST_NAMED])
+    return ", ".join(_format_machines(gpu, count) for gpu, count in tuple(equivalents)[:MOST_NAMED])
 
 
 def _format_machines(gpu: Gpu, count: int) -> str:

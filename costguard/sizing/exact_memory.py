@@ -93,9 +93,9 @@ def check_runnable(job: Job, *, gpus: int = 1) -> None:
     _check_split(job, gpus)
 
 
-def _check_one_of(value: str, known: tuple[str, ...], field: str) -> None:
-    hint = f"write one of: {', '.join(known)}, or {LEAVE_OUT_HINT}"
-    require(value in known, field, f"--exact cannot run '{value}'", hint)
+def _check_one_of(value: str, choices: tuple[str, ...], field: str) -> None:
+    hint = f"write one of: {', '.join(choices)}, or {LEAVE_OUT_HINT}"
+    require(value in choices, field, f"--exact cannot run '{value}'", hint)
 
 
 def _check_shape(job: Job) -> None:

@@ -111,11 +111,11 @@ def _read_usd_cap(value: object, field: str) -> Money:
 def _read_price_age(value: object, field: str) -> timedelta:
     """Return the age that prices may have at most: a number of days, or text such as 7d or 2w."""
     text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    found = PRICE_AGE.fullmatch(text)
-    if found is None:
+    match = PRICE_AGE.fullmatch(text)
+    if match is None:
         what = f"must be days or weeks, not {describe_value(value)}"
         raise InputError(what, field=field, hint="write 7d, 2w, or a number of days")
-    return timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))
+    return timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,18 +179,18 @@ TABLE_CHECKS: Mapping[str, Mapping[str, Check]] = {
 
 def list_job_errors(table: Table) -> list[InputError]:
     """Return what is wrong with the keys that a job states, each looked at by itself: unknown keys and wrong values."""
-    known, errors = {**TABLE_CHECKS}, list_value_errors(table, VALUE_CHECKS, "")
+    table_checks, errors = {**TABLE_CHECKS}, list_value_errors(table, VALUE_CHECKS, "")
     if "preference" in table:
         from costguard.sizing.preference import PREFERENCE_CHECKS
 
-        known["preference"] = PREFERENCE_CHECKS
+        table_checks["preference"] = PREFERENCE_CHECKS
     if "architecture" in table:
         from costguard.sizing.architecture_table import ARCHITECTURE_CHECKS
 
-        known["architecture"] = ARCHITECTURE_CHECKS
-    for key in (key for key in known if key in table):
+        table_checks["architecture"] = ARCHITECTURE_CHECKS
+    for key in (key for key in table_checks if key in table):
         with collect_errors(errors):
-            errors += list_value_errors(read_subtable(table, key), known[key], key)
+            errors += list_value_errors(read_subtable(table, key), table_checks[key], key)
     return errors
 
 
@@ -250,18 +250,18 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
     assumed: list[tuple[str, str]] = []
     serving = read_serving_load(table, architecture)
     recipe = _read_recipe(table, architecture, assumed)
-    beside = _read_preference_table(table, architecture, recipe, assumed, find)
+    preference = _read_preference_table(table, architecture, recipe, assumed, find)
     parallel = read_subtable(table, "parallel")
     return Job(
         architecture=architecture,
         recipe=recipe,
-        beside=beside,
+        beside=preference,
         parallel=Parallelism(**parallel) if parallel else None,  # type: ignore[arg-type]  # it checks each value at birth
         network=NetworkSpeeds(**read_subtable(table, "network")),  # type: ignore[arg-type]  # as above
         serving=serving,
         denoising_steps=_read_denoising_steps(table, architecture, recipe, assumed),
         tokens=_read_units(table, architecture)
-        or _read_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
+        or _read_tokens(table, preference.example_tokens if preference else architecture.sample_tokens),
         global_batch_tokens=_read_global_batch(table, recipe),
         disk_gb=_read_count(table, "disk_gb"),
         checkpoint_every_hours=checks.require_number(table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours"),
@@ -270,16 +270,16 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
     )
 
 
-def list_assumption_warnings(job: Job, told: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def list_assumption_warnings(job: Job, effects: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return one line that lists every assumed value; empty if all values were stated.
 
-    `told`: by field, the effect of another value.
+    `effects`: by field, the effect of another value.
     """
     if not job.assumed:
         return ()
-    others = {field: f" ({text})" for field, text in (told or {}).items()}
-    named = ", ".join(f"{field} {value}{others.get(field, '')}" for field, value in job.assumed)
-    return (f"assumed, because not given: {named}",)
+    others = {field: f" ({text})" for field, text in (effects or {}).items()}
+    assumptions = ", ".join(f"{field} {value}{others.get(field, '')}" for field, value in job.assumed)
+    return (f"assumed, because not given: {assumptions}",)
 
 
 def parse_job_limits(table: Table) -> JobLimits:
@@ -288,8 +288,8 @@ def parse_job_limits(table: Table) -> JobLimits:
     GPU names are not resolved here.
     """
     raise_errors(list_value_errors(table, LIMIT_CHECKS, "limits"))
-    stated = {key: LIMIT_CHECKS[key](value, f"limits.{key}") for key, value in table.items()}
-    return JobLimits(**stated)  # type: ignore[arg-type]  # each was read by its own check
+    limits = {key: LIMIT_CHECKS[key](value, f"limits.{key}") for key, value in table.items()}
+    return JobLimits(**limits)  # type: ignore[arg-type]  # each was read by its own check
 
 
 def merge_tables(under: Table, over: Table) -> dict[str, object]:
@@ -321,64 +321,64 @@ def read_subtable(table: Table, key: str) -> Table:
 
 
 def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, str]]) -> Recipe:
-    stated = _list_stated_keys(table)
-    method = str(stated.get("method", "full"))
-    if "method" not in stated:
+    fields = _list_stated_keys(table)
+    method = str(fields.get("method", "full"))
+    if "method" not in fields:
         assumed.append(("method", method))
-    precision = _start_from_release(stated, architecture, method, assumed)
+    precision = _start_from_release(fields, architecture, method, assumed)
     if method == "qlora":
-        stated.setdefault("quant", "nf4")
+        fields.setdefault("quant", "nf4")
     if architecture.sample_tokens is not None:
-        stated.setdefault("seq_len", architecture.sample_tokens)
+        fields.setdefault("seq_len", architecture.sample_tokens)
     elif "prompt_len" in table:
-        stated["seq_len"] = sum(checks.require_whole_number(table[key], key) for key in ("prompt_len", "output_len"))
-    elif "seq_len" not in stated and not _take_stated_lengths(table, stated):
-        stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
-        assumed.append(("seq_len", str(stated["seq_len"])))
-    _check_decoder_len(stated, architecture)
-    _assume_fused_loss(table, stated, architecture, assumed)
+        fields["seq_len"] = sum(checks.require_whole_number(table[key], key) for key in ("prompt_len", "output_len"))
+    elif "seq_len" not in fields and not _take_stated_lengths(table, fields):
+        fields["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
+        assumed.append(("seq_len", str(fields["seq_len"])))
+    _check_decoder_len(fields, architecture)
+    _assume_fused_loss(table, fields, architecture, assumed)
     lora = read_subtable(table, "lora")
     if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
         precision = "bf16-amp"
     usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
     for field, value in usual.items():
         served = field == "micro_batch" and "requests_per_second" in table  # the load says how many run at a time
-        if field not in stated and not served and (method != "inference" or field in ("micro_batch", "precision")):
+        if field not in fields and not served and (method != "inference" or field in ("micro_batch", "precision")):
             assumed.append((field, value))
     if precision:
-        stated.setdefault("precision", precision)
+        fields.setdefault("precision", precision)
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
-    return Recipe(**stated, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
+    return Recipe(**fields, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
 
 
 def _list_stated_keys(table: Table) -> dict[str, object]:
     """Return the keys of the recipe that `table` states, its framework by the name it has here."""
-    stated = {k: table[k] for k in RECIPE_KEYS if k in table}
-    if isinstance(stated.get("framework"), str):
-        stated["framework"] = resolve_framework(str(stated["framework"]))[0]
-    return stated
+    fields = {k: table[k] for k in RECIPE_KEYS if k in table}
+    if isinstance(fields.get("framework"), str):
+        fields["framework"] = resolve_framework(str(fields["framework"]))[0]
+    return fields
 
 
 def _assume_fused_loss(
-    table: Table, stated: dict[str, object], architecture: Architecture, assumed: list[tuple[str, str]]
+    table: Table, fields: dict[str, object], architecture: Architecture, assumed: list[tuple[str, str]]
 ) -> None:
-    """Set the fused loss of long sequences in `stated` where no loss is stated: see LONG_CONTEXT."""
-    if stated.get("method") == "inference" or "preference" in table:
+    """Set the fused loss of long sequences in `fields` where no loss is stated: see LONG_CONTEXT."""
+    if fields.get("method") == "inference" or "preference" in table:
         return
-    length, words = stated.get("seq_len"), architecture.vocab * architecture.has_head
-    if words and "fused_loss" not in stated and "loss" not in stated and isinstance(length, int) and length >= LONG_CONTEXT:
-        stated["fused_loss"] = True
+    length, words = fields.get("seq_len"), architecture.vocab * architecture.has_head
+    if words and "fused_loss" not in fields and "loss" not in fields and isinstance(length, int) and length >= LONG_CONTEXT:
+        fields["fused_loss"] = True
         assumed.append(FUSED_AT_LENGTH)
 
 
-def _check_decoder_len(stated: Table, architecture: Architecture) -> None:
+def _check_decoder_len(fields: Table, architecture: Architecture) -> None:
     """Raise InputError if `decoder_len` is of a model without a decoder beside its encoder, or beyond its positions."""
-    if stated.get("decoder_len") is None:
+    if fields.get("decoder_len") is None:
         return
-    beside = architecture.kind == "encoder-decoder"
+    has_decoder = architecture.kind == "encoder-decoder"
     what = f"is of a decoder beside an encoder, and {architecture.name} is a model of kind '{architecture.kind}'"
-    require(beside, "decoder_len", what, "leave it out, and state seq_len")
-    length, most = checks.require_whole_number(stated["decoder_len"], "decoder_len"), architecture.positions
+    require(has_decoder, "decoder_len", what, "leave it out, and state seq_len")
+    length, most = checks.require_whole_number(fields["decoder_len"], "decoder_len"), architecture.positions
     require(
         most is None or length <= most,
         "decoder_len",
@@ -388,16 +388,16 @@ def _check_decoder_len(stated: Table, architecture: Architecture) -> None:
 
 
 def _start_from_release(
-    stated: dict[str, object], architecture: Architecture, method: str, assumed: list[tuple[str, str]]
+    fields: dict[str, object], architecture: Architecture, method: str, assumed: list[tuple[str, str]]
 ) -> str | None:
     """Return the precision in which a model is served that was released in fp8; None for others.
 
-    Of one released in mxfp4 the weights are served and adapted as they are: `quant` is set in `stated`.
+    Of one released in mxfp4 the weights are served and adapted as they are: `quant` is set in `fields`.
     """
     released = architecture.released_precision
-    packed = method == "qlora" or (method == "inference" and "precision" not in stated)
-    if released == "mxfp4" and packed and "quant" not in stated:
-        stated["quant"] = "mxfp4"
+    packed = method == "qlora" or (method == "inference" and "precision" not in fields)
+    if released == "mxfp4" and packed and "quant" not in fields:
+        fields["quant"] = "mxfp4"
         assumed.append(("quant", "mxfp4"))
     return "fp8" if released == "fp8" and method == "inference" else None
 
@@ -413,12 +413,12 @@ def _read_preference_table(
     return read_preference(read_subtable(table, "preference"), architecture, recipe, assumed, find or _refuse_model)
 
 
-def _take_stated_lengths(table: Table, stated: dict[str, object]) -> bool:
-    """Return whether `[preference]` states both lengths; if so, set `seq_len` in `stated` to their sum."""
+def _take_stated_lengths(table: Table, fields: dict[str, object]) -> bool:
+    """Return whether `[preference]` states both lengths; if so, set `seq_len` in `fields` to their sum."""
     lengths = [read_subtable(table, "preference").get(key) for key in ("prompt_len", "completion_len")]
     if any(length is None for length in lengths):
         return False
-    stated["seq_len"] = sum(checks.require_whole_number(length, "preference.prompt_len") for length in lengths)
+    fields["seq_len"] = sum(checks.require_whole_number(length, "preference.prompt_len") for length in lengths)
     return True
 
 
@@ -436,22 +436,22 @@ def _read_lora(table: Table, architecture: Architecture) -> dict[str, object]:
 def _read_denoising_steps(table: Table, architecture: Architecture, recipe: Recipe, assumed: list[tuple[str, str]]) -> int:
     """Return the passes of a diffusion model's network for each image; 1 for other jobs."""
     makes = architecture.denoises and not recipe.trains
-    stated = _read_count(table, "denoising_steps")
+    steps = _read_count(table, "denoising_steps")
     what = f"is of a diffusion model that makes images, not of method '{recipe.method}' on {architecture.name}"
-    require(makes or stated is None, "denoising_steps", what, "leave it out")
+    require(makes or steps is None, "denoising_steps", what, "leave it out")
     usual = architecture.denoising_steps or DENOISING_STEPS
-    if makes and stated is None:
+    if makes and steps is None:
         assumed.append(("denoising_steps", str(usual)))
-    return (stated or usual) if makes else 1
+    return (steps or usual) if makes else 1
 
 
 def _read_units(table: Table, architecture: Architecture) -> int | None:
     """Return the tokens of the images, seconds of sound or frames that the job states; None if it states none."""
-    stated = [key for key in AMOUNT_KEYS if table.get(key) is not None]
-    counted = next((key for key in stated if key in SAMPLE_UNITS), None)
+    amount_keys = [key for key in AMOUNT_KEYS if table.get(key) is not None]
+    counted = next((key for key in amount_keys if key in SAMPLE_UNITS), None)
     if counted is None:
         return None
-    others = [key for key in stated if key != counted]
+    others = [key for key in amount_keys if key != counted]
     require(
         not others,
         counted,
@@ -485,15 +485,15 @@ def _read_tokens(table: Table, example_tokens: int | None) -> int | None:
 
 
 def _read_global_batch(table: Table, recipe: Recipe) -> int | None:
-    stated = _read_count(table, "global_batch_tokens")
+    tokens = _read_count(table, "global_batch_tokens")
     least = recipe.micro_tokens
     require(
-        stated is None or stated >= least,
+        tokens is None or tokens >= least,
         "global_batch_tokens",
         f"is less than one pass of one GPU: micro_batch x seq_len = {recipe.micro_batch} x {recipe.seq_len} = {least:,}",
         f"write {least} or more, or a smaller micro_batch",
     )
-    return stated
+    return tokens
 
 
 def _read_count(table: Table, key: str) -> int | None:

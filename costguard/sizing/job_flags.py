@@ -122,12 +122,12 @@ def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
 
 def parse_number(text: str, flag: str) -> int | float:
     """Parse a number such as 50000000, 50_000_000, 50e6, 50M, 1.5B."""
-    found = NUMBER.fullmatch(text.strip().lower()) if len(text) <= LONGEST_NUMBER else None
-    if not found:
+    match = NUMBER.fullmatch(text.strip().lower()) if len(text) <= LONGEST_NUMBER else None
+    if not match:
         raise InputError(
             f"must be a number, not '{shorten(text, 40)}'", field=f"--{flag.replace('_', '-')}", hint="write 50e6 or 50M"
         )
-    value = Decimal(found[1].replace(",", "")) * SUFFIXES[found[2]]  # exact, where 0.07 * 10**6 in floats is not 70000
+    value = Decimal(match[1].replace(",", "")) * SUFFIXES[match[2]]  # exact, where 0.07 * 10**6 in floats is not 70000
     return int(value) if value == value.to_integral_value() else float(value)
 
 

@@ -182,8 +182,8 @@ def _change_recipe(job: Job, field: str, value: str | int, cost: str) -> JobChan
 
 
 def _change_parallelism(job: Job, field: str, **change: str | int | bool) -> JobChange:
-    stated = job.parallel or Parallelism()
-    changed = replace(stated, **change)  # type: ignore[arg-type]  # checked at birth
+    parallel = job.parallel or Parallelism()
+    changed = replace(parallel, **change)  # type: ignore[arg-type]  # checked at birth
     cost = (
         "communication each step"
         if field in ("fsdp", "zero")
@@ -191,7 +191,7 @@ def _change_parallelism(job: Job, field: str, **change: str | int | bool) -> Job
     )
     return JobChange(
         field=f"parallel.{field}",
-        was=str(getattr(stated, field)).lower(),
+        was=str(getattr(parallel, field)).lower(),
         becomes=str(change[field]).lower(),
         cost=cost,
         job=replace(job, parallel=changed),
@@ -209,9 +209,7 @@ MOST_CHANGES_TOGETHER = 3
 """Changes that are tried together; a job that needs more is another job."""
 
 
-def find_smallest_changes(
-    job: Job, hardware: Iterable[tuple[Gpu, int]], known: Iterable[Gpu], most: int = 4
-) -> tuple[str, ...]:
+def find_smallest_changes(job: Job, hardware: Iterable[tuple[Gpu, int]], gpus: Iterable[Gpu], most: int = 4) -> tuple[str, ...]:
     """Return at most `most` suggestions after which some of `hardware` holds `job`.
 
     The order is the unchanged job on several machines within `max_gpus`, the fewest changes that suffice (the cheapest first),
@@ -221,22 +219,22 @@ def find_smallest_changes(
     classes = sorted(hardware, key=lambda c: c[0].memory_gib * c[1], reverse=True)
     joined = [c for c in classes if c[1] >= FABRIC_GPUS and c[0].nvlink]
     unchanged = list(_list_sufficient_machines(job, joined[:1], job.limits.max_gpus))
-    found: list[str] = []
+    suggestions: list[str] = []
     for together in range(1, MOST_CHANGES_TOGETHER + 1):
-        found = found or list(islice(_list_sufficient_changes(job, classes, together, alone=bool(unchanged)), most))
-    found = unchanged + found if unchanged else found + list(_list_sufficient_machines(job, joined[:1]))
-    return tuple((found or list(_list_other_gpus(job, known)) or list(_list_shorter_sequences(job, classes)))[:most])
+        suggestions = suggestions or list(islice(_list_sufficient_changes(job, classes, together, alone=bool(unchanged)), most))
+    suggestions = unchanged + suggestions if unchanged else suggestions + list(_list_sufficient_machines(job, joined[:1]))
+    return tuple((suggestions or list(_list_other_gpus(job, gpus)) or list(_list_shorter_sequences(job, classes)))[:most])
 
 
 def _list_sufficient_changes(job: Job, classes: list[tuple[Gpu, int]], together: int, *, alone: bool) -> Iterator[str]:
     """Yield each combination of `together` changes after which some hardware class holds the job; `alone`: on one machine."""
     gpus = max((count for _, count in classes), default=1)
-    seen: set[frozenset[str]] = set()
+    tried_changes: set[frozenset[str]] = set()
     for path in _list_change_paths(job, gpus, together):
         changes = frozenset(lever.change for lever in path)
-        if changes in seen:
+        if changes in tried_changes:
             continue
-        seen.add(changes)
+        tried_changes.add(changes)
         where = _find_hardware(path[-1].job, classes, alone=alone)
         if where:
             yield f"{' and '.join(lever.change for lever in path)} would fit on {where}"
@@ -303,14 +301,14 @@ def _list_sufficient_machines(job: Job, classes: list[tuple[Gpu, int]], most_gpu
             yield f"{nodes} machines of {gpu.name} x{count} would hold it: --on {gpu.name}:{count}x{nodes}"
 
 
-def _list_other_gpus(job: Job, known: Iterable[Gpu]) -> Iterator[str]:
+def _list_other_gpus(job: Job, gpus: Iterable[Gpu]) -> Iterator[str]:
     """Yield the smallest other GPU of which one large machine, or several, holds the job."""
     placer = Placer(job=job)
-    for gpu in sorted(known, key=lambda g: (g.memory_gib, g.name)):
+    for gpu in sorted(gpus, key=lambda g: (g.memory_gib, g.name)):
         if gpu.nvlink and _is_held(placer, gpu, LARGE_MACHINE):
             yield f"{gpu.name} x{LARGE_MACHINE} would hold it"
             return
-    largest = max((g for g in known if g.nvlink), key=lambda g: g.memory_gib, default=None)
+    largest = max((g for g in gpus if g.nvlink), key=lambda g: g.memory_gib, default=None)
     if largest:
         yield from _list_sufficient_machines(job, [(largest, LARGE_MACHINE)])
 

@@ -41,25 +41,25 @@ def find_nearest_models(name: str, shipped: Mapping[str, ShippedModel]) -> tuple
     if size is None:
         return spelled
     family = re.split(r"[^a-z]", own, maxsplit=1)[0]
-    kin = [other for other in shipped if family and other.startswith(family)]
-    if not kin:
+    candidates = [other for other in shipped if family and other.startswith(family)]
+    if not candidates:
         types = MIXTURE_TYPES if ACTIVE.search(own) or EXPERTS.search(own) else PLAIN_TYPES
         alike = [other for other in spelled if _compare_spelling(own, other) >= SAME_SPELLING]
-        kin = [*alike, *(other for other, model in shipped.items() if model.model_type in types and other not in alike)]
+        candidates = [*alike, *(other for other, model in shipped.items() if model.model_type in types and other not in alike)]
 
     def rank(other: str) -> tuple[float, float]:
         distance = abs(math.log(shipped[other].parameters / size))
         return round(distance / SAME_SIZE), -_compare_spelling(own, other)
 
-    return tuple(sorted(kin, key=rank)[:MOST_NAMED])
+    return tuple(sorted(candidates, key=rank)[:MOST_NAMED])
 
 
 def read_size(name: str) -> float | None:
     """Return the parameters that a name states: 9e9 of `llama-3.1-9b`, 56e9 of `foo-8x7b`; None if it states none."""
-    found = SIZE.search(name.lower())
-    if found is None:
+    match = SIZE.search(name.lower())
+    if match is None:
         return None
-    experts, number, unit = found.groups()
+    experts, number, unit = match.groups()
     return float(number) * UNITS[unit] * (int(experts) if experts else 1) or None
 
 

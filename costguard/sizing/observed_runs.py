@@ -94,30 +94,30 @@ def read_observed_run(row: Table, *, where: str, gpus: Mapping[str, Gpu], job_of
 
 def _read_row(row: Table, where: str, gpus: Mapping[str, Gpu], job_of: Callable[[Table], Job]) -> ObservedRun:
     table = _nest_flat_names(row)
-    seen = {k: table[k] for k in OBSERVED_KEYS if k in table}
-    run = {k: v for k, v in table.items() if k not in seen}
+    cells = {k: table[k] for k in OBSERVED_KEYS if k in table}
+    run = {k: v for k, v in table.items() if k not in cells}
     for key in run:
         if key not in JOB_KEYS:
-            known = (*OBSERVED_KEYS, *JOB_KEYS, *FLAT_NAMES)
+            columns = (*OBSERVED_KEYS, *JOB_KEYS, *FLAT_NAMES)
             raise UnknownNameError(
-                "column", key, field=key, nearest=find_nearest_names(key, known), hint=f"known: {', '.join(known)}"
+                "column", key, field=key, nearest=find_nearest_names(key, columns), hint=f"known: {', '.join(columns)}"
             )
     job = job_of(run)
-    gpu = _read_gpu(seen, gpus)
-    gpu_count, nodes = (checks.require_whole_number(seen.get(key, 1), key, most=1_000_000) for key in ("gpu_count", "nodes"))
+    gpu = _read_gpu(cells, gpus)
+    gpu_count, nodes = (checks.require_whole_number(cells.get(key, 1), key, most=1_000_000) for key in ("gpu_count", "nodes"))
     (job.parallel or Parallelism()).count_data_ranks(gpu_count * nodes)
-    _check_has_figure(seen, job)
+    _check_has_figure(cells, job)
     same = {**run, "gpu": gpu.name, "gpu_count": gpu_count, "nodes": nodes}
     return ObservedRun(
-        name=str(seen.get("name") or where),
+        name=str(cells.get("name") or where),
         job=job,
         gpu=gpu,
         gpu_count=gpu_count,
         nodes=nodes,
-        tokens_per_s=_read_tokens_per_s(seen, gpu_count * nodes),
-        hours=None if "hours" not in seen else checks.require_number(seen["hours"], "hours", least=1e-4, most=1e6),
-        peak=_read_bytes(seen, "peak"),
-        reserved=_read_bytes(seen, "reserved"),
+        tokens_per_s=_read_tokens_per_s(cells, gpu_count * nodes),
+        hours=None if "hours" not in cells else checks.require_number(cells["hours"], "hours", least=1e-4, most=1e6),
+        peak=_read_bytes(cells, "peak"),
+        reserved=_read_bytes(cells, "reserved"),
         same=repr(sorted(same.items())),
         table={k: str(v) if k in REMARK_KEYS else v for k, v in row.items()},  # a date in TOML is text in JSON
     )
@@ -139,34 +139,34 @@ def _nest_flat_names(row: Table) -> dict[str, object]:
     return table
 
 
-def _read_gpu(seen: Table, gpus: Mapping[str, Gpu]) -> Gpu:
-    name = seen.get("gpu")
+def _read_gpu(cells: Table, gpus: Mapping[str, Gpu]) -> Gpu:
+    name = cells.get("gpu")
     if not isinstance(name, str):
         what = "is missing" if name is None else f"must be a name, not {checks.describe_value(name)}"
         raise InputError(what, field="gpu", hint="write the GPU that it ran on: H100")
     return gpus[GpuNames(gpus).resolve(name, field="gpu").canonical]
 
 
-def _check_has_figure(seen: Table, job: Job) -> None:
+def _check_has_figure(cells: Table, job: Job) -> None:
     keys = (*SPEED_KEYS, *MEMORY_KEYS)
     hint = f"write one of: {', '.join(keys)}"
-    require(any(k in seen for k in keys), "tokens_per_s", "it has no observation", hint)
+    require(any(k in cells for k in keys), "tokens_per_s", "it has no observation", hint)
     for pair in (("tokens_per_s", "tokens_per_s_per_gpu"), ("peak_gib", "peak_gb"), ("reserved_gib", "reserved_gb")):
-        require(not all(k in seen for k in pair), pair[0], f"is given together with {pair[1]}", "keep one of them")
-    require("hours" not in seen or job.tokens is not None, "tokens", "is missing beside hours", "write tokens = 50e6")
+        require(not all(k in cells for k in pair), pair[0], f"is given together with {pair[1]}", "keep one of them")
+    require("hours" not in cells or job.tokens is not None, "tokens", "is missing beside hours", "write tokens = 50e6")
 
 
-def _read_tokens_per_s(seen: Table, gpus: int) -> float | None:
-    if "tokens_per_s_per_gpu" in seen:
-        return gpus * checks.require_number(seen["tokens_per_s_per_gpu"], "tokens_per_s_per_gpu", least=1e-6, most=1e12)
+def _read_tokens_per_s(cells: Table, gpus: int) -> float | None:
+    if "tokens_per_s_per_gpu" in cells:
+        return gpus * checks.require_number(cells["tokens_per_s_per_gpu"], "tokens_per_s_per_gpu", least=1e-6, most=1e12)
     return (
-        checks.require_number(seen["tokens_per_s"], "tokens_per_s", least=1e-6, most=1e15) if "tokens_per_s" in seen else None
+        checks.require_number(cells["tokens_per_s"], "tokens_per_s", least=1e-6, most=1e15) if "tokens_per_s" in cells else None
     )
 
 
-def _read_bytes(seen: Table, what: str) -> float | None:
-    found = [(f"{what}_{unit}", size) for unit, size in BYTES.items() if f"{what}_{unit}" in seen]
-    return checks.require_number(seen[found[0][0]], found[0][0], least=1e-3, most=1e5) * found[0][1] if found else None
+def _read_bytes(cells: Table, what: str) -> float | None:
+    sizes = [(f"{what}_{unit}", size) for unit, size in BYTES.items() if f"{what}_{unit}" in cells]
+    return checks.require_number(cells[sizes[0][0]], sizes[0][0], least=1e-3, most=1e5) * sizes[0][1] if sizes else None
 
 
 FAR_OFF = math.log(10)
@@ -256,12 +256,12 @@ def weigh_runs(runs: Iterable[RunComparison], *, spread_seen: float) -> WeighedR
     left_out: list[ExcludedFigure] = []
     plausible: dict[tuple[RunFamily, str], list[tuple[str, float]]] = defaultdict(list)
     for expected in runs:
-        for measure, found in expected.findings:
-            wrong = found.wrong or _explain_far_off(measure, found.ratio)
-            if found.family is None or wrong:
+        for measure, comparison in expected.findings:
+            wrong = comparison.wrong or _explain_far_off(measure, comparison.ratio)
+            if comparison.family is None or wrong:
                 left_out.append(ExcludedFigure(run=expected.run.name, measure=measure, why=wrong or "it has no expected value"))
             else:
-                plausible[found.family, expected.run.same].append((expected.run.name, found.ratio))
+                plausible[comparison.family, expected.run.same].append((expected.run.name, comparison.ratio))
     counted: dict[RunFamily, list[float]] = defaultdict(list)
     for (family, _), alike in plausible.items():
         agreeing = _select_agreeing([ratio for _, ratio in alike])

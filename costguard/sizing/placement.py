@@ -133,15 +133,15 @@ class Placer:
 
         Several machines are tried only if such machines can be connected. If none fits, return the placement on one machine.
         """
-        placed = self.place(gpu, gpu_count)
+        placement = self.place(gpu, gpu_count)
         nodes = 1
         joined = gpu.nvlink and gpu_count >= FABRIC_GPUS
-        while joined and not can_hold(placed) and 2 * nodes * gpu_count <= self.job.limits.max_gpus:
+        while joined and not can_hold(placement) and 2 * nodes * gpu_count <= self.job.limits.max_gpus:
             nodes *= 2
             wider = self.place(gpu, gpu_count, nodes)
             if can_hold(wider):
                 return wider
-        return placed
+        return placement
 
     def list_splits(
         self, gpu: Gpu, gpu_count: int, nodes: int = 1, *, sharded: bool = False
@@ -168,9 +168,9 @@ class Placer:
         return self._sized[key]
 
 
-def can_hold(placed: Placement | ImpossiblePlacement) -> bool:
+def can_hold(placement: Placement | ImpossiblePlacement) -> bool:
     """Return whether the job could be placed and fits."""
-    return isinstance(placed, Placement) and placed.fits
+    return isinstance(placement, Placement) and placement.fits
 
 
 def _find_lightest_fit(ways: tuple[SizedSplit, ...], gpu: Gpu) -> SizedSplit | None:

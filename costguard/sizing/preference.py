@@ -114,20 +114,20 @@ def read_preference(
     `find`: returns the shape of a shipped model by name.
     """
     algorithm = require_one_of(table.get("algorithm"), ALGORITHM_DEFAULTS, "preference.algorithm")
-    usual, stated = ALGORITHM_DEFAULTS[algorithm], _PreferenceTable(table, assumed)
+    usual, reader = ALGORITHM_DEFAULTS[algorithm], _PreferenceTable(table, assumed)
     _check_suited(table, algorithm, usual, recipe)
-    prompt, completion = _read_lengths(stated, recipe.seq_len, usual)
-    completions = stated.read_size("completions", usual.completions) if usual.generates else 1
-    batch = stated.read_size("generation_batch", max(GENERATION_BATCH, completions)) if usual.generates else 0
+    prompt, completion = _read_lengths(reader, recipe.seq_len, usual)
+    completions = reader.read_size("completions", usual.completions) if usual.generates else 1
+    batch = reader.read_size("generation_batch", max(GENERATION_BATCH, completions)) if usual.generates else 0
     return PreferenceTraining(
         algorithm=algorithm,
-        companions=tuple(_read_companions(stated, usual, architecture, recipe, find)),
+        companions=tuple(_read_companions(reader, usual, architecture, recipe, find)),
         prompt_len=prompt,
         completion_len=completion,
         sequences=usual.sequences,
         completions=completions,
         generation_batch=batch,
-        updates=stated.read_size("updates", 1) if usual.generates else 1,
+        updates=reader.read_size("updates", 1) if usual.generates else 1,
     )
 
 
@@ -145,19 +145,19 @@ def _check_suited(table: Table, algorithm: str, usual: AlgorithmDefaults, recipe
             )
 
 
-def _read_lengths(stated: _PreferenceTable, seq_len: int, usual: AlgorithmDefaults) -> tuple[int, int]:
+def _read_lengths(reader: _PreferenceTable, seq_len: int, usual: AlgorithmDefaults) -> tuple[int, int]:
     """Return the tokens of the prompt and of the completion, which add up to `seq_len`.
 
     If only one is stated, the other is the rest of `seq_len`; if none is stated, each is half of it.
     """
-    table = stated.table
+    table = reader.table
     if not usual.generates and not {"prompt_len", "completion_len"} & set(table):
         return seq_len // 2, seq_len - seq_len // 2  # where nothing is generated only the sum counts
     if "prompt_len" not in table and "completion_len" in table:
-        completion = stated.read_size("completion_len", 0)
+        completion = reader.read_size("completion_len", 0)
         prompt = seq_len - completion
     else:
-        prompt = stated.read_size("prompt_len", seq_len // 2)
+        prompt = reader.read_size("prompt_len", seq_len // 2)
         completion = require_whole_number(table.get("completion_len", seq_len - prompt), "preference.completion_len", least=0)
     require(
         prompt > 0 and completion > 0 and prompt + completion == seq_len,
@@ -169,24 +169,24 @@ def _read_lengths(stated: _PreferenceTable, seq_len: int, usual: AlgorithmDefaul
 
 
 def _read_companions(
-    stated: _PreferenceTable, usual: AlgorithmDefaults, architecture: Architecture, recipe: Recipe, find: FindArchitecture
+    reader: _PreferenceTable, usual: AlgorithmDefaults, architecture: Architecture, recipe: Recipe, find: FindArchitecture
 ) -> tuple[Companion, ...]:
     """Return the reference, reward and value models that the table asks for."""
-    quant = require_one_of(stated.table.get("frozen_quant", recipe.quant), FROZEN_QUANTS, "preference.frozen_quant")
-    reference = stated.read_value("reference", usual=True)
-    reward = str(stated.read_value("reward_model", usual.reward_model)) if usual.generates else NONE
-    value = str(stated.read_value("value_model", usual.value_model)) if usual.generates else NONE
+    quant = require_one_of(reader.table.get("frozen_quant", recipe.quant), FROZEN_QUANTS, "preference.frozen_quant")
+    reference = reader.read_value("reference", usual=True)
+    reward = str(reader.read_value("reward_model", usual.reward_model)) if usual.generates else NONE
+    value = str(reader.read_value("value_model", usual.value_model)) if usual.generates else NONE
     require(reward != HEAD, "preference.reward_model", "'head' is frozen and cannot learn", 'write "same" or "none"')
-    beside = []
+    companions = []
     if reference:
-        beside.append(Companion(role="reference", architecture=architecture, quant=quant, copy=True))
+        companions.append(Companion(role="reference", architecture=architecture, quant=quant, copy=True))
     if reward != NONE:
         shape = build_scoring_model(architecture if reward == SAME else find(reward))
-        beside.append(Companion(role="reward", architecture=shape, quant=quant))
+        companions.append(Companion(role="reward", architecture=shape, quant=quant))
     if value not in (NONE, HEAD):
         shape = build_scoring_model(architecture if value == SAME else find(value))
-        beside.append(Companion(role="value", architecture=shape, trained=True))
-    return tuple(beside)
+        companions.append(Companion(role="value", architecture=shape, trained=True))
+    return tuple(companions)
 
 
 SCORE_NUMBERS = 1

@@ -47,21 +47,21 @@ SERVING_KEYS = tuple(SERVING_CHECKS)
 
 def read_serving_load(table: Mapping[str, object], architecture: Architecture) -> ServingLoad | None:
     """Return the load that a server must carry; None if none is stated."""
-    stated = {key: table[key] for key in SERVING_KEYS if key in table}
-    if not stated:
+    values = {key: table[key] for key in SERVING_KEYS if key in table}
+    if not values:
         return None
     method = str(table.get("method", "full"))
-    field = next(iter(stated))
+    field = next(iter(values))
     require(method == "inference", field, f"is of a server, not of method '{method}'", "write method = 'inference'")
     for key in SERVING_KEYS:
         require(
-            key in stated, key, "is missing", f"write {key} = {EXAMPLE_LOAD[key]}: the load is all of {', '.join(SERVING_KEYS)}"
+            key in values, key, "is missing", f"write {key} = {EXAMPLE_LOAD[key]}: the load is all of {', '.join(SERVING_KEYS)}"
         )
     for key in ("tokens", "dataset", "seq_len"):
         why = "is given together with requests_per_second, prompt_len and output_len"
         require(key not in table, key, why, f"leave out {key}: the load says it")
     _check_served(architecture, field)
-    load = ServingLoad(**stated)  # type: ignore[arg-type]  # ServingLoad checks each value at birth
+    load = ServingLoad(**values)  # type: ignore[arg-type]  # ServingLoad checks each value at birth
     most, total = architecture.positions or architecture.context, load.prompt_len + load.output_len
     what = f"with output_len is {total:,} tokens, and {architecture.name} reads {most or 0:,}"
     require(most is None or total <= most, "prompt_len", what, f"write {most or 0:,} or less for the sum")

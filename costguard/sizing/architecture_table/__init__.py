@@ -40,13 +40,13 @@ def build_architecture_from_table(table: Mapping[str, object]) -> Architecture:
     """Return the shape that `table` states; raise InputError that names a missing, unknown, wrong or contradictory key."""
     raise_errors(list_value_errors(table, ARCHITECTURE_CHECKS, "architecture"))
     kind = str(table.get("kind", "decoder"))
-    stated = ArchitectureTable(table, KIND_DEFAULTS[kind])
-    architecture = BUILDERS[kind](stated, str(table.get("name", "custom")))
+    architecture_table = ArchitectureTable(table, KIND_DEFAULTS[kind])
+    architecture = BUILDERS[kind](architecture_table, str(table.get("name", "custom")))
     params = table.get("params")
     return replace(
         architecture,
         stated_params=None if params is None else require_whole_number(params, _name_field("params")),
-        notes=() if params is not None else stated.notes,
+        notes=() if params is not None else architecture_table.notes,
     )
 
 
@@ -168,57 +168,57 @@ def _name_field(key: str) -> str:
     return f"architecture.{key}"
 
 
-def _build_decoder(stated: ArchitectureTable, name: str) -> Architecture:
-    block = _read_block(stated)
-    positions = stated.read_optional("positions")
+def _build_decoder(table: ArchitectureTable, name: str) -> Architecture:
+    block = _read_block(table)
+    positions = table.read_optional("positions")
     return Architecture(
         name=name,
         kind="decoder",
         blocks=(block,),
-        vocab=stated.vocab,
-        tied_embeddings=stated.tied,
+        vocab=table.vocab,
+        tied_embeddings=table.tied,
         extras=_list_extras(("positions", (positions or 0) * block.hidden), ("final_norm", block.hidden * NORMS[block.norm])),
         positions=positions,
     )
 
 
-def _build_encoder(stated: ArchitectureTable, name: str) -> Architecture:
+def _build_encoder(table: ArchitectureTable, name: str) -> Architecture:
     """Build an encoder like BERT: learned positions (512), a norm after the embedding, a head that predicts masked words."""
-    block = replace(_read_block(stated), causal=False, written=LIKE_BERT)
-    hidden, positions = block.hidden, stated.read_size("positions", 512)
+    block = replace(_read_block(table), causal=False, written=LIKE_BERT)
+    hidden, positions = block.hidden, table.read_size("positions", 512)
     return Architecture(
         name=name,
         kind="encoder",
         blocks=(block,),
-        vocab=stated.vocab,
-        tied_embeddings=stated.tied,
+        vocab=table.vocab,
+        tied_embeddings=table.tied,
         extras=_list_extras(("positions", positions * hidden), ("embedding_norm", hidden * NORMS[block.norm])),
         positions=positions,
     )
 
 
-def _build_encoder_decoder(stated: ArchitectureTable, name: str) -> Architecture:
+def _build_encoder_decoder(table: ArchitectureTable, name: str) -> Architecture:
     """Build a model like T5: `layers` in the encoder and in the decoder each, no positions unless stated."""
-    encoder = replace(_read_block(stated), causal=False, written=LIKE_T5)
+    encoder = replace(_read_block(table), causal=False, written=LIKE_T5)
     decoder = replace(encoder, norms=3, causal=True, cross_attention=True)
-    positions = stated.read_optional("positions")
+    positions = table.read_optional("positions")
     learned = 2 * (positions or 0) * encoder.hidden
     return Architecture(
         name=name,
         kind="encoder-decoder",
         blocks=(encoder, decoder),
-        vocab=stated.vocab,
-        tied_embeddings=stated.tied,
+        vocab=table.vocab,
+        tied_embeddings=table.tied,
         extras=_list_extras(("positions", learned), ("final_norms", 2 * encoder.hidden * NORMS[encoder.norm])),
         positions=positions,
     )
 
 
-def _build_vit(stated: ArchitectureTable, name: str) -> Architecture:
+def _build_vit(table: ArchitectureTable, name: str) -> Architecture:
     """Build a ViT; defaults: image of 224 pixels, patches of 16, a class token, 1,000 labels."""
-    tokens, patch = _read_patches(stated)
-    block = replace(_read_block(stated), causal=False, tokens=tokens)
-    hidden, labels = block.hidden, stated.read_size("labels", 1000)
+    tokens, patch = _read_patches(table)
+    block = replace(_read_block(table), causal=False, tokens=tokens)
+    hidden, labels = block.hidden, table.read_size("labels", 1000)
     return Architecture(
         name=name,
         kind="vit",
@@ -233,18 +233,18 @@ def _build_vit(stated: ArchitectureTable, name: str) -> Architecture:
     )
 
 
-def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
+def _build_clip(table: ArchitectureTable, name: str) -> Architecture:
     """Build a CLIP model; the table describes the image tower.
 
     The text tower has the same sizes unless text_layers, text_hidden or text_heads are stated.
     """
-    tokens, patch = _read_patches(stated)
-    vision = replace(_read_block(stated), causal=False, tokens=tokens)
-    hidden, heads = stated.read_size("text_hidden", vision.hidden), stated.read_size("text_heads", vision.attention.heads)
-    words = stated.read_size("positions", CLIP_WORDS)
+    tokens, patch = _read_patches(table)
+    vision = replace(_read_block(table), causal=False, tokens=tokens)
+    hidden, heads = table.read_size("text_hidden", vision.hidden), table.read_size("text_heads", vision.attention.heads)
+    words = table.read_size("positions", CLIP_WORDS)
     text = replace(
         vision,
-        layers=stated.read_size("text_layers", vision.layers),
+        layers=table.read_size("text_layers", vision.layers),
         hidden=hidden,
         attention=replace(
             vision.attention, heads=heads, kv_heads=heads, head_dim=_read_head_width(hidden, heads, None, "text_heads")
@@ -257,7 +257,7 @@ def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
         name=name,
         kind="clip",
         blocks=(vision, text),
-        vocab=stated.vocab,
+        vocab=table.vocab,
         vocab_width=hidden,
         has_head=False,
         extras=_list_extras(
@@ -273,18 +273,18 @@ def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
     )
 
 
-def _build_dit(stated: ArchitectureTable, name: str) -> Architecture:
+def _build_dit(table: ArchitectureTable, name: str) -> Architecture:
     """Build a DiT; defaults: image of 256 pixels, a latent an eighth as wide, patches of 2, 1,000 classes."""
-    labels = stated.read_size("labels", 1000)
+    labels = table.read_size("labels", 1000)
     require(labels > 0, _name_field("labels"), "must be at least 1, not 0", "write 1 or more")
     return read_dit(
         ModelConfig(
             {
-                "hidden_size": stated.read_size("hidden"),
-                "num_hidden_layers": stated.read_size("layers"),
-                "num_attention_heads": stated.read_size("heads"),
-                "image_size": stated.read_size("image_size", 256),
-                "patch_size": stated.read_size("patch_size", 2),
+                "hidden_size": table.read_size("hidden"),
+                "num_hidden_layers": table.read_size("layers"),
+                "num_attention_heads": table.read_size("heads"),
+                "image_size": table.read_size("image_size", 256),
+                "patch_size": table.read_size("patch_size", 2),
                 "num_labels": labels,
             },
             "architecture",
@@ -303,9 +303,9 @@ BUILDERS = {
 }
 
 
-def _read_patches(stated: ArchitectureTable) -> tuple[int, int]:
+def _read_patches(table: ArchitectureTable) -> tuple[int, int]:
     """Return (tokens of an image including its class token, side of a patch in pixels)."""
-    image, patch = stated.read_size("image_size", 224), stated.read_size("patch_size", 16)
+    image, patch = table.read_size("image_size", 224), table.read_size("patch_size", 16)
     require(patch <= image, _name_field("patch_size"), f"{patch} is larger than image_size ({image})", "write patch_size = 16")
     return (image // patch) ** 2 + 1, patch
 
@@ -320,54 +320,54 @@ def _list_image_extras(block: LayerBlock, tokens: int, patch: int, *, norms: int
     )
 
 
-def _list_extras(*named: tuple[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple((name, count) for name, count in named if count)
+def _list_extras(*extras: tuple[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, count) for name, count in extras if count)
 
 
-def _read_block(stated: ArchitectureTable) -> LayerBlock:
+def _read_block(table: ArchitectureTable) -> LayerBlock:
     """Return one run of `layers` equal layers."""
     return LayerBlock(
-        layers=stated.read_size("layers"),
-        hidden=stated.read_size("hidden"),
-        attention=_read_attention(stated),
-        feed_forward=_read_feed_forward(stated),
-        norm=stated.norm,
+        layers=table.read_size("layers"),
+        hidden=table.read_size("hidden"),
+        attention=_read_attention(table),
+        feed_forward=_read_feed_forward(table),
+        norm=table.norm,
     )
 
 
-def _read_attention(stated: ArchitectureTable) -> Attention:
-    hidden, heads = stated.read_size("hidden"), stated.read_size("heads")
-    shared = stated.read_size("kv_heads", heads)
+def _read_attention(table: ArchitectureTable) -> Attention:
+    hidden, heads = table.read_size("hidden"), table.read_size("heads")
+    shared = table.read_size("kv_heads", heads)
     require(
         heads % shared == 0,
         _name_field("kv_heads"),
         f"{shared} does not divide heads ({heads})",
         f"write a divisor of {heads}",
     )
-    latent = _read_latent_attention(stated)
-    bias = stated.read_flag("bias", default=stated.usual.bias)
+    latent = _read_latent_attention(table)
+    bias = table.read_flag("bias", default=table.usual.bias)
     return Attention(
         heads=heads,
         kv_heads=shared,
-        head_dim=_read_head_width(hidden, heads, stated.read_optional("head_dim"), "heads")
+        head_dim=_read_head_width(hidden, heads, table.read_optional("head_dim"), "heads")
         if latent is None
         else latent.nope_dim + latent.rope_dim,
-        qkv_bias=stated.read_flag("qkv_bias", default=bias),
+        qkv_bias=table.read_flag("qkv_bias", default=bias),
         out_bias=bias,
-        window=stated.read_optional("window"),
+        window=table.read_optional("window"),
         latent=latent,
     )
 
 
-def _read_latent_attention(stated: ArchitectureTable) -> LatentAttention | None:
+def _read_latent_attention(table: ArchitectureTable) -> LatentAttention | None:
     """Return latent attention if any of its keys is stated, else None.
 
     All of its keys are then required except q_rank (default 0: queries have no latent).
     """
-    if not any(key in stated.table for key in LATENT_KEYS):
+    if not any(key in table.table for key in LATENT_KEYS):
         return None
-    sizes = {key: stated.read_size(key) for key in LATENT_KEYS[1:]}
-    return LatentAttention(q_rank=stated.read_size("q_rank", 0), **sizes)
+    sizes = {key: table.read_size(key) for key in LATENT_KEYS[1:]}
+    return LatentAttention(q_rank=table.read_size("q_rank", 0), **sizes)
 
 
 def _read_head_width(hidden: int, heads: int, head_dim: int | None, key: str) -> int:
@@ -383,24 +383,24 @@ def _read_head_width(hidden: int, heads: int, head_dim: int | None, key: str) ->
     return hidden // heads
 
 
-def _read_feed_forward(stated: ArchitectureTable) -> FeedForward:
-    gated = stated.read_flag("gated", default=stated.usual.gated)
-    experts = stated.read_size("experts", 0)
+def _read_feed_forward(table: ArchitectureTable) -> FeedForward:
+    gated = table.read_flag("gated", default=table.usual.gated)
+    experts = table.read_size("experts", 0)
     require(
-        bool(experts) or not any(key in stated.table for key in EXPERT_KEYS[1:]),
+        bool(experts) or not any(key in table.table for key in EXPERT_KEYS[1:]),
         _name_field("experts"),
         "is required with experts_per_token or shared_ffn",
         "write experts = 8, or remove the others",
     )
-    each = stated.read_size("experts_per_token") if experts else 0
+    each = table.read_size("experts_per_token") if experts else 0
     require(each <= experts, _name_field("experts_per_token"), f"{each} is more than experts ({experts})", "write 2")
-    activation = stated.table.get("activation", "silu" if gated else "gelu")
+    activation = table.table.get("activation", "silu" if gated else "gelu")
     return FeedForward(
-        ffn=stated.read_size("ffn", 4 * stated.read_size("hidden")),
+        ffn=table.read_size("ffn", 4 * table.read_size("hidden")),
         gated=gated,
-        bias=stated.read_flag("bias", default=stated.usual.bias),
+        bias=table.read_flag("bias", default=table.usual.bias),
         activation=str(activation),
         experts=experts,
         experts_per_token=each,
-        shared_ffn=stated.read_size("shared_ffn", 0),
+        shared_ffn=table.read_size("shared_ffn", 0),
     )

@@ -119,24 +119,24 @@ def build_architecture_from_config(config: Mapping[str, object], *, name: str) -
         raise InputError(
             f"must be an object, not {describe_value(config)}", field="config.json", hint='write {"model_type": ...}'
         )
-    found = _read_shape(ModelConfig(config), config, name)
-    return replace(found, released_precision=_read_released_precision(config), context=_read_context(config))
+    architecture = _read_shape(ModelConfig(config), config, name)
+    return replace(architecture, released_precision=_read_released_precision(config), context=_read_context(config))
 
 
 def _read_context(config: Mapping[str, object]) -> int | None:
     """Return the tokens that the config says the model reads, with the factor of YaRN; None if it does not say."""
     text = config.get("text_config")
     inner: Mapping[str, object] = text if isinstance(text, Mapping) else config
-    stated = inner.get("max_position_embeddings", config.get("max_position_embeddings"))
+    context = inner.get("max_position_embeddings", config.get("max_position_embeddings"))
     scaling = inner.get("rope_scaling") or inner.get("rope_parameters")
     scaled = 0.0
     if isinstance(scaling, Mapping):
         first, factor = scaling.get("original_max_position_embeddings"), scaling.get("factor")
         if isinstance(first, int) and isinstance(factor, int | float) and 0 < first * factor < LARGEST_CONTEXT:
             scaled = first * factor
-    if isinstance(stated, bool) or not isinstance(stated, int) or not 0 < stated < LARGEST_CONTEXT:
+    if isinstance(context, bool) or not isinstance(context, int) or not 0 < context < LARGEST_CONTEXT:
         return round(scaled) or None
-    return max(stated, round(scaled))
+    return max(context, round(scaled))
 
 
 LARGEST_CONTEXT = 10**9
@@ -148,8 +148,8 @@ def _read_released_precision(config: Mapping[str, object]) -> str | None:
 
     Other quantisations are optional and do not count.
     """
-    stated = config.get("quantization_config")
-    method = stated.get("quant_method") if isinstance(stated, Mapping) else None
+    quantization = config.get("quantization_config")
+    method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
     if method in ("fp8", "mxfp4"):
         return str(method)
     return DTYPES.get(str(config.get("torch_dtype") or config.get("dtype")))
@@ -158,16 +158,16 @@ def _read_released_precision(config: Mapping[str, object]) -> str | None:
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
-def _read_shape(whole: ModelConfig, config: Mapping[str, object], name: str) -> Architecture:
-    model_type = whole.read_word("model_type", "_class_name", default="")  # diffusers names the class
+def _read_shape(model_config: ModelConfig, config: Mapping[str, object], name: str) -> Architecture:
+    model_type = model_config.read_word("model_type", "_class_name", default="")  # diffusers names the class
     if model_type in READERS:
-        return READERS[model_type](whole, name)
+        return READERS[model_type](model_config, name)
     if not isinstance(config.get("text_config"), Mapping):
         raise _build_unknown_type_error(model_type)
-    inner = whole.get_part("text_config").read_word("model_type", default="")
+    inner = model_config.get_part("text_config").read_word("model_type", default="")
     if inner not in READERS:
         raise _build_unknown_type_error(model_type or inner)
-    return vision.read_text_model(whole, name, READERS[inner])
+    return vision.read_text_model(model_config, name, READERS[inner])
 
 
 def _build_unknown_type_error(model_type: str) -> InputError:

@@ -121,8 +121,8 @@ class ModelConfig:
         value = {} if value is None else value
         if not isinstance(value, Mapping):
             raise InputError(f"must be a table, not {describe_value(value)}", field=self.name_field(key), hint="write { ... }")
-        stated = {k: v for k, v in value.items() if v is not None}
-        return ModelConfig({**(defaults or {}), **stated}, self.name_field(key))
+        values = {k: v for k, v in value.items() if v is not None}
+        return ModelConfig({**(defaults or {}), **values}, self.name_field(key))
 
     def fill_defaults(self, defaults: Mapping[str, object]) -> ModelConfig:
         """Return this config with missing values filled from the class's `defaults`."""

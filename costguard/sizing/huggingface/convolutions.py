@@ -50,7 +50,7 @@ def read_resnet(config: ModelConfig, name: str) -> Architecture:
     widths, depths = _read_sizes(c, "hidden_sizes"), _read_sizes(c, "depths")
     stem, image, labels = c.read_size("embedding_size"), c.read_size("image_size"), c.read_size("num_labels")
     units = list(_list_resnet_units(widths, depths, stem, image, c.read_size("num_channels")))
-    head = CheckpointUnit((build_linear(widths[-1], labels, 1, kept=widths[-1]),), widths[-1])
+    head = CheckpointUnit((build_linear(widths[-1], labels, 1, kept_numbers=widths[-1]),), widths[-1])
     return _build_architecture(name, "convnet", sum_units([*units, head]))
 
 
@@ -71,14 +71,14 @@ def _build_architecture(name: str, kind: str, walk: LayerWalk) -> Architecture:
 
 
 def _read_sizes(config: ModelConfig, key: str) -> list[int]:
-    found = config.read_items(key) or []
-    require(bool(found), key, "is missing", "copy it from the model's config.json")
-    return [require_whole_number(v, key, most=1_000_000) for v in found]
+    sizes = config.read_items(key) or []
+    require(bool(sizes), key, "is missing", "copy it from the model's config.json")
+    return [require_whole_number(v, key, most=1_000_000) for v in sizes]
 
 
 def _list_resnet_units(widths: list[int], depths: list[int], stem: int, image: int, colours: int) -> Iterator[CheckpointUnit]:
     side = image // 2
-    first = build_convolution(colours, stem, 7, side, bias=False, kept=colours * image * image)
+    first = build_convolution(colours, stem, 7, side, bias=False, kept_numbers=colours * image * image)
     pooled = side // 2
     yield CheckpointUnit(
         (first, build_norm(stem, side * side), build_activation(stem, side * side), build_max_pool(stem, pooled * pooled)),
@@ -95,18 +95,18 @@ def _list_resnet_units(widths: list[int], depths: list[int], stem: int, image: i
 def _build_bottleneck(inputs: int, width: int, side: int, stride: int) -> CheckpointUnit:
     inner, out = width // SHRINKS, side // stride
     layers = [
-        build_convolution(inputs, inner, 1, side, bias=False, kept=0),
+        build_convolution(inputs, inner, 1, side, bias=False, kept_numbers=0),
         build_norm(inner, side * side),
         build_activation(inner, side * side),
-        build_convolution(inner, inner, 3, out, bias=False, kept=0),
+        build_convolution(inner, inner, 3, out, bias=False, kept_numbers=0),
         build_norm(inner, out * out),
         build_activation(inner, out * out),
-        build_convolution(inner, width, 1, out, bias=False, kept=0),
+        build_convolution(inner, width, 1, out, bias=False, kept_numbers=0),
         build_norm(width, out * out),
         build_activation(width, out * out),
     ]
     if inputs != width or stride > 1:
-        layers += [build_convolution(inputs, width, 1, out, bias=False, kept=0), build_norm(width, out * out)]
+        layers += [build_convolution(inputs, width, 1, out, bias=False, kept_numbers=0), build_norm(width, out * out)]
     return CheckpointUnit(tuple(layers), inputs * side * side)
 
 
@@ -120,49 +120,49 @@ def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
     attends = ["Attn" in str(kind) for kind in c.read_items("down_block_types") or []]
     require(len(attends) == len(widths), "down_block_types", "are not as many as block_out_channels", "write one a block")
     depths = _read_depths(c, attends)
-    yield _build_embedding(widths[0], time, kept=0)
+    yield _build_embedding(widths[0], time, kept_numbers=0)
     if c.values.get("addition_embed_type") is not None:  # SDXL: sizes, crops and the pooled text beside the time
-        said = c.read_size("projection_class_embeddings_input_dim")
-        yield _build_embedding(said, time, kept=said)
+        embedding_width = c.read_size("projection_class_embeddings_input_dim")
+        yield _build_embedding(embedding_width, time, kept_numbers=embedding_width)
     latent = c.read_size("in_channels")
     yield CheckpointUnit(
-        (build_convolution(latent, widths[0], 3, side, bias=True, kept=latent * side * side),), latent * side * side
+        (build_convolution(latent, widths[0], 3, side, bias=True, kept_numbers=latent * side * side),), latent * side * side
     )
-    given, now = [widths[0]], widths[0]
+    skip_widths, now = [widths[0]], widths[0]
     for n, width in enumerate(widths):
         for _ in range(each):
             yield from _list_stage_units(now, width, side, time, text, depths[n])
             now = width
-            given.append(now)
+            skip_widths.append(now)
         if n < len(widths) - 1:
-            yield _build_resampling(now, side // 2, kept=now * side * side)
+            yield _build_resampling(now, side // 2, kept_numbers=now * side * side)
             side //= 2
-            given.append(now)
+            skip_widths.append(now)
     yield _build_residual(now, now, side, time)
     yield _build_transformer(now, side * side, text, max(depths[-1], 1))
     yield _build_residual(now, now, side, time)
     for n, width in reversed(list(enumerate(widths))):
         for _ in range(each + 1):
-            yield from _list_stage_units(now + given.pop(), width, side, time, text, depths[n])
+            yield from _list_stage_units(now + skip_widths.pop(), width, side, time, text, depths[n])
             now = width
         if n:
             side *= 2
-            yield _build_resampling(now, side, kept=now * side * side)
+            yield _build_resampling(now, side, kept_numbers=now * side * side)
     places = side * side
-    out = build_convolution(now, c.read_size("out_channels"), 3, side, bias=True, kept=now * places)
+    out = build_convolution(now, c.read_size("out_channels"), 3, side, bias=True, kept_numbers=now * places)
     yield CheckpointUnit((build_norm(now, places), build_activation(now, places), out), now * places)
 
 
-def _build_embedding(inputs: int, time: int, *, kept: int) -> CheckpointUnit:
+def _build_embedding(inputs: int, time: int, *, kept_numbers: int) -> CheckpointUnit:
     """Return the two linear layers that embed the time, or sizes and pooled text."""
-    first = build_linear(inputs, time, 1, kept=kept, matrix="linear_1")
-    return CheckpointUnit((first, build_linear(time, time, 1, kept=time, matrix="linear_2")), time)
+    first = build_linear(inputs, time, 1, kept_numbers=kept_numbers, matrix="linear_1")
+    return CheckpointUnit((first, build_linear(time, time, 1, kept_numbers=time, matrix="linear_2")), time)
 
 
 def _read_depths(c: ModelConfig, attends: list[bool]) -> list[int]:
     """Return the transformer layers after each residual block of a stage: 0 if it has none, 1 unless stated (SDXL: 2, 10)."""
-    stated = c.values.get("transformer_layers_per_block", 1)
-    each = [require_whole_number(x, "transformer_layers_per_block") for x in (stated if isinstance(stated, list) else [stated])]
+    depths = c.values.get("transformer_layers_per_block", 1)
+    each = [require_whole_number(x, "transformer_layers_per_block") for x in (depths if isinstance(depths, list) else [depths])]
     each = each if len(each) > 1 else each * len(attends)
     require(
         len(each) == len(attends), "transformer_layers_per_block", "are not as many as block_out_channels", "write one a block"
@@ -178,9 +178,9 @@ def _list_stage_units(  # noqa: PLR0917 - the sizes of one place in the walk
         yield _build_transformer(width, side * side, text, depth)
 
 
-def _build_resampling(width: int, side: int, *, kept: int) -> CheckpointUnit:
+def _build_resampling(width: int, side: int, *, kept_numbers: int) -> CheckpointUnit:
     """Return the convolution between two resolutions."""
-    return CheckpointUnit((build_convolution(width, width, 3, side, bias=True, kept=kept),), kept)
+    return CheckpointUnit((build_convolution(width, width, 3, side, bias=True, kept_numbers=kept_numbers),), kept_numbers)
 
 
 def _build_residual(inputs: int, width: int, side: int, time: int) -> CheckpointUnit:
@@ -188,14 +188,14 @@ def _build_residual(inputs: int, width: int, side: int, time: int) -> Checkpoint
     layers = [
         build_norm(inputs, places),
         build_activation(inputs, places),
-        build_convolution(inputs, width, 3, side, bias=True, kept=inputs * places),
-        build_linear(time, width, 1, kept=time, matrix="time_emb_proj"),
+        build_convolution(inputs, width, 3, side, bias=True, kept_numbers=inputs * places),
+        build_linear(time, width, 1, kept_numbers=time, matrix="time_emb_proj"),
         build_norm(width, places),
         build_activation(width, places),
-        build_convolution(width, width, 3, side, bias=True, kept=width * places),
+        build_convolution(width, width, 3, side, bias=True, kept_numbers=width * places),
     ]
     if inputs != width:
-        layers.append(build_convolution(inputs, width, 1, side, bias=True, kept=0))
+        layers.append(build_convolution(inputs, width, 1, side, bias=True, kept_numbers=0))
     return CheckpointUnit(tuple(layers), inputs * places)
 
 
@@ -208,21 +208,21 @@ def _build_transformer(width: int, places: int, text: int, depth: int) -> Checkp
     layer = (
         build_norm(width, places),
         *(
-            build_linear(width, width, places, bias=False, kept=0 if n else numbers, matrix=name, shares=n > 0)
+            build_linear(width, width, places, bias=False, kept_numbers=0 if n else numbers, matrix=name, shares=n > 0)
             for n, name in enumerate(("q_proj", "k_proj", "v_proj"))
         ),
         build_attention(width, places, places, heads),
         build_linear(width, width, places, matrix="o_proj"),
         build_norm(width, places),
-        build_linear(width, width, places, bias=False, kept=numbers, matrix="q_proj"),
+        build_linear(width, width, places, bias=False, kept_numbers=numbers, matrix="q_proj"),
         *(build_linear(text, width, TEXT_TOKENS, bias=False, matrix=name) for name in ("k_proj", "v_proj")),
         build_attention(width, places, TEXT_TOKENS, heads),
         build_linear(width, width, places, matrix="o_proj"),
         build_norm(width, places),
-        build_linear(width, 2 * wide, places, kept=numbers, matrix="up_proj"),
+        build_linear(width, 2 * wide, places, kept_numbers=numbers, matrix="up_proj"),
         build_gated_product(wide, places),
-        build_linear(wide, width, places, kept=wide * places, matrix="down_proj"),
+        build_linear(wide, width, places, kept_numbers=wide * places, matrix="down_proj"),
     )
-    before = (build_norm(width, places), build_linear(width, width, places, kept=numbers, matrix="proj_in"))
-    after = build_linear(width, width, places, kept=numbers, matrix="proj_out")
-    return CheckpointUnit((*before, *layer * depth, after), numbers)
+    input_layers = (build_norm(width, places), build_linear(width, width, places, kept_numbers=numbers, matrix="proj_in"))
+    output_layer = build_linear(width, width, places, kept_numbers=numbers, matrix="proj_out")
+    return CheckpointUnit((*input_layers, *layer * depth, output_layer), numbers)

@@ -169,8 +169,8 @@ def read_exaone4(config: ModelConfig, name: str) -> Architecture:
     """EXAONE 4: a norm after each half and on each query and key head; the 32B has windows in three of four layers."""
     attention = read_attention(config, qk_norm="per-head")
     every = config.read_size("sliding_window_pattern", default=4)
-    stated = config.read_optional("sliding_window") if "sliding_window" in config.values else 4096
-    style = DecoderStyle(windows=read_windows(config, stated, every=every), written=WIDE_NORMS_AFTER)
+    window = config.read_optional("sliding_window") if "sliding_window" in config.values else 4096
+    style = DecoderStyle(windows=read_windows(config, window, every=every), written=WIDE_NORMS_AFTER)
     return build_decoder(config, name, attention, _read_gated_feed_forward(config), style)
 
 

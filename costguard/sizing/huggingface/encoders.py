@@ -97,18 +97,18 @@ def read_deberta(config: ModelConfig, name: str) -> Architecture:
     segments = config.read_size("type_vocab_size", default=0, least=0)
     model = _build_encoder(config, name, segments=segments, head=extras)
     block = replace(model.main, written=LIKE_DEBERTA)
-    kept = tuple((key, n) for key, n in model.extras if learned or key != "positions")
-    return replace(model, blocks=(block,), extras=kept, positions=model.positions if learned else None)
+    kept_extras = tuple((key, n) for key, n in model.extras if learned or key != "positions")
+    return replace(model, blocks=(block,), extras=kept_extras, positions=model.positions if learned else None)
 
 
 def _list_distance_tensors(config: ModelConfig) -> ExtraTensors:
     """Return the tensors of DeBERTa's relative positions and of its convolution."""
     hidden, buckets = config.hidden, config.read_size("position_buckets", default=0, least=-1)
-    stated = config.read_size("max_relative_positions", default=0, least=-1)
-    rows = 2 * (buckets if buckets > 0 else stated if stated > 0 else config.read_positions(512))
+    max_positions = config.read_size("max_relative_positions", default=0, least=-1)
+    rows = 2 * (buckets if buckets > 0 else max_positions if max_positions > 0 else config.read_positions(512))
     kinds = config.values.get("pos_att_type")
-    named = kinds.split("|") if isinstance(kinds, str) else [str(kind) for kind in config.read_items("pos_att_type") or []]
-    apart = config.layers * len(named) * _count_dense_parameters(hidden)
+    types = kinds.split("|") if isinstance(kinds, str) else [str(kind) for kind in config.read_items("pos_att_type") or []]
+    apart = config.layers * len(types) * _count_dense_parameters(hidden)
     kernel = config.read_size("conv_kernel_size", default=0, least=0)
     normed = "layer_norm" in config.read_word("norm_rel_ebd", default="none")
     relative = config.read_flag("relative_attention")
@@ -180,7 +180,7 @@ WHISPER_DEFAULTS: Mapping[str, object] = {
 def read_whisper(config: ModelConfig, name: str) -> Architecture:
     """Whisper: 30 s of sound are 1,500 positions of the encoder, and at most 448 words of the decoder; keys have no bias."""
     c = config.fill_defaults(WHISPER_DEFAULTS)
-    hidden, heard = c.hidden, c.read_size("max_source_positions")
+    hidden, sound_positions = c.hidden, c.read_size("max_source_positions")
     words, bands = c.read_size("max_target_positions"), c.read_size("num_mel_bins")
     activation = c.read_activation("gelu")
 
@@ -199,8 +199,8 @@ def read_whisper(config: ModelConfig, name: str) -> Architecture:
             written=LayerImplementation(rotated=False, wide_softmax=False),
         )
 
-    encoder = build("encoder", heard)
-    decoder = replace(build("decoder", words), norms=3, causal=True, cross_attention=True, cross_tokens=heard)
+    encoder = build("encoder", sound_positions)
+    decoder = replace(build("decoder", words), norms=3, causal=True, cross_attention=True, cross_tokens=sound_positions)
     return Architecture(
         name=name,
         kind="encoder-decoder",
@@ -210,11 +210,11 @@ def read_whisper(config: ModelConfig, name: str) -> Architecture:
         has_head=c.task != "Model",
         extras=(
             ("sound", 3 * bands * hidden + 3 * hidden * hidden + 2 * hidden),
-            ("positions", (heard + words) * hidden),
+            ("positions", (sound_positions + words) * hidden),
             ("query_and_value_biases", 2 * hidden * (encoder.layers + 2 * decoder.layers)),
             ("final_norms", 4 * hidden),
         ),
-        sample_tokens=heard,
+        sample_tokens=sound_positions,
         positions=words,
         sample_unit="audio_seconds",
         units_per_sample=WHISPER_SECONDS,

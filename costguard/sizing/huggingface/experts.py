@@ -94,14 +94,14 @@ def read_llama4(config: ModelConfig, name: str) -> Architecture:
     sparse = read_experts(config, ffn=ffn, experts=("num_local_experts", 16), each=1, shared=ffn)
     dense = FeedForward(ffn=config.read_size("intermediate_size_mlp", default=16_384), activation=config.read_activation())
     step = config.read_size("interleave_moe_layer_step", default=1)
-    stated = _read_layer_indices(config, "moe_layers")
+    moe_layers = _read_layer_indices(config, "moe_layers")
     chunk = config.read_size("attention_chunk_size", default=8192, least=0) or None
     windows = read_windows(config, chunk, every=config.read_size("no_rope_layer_interval", default=4))
     return build_decoder(
         config,
         name,
         attention,
-        lambda i: sparse if (i in stated if stated is not None else (i + 1) % step == 0) else dense,
+        lambda i: sparse if (i in moe_layers if moe_layers is not None else (i + 1) % step == 0) else dense,
         DecoderStyle(windows=windows),
     )
 

@@ -170,9 +170,9 @@ def read_qwen3_5_multimodal(config: ModelConfig, name: str) -> Architecture:
     """Qwen 3.5: the text model plus a tower whose 2 x 2 patches become one token."""
     moe = config.read_word("model_type", default="") == "qwen3_5_moe"
     text = read_text_config(config, QWEN3_5_MOE_TEXT if moe else QWEN3_5_TEXT)
-    stated = config.get_part("vision_config", QWEN3_5_VISION)
-    layers, heads = stated.read_size("depth", most=MOST_LAYERS), stated.read_size("num_heads")
-    vision = stated.fill_defaults({"num_hidden_layers": layers, "num_attention_heads": heads})
+    vision_config = config.get_part("vision_config", QWEN3_5_VISION)
+    layers, heads = vision_config.read_size("depth", most=MOST_LAYERS), vision_config.read_size("num_heads")
+    vision = vision_config.fill_defaults({"num_hidden_layers": layers, "num_attention_heads": heads})
     wide, places = vision.hidden, vision.read_size("num_position_embeddings")
     merged = wide * vision.read_size("spatial_merge_size", most=1000) ** 2
     patches = vision.read_size("temporal_patch_size", most=1000) * count_patch_weights(vision) + wide
@@ -196,10 +196,10 @@ def read_gemma4(config: ModelConfig, name: str) -> Architecture:
     local = read_attention(c, head_dim=256, qk_norm="per-head", bias=bias, window=c.read_size("sliding_window"))
     wide = c.read_size("global_head_dim", default=512)
     kv_heads = c.read_size("num_global_key_value_heads", default=local.kv_heads) if alike else local.kv_heads
-    whole = replace(local, head_dim=wide, kv_heads=kv_heads, key_value="shared" if alike else "own", window=None)
+    global_attention = replace(local, head_dim=wide, kv_heads=kv_heads, key_value="shared" if alike else "own", window=None)
 
     def attend(i: int) -> Attention:
-        attention = local if windows[i] else whole
+        attention = local if windows[i] else global_attention
         return replace(attention, key_value="earlier") if i >= shared_from else attention
 
     plain = FeedForward(ffn=c.read_ffn(), activation=c.read_activation("gelu_pytorch_tanh"))
@@ -245,9 +245,9 @@ def read_gemma4_multimodal(config: ModelConfig, name: str) -> Architecture:
     text = read_text_config(config, GEMMA4_TEXT)
     model, vision = read_gemma4(text, name), config.get_part("vision_config", GEMMA4_VISION)
     sound = _count_sound_parameters(config.get_part("audio_config", GEMMA4_AUDIO), text.hidden)
-    heard = ("sound", sound if config.values.get("audio_config") is not None else 0)
+    sound_extra = ("sound", sound if config.values.get("audio_config") is not None else 0)
     if config.values.get("vision_config") is None:
-        return replace(model, extras=drop_empty_extras((*model.extras, heard)))
+        return replace(model, extras=drop_empty_extras((*model.extras, sound_extra)))
     wide = vision.hidden
     tower = build_tower(vision, tokens=GEMMA4_PATCHES, norm="rmsnorm", gated=True, bias=False, activation="gelu_pytorch_tanh")
     head = vision.read_size("head_dim", default=64)
@@ -258,7 +258,7 @@ def read_gemma4_multimodal(config: ModelConfig, name: str) -> Architecture:
         ("vision.patches", count_patch_weights(vision)),
         ("vision.positions", 2 * vision.read_size("position_embedding_size") * wide),
         ("projector", wide * text.hidden),
-        heard,
+        sound_extra,
     )
 
 
@@ -325,11 +325,11 @@ def _read_mamba(c: ModelConfig) -> Attention:
 def _read_layer_kinds(c: ModelConfig) -> list[str]:
     """Return the kind of each layer, from `hybrid_override_pattern` ("M-M*-") or a list of names."""
     listed = c.read_items("layers_block_type") or c.read_items("layer_types")
-    stated = [str(kind) for kind in listed] if listed else list(c.read_word("hybrid_override_pattern", default="ME*-"))
-    field, strange = c.name_field("hybrid_override_pattern"), [kind for kind in stated if kind not in NEMOTRON_LAYERS]
+    kinds = [str(kind) for kind in listed] if listed else list(c.read_word("hybrid_override_pattern", default="ME*-"))
+    field, strange = c.name_field("hybrid_override_pattern"), [kind for kind in kinds if kind not in NEMOTRON_LAYERS]
     require(not strange, field, f"names a layer '{strange[0] if strange else ''}'", "write M, *, - or E for each layer")
-    require(len(stated) <= MOST_LAYERS, field, f"names {len(stated)} layers", f"write {MOST_LAYERS} or fewer")
-    return [NEMOTRON_LAYERS[kind] for kind in stated]
+    require(len(kinds) <= MOST_LAYERS, field, f"names {len(kinds)} layers", f"write {MOST_LAYERS} or fewer")
+    return [NEMOTRON_LAYERS[kind] for kind in kinds]
 
 
 def _pair_layers(kinds: list[str], field: str) -> list[tuple[str, str]]:

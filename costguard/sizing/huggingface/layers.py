@@ -101,8 +101,8 @@ def read_attention(
     class default is.
     """
     heads = config.heads
-    taken = heads if "num_key_value_heads" in config.values else kv_heads or heads
-    shared = config.read_size("num_key_value_heads", default=taken)
+    default_heads = heads if "num_key_value_heads" in config.values else kv_heads or heads
+    shared = config.read_size("num_key_value_heads", default=default_heads)
     require(
         heads % shared == 0,
         config.name_field("num_key_value_heads"),

@@ -71,8 +71,8 @@ def compute_layer_activations(block: LayerBlock, style: LayerStyle) -> LayerActi
     """Return the bytes that one layer of `block` keeps."""
     n, halves = style.numerics, 2 if block.cross_attention else 1
     core, core_work = _compute_attention_kept(block, style)
-    before, others = _compute_norms_kept(block, style, halves)
-    read = before + halves * _compute_inputs_kept(
+    input_norms, others = _compute_norms_kept(block, style, halves)
+    read = input_norms + halves * _compute_inputs_kept(
         style, block.hidden, _list_attention_inputs(block), fused=block.attention.fused
     )
     dropped = block.hidden if style.dropout else 0
@@ -154,15 +154,15 @@ def _list_attention_inputs(block: LayerBlock) -> tuple[str, ...]:
 def _compute_feed_forward(block: LayerBlock, style: LayerStyle) -> tuple[float, float]:
     """Return (bytes per token kept by the feed-forward half, bytes per token that its backward pass adds)."""
     f = block.feed_forward
-    kept, work = _compute_expert(block, style, f.ffn)
-    kept += _compute_magnitudes(f.list_matrices(block.hidden), style)
+    total, work = _compute_expert(block, style, f.ffn)
+    total += _compute_magnitudes(f.list_matrices(block.hidden), style)
     if not f.experts:
-        return kept + _compute_feed_inputs(block, style), work
+        return total + _compute_feed_inputs(block, style), work
     gathered = 2 * style.numerics.compute * block.hidden
     router = FP32 * 2 * f.experts
     shared = _compute_expert(block, style, f.shared_ffn)[0] if f.shared_ffn else 0.0
     read = style.numerics.operand * block.hidden if style.trained else 0
-    return f.experts_per_token * (kept + gathered) + shared + router + read, f.experts_per_token * work
+    return f.experts_per_token * (total + gathered) + shared + router + read, f.experts_per_token * work
 
 
 def _compute_feed_inputs(block: LayerBlock, style: LayerStyle) -> float:
@@ -181,11 +181,13 @@ def _compute_expert(block: LayerBlock, style: LayerStyle, width: int) -> tuple[f
     extra += style.written.recast and style.numerics.autocast and not f.gated
     wide = (extra + 2 if not style.fused else 2) if f.gated else extra
     work: float = (2 if f.gated or extra > 1 else 1) * n.compute * width
-    kept = wide * n.compute * width + result
+    total = wide * n.compute * width + result
     if not style.trained and _has_feed_adapter(block, style):
         made_before = (extra + 1) * n.compute * width if f.gated and not f.fused else 0
-        work = max(work, _compute_adapter_work(style, block.hidden, (1 + (f.gated and f.fused)) * width) - (kept - made_before))
-    return kept, work
+        work = max(
+            work, _compute_adapter_work(style, block.hidden, (1 + (f.gated and f.fused)) * width) - (total - made_before)
+        )
+    return total, work
 
 
 def _compute_adapter_work(style: LayerStyle, hidden: int, width: int) -> float:
@@ -195,8 +197,8 @@ def _compute_adapter_work(style: LayerStyle, hidden: int, width: int) -> float:
     and a gradient. fp32 adapters compute the first two in fp32.
     """
     compute = style.numerics.compute
-    made = compute if style.numerics.autocast or style.casts_adapters else style.numerics.weight
-    return (2 * made + compute) * width + 4 * compute * hidden
+    adapter_bytes = compute if style.numerics.autocast or style.casts_adapters else style.numerics.weight
+    return (2 * adapter_bytes + compute) * width + 4 * compute * hidden
 
 
 def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool = False) -> tuple[float, float]:
@@ -208,33 +210,33 @@ def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool
     if a.state is not None:
         return _compute_linear_kept(a, style)
     value = a.heads * (a.latent.value_dim if a.latent else a.head_dim)
-    seen = style.cross_seq if cross else style.seq
-    span = seen / style.seq
-    kept = _compute_query_norms(block, style)
+    key_tokens = style.cross_seq if cross else style.seq
+    span = key_tokens / style.seq
+    kept_bytes = _compute_query_norms(block, style)
     if not style.trained:
-        kept += _compute_inputs_kept(style, value, ("o_proj",))
+        kept_bytes += _compute_inputs_kept(style, value, ("o_proj",))
     result = n.compute * value
     if not style.flash:
         each, work = _compute_scores(style, added=biased or (block.causal and not cross))
         wide = FP32 if style.written.wide_scores else n.compute
         keys, values = (a.heads, a.heads) if style.batch > 1 else _count_key_heads(block, style)
         tensors = wide * a.query_width * (1 + span * keys / a.heads) + span * n.compute * value * values / a.heads
-        return kept + tensors + each * a.heads * seen + result * style.trained, work * a.heads * seen
+        return kept_bytes + tensors + each * a.heads * key_tokens + result * style.trained, work * a.heads * key_tokens
     if (biased and style.trained) or style.written.broadcast:
         scores = FP32 * a.heads * style.seq
-        held = a.heads if style.batch > 1 else 1
-        tensors = FP32 * (a.query_width + (a.query_width + value) * held // a.heads)
+        mask_heads = a.heads if style.batch > 1 else 1
+        tensors = FP32 * (a.query_width + (a.query_width + value) * mask_heads // a.heads)
         shared = style.seq / style.batch if biased and block.causal else 0
         dropped = (FP32 + 1) * a.heads * style.seq if style.dropout else 0
-        return kept + tensors + scores + dropped + shared + result * style.trained, 2 * scores
+        return kept_bytes + tensors + scores + dropped + shared + result * style.trained, 2 * scores
     keys, values = _count_key_heads(block, style)
     tensors = n.compute * (a.query_width + span * (a.query_width * keys + value * values) / a.heads) + result
     if style.packs_qkv or (a.packed and values == a.kv_heads):
-        kept += _compute_packed(block, style)
+        kept_bytes += _compute_packed(block, style)
     if style.written.joined and style.trained:
-        kept += result
+        kept_bytes += result
     masks = a.heads / style.batch if biased else style.has_mask(block) and not cross
-    return kept + tensors + STATISTIC_BYTES * a.heads + masks * n.compute * style.seq, 2 * tensors
+    return kept_bytes + tensors + STATISTIC_BYTES * a.heads + masks * n.compute * style.seq, 2 * tensors
 
 
 def _compute_linear_kept(attention: Attention, style: LayerStyle) -> tuple[float, float]:
@@ -244,8 +246,8 @@ def _compute_linear_kept(attention: Attention, style: LayerStyle) -> tuple[float
     """
     state, n = attention.state, style.numerics
     assert state is not None  # noqa: S101 - the caller asked
-    kept = n.compute * (2 * state.in_width + 3 * attention.query_width) + FP32 * state.size / LINEAR_CHUNK
-    return kept, n.compute * state.in_width
+    total = n.compute * (2 * state.in_width + 3 * attention.query_width) + FP32 * state.size / LINEAR_CHUNK
+    return total, n.compute * state.in_width
 
 
 def _count_key_heads(block: LayerBlock, style: LayerStyle) -> tuple[int, int]:
@@ -285,9 +287,9 @@ def _compute_scores(style: LayerStyle, *, added: bool) -> tuple[int, int]:
     compute = style.numerics.compute
     autocast_widens = style.wide_autocast or (style.numerics.autocast and added)
     softmax = FP32 if style.wide_softmax or autocast_widens else compute
-    kept = softmax + (compute if softmax != compute else 0) + compute * (style.written.capped + style.clamped)
+    total = softmax + (compute if softmax != compute else 0) + compute * (style.written.capped + style.clamped)
     dropped = compute + 1 if style.dropout else 0
-    return kept + dropped, 3 * softmax - kept
+    return total + dropped, 3 * softmax - total
 
 
 STATISTIC_BYTES = 4
@@ -356,10 +358,10 @@ def _compute_inputs_kept(
     number = n.compute if n.autocast or style.casts_adapters else n.weight
     shared = number == n.compute and not n.autocast
     copies = min(adapted, 1) if shared and not style.adapter_dropout else adapted
-    kept = float(copies * width * number + adapted * style.rank * number + (adapted * width if style.adapter_dropout else 0))
+    total = float(copies * width * number + adapted * style.rank * number + (adapted * width if style.adapter_dropout else 0))
     if style.quantised_input > number or not copies:
-        kept += width * style.quantised_input
-    return kept
+        total += width * style.quantised_input
+    return total
 
 
 def _compute_magnitudes(matrices: Mapping[str, tuple[int, int]], style: LayerStyle) -> float:

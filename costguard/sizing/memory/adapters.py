@@ -80,14 +80,14 @@ def resolve_targets(architecture: Architecture, targets: tuple[str, ...], field:
         for name in (*block.attention.list_matrices(block.hidden), *block.feed_forward.list_matrices(block.hidden))
     }
     own |= architecture.walk.matrices if architecture.walk else set()
-    found: list[str] = []
+    names: list[str] = []
     for target in targets:
-        meant = (target,) if target in own else tuple(name for name in _resolve_alias(architecture, target) if name in own)
-        if not meant:
+        matrices = (target,) if target in own else tuple(name for name in _resolve_alias(architecture, target) if name in own)
+        if not matrices:
             hint = f"write attention, all-linear, or of this model's: {', '.join(sorted(own))}"
             raise UnknownNameError("matrix", target, field=field, nearest=find_nearest_names(target, own), hint=hint)
-        found += meant
-    return tuple(dict.fromkeys(found))
+        names += matrices
+    return tuple(dict.fromkeys(names))
 
 
 def _resolve_alias(architecture: Architecture, target: str) -> tuple[str, ...]:

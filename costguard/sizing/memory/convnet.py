@@ -34,10 +34,10 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
         "write method = 'full' or 'pretrain'",
     )
     compute, casts = numbers.compute, numbers.compute * numbers.autocast
-    kept = [unit.count_kept(adapted, recipe.lora.rank) if recipe.adapters else unit.kept for unit in walk.units]
+    kept_by_unit = [unit.count_kept(adapted, recipe.lora.rank) if recipe.adapters else unit.kept for unit in walk.units]
     largest = walk.largest
     if recipe.attention == "eager":
-        kept = [numbers_kept + unit.scores for numbers_kept, unit in zip(kept, walk.units, strict=True)]
+        kept_by_unit = [numbers_kept + unit.scores for numbers_kept, unit in zip(kept_by_unit, walk.units, strict=True)]
         largest = max(largest, *(layer.scores for unit in walk.units for layer in unit.layers))
     has = {
         "numbers": numbers,
@@ -47,8 +47,8 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
         "down_parameters": walk.largest_parameters,
         "largest_matrix": walk.largest_parameters,
         "tokens": recipe.micro_batch,
-        "waiting": float(compute * (sum(kept) if recipe.checkpointing == "none" else walk.entries)),
-        "layer": _measure_widest_unit(walk, numbers, max(kept), largest),
+        "waiting": float(compute * (sum(kept_by_unit) if recipe.checkpointing == "none" else walk.entries)),
+        "layer": _measure_widest_unit(walk, numbers, max(kept_by_unit), largest),
         "beside": sum(parameters for _, parameters in architecture.companions),
         "adapters": walk.count_adapter_parameters(adapted, recipe.lora.rank) if recipe.adapters else 0,
         "casts": casts * walk.parameters,

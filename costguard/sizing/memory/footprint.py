@@ -135,15 +135,15 @@ def _compute_stage_footprint(
 ) -> Footprint:
     measured = measure_model(architecture, recipe, 2 if parallel.fsdp else min(parallel.zero, 1))
     parts = count_gpu_parameters(measured, stage)
-    held = compute_model_states(measured, recipe, stage, parts)
-    buffers = compute_buffers(measured, recipe, stage, parts, held)
-    moments = (list_training_phases if recipe.trains else list_serving_phases)(measured, recipe, stage, held, buffers)
+    states = compute_model_states(measured, recipe, stage, parts)
+    buffers = compute_buffers(measured, recipe, stage, parts, states)
+    moments = (list_training_phases if recipe.trains else list_serving_phases)(measured, recipe, stage, states, buffers)
     return Footprint(
         phases=moments,
         worst=max(moments, key=TOTAL),
         context=get_framework(recipe).context + (overheads.NCCL_BYTES if gpus > 1 else 0),
-        host_bytes=int(held.host),
-        basis=FootprintBasis(measured, recipe, stage, held, buffers, gpus),
+        host_bytes=int(states.host),
+        basis=FootprintBasis(measured, recipe, stage, states, buffers, gpus),
     )
 
 
@@ -176,8 +176,8 @@ class FootprintBasis:
     @property
     def slack_share(self) -> float:
         """Return the fragmentation as a share of the temporary bytes; it is larger where FSDP gathers weights."""
-        known = get_framework(self.recipe)
-        return known.slack_gathered if self.buffers.gathered and self.stage.parallel.fsdp else known.slack
+        traits = get_framework(self.recipe)
+        return traits.slack_gathered if self.buffers.gathered and self.stage.parallel.fsdp else traits.slack
 
     def compute_moving_bytes(self, worst: MemoryPhase) -> int:
         """Return the temporary bytes in the worst phase.
@@ -232,8 +232,8 @@ def _format_weights(basis: FootprintBasis) -> str:
     matrix, other = choose_weight_bytes(m, r)
     rest = m.small + m.embedding + m.head
     base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _format_divisors(basis, 3)
-    beside = f" + {m.beside:,} of VAE and text encoders x {m.numbers.compute} B" if m.beside else ""
-    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "") + beside
+    companion_text = f" + {m.beside:,} of VAE and text encoders x {m.numbers.compute} B" if m.beside else ""
+    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "") + companion_text
 
 
 def _count_trained(basis: FootprintBasis) -> int:
@@ -249,8 +249,8 @@ def _format_gradients(basis: FootprintBasis, worst: MemoryPhase) -> str:
         return "nothing is trained"
     if basis.states.gradients == 0:
         return "in host memory"
-    whole = f"{trained:,} trained x {basis.measure.numbers.gradient} B" + _format_divisors(basis, 2)
-    return whole + f"; those that exist at '{worst.name}'"
+    formula = f"{trained:,} trained x {basis.measure.numbers.gradient} B" + _format_divisors(basis, 2)
+    return formula + f"; those that exist at '{worst.name}'"
 
 
 def _format_optimizer(basis: FootprintBasis) -> str:
@@ -291,12 +291,12 @@ def _format_logits(basis: FootprintBasis, worst: MemoryPhase) -> str:
 
 def _format_loss(basis: FootprintBasis, kind: str) -> str:
     """Return the tensors of the logits' size that are alive in the backward pass of the loss."""
-    m, known = basis.measure, get_framework(basis.recipe)
+    m, traits = basis.measure, get_framework(basis.recipe)
     if kind == "in-place":
         return f"{m.numbers.compute} B x 3 (logits, their shifted copy that becomes its gradient, and theirs)"
-    if known.loss_compiled and basis.recipe.compiled:
+    if traits.loss_compiled and basis.recipe.compiled:
         return f"{m.numbers.compute} B x 2 (logits and their gradient)"
-    copies = known.loss_copies if basis.stage.parallel.tp == 1 else known.loss_copies_split
+    copies = traits.loss_copies if basis.stage.parallel.tp == 1 else traits.loss_copies_split
     what = {1: "in place", 3: "log-softmax and two gradients"}.get(copies, "log-softmax, gradients and what the library holds")
     return f"{m.loss_number} B x {copies} ({what})"
 

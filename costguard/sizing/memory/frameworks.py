@@ -249,8 +249,8 @@ def get_framework(recipe: Recipe) -> FrameworkTraits:
 
 def has_fused_kernels(recipe: Recipe) -> bool:
     """Return whether norms and activations are fused: by the library, torch.compile or Liger (with the fused loss)."""
-    known = get_framework(recipe)
-    return known.fuses or recipe.compiled or choose_loss(recipe) in {"fused", "in-place"}
+    traits = get_framework(recipe)
+    return traits.fuses or recipe.compiled or choose_loss(recipe) in {"fused", "in-place"}
 
 
 def is_layer_recomputed(recipe: Recipe) -> bool:
@@ -262,9 +262,9 @@ def choose_loss(recipe: Recipe) -> str:
     """Return how the loss is computed: as stated, else as the library does. One of `LOSSES` without "auto"."""
     if recipe.loss != "auto":
         return recipe.loss
-    known = get_framework(recipe)
-    if recipe.fused_loss and (known.logits_whole or known.fuses_head):
-        return "chunked" if known.logits_whole else "fused"
+    traits = get_framework(recipe)
+    if recipe.fused_loss and (traits.logits_whole or traits.fuses_head):
+        return "chunked" if traits.logits_whole else "fused"
     return "whole"
 
 
@@ -317,18 +317,18 @@ class Numerics:
 
 def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
     """Return the bytes of each kind of number for this recipe under this sharding."""
-    wide, known = recipe.precision == "fp32", get_framework(recipe)
+    wide, traits = recipe.precision == "fp32", get_framework(recipe)
     compute = FP32 if wide else HALF
     sharded = parallel.stage > 0
-    master = recipe.amp and (known.masters or (sharded and not parallel.fsdp))
+    master = recipe.amp and (traits.masters or (sharded and not parallel.fsdp))
     fp32_weights = wide or (recipe.amp and not master)
     autocast = recipe.amp and not master and not parallel.fsdp and recipe.trains
-    wide_adapters = recipe.adapters and known.adapters_fp32 and not (known.narrows_quantised and recipe.quant != "none")
+    wide_adapters = recipe.adapters and traits.adapters_fp32 and not (traits.narrows_quantised and recipe.quant != "none")
     trained = FP32 if fp32_weights or wide_adapters else HALF
     return Numerics(
         weight=trained,
         frozen=FP32 if fp32_weights and recipe.trains else compute,
-        gradient=FP32 if known.gradients_fp32 and master else trained,
+        gradient=FP32 if traits.gradients_fp32 and master else trained,
         moment=_compute_moment_bytes(recipe, FP32 if master else trained),
         master=FP32 if master else 0,
         compute=compute,
@@ -406,8 +406,8 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
     Hugging Face makes a mask if a batch may contain padding, that is, if its sequences are not cut from one stream. A single
     sequence may be padded to a fixed length; a long one is not. (On fake tensors, a single sequence of any length has a mask.)
     """
-    known, fused = get_framework(recipe), has_fused_kernels(recipe)
-    written = block.written if known.pads else LIKE_LLAMA  # whoever pads is transformers
+    traits, fused = get_framework(recipe), has_fused_kernels(recipe)
+    written = block.written if traits.pads else LIKE_LLAMA  # whoever pads is transformers
     return LayerStyle(
         numerics=numerics,
         trained=not recipe.adapters,
@@ -418,22 +418,22 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
         masked=_is_masked(recipe, seq),
         # torch.compile keeps repeated keys: the attention kernel reads them in both passes (_functorch/partitioners.py,
         # ban_if_materialized_backward, torch 2.5).
-        repeats_kv=known.repeats_kv and (recipe.compiled or not fused),
-        packs_qkv=known.packs_qkv,
-        quantised_input=known.quantised_input if recipe.quant != "none" else 0,
-        kernels=known.kernels,
-        casts_adapters=known.casts_adapters,
+        repeats_kv=traits.repeats_kv and (recipe.compiled or not fused),
+        packs_qkv=traits.packs_qkv,
+        quantised_input=traits.quantised_input if recipe.quant != "none" else 0,
+        kernels=traits.kernels,
+        casts_adapters=traits.casts_adapters,
         fused=fused,
-        wide_softmax=known.softmax_fp32 and written.wide_softmax,
-        clamped=known.clamps_scores and block.written == LIKE_LLAMA,
+        wide_softmax=traits.softmax_fp32 and written.wide_softmax,
+        clamped=traits.clamps_scores and block.written == LIKE_LLAMA,
         biased=block.written.biased,
-        dropout=known.pads and block.written.drops if recipe.dropout is None else recipe.dropout,
+        dropout=traits.pads and block.written.drops if recipe.dropout is None else recipe.dropout,
         adapter_dropout=bool(recipe.dropout),
         wide_autocast=numerics.autocast and recipe.autocast_rules == "cuda",
         seq=seq,
         cross_seq=block.cross_tokens or recipe.seq_len,
         batch=recipe.micro_batch,
-        released=known.pads,
+        released=traits.pads,
         written=written,
     )
 

@@ -41,16 +41,16 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
     blocks, main = architecture.blocks, architecture.main
     lengths = [b.count_tokens(seq, recipe.decoder_len) for b in blocks]
     styles = [choose_layer_style(recipe, b, numbers, targets, n) for b, n in zip(blocks, lengths, strict=True)]
-    kept = [compute_layer_activations(b, s) for b, s in zip(blocks, styles, strict=True)]
+    activations = [compute_layer_activations(b, s) for b, s in zip(blocks, styles, strict=True)]
     tokens = [b.layers * n / seq for b, n in zip(blocks, lengths, strict=True)]
     style = styles[blocks.index(main)]
     matrices = sum(b.layers * _count_matrix_parameters(b) for b in blocks)
-    known = get_framework(recipe)
+    traits = get_framework(recipe)
     embedding, head = architecture.embedding_parameters, architecture.head_parameters
     small = architecture.parameters - matrices - embedding - head
-    tied = architecture.tied_embeddings and architecture.has_head and known.ties
+    tied = architecture.tied_embeddings and architecture.has_head and traits.ties
     head = embedding if architecture.tied_embeddings and architecture.has_head and not tied else head
-    quantised_head = recipe.quant != "none" and known.quantises_head
+    quantised_head = recipe.quant != "none" and traits.quantises_head
     none = not is_layer_recomputed(recipe)
     stem = _compute_stem(architecture, numbers) + _compute_position_biases(main, style, checkpointed=not none)
     return ModelMeasure(
@@ -68,16 +68,16 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
         largest_matrix=max(head * quantised_head, *(i * o for b in blocks for i, o in _list_shapes(b))),
         head_quantised=quantised_head,
         tokens=recipe.micro_batch * seq,
-        waiting=sum(t * _compute_waiting(recipe, k) for t, k in zip(tokens, kept, strict=True)),
-        waiting_unsplit=sum(t * _compute_waiting_unsplit(recipe, k) for t, k in zip(tokens, kept, strict=True)),
-        layer=max(kept, key=lambda k: k.whole),
+        waiting=sum(t * _compute_waiting(recipe, k) for t, k in zip(tokens, activations, strict=True)),
+        waiting_unsplit=sum(t * _compute_waiting_unsplit(recipe, k) for t, k in zip(tokens, activations, strict=True)),
+        layer=max(activations, key=lambda k: k.whole),
         stem=stem,
         outside=stem + _compute_after_layers(main, style, encoder=architecture.kind == "encoder-decoder"),
         head_input=numbers.operand * main.hidden if style.trained else 0.0,
         mask=0 if none else _compute_mask_numbers(blocks, style, seq),
-        unneeded=kept[0].unneeded if none else 0.0,
-        casts=sum(b.layers * k.casts for b, k in zip(blocks, kept, strict=True)) - kept[0].unneeded_casts * none,
-        cast_layer=max(k.casts for k in kept),
+        unneeded=activations[0].unneeded if none else 0.0,
+        casts=sum(b.layers * k.casts for b, k in zip(blocks, activations, strict=True)) - activations[0].unneeded_casts * none,
+        cast_layer=max(k.casts for k in activations),
         cast_head=numbers.compute * (embedding if tied else head) if numbers.autocast else 0,
         casts_cached=numbers.autocast and not recipe.adapters,
         vocab=architecture.vocab if architecture.has_head else 0,
@@ -108,22 +108,22 @@ def _list_shapes(block: LayerBlock) -> list[tuple[int, int]]:
     return [*block.attention.list_matrices(block.hidden).values(), *block.feed_forward.list_matrices(block.hidden).values()]
 
 
-def _compute_waiting(recipe: Recipe, kept: LayerActivations) -> float:
+def _compute_waiting(recipe: Recipe, activations: LayerActivations) -> float:
     """Return the bytes per token that one layer keeps between its forward and its backward pass."""
     if not is_layer_recomputed(recipe):
-        return kept.whole - (kept.scores if recipe.checkpointing == "selective" else 0.0)
-    entry = 0.0 if recipe.offload_activations else kept.entry
-    return entry if recipe.checkpointing == "full" else min(kept.selective, kept.whole)
+        return activations.whole - (activations.scores if recipe.checkpointing == "selective" else 0.0)
+    entry = 0.0 if recipe.offload_activations else activations.entry
+    return entry if recipe.checkpointing == "full" else min(activations.selective, activations.whole)
 
 
-def _compute_waiting_unsplit(recipe: Recipe, kept: LayerActivations) -> float:
+def _compute_waiting_unsplit(recipe: Recipe, activations: LayerActivations) -> float:
     """Return the part of the waiting bytes that is outside matrices and heads.
 
     With checkpointing this is the entry; without, the norms and their results.
     """
     if not is_layer_recomputed(recipe):
-        return kept.unsplit
-    return 0.0 if recipe.offload_activations else kept.entry
+        return activations.unsplit
+    return 0.0 if recipe.offload_activations else activations.entry
 
 
 def _compute_mask_numbers(blocks: tuple[LayerBlock, ...], style: LayerStyle, seq: int) -> int:
@@ -132,8 +132,8 @@ def _compute_mask_numbers(blocks: tuple[LayerBlock, ...], style: LayerStyle, seq
     There is one mask for layers with a window and one for layers without. An entry is one byte with flash attention, and a
     number of the residual's size with eager attention.
     """
-    seen = {b.attention.window is None for b in blocks if style.has_mask(b) or (b.causal and not style.flash)}
-    return len(seen) * seq * (1 if style.flash else style.numerics.residual)
+    mask_kinds = {b.attention.window is None for b in blocks if style.has_mask(b) or (b.causal and not style.flash)}
+    return len(mask_kinds) * seq * (1 if style.flash else style.numerics.residual)
 
 
 def _compute_position_biases(block: LayerBlock, style: LayerStyle, *, checkpointed: bool) -> float:

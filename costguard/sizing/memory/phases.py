@@ -95,8 +95,8 @@ class TrainingStep:
     def build_phases(self, moments: Iterable[Moment]) -> Iterator[MemoryPhase]:
         """Yield the phase of each moment: with the states and buffers that every phase has, in whole bytes, none below 0."""
         # Written out: this runs nine times a footprint, and a footprint dozens of times a quote (bench/quote.py).
-        held, waiting, standing = self.held, self.accumulated, self.standing
-        w, o = max(int(held.weights), 0), max(int(held.optimizer), 0)
+        states, waiting, standing = self.held, self.accumulated, self.standing
+        w, o = max(int(states.weights), 0), max(int(states.optimizer), 0)
         for name, gradients, activations, logits, buffers in moments:
             g = int(gradients if gradients > waiting else waiting)  # noqa: FURB136 - max() is slower
             a, x, b = int(activations), int(logits), int(standing + buffers)
@@ -106,46 +106,46 @@ class TrainingStep:
 
 
 def list_training_phases(
-    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, states: ModelStates, buffers: MemoryBuffers
 ) -> tuple[MemoryPhase, ...]:
     """Return the bytes alive in each training phase on one GPU of `stage`."""
-    step = _build_step(m, recipe, stage, held, buffers)
+    step = _build_step(m, recipe, stage, states, buffers)
     moments = (
         *_list_loss_moments(step),
         *_list_last_layer_moments(step),
         *_list_first_layer_moments(step),
-        ("step", held.gradients, 0.0, 0.0, buffers.step),
+        ("step", states.gradients, 0.0, 0.0, buffers.step),
     )
-    return (build_phase("load", weights=held.weights, buffers=buffers.load), *step.build_phases(moments))
+    return (build_phase("load", weights=states.weights, buffers=buffers.load), *step.build_phases(moments))
 
 
 def _build_step(
-    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, states: ModelStates, buffers: MemoryBuffers
 ) -> TrainingStep:
     parallel = stage.parallel
     split = get_framework(recipe).sequence_parallel
     tokens = m.tokens / (parallel.tp * parallel.cp)
-    whole = tokens if split else m.tokens / parallel.cp
-    kept = stage.share * (tokens * m.waiting + (whole - tokens) * m.waiting_unsplit)
+    unsplit_tokens = tokens if split else m.tokens / parallel.cp
+    kept_bytes = stage.share * (tokens * m.waiting + (unsplit_tokens - tokens) * m.waiting_unsplit)
     shared = tokens * (m.mask + m.stem)
     gathers = m.tokens / parallel.cp * m.layer.gathers if parallel.tp > 1 and split else 0.0
-    entry = whole * m.layer.entry
-    head_input = (m.tokens / parallel.cp - whole) * m.head_input
+    entry = unsplit_tokens * m.layer.entry
+    head_input = (m.tokens / parallel.cp - unsplit_tokens) * m.head_input
     return TrainingStep(
         m=m,
         recipe=recipe,
-        held=held,
+        held=states,
         buffers=buffers,
-        alive=kept * stage.in_flight + shared - whole * m.unneeded * stage.first,
-        left=kept * (stage.in_flight - 1) + shared,
-        layer=tokens * m.layer.whole + (whole - tokens) * m.layer.unsplit,
+        alive=kept_bytes * stage.in_flight + shared - unsplit_tokens * m.unneeded * stage.first,
+        left=kept_bytes * (stage.in_flight - 1) + shared,
+        layer=tokens * m.layer.whole + (unsplit_tokens - tokens) * m.layer.unsplit,
         feed=tokens * m.layer.feed_forward_work + entry - tokens * m.layer.entry + gathers,
         attend=tokens * (m.layer.attention_work - m.layer.feed_forward) + entry - tokens * m.layer.entry + gathers,
-        fed=held.layer_gradient - held.attention_gradient,
+        fed=states.layer_gradient - states.attention_gradient,
         entry=entry,
-        outside=(whole * (m.outside - m.stem) + head_input) * stage.last,
+        outside=(unsplit_tokens * (m.outside - m.stem) + head_input) * stage.last,
         logits=tokens * m.predicted * m.vocab * stage.last,
-        accumulated=held.gradients if has_waiting_gradients(recipe, parallel) else 0.0,
+        accumulated=states.gradients if has_waiting_gradients(recipe, parallel) else 0.0,
         standing=buffers.standing,
         checkpointed=is_layer_recomputed(recipe),
         tp=parallel.tp,
@@ -168,10 +168,10 @@ def _list_loss_moments(s: TrainingStep) -> tuple[Moment, ...]:
     b, head = s.buffers, s.buffers.head + s.buffers.cast_head + s.buffers.kept
     saved = 0.0 if s.checkpointed else b.casts
     inside, loss, back = _compute_logits(s)
-    made = b.casts if s.m.casts_cached else max(saved, b.cast_layer)
+    casts = b.casts if s.m.casts_cached else max(saved, b.cast_layer)
     activations = s.alive + s.outside
     return (
-        ("forward", 0.0, activations, inside, head + made),
+        ("forward", 0.0, activations, inside, head + casts),
         ("loss", 0.0, activations, loss, head + saved),
         ("backward, head", s.held.head_gradient, activations, back, head + saved),
     )
@@ -186,19 +186,19 @@ def _compute_logits(s: TrainingStep) -> tuple[float, float, float]:
     plus the full logits and their gradient if chunks are cut from full logits.
     """
     loss, compute, numbers = s.m.loss_number, s.m.numbers.compute, s.logits
-    known = get_framework(s.recipe)
+    traits = get_framework(s.recipe)
     kind = choose_loss(s.recipe)
     if kind == "in-place":
         # The loss shifts the logits by one token: a copy in which the gradient is written, and the gradient of the whole.
         return 2 * compute * numbers, 3 * compute * numbers, 2 * compute * numbers
     if kind != "whole":
-        whole = compute * numbers if kind == "chunked" else 0.0
-        chunks = overheads.LOSS_CHUNKS if whole else max(s.m.vocab / s.m.hidden, 1.0)
-        return whole, 2 * whole + 3 * loss * numbers / chunks, whole
+        full_logits = compute * numbers if kind == "chunked" else 0.0
+        chunks = overheads.LOSS_CHUNKS if full_logits else max(s.m.vocab / s.m.hidden, 1.0)
+        return full_logits, 2 * full_logits + 3 * loss * numbers / chunks, full_logits
     back = compute * numbers
-    if known.loss_compiled and s.recipe.compiled:
+    if traits.loss_compiled and s.recipe.compiled:
         return back, 2 * back, back
-    copies = known.loss_copies if s.tp == 1 else known.loss_copies_split
+    copies = traits.loss_copies if s.tp == 1 else traits.loss_copies_split
     cap = compute * numbers * s.m.capped
     inside = (compute + loss * (1 if loss == compute else min(copies, 2))) * numbers
     if s.m.numbers.autocast and s.held.head_gradient:
@@ -223,10 +223,10 @@ def _list_first_layer_moments(s: TrainingStep) -> tuple[Moment, ...]:
     first, the second and their sum exist at once.
     """
     h = s.held
-    done = h.whole_gradients - (h.head_gradient + h.layer_gradient + (0.0 if s.m.tied else h.embedding_gradient)) / h.transit
+    grads = h.whole_gradients - (h.head_gradient + h.layer_gradient + (0.0 if s.m.tied else h.embedding_gradient)) / h.transit
     rest = h.whole_gradients - h.root_gradient / h.transit
     return (
-        *_list_half_moments(s, "first", done * h.gradients_stay + h.head_waiting, s.left + s.layer, s.buffers.cast_layer),
+        *_list_half_moments(s, "first", grads * h.gradients_stay + h.head_waiting, s.left + s.layer, s.buffers.cast_layer),
         (
             "backward, embedding",
             rest * h.gradients_stay + h.root_gradient + 2 * h.embedding_gradient * s.m.tied,
@@ -237,17 +237,17 @@ def _list_first_layer_moments(s: TrainingStep) -> tuple[Moment, ...]:
     )
 
 
-def _list_half_moments(s: TrainingStep, which: str, done: float, activations: float, casts: float) -> tuple[Moment, ...]:
+def _list_half_moments(s: TrainingStep, which: str, grads: float, activations: float, casts: float) -> tuple[Moment, ...]:
     """Return the backward phases of both halves of a layer.
 
-    `done`: bytes of gradients that exist already. `casts`: of copies of weights. Autocast's copy of a matrix is freed after its
+    `grads`: bytes of gradients that exist already. `casts`: of copies of weights. Autocast frees its copy of a matrix after its
     use, so in attention's backward pass those of the feed-forward are gone.
     """
     h, b, m = s.held, s.buffers, s.m
     left = casts - b.cast_layer * (1 - m.attention_parameters / m.layer_parameters)
     return (
-        (f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, 0.0, casts),
-        (f"backward, {which} attention", done + s.fed, activations + s.attend, 0.0, left),
+        (f"backward, {which} feed-forward", grads + h.down_gradient, activations + s.feed, 0.0, casts),
+        (f"backward, {which} attention", grads + s.fed, activations + s.attend, 0.0, left),
     )
 
 
@@ -258,7 +258,7 @@ def compute_kv_cache_bytes(m: ModelMeasure, stage: PipelineStage) -> float:
 
 
 def list_serving_phases(
-    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, states: ModelStates, buffers: MemoryBuffers
 ) -> tuple[MemoryPhase, ...]:
     """Return the bytes alive in each serving phase on one GPU of `stage`, with a full cache."""
     parallel = stage.parallel
@@ -267,7 +267,7 @@ def list_serving_phases(
     logits = (m.numbers.compute + FP32) * m.vocab * step * stage.last
     standing = buffers.standing + buffers.head + compute_kv_cache_bytes(m, stage)
     return (
-        build_phase("load", weights=held.weights, buffers=buffers.load),
-        build_phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=standing),
-        build_phase("decode", weights=held.weights, activations=step * m.layer.passing, logits=logits, buffers=standing),
+        build_phase("load", weights=states.weights, buffers=buffers.load),
+        build_phase("prefill", weights=states.weights, activations=prompt * m.layer.passing, logits=logits, buffers=standing),
+        build_phase("decode", weights=states.weights, activations=step * m.layer.passing, logits=logits, buffers=standing),
     )

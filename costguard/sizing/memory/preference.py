@@ -62,10 +62,10 @@ class CombinedFootprint(Footprint):
 
 
 def compute_combined_footprint(
-    architecture: Architecture, recipe: Recipe, beside: PreferenceTraining, parallel: Parallelism, *, gpus: int
+    architecture: Architecture, recipe: Recipe, training: PreferenceTraining, parallel: Parallelism, *, gpus: int
 ) -> Footprint:
-    """Return the footprint of a policy of `architecture` and its companions `beside` on each of `gpus` GPUs."""
-    return _combine_models(tuple(_list_models(architecture, recipe, beside, parallel, gpus)))
+    """Return the footprint of a policy of `architecture` and its companions in `training` on each of `gpus` GPUs."""
+    return _combine_models(tuple(_list_models(architecture, recipe, training, parallel, gpus)))
 
 
 def _combine_models(workers: tuple[ActiveModel, ...]) -> CombinedFootprint:
@@ -93,17 +93,17 @@ def _add_resting(worker: ActiveModel, own: MemoryPhase, workers: tuple[ActiveMod
 
 
 def _list_models(
-    architecture: Architecture, recipe: Recipe, beside: PreferenceTraining, parallel: Parallelism, gpus: int
+    architecture: Architecture, recipe: Recipe, training: PreferenceTraining, parallel: Parallelism, gpus: int
 ) -> Iterator[ActiveModel]:
     """Yield the policy, each companion, and the policy again as the generating model."""
-    policy = replace(recipe, micro_batch=recipe.micro_batch * beside.sequences)
+    policy = replace(recipe, micro_batch=recipe.micro_batch * training.sequences)
     own = compute_footprint(architecture, policy, parallel, gpus=gpus)
-    kept = _build_resting_phase(own)
-    yield ActiveModel(name="policy", footprint=own, phases=own.phases, rest=kept)
-    for companion in beside.companions:
+    rest = _build_resting_phase(own)
+    yield ActiveModel(name="policy", footprint=own, phases=own.phases, rest=rest)
+    for companion in training.companions:
         yield _build_companion(companion, policy, parallel, gpus)
-    if beside.generates:
-        yield _build_generation(architecture, policy, beside, parallel, gpus)
+    if training.generates:
+        yield _build_generation(architecture, policy, training, parallel, gpus)
 
 
 def _build_companion(companion: Companion, policy: Recipe, parallel: Parallelism, gpus: int) -> ActiveModel:
@@ -135,7 +135,7 @@ def _build_scoring_phase(role: str, need: Footprint, *, shared: bool) -> MemoryP
 
 
 def _build_generation(
-    architecture: Architecture, policy: Recipe, beside: PreferenceTraining, parallel: Parallelism, gpus: int
+    architecture: Architecture, policy: Recipe, training: PreferenceTraining, parallel: Parallelism, gpus: int
 ) -> ActiveModel:
     """Return the policy as the generating model.
 
@@ -143,10 +143,10 @@ def _build_generation(
     weights to generate (`ds3_gather_for_generation`), because gathering them for each token would take hours.
     """
     serving = replace(
-        policy, method="inference", micro_batch=beside.generation_batch, seq_len=beside.prompt_len + beside.completion_len
+        policy, method="inference", micro_batch=training.generation_batch, seq_len=training.prompt_len + training.completion_len
     )
-    whole = Parallelism(tp=parallel.tp, pp=parallel.pp, ep=parallel.ep)
-    need = compute_footprint(architecture, serving, whole, gpus=gpus)
+    serving_parallel = Parallelism(tp=parallel.tp, pp=parallel.pp, ep=parallel.ep)
+    need = compute_footprint(architecture, serving, serving_parallel, gpus=gpus)
     gathers = parallel.stage == GATHERING_STAGE or parallel.offload == "all"
     moments = tuple(_build_generation_phase(p, gathers=gathers) for p in need.phases if p.name != "load")
     return ActiveModel(name="generation", footprint=need, phases=moments, rest=build_phase("rest", weights=0.0))

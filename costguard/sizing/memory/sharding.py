@@ -103,12 +103,12 @@ def _check_heads(block: LayerBlock, tp: int) -> None:
 
 def _check_experts(architecture: Architecture, parallel: Parallelism, shards: int) -> None:
     ep, ranks = parallel.ep, parallel.tp * shards
-    told = f"{shards} data-parallel ranks" + (f" x {parallel.tp} tensor-parallel" if parallel.tp > 1 else "")
+    ranks_text = f"{shards} data-parallel ranks" + (f" x {parallel.tp} tensor-parallel" if parallel.tp > 1 else "")
     counts = {block.feed_forward.experts for block in architecture.blocks if block.feed_forward.experts}
     require(bool(counts), "parallel.ep", f"{architecture.name} has no experts to spread", "leave ep out")
     for count in counts:
         require(count % ep == 0, "parallel.ep", f"{ep} does not divide {count} experts", f"write a divisor of {count}")
-    require(ep <= ranks and ranks % ep == 0, "parallel.ep", f"{ep} does not divide {told}", f"write a divisor of {ranks}")
+    require(ep <= ranks and ranks % ep == 0, "parallel.ep", f"{ep} does not divide {ranks_text}", f"write a divisor of {ranks}")
 
 
 OPTIMIZER_STAGE, GRADIENT_STAGE, WEIGHT_STAGE = 1, 2, 3
@@ -199,25 +199,25 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
     weights, whole_weights = (each + n.compute * m.beside for each in (weights, whole_weights))
     dense, experts = _count_trained(recipe, parts)
     trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
-    known = get_framework(recipe)
+    traits = get_framework(recipe)
     transit = _compute_transit(n, recipe, stage)
     unit = 0.0 if recipe.adapters else n.gradient * transit
     layer_ranks = count_expert_tensor_ranks(parallel, stage.shards) * parallel.ep if m.experts else parallel.tp
     whole_gradients = n.gradient * trained
-    late = parallel.fsdp and (parallel.pp > 1 or (known.syncs_late and recipe.gradient_accumulation > 1))
+    late = parallel.fsdp and (parallel.pp > 1 or (traits.syncs_late and recipe.gradient_accumulation > 1))
     stay = shard / trained if zero >= GRADIENT_STAGE and trained and not late else 1.0
-    beside = n.frozen * (parts.dense + parts.experts) * recipe.adapters * (parallel.fsdp and known.flattens)
-    if beside:
-        whole_gradients += beside
+    frozen_gradient = n.frozen * (parts.dense + parts.experts) * recipe.adapters * (parallel.fsdp and traits.flattens)
+    if frozen_gradient:
+        whole_gradients += frozen_gradient
     optimizer = (n.moment + n.master) * (shard if zero >= OPTIMIZER_STAGE else trained)
     weights_away = offload == "all"
-    gradients_away = offload != "none" and zero >= OPTIMIZER_STAGE and known.offloads_gradients
+    gradients_away = offload != "none" and zero >= OPTIMIZER_STAGE and traits.offloads_gradients
     optimizer_away = offload != "none" or recipe.optimizer.startswith("paged")
     # A gradient of what is frozen beside adapters is made (FSDP1's flat parameter), but never used by the optimizer.
     gradients_stay = 0.0 if gradients_away or recipe.optimizer_in_backward else stay
     head = parts.embedding if m.tied else parts.head
     head_gradient, embedding_gradient = unit * head * stage.last, unit * parts.embedding * stage.first
-    one_root = parallel.fsdp and not known.shards_root and not m.tied
+    one_root = parallel.fsdp and not traits.shards_root and not m.tied
     return ModelStates(
         weights=weights * (not weights_away),
         gradients=whole_gradients * gradients_stay,
@@ -245,10 +245,10 @@ def _compute_transit(numbers: Numerics, recipe: Recipe, stage: PipelineStage) ->
 
     FSDP2 holds them as they were computed, and their copy in the buffer that is summed (_fsdp_collectives.foreach_reduce).
     """
-    known = get_framework(recipe)
-    if not (stage.parallel.fsdp and known.copies_reduced and stage.shards > 1):
+    traits = get_framework(recipe)
+    if not (stage.parallel.fsdp and traits.copies_reduced and stage.shards > 1):
         return 1.0
-    return (numbers.compute + (FP32 if known.reduces_fp32 else numbers.compute)) / numbers.gradient
+    return (numbers.compute + (FP32 if traits.reduces_fp32 else numbers.compute)) / numbers.gradient
 
 
 def count_expert_shards(recipe: Recipe, stage: PipelineStage) -> int:
@@ -342,19 +342,19 @@ class MemoryBuffers:
 
 
 def compute_buffers(
-    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters, held: ModelStates
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters, states: ModelStates
 ) -> MemoryBuffers:
     """Return the buffers of one GPU in `stage`."""
     parallel, tp = stage.parallel, stage.parallel.tp
     own = stage.shards if parallel.stage >= WEIGHT_STAGE else 1
     dequantised = _compute_dequantised(m, recipe) / tp
-    gathered, head = _compute_gathered(m, recipe, parallel, parts, held)
+    gathered, head = _compute_gathered(m, recipe, parallel, parts, states)
     return MemoryBuffers(
         gathered=gathered,
-        kept=_compute_kept(recipe, stage, max(held.whole_weights - held.weights, 0.0), gathered),
+        kept=_compute_kept(recipe, stage, max(states.whole_weights - states.weights, 0.0), gathered),
         pool=_compute_pool(m, recipe, parallel, parts, gathered),
         head=head,
-        bucket=_compute_bucket(m, recipe, stage, held) + _compute_accumulated(m, stage, held),
+        bucket=_compute_bucket(m, recipe, stage, states) + _compute_accumulated(m, stage, states),
         upcast=(FP32 - m.numbers.frozen) * parts.rest / own
         if recipe.method == "qlora" and get_framework(recipe).upcasts
         else 0.0,
@@ -364,8 +364,8 @@ def compute_buffers(
         cast_layer=m.cast_layer / tp,
         cast_head=m.cast_head * stage.last / tp,
         load=overheads.LOAD_COPIES * dequantised * (1 if not recipe.trains else 0.5),
-        step=(m.numbers.weight * held.trained / own if _runs_foreach(recipe) else 0.0)
-        + _compute_step_gradients(m, stage, held),
+        step=(m.numbers.weight * states.trained / own if _runs_foreach(recipe) else 0.0)
+        + _compute_step_gradients(m, stage, states),
     )
 
 
@@ -385,26 +385,26 @@ def _compute_pool(m: ModelMeasure, recipe: Recipe, parallel: Parallelism, parts:
     FSDP2 caches the largest unit in that stream. DeepSpeed frees what it gathered with record_stream (partition_parameters.py,
     free_param), so the next weights are gathered before the memory of the last is free: twice as much at the most.
     """
-    known = get_framework(recipe)
-    if not gathered or (parallel.fsdp and not known.copies_reduced):
+    traits = get_framework(recipe)
+    if not gathered or (parallel.fsdp and not traits.copies_reduced):
         return 0.0
     if not parallel.fsdp:
         return gathered
     each = choose_weight_bytes(m, recipe)[0] if recipe.quant != "none" else m.numbers.compute
-    root = max(parts.embedding, parts.head) if known.shards_root else parts.embedding + parts.head
+    root = max(parts.embedding, parts.head) if traits.shards_root else parts.embedding + parts.head
     return max(each * _count_gathered_parameters(m, recipe, parallel) / parallel.tp, m.numbers.compute * root)
 
 
-def _compute_step_gradients(m: ModelMeasure, stage: PipelineStage, held: ModelStates) -> float:
+def _compute_step_gradients(m: ModelMeasure, stage: PipelineStage, states: ModelStates) -> float:
     """Return the bytes of the fp32 gradients that DeepSpeed's step makes of its 16-bit shard.
 
     ZeRO-1 and 2 convert the whole shard (runtime/zero/stage_1_and_2.py, step), ZeRO-3 one sub-group (stage3.py,
     _prepare_fp32_grad_for_sub_group). Read in DeepSpeed 0.17, 2025.
     """
     n, parallel = m.numbers, stage.parallel
-    if parallel.fsdp or not parallel.zero or not n.master or n.gradient == FP32 or not held.optimizer:
+    if parallel.fsdp or not parallel.zero or not n.master or n.gradient == FP32 or not states.optimizer:
         return 0.0
-    shard = held.trained / stage.shards
+    shard = states.trained / stage.shards
     return FP32 * (min(shard, overheads.SUB_GROUP_ELEMENTS) if parallel.stage >= WEIGHT_STAGE else shard)
 
 
@@ -415,7 +415,7 @@ def _runs_foreach(recipe: Recipe) -> bool:
 
 
 def _compute_gathered(
-    m: ModelMeasure, recipe: Recipe, parallel: Parallelism, parts: GpuParameters, held: ModelStates
+    m: ModelMeasure, recipe: Recipe, parallel: Parallelism, parts: GpuParameters, states: ModelStates
 ) -> tuple[float, float]:
     """Return the bytes of (full weights that a rank holds besides its shard, full weights of a separate head).
 
@@ -438,7 +438,7 @@ def _compute_gathered(
     )
     live = 0.0 if parallel.fsdp else compute * overheads.LIVE_ELEMENTS
     root = 0.0 if apart else compute * (parts.embedding + parts.head)
-    away = max(held.whole_weights - held.weights, 0.0)
+    away = max(states.whole_weights - states.weights, 0.0)
     return min(max(layers, live) + root, away), compute * parts.head * apart
 
 
@@ -450,7 +450,7 @@ def _count_gathered_parameters(m: ModelMeasure, recipe: Recipe, parallel: Parall
     return m.attention_parameters + (experts / parallel.ep if get_framework(recipe).shards_experts else 0)
 
 
-def _compute_bucket(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates) -> float:
+def _compute_bucket(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, states: ModelStates) -> float:
     """Return the bytes of gradient buckets.
 
     DDP's buckets hold a copy of all gradients, ZeRO's have a fixed size, FSDP and Megatron need none.
@@ -458,13 +458,13 @@ def _compute_bucket(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held:
     if stage.shards == 1 or stage.parallel.fsdp or not get_framework(recipe).copies_gradients:
         return 0.0
     if stage.parallel.stage == 0:
-        return m.numbers.gradient * held.trained
-    return m.numbers.compute * min(held.trained, overheads.BUCKET_ELEMENTS)
+        return m.numbers.gradient * states.trained
+    return m.numbers.compute * min(states.trained, overheads.BUCKET_ELEMENTS)
 
 
-def _compute_accumulated(m: ModelMeasure, stage: PipelineStage, held: ModelStates) -> float:
+def _compute_accumulated(m: ModelMeasure, stage: PipelineStage, states: ModelStates) -> float:
     """Return the bytes of the fp32 sum of gradients, sharded like the gradients."""
-    return m.numbers.accumulator * held.trained / (stage.shards if stage.parallel.stage >= GRADIENT_STAGE else 1)
+    return m.numbers.accumulator * states.trained / (stage.shards if stage.parallel.stage >= GRADIENT_STAGE else 1)
 
 
 def _compute_dequantised(m: ModelMeasure, recipe: Recipe) -> float:

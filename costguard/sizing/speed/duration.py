@@ -117,10 +117,10 @@ def _subtract_to_zero(interval: Interval, x: float) -> Interval:
     return Interval(max(0.0, interval.low - x), max(0.0, interval.expected - x), max(0.0, interval.high - x))
 
 
-def compute_job_speed(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput | None:
+def compute_job_speed(job: Job, placement: Placement, efficiency: Efficiency) -> Throughput | None:
     """Return the tokens of the job per second per GPU; None if no arithmetic rate of the GPU is known."""
     if job.beside is None:
-        p = placed
+        p = placement
         return compute_throughput(
             job.architecture,
             p.recipe,
@@ -133,7 +133,7 @@ def compute_job_speed(job: Job, placed: Placement, efficiency: Efficiency) -> Th
         )
     from costguard.sizing.speed.preference import compute_preference_speed
 
-    return compute_preference_speed(job.architecture, job.beside, placed, efficiency)
+    return compute_preference_speed(job.architecture, job.beside, placement, efficiency)
 
 
 def compute_job_startup(job: Job, *, booted: bool = False) -> Interval:
@@ -141,9 +141,9 @@ def compute_job_startup(job: Job, *, booted: bool = False) -> Interval:
 
     `booted`: the machine is running already.
     """
-    beside = job.beside.list_with_weights(job.recipe) if job.beside else ()
+    companions = job.beside.list_with_weights(job.recipe) if job.beside else ()
     boot = Interval.exactly(0.0) if booted else BOOT_HOURS
-    return compute_startup(job.architecture, *(c.architecture for c in beside), boot=boot)
+    return compute_startup(job.architecture, *(c.architecture for c in companions), boot=boot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,8 +177,8 @@ def _read_values(table: Mapping[str, object], name: str) -> dict[str, float]:
 
 def _read_value(table: Mapping[str, object], key: str, where: str) -> float:
     """Return a figure, written either as a number or as the `value` of a documented entry."""
-    found = table.get(key)
-    return require_number(found["value"] if isinstance(found, Mapping) else found, f"{where}.{key}", least=-UNITLESS_MOST)
+    entry = table.get(key)
+    return require_number(entry["value"] if isinstance(entry, Mapping) else entry, f"{where}.{key}", least=-UNITLESS_MOST)
 
 
 def _read_table(table: Mapping[str, object], name: str) -> Mapping[str, object]:

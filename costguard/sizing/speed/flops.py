@@ -110,9 +110,9 @@ def _count_score_flops(block: LayerBlock, recipe: Recipe) -> float:
     if attention.state is not None:  # a state is updated and read, and the pairs within a chunk are scored
         pairs = count_context_tokens(attention, min(LINEAR_CHUNK, tokens), causal=True)
         return 4.0 * attention.state.size + 4.0 * attention.query_width * pairs
-    seen = count_context_tokens(attention, tokens, causal=block.causal and recipe.attention != "eager")
+    context_tokens = count_context_tokens(attention, tokens, causal=block.causal and recipe.attention != "eager")
     cross = (block.cross_tokens or recipe.seq_len) if block.cross_attention else 0
-    return 2.0 * (attention.query_width + _compute_value_width(attention)) * (seen + cross)
+    return 2.0 * (attention.query_width + _compute_value_width(attention)) * (context_tokens + cross)
 
 
 def count_context_tokens(attention: Attention, tokens: int, *, causal: bool) -> float:

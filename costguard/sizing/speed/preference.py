@@ -46,16 +46,16 @@ class ModelPass:
 
 
 def compute_preference_speed(
-    architecture: Architecture, beside: PreferenceTraining, placed: Placement, efficiency: Efficiency
+    architecture: Architecture, training: PreferenceTraining, placement: Placement, efficiency: Efficiency
 ) -> Throughput | None:
     """Return the tokens of the job per second per GPU, including the passes of every model.
 
     Return None if no arithmetic rate of the GPU is known.
     """
-    clock = _PlacementSpeeds(placed, efficiency)
-    policy = replace(placed.recipe, micro_batch=placed.recipe.micro_batch * beside.sequences)
-    own = clock.compute_speed(architecture, policy, placed.parallel)
-    return None if own is None else _sum_passes(own, list(_list_passes(architecture, beside, policy, own, clock)))
+    clock = _PlacementSpeeds(placement, efficiency)
+    policy = replace(placement.recipe, micro_batch=placement.recipe.micro_batch * training.sequences)
+    own = clock.compute_speed(architecture, policy, placement.parallel)
+    return None if own is None else _sum_passes(own, list(_list_passes(architecture, training, policy, own, clock)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +73,19 @@ class _PlacementSpeeds:
 
 
 def _list_passes(
-    architecture: Architecture, beside: PreferenceTraining, policy: Recipe, own: Throughput, clock: _PlacementSpeeds
+    architecture: Architecture, training: PreferenceTraining, policy: Recipe, own: Throughput, clock: _PlacementSpeeds
 ) -> Iterator[ModelPass]:
     parallel = clock.placed.parallel
     yield ModelPass(
         name="policy, training",
-        times=beside.updates,
+        times=training.updates,
         speed=own.tokens_per_s_per_gpu,
         flops=count_work(architecture, policy).flops.hardware,
     )
-    if beside.generates:
+    if training.generates:
         yield _build_scoring_pass("policy, scoring", architecture, policy, own)
-        yield from _list_generation_passes(architecture, beside, policy, clock)
-    for c in beside.companions:
+        yield from _list_generation_passes(architecture, training, policy, clock)
+    for c in training.companions:
         shape = c.architecture
         trained = clock.compute_speed(shape, policy, parallel)
         if trained is None:
@@ -93,7 +93,7 @@ def _list_passes(
         yield _build_scoring_pass(f"{c.role}, scoring", shape, policy, trained)
         if c.trained:
             flops = count_work(shape, policy).flops.hardware
-            yield ModelPass(name=f"{c.role}, training", times=beside.updates, speed=trained.tokens_per_s_per_gpu, flops=flops)
+            yield ModelPass(name=f"{c.role}, training", times=training.updates, speed=trained.tokens_per_s_per_gpu, flops=flops)
 
 
 def _build_scoring_pass(name: str, architecture: Architecture, recipe: Recipe, trained: Throughput) -> ModelPass:
@@ -103,19 +103,19 @@ def _build_scoring_pass(name: str, architecture: Architecture, recipe: Recipe, t
 
 
 def _list_generation_passes(
-    architecture: Architecture, beside: PreferenceTraining, policy: Recipe, clock: _PlacementSpeeds
+    architecture: Architecture, training: PreferenceTraining, policy: Recipe, clock: _PlacementSpeeds
 ) -> Iterator[ModelPass]:
     """Yield the passes of generation: prompts are processed at once, completions token by token.
 
     The average token of a completion has the prompt and half of the completion before it.
     """
-    whole = Parallelism(tp=clock.placed.parallel.tp, pp=clock.placed.parallel.pp)
-    behind = beside.prompt_len + beside.completion_len // 2
-    recipe = replace(policy, method="inference", micro_batch=beside.generation_batch, seq_len=behind, gradient_accumulation=1)
-    written = clock.compute_speed(architecture, recipe, whole)
+    parallel = Parallelism(tp=clock.placed.parallel.tp, pp=clock.placed.parallel.pp)
+    behind = training.prompt_len + training.completion_len // 2
+    recipe = replace(policy, method="inference", micro_batch=training.generation_batch, seq_len=behind, gradient_accumulation=1)
+    written = clock.compute_speed(architecture, recipe, parallel)
     if written is None or not written.prefill_tokens_per_s_per_gpu:
         return
-    share = beside.completion_len / (beside.prompt_len + beside.completion_len)
+    share = training.completion_len / (training.prompt_len + training.completion_len)
     flops, rate = count_work(architecture, recipe).flops.forward, written.tokens_per_s_per_gpu
     prompts = rate.scale(written.prefill_tokens_per_s_per_gpu / rate.expected)
     yield ModelPass(name="policy, reading prompts", times=1 - share, speed=prompts, flops=flops)
@@ -140,6 +140,6 @@ def _compute_share(own: Throughput, rate: Interval) -> float:
     return rate.expected / own.tokens_per_s_per_gpu.expected
 
 
-def _format_pass(p: ModelPass, whole: float) -> str:
-    share = p.seconds.expected / whole
+def _format_pass(p: ModelPass, total_seconds: float) -> str:
+    share = p.seconds.expected / total_seconds
     return f"{p.name}: {p.times:g} x {MICRO / p.speed.expected:.1f} us a token = {share:.0%} of the time"

@@ -133,10 +133,10 @@ def measure_copy(
     room = compute_cache_capacity(way.footprint, gpu, parallel, gpus=ranks)
     if top is None or room is None or not architecture.writes or room < load.prompt_len + load.output_len:
         return None
-    held = load.prompt_len + max(1, load.output_len // 2)
+    tokens = load.prompt_len + max(1, load.output_len // 2)
 
     def compute_step(batch: int) -> DecodeStep:
-        filled = replace(recipe, micro_batch=batch, seq_len=held)
+        filled = replace(recipe, micro_batch=batch, seq_len=tokens)
         setting = StepSetting(
             work=count_work(architecture, filled), recipe=filled, parallel=parallel, gpu=gpu, gpus=ranks, nodes=1, top=top
         )
@@ -151,7 +151,7 @@ def measure_copy(
 
     prompt = count_work(architecture, replace(recipe, seq_len=load.prompt_len))
     rate = compute_prefill_rate(prompt, top, efficiency.serving) * ranks
-    most = min(count_most_sequences(gpu), room // held)
+    most = min(count_most_sequences(gpu), room // tokens)
     return CopySpeed(prompt_s=load.prompt_len / rate, step=compute_step, most=most, room=room)
 
 
@@ -212,10 +212,10 @@ def _explain_plan(
     copy: CopySpeed, load: ServingLoad, batch: int, each: float, factor: float
 ) -> tuple[tuple[str, str, str], ...]:
     """Return (name, value, how) of the figures of one copy."""
-    held, full, now = load.prompt_len + load.output_len // 2, copy.step(copy.most), copy.step(batch)
+    tokens, full, now = load.prompt_len + load.output_len // 2, copy.step(copy.most), copy.step(batch)
     return (
         ("cache", f"{copy.room:,}", "tokens whose keys and values fit beside the weights of one copy"),
-        ("sequences at most", f"{copy.most:,}", f"{held:,} cached tokens each on average, and at most as many as vLLM runs"),
+        ("sequences at most", f"{copy.most:,}", f"{tokens:,} cached tokens each on average, and at most as many as vLLM runs"),
         ("prompt", f"{copy.prompt_s * 1000:,.0f} ms", f"{load.prompt_len:,} tokens read with nothing else to do"),
         ("full step", f"{full.seconds * 1000:,.1f} ms", _explain_step(full, copy.most, load)),
         (
@@ -234,5 +234,5 @@ def _explain_step(step: DecodeStep, batch: int, load: ServingLoad) -> str:
         "sums between GPUs": step.summing,
         "launches": step.launching,
     }
-    told = ", ".join(f"{name} {seconds * 1000:,.1f}" for name, seconds in parts.items() if seconds)
-    return f"{batch:,} sequences and {batch * load.prompt_len / load.output_len:,.0f} tokens of prompts: {told}"
+    breakdown = ", ".join(f"{name} {seconds * 1000:,.1f}" for name, seconds in parts.items() if seconds)
+    return f"{batch:,} sequences and {batch * load.prompt_len / load.output_len:,.0f} tokens of prompts: {breakdown}"

@@ -158,9 +158,9 @@ class StepSetting:
 
         Not stated: Hugging Face's modules before transformers 5 (2025-12), and under ZeRO-3, whose hooks fetch each module.
         """
-        stated, old = self.recipe.experts_implementation, get_framework(self.recipe).loops_experts
-        if stated != "auto":
-            return stated == "loop"
+        implementation, old = self.recipe.experts_implementation, get_framework(self.recipe).loops_experts
+        if implementation != "auto":
+            return implementation == "loop"
         hooked = self.parallel.stage == FULLY_SHARDED and not self.parallel.fsdp
         return old == "always" or (old == "hooked" and hooked)
 
@@ -300,8 +300,8 @@ def _compute_idle_share(setting: StepSetting) -> float:
 def _compute_layer_traffic(setting: StepSetting, physics: StepConstants) -> float:
     """Return the seconds per token to move what layers write and read outside matrices: norms, activations, residuals."""
     s, job = setting, setting.work
-    moved = physics.layer_bytes_per_hidden * job.hidden_layers + physics.layer_bytes_per_ffn * job.ffn_layers
-    return moved * (job.passes + s.recipe.trains) / _get_bandwidth(s.gpu)
+    traffic = physics.layer_bytes_per_hidden * job.hidden_layers + physics.layer_bytes_per_ffn * job.ffn_layers
+    return traffic * (job.passes + s.recipe.trains) / _get_bandwidth(s.gpu)
 
 
 def _compute_other_traffic(setting: StepSetting, physics: StepConstants) -> float:
@@ -332,10 +332,10 @@ def _compute_network_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
     s, job = setting, setting.work
     gradients = (4.0 if get_framework(s.recipe).reduces_fp32 else 2.0) * s.trains_weights
     gathered = job.passes * job.weight_bytes + gradients
-    moved = gathered if s.parallel.stage == FULLY_SHARDED else 2 * gradients / s.passes_a_step
+    traffic = gathered if s.parallel.stage == FULLY_SHARDED else 2 * gradients / s.passes_a_step
     dense = job.weights * (s.shards - 1) / s.shards
     experts = job.expert_weights / s.parallel.ep * (s.holders - 1) / s.holders
-    return moved * (dense + experts) / (links.collective * GIGA) / s.pass_tokens
+    return traffic * (dense + experts) / (links.collective * GIGA) / s.pass_tokens
 
 
 def _compute_model_parallel_seconds(setting: StepSetting, links: LinkSpeeds) -> float:

@@ -123,14 +123,14 @@ def list_factors(costs: StepCosts, weights: Mapping[str, float]) -> tuple[tuple[
             longer = spent + weights.get(name, 0.0) * seconds
             added.append((name, spent / longer))
             spent = longer
-    whole = [(name, math.exp(weights.get(name, 0.0) * x)) for name, x in costs.factors.items() if x]
-    return (*shares, *added, *whole)
+    factors = [(name, math.exp(weights.get(name, 0.0) * x)) for name, x in costs.factors.items() if x]
+    return (*shares, *added, *factors)
 
 
 def _list_missing_evidence(missing: tuple[str, ...], gpu: Gpu) -> tuple[str, ...]:
-    named = [gpu.name if name.startswith(("gpu ", "card ")) else name for name in missing]
-    listed = ", ".join(dict.fromkeys(named))
-    return (f"no published run tells the speed of: {listed}; the interval is wide",) if named else ()
+    names = [gpu.name if name.startswith(("gpu ", "card ")) else name for name in missing]
+    listed = ", ".join(dict.fromkeys(names))
+    return (f"no published run tells the speed of: {listed}; the interval is wide",) if names else ()
 
 
 TOLD_FROM = 0.95
