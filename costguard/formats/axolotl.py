@@ -175,9 +175,9 @@ def _read_checkpointing(draft: ConfigDraft) -> None:
 
 def _read_attention(draft: ConfigDraft) -> None:
     for key in ("attn_implementation", "attention"):
-        named = draft.take_text(key)
-        if named in ATTENTIONS:
-            draft.state("attention", ATTENTIONS[named], key)
+        attention = draft.take_text(key)
+        if attention in ATTENTIONS:
+            draft.state("attention", ATTENTIONS[attention], key)
     for key, value in (
         ("eager_attention", "eager"),
         ("sdp_attention", "flash"),

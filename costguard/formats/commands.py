@@ -91,8 +91,8 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
             llamafactory.read(inner)
             unread = inner.list_unread()
         else:
-            known = {name: value for name, value in arguments.items() if name in FLAGS_WORTH}
-            inner = ConfigDraft(draft.file, trl.LABEL, values=known)
+            flags = {name: value for name, value in arguments.items() if name in FLAGS_WORTH}
+            inner = ConfigDraft(draft.file, trl.LABEL, values=flags)
             trl.state_named_model(inner)
             trl.read_arguments(inner, trains_fully=False)  # what a script does without arguments only it knows
             unread = tuple(sorted(arguments.keys() - FLAGS_WORTH))
@@ -115,7 +115,7 @@ def expand_variables(text: str) -> str:
     assigned = Counter(ASSIGNED.findall(text))
     changed = {word for line in text.splitlines() if CHANGING.search(line) for word in re.findall(r"\w+", line)}
     values = {name: value.strip("\"'") for name, value in SET.findall(text) if assigned[name] == 1 and name not in changed}
-    return VARIABLE.sub(lambda found: values.get(found[1] or found[2], found[0]), text)
+    return VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), text)
 
 
 def _drop_written_files(lines: Iterable[str]) -> Iterator[str]:
@@ -146,15 +146,15 @@ def _list_commands(text: str) -> Iterator[list[str]]:
 
 def _read_arguments(words: list[str]) -> dict[str, object]:
     """Return `--name value` and `--name=value` as a table; a name without a value is true."""
-    found: dict[str, object] = {}
+    arguments: dict[str, object] = {}
     for index, word in enumerate(words):
         if not word.startswith("--") or len(word) == len("--"):
             continue
         name, equals, value = word[2:].partition("=")
         following = list(takewhile(lambda one: not one.startswith("-"), words[index + 1 :]))
         several = following if name.replace("-", "_") in LISTS else following[:1]
-        found[name.replace("-", "_")] = value if equals else ",".join(several) or True
-    return found
+        arguments[name.replace("-", "_")] = value if equals else ",".join(several) or True
+    return arguments
 
 
 def _is_launched(words: list[str]) -> bool:

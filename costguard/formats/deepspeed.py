@@ -72,9 +72,9 @@ def read(draft: ConfigDraft) -> None:
         accumulation=draft.take_count("gradient_accumulation_steps"),
         global_sequences=draft.take_count("train_batch_size"),
     )
-    named = draft.take_text("optimizer.type")
-    if named is not None:
-        name_optimizer(draft, named, "optimizer.type")
+    optimizer_name = draft.take_text("optimizer.type")
+    if optimizer_name is not None:
+        name_optimizer(draft, optimizer_name, "optimizer.type")
     if draft.take_flag("torch_autocast.enabled"):
         draft.take_text("torch_autocast.dtype")
     _read_checkpointing(draft)
@@ -105,19 +105,19 @@ def state_offload(draft: ConfigDraft, weights_key: str, states_key: str) -> None
 
 def read_named(draft: ConfigDraft, key: str) -> None:
     """Read the DeepSpeed config that `key` of a training config holds or names."""
-    stated = draft.take(key)
-    if stated is None:
+    config = draft.take(key)
+    if config is None:
         return
     inner: ConfigDraft | None = None
-    if isinstance(stated, dict):
-        inner = ConfigDraft(draft.file, LABEL, values={str(name): value for name, value in stated.items()})
-    elif isinstance(stated, str):
-        beside = draft.file.load_beside(stated)
-        if beside is None:
-            state_sharding_by_name(draft, stated, key)
+    if isinstance(config, dict):
+        inner = ConfigDraft(draft.file, LABEL, values={str(name): value for name, value in config.items()})
+    elif isinstance(config, str):
+        config_file = draft.file.load_beside(config)
+        if config_file is None:
+            state_sharding_by_name(draft, config, key)
             draft.masters = True
         else:
-            inner = ConfigDraft(beside, LABEL)
+            inner = ConfigDraft(config_file, LABEL)
     if inner is not None:
         read(inner)
         draft.add_file(inner)

@@ -69,7 +69,7 @@ def recognise(file: ConfigFile) -> bool:
 
 def read(draft: ConfigDraft) -> None:
     """Take the GPUs, nodes, limits and the training command."""
-    found = _read_gpu(draft)
+    hardware = _read_gpu(draft)
     nodes = draft.take("nodes")
     several = isinstance(nodes, dict) or (isinstance(nodes, str) and RANGE.fullmatch(nodes) is not None)
     counted = 1 if nodes is None or several else draft.read_count(nodes, "nodes")
@@ -79,8 +79,8 @@ def read(draft: ConfigDraft) -> None:
     hours = (parse_span(str(limit)) if limit not in (None, "off", False) else None) or None
     if hours is None and limit not in (None, "off", False):
         draft.leave("max_duration", f"{limit} is no duration")
-    if found is not None:
-        draft.hardware = replace(found, nodes=counted, hours=hours)
+    if hardware is not None:
+        draft.hardware = replace(hardware, nodes=counted, hours=hours)
     policy = draft.take_text("spot_policy")
     if policy in ("spot", "on-demand"):
         draft.state("limits.tiers", ["spot"] if policy == "spot" else ["on-demand"], "spot_policy")
@@ -101,25 +101,25 @@ def read(draft: ConfigDraft) -> None:
 
 def _read_gpu(draft: ConfigDraft) -> LaunchHardware | None:
     """Return the GPUs of a machine: a count, a table, or parts between colons."""
-    stated = draft.take("resources.gpu")
-    if isinstance(stated, dict):
-        stated = _join_parts(draft, stated)
-    if stated is None or (stated == 0 and not isinstance(stated, bool)):
+    gpu = draft.take("resources.gpu")
+    if isinstance(gpu, dict):
+        gpu = _join_parts(draft, gpu)
+    if gpu is None or (gpu == 0 and not isinstance(gpu, bool)):
         return None
-    if not isinstance(stated, str):
-        return LaunchHardware(gpu_count=draft.read_count(stated, "resources.gpu"))
+    if not isinstance(gpu, str):
+        return LaunchHardware(gpu_count=draft.read_count(gpu, "resources.gpu"))
     hardware = LaunchHardware(gpu_count=1)
-    for part in stated.split(":"):
+    for part in gpu.split(":"):
         hardware = _read_part(draft, part.strip(), hardware)
     return hardware
 
 
-def _join_parts(draft: ConfigDraft, stated: Mapping[str, object]) -> str:
+def _join_parts(draft: ConfigDraft, table: Mapping[str, object]) -> str:
     """Return a table of a GPU as the text that says the same."""
-    names = stated.get("name")
+    names = table.get("name")
     parts = [names] if isinstance(names, str) else [",".join(map(str, names))] if isinstance(names, list) else []
-    parts += [str(stated[key]) for key in ("memory", "count") if stated.get(key) is not None]
-    for key in sorted(stated.keys() - {"name", "memory", "count", "vendor"}):
+    parts += [str(table[key]) for key in ("memory", "count") if table.get(key) is not None]
+    for key in sorted(table.keys() - {"name", "memory", "count", "vendor"}):
         draft.leave(f"resources.gpu.{key}", "the kind of GPU is not chosen by it")
     return ":".join(parts)
 

@@ -110,8 +110,8 @@ def _list_pods(spec: Mapping[str, object], kind: str, path: str) -> Iterator[Pod
         yield from _list_pods(scheduled["spec"], "", f"{path}.jobTemplate.spec")
     for name in GROUPS:
         groups = spec.get(name)
-        named = groups.items() if isinstance(groups, Mapping) else [("", one) for one in _list_maps(groups)]
-        for inner_name, group in named:
+        named_groups = groups.items() if isinstance(groups, Mapping) else [("", one) for one in _list_maps(groups)]
+        for inner_name, group in named_groups:
             if isinstance(group, Mapping):
                 yield from _list_pods(group, "", f"{path}.{name}.{inner_name}".rstrip("."))
 
@@ -149,13 +149,13 @@ def _read_pod(draft: ConfigDraft, pods: Pods) -> bool:
         draft.leave(f"{pods.job_path}.completions", f"{completions} pods in turn: the {count} at once are quoted")
     draft.mark_read(f"{pods.job_path}.completions")
     gpu = _read_selector(draft, pods)
-    before = draft.hardware
-    if before is None:
+    hardware = draft.hardware
+    if hardware is None:
         draft.hardware = LaunchHardware(gpu=gpu, gpu_count=gpus, nodes=count)
-    elif before.gpu_count == gpus:
-        draft.hardware = replace(before, nodes=before.nodes + count)
+    elif hardware.gpu_count == gpus:
+        draft.hardware = replace(hardware, nodes=hardware.nodes + count)
     else:
-        draft.leave("spec", f"pods of {before.gpu_count} and of {gpus} GPUs: the first are quoted")
+        draft.leave("spec", f"pods of {hardware.gpu_count} and of {gpus} GPUs: the first are quoted")
     for one in containers:
         words = [*_list_words(one.get("command")), *_list_words(one.get("args"))]
         script = words[-1] if len(words) > 1 and words[-2].startswith("-") and words[-2].endswith("c") else shlex.join(words)
@@ -169,34 +169,34 @@ def _read_selector(draft: ConfigDraft, pods: Pods) -> str | None:
     labels = selector if isinstance(selector, Mapping) else {}
     path = f"{pods.path}.nodeSelector"
     texts = {key: value for key in SELECTORS if isinstance(value := labels.get(key), str)}
-    named = next((key for key, value in texts.items() if re.search(r"\d", value)), None)  # `nvidia-gpu` names no kind
+    gpu_key = next((key for key, value in texts.items() if re.search(r"\d", value)), None)  # `nvidia-gpu` names no kind
     for key, words in TIERS.items():
         tier = words.get(str(labels.get(key, "")).lower())
         if tier is not None:
             draft.state("limits.tiers", [tier], f"{path}.{key}")
             draft.mark_read(f"{path}.{key}")
-    if named is None:
+    if gpu_key is None:
         return None
-    draft.mark_read(f"{path}.{named}")
-    return str(labels[named])
+    draft.mark_read(f"{path}.{gpu_key}")
+    return str(labels[gpu_key])
 
 
 def _read_deadline(draft: ConfigDraft, path: str, spec: Mapping[str, object], groups: list[Pods]) -> None:
     """Take the time limit of the job, or of its first pods."""
     places = ((path, spec), (groups[0].path, groups[0].spec))
-    key, stated = next(((f"{where}.{DEADLINE}", one[DEADLINE]) for where, one in places if one.get(DEADLINE)), ("", None))
-    if stated is None or draft.hardware is None:
+    key, deadline = next(((f"{where}.{DEADLINE}", one[DEADLINE]) for where, one in places if one.get(DEADLINE)), ("", None))
+    if deadline is None or draft.hardware is None:
         return
-    hours = draft.read_hours(stated, key)
+    hours = draft.read_hours(deadline, key)
     draft.hardware = replace(draft.hardware, hours=draft.hardware.hours or hours)
     draft.mark_read(key)
 
 
 def _count_gpus(draft: ConfigDraft, container: Mapping[str, object]) -> int:
     resources = container.get("resources")
-    stated = resources if isinstance(resources, Mapping) else {}
+    resource_table = resources if isinstance(resources, Mapping) else {}
     for part in ("limits", "requests"):
-        amounts = stated.get(part)
+        amounts = resource_table.get(part)
         for name in GPU_RESOURCES:
             value = amounts.get(name) if isinstance(amounts, Mapping) else None
             if value is None:

@@ -24,17 +24,17 @@ USUAL_PER_MACHINE = 8
 
 def parse_span(text: str) -> float | None:
     """Return the hours of `12h`, `90m`, `1d`, `3600` (seconds); None if it is no duration."""
-    found = SPAN.fullmatch(text.strip())
-    return None if found is None else float(found[1]) * SECONDS[(found[2] or "s").lower()] / 3600
+    match = SPAN.fullmatch(text.strip())
+    return None if match is None else float(match[1]) * SECONDS[(match[2] or "s").lower()] / 3600
 
 
 def parse_memory(text: str) -> tuple[float, float | None] | None:
     """Return the (least, most) GB of `80GB`, `24GB..` or `24GB..80GB`; None if it is no size."""
-    found = MEMORY.match(text.strip())
-    if found is None or "G" not in text.upper():
+    match = MEMORY.match(text.strip())
+    if match is None or "G" not in text.upper():
         return None
-    least, most = float(found[1]), float(found[3]) if found[3] else None
-    return least, most if found[2] else least
+    least, most = float(match[1]), float(match[3]) if match[3] else None
+    return least, most if match[2] else least
 
 
 def split_machines(draft: ConfigDraft, total: int, gpu: str | None, hours: float | None = None) -> LaunchHardware:
@@ -50,9 +50,9 @@ def split_machines(draft: ConfigDraft, total: int, gpu: str | None, hours: float
 
 def state_cloud(draft: ConfigDraft, key: str) -> None:
     """Restrict the market to the clouds that `key` names, as far as costguard has prices of them."""
-    named = draft.take_names(key) or ()
-    known = [PROVIDERS[name.lower()] for name in named if name.lower() in PROVIDERS]
-    if known and len(known) == len(named):
-        draft.state("limits.providers", known, key)
-    elif named:
-        draft.leave(key, f"{', '.join(named)}: the whole market is quoted")
+    names = draft.take_names(key) or ()
+    providers = [PROVIDERS[name.lower()] for name in names if name.lower() in PROVIDERS]
+    if providers and len(providers) == len(names):
+        draft.state("limits.providers", providers, key)
+    elif names:
+        draft.leave(key, f"{', '.join(names)}: the whole market is quoted")

@@ -49,16 +49,16 @@ class PythonSource:
 
     def read_arguments(self, call: ast.Call) -> dict[str, object]:
         """Return the arguments of a call; COMPUTED where one is no literal."""
-        found = {str(index): self.read_value(node) for index, node in enumerate(call.args)}
+        arguments = {str(index): self.read_value(node) for index, node in enumerate(call.args)}
         for word in call.keywords:
             value = self.read_value(word.value)
             if word.arg is not None:
-                found[word.arg] = value
+                arguments[word.arg] = value
             elif isinstance(value, dict) and value.get("@", "dict") == "dict":  # `**common`, of literals or of `dict(...)`
-                found |= {str(name): inner for name, inner in value.items() if name != "@"}
+                arguments |= {str(name): inner for name, inner in value.items() if name != "@"}
             else:
-                found["**"] = COMPUTED
-        return found
+                arguments["**"] = COMPUTED
+        return arguments
 
     def read_value(self, node: ast.expr) -> object:
         """Return the literal that `node` is; COMPUTED if it is none."""
@@ -95,16 +95,16 @@ class PythonSource:
 
     def _find_constants(self) -> dict[str, object]:
         """Return the names that are assigned one literal, once."""
-        found: dict[str, object] = {}
+        constants: dict[str, object] = {}
         self._constants = {}
         for node in ast.walk(self._tree):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
             for target in targets:
                 if isinstance(target, ast.Name) and value is not None:
-                    known = self.read_value(value)
-                    found[target.id] = COMPUTED if target.id in found and found[target.id] != known else known
-        return found
+                    constant = self.read_value(value)
+                    constants[target.id] = COMPUTED if target.id in constants and constants[target.id] != constant else constant
+        return constants
 
 
 def get_name(node: ast.expr) -> str:

@@ -108,10 +108,10 @@ def read(draft: ConfigDraft) -> None:
 def _read_shape(draft: ConfigDraft) -> dict[str, object] | None:
     """Return the model's dimensions; None if not all are stated. `model_config` is what `model` was until 2024-05."""
     for key in ("model_config", "model"):
-        stated = draft.take(key)
-        if isinstance(stated, dict) and all(isinstance(stated.get(one), int) for one in NEEDED):
-            shape: dict[str, object] = {field: stated[one] for one, field in DIMENSIONS.items() if stated.get(one) is not None}
-            shape |= {"gated": stated.get("mlp_class_name") in GATED, "bias": bool(stated.get("bias", False))}
+        config = draft.take(key)
+        if isinstance(config, dict) and all(isinstance(config.get(one), int) for one in NEEDED):
+            shape: dict[str, object] = {field: config[one] for one, field in DIMENSIONS.items() if config.get(one) is not None}
+            shape |= {"gated": config.get("mlp_class_name") in GATED, "bias": bool(config.get("bias", False))}
             tied = draft.take_flag("train.tie_embeddings")
             return {"kind": "decoder", **shape, **({"tied_embeddings": True} if tied else {})}
     return None

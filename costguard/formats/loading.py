@@ -106,14 +106,14 @@ def build_table_file(table: Mapping[str, object], text: str, path: Path) -> Conf
 def _join_cells(text: str, path: Path) -> str:
     """Return the code cells of a notebook as one text, without the lines that call a shell."""
     cells = cast("Any", parse_table(text if text.lstrip().startswith("{") else "{}", path)).get("cells")
-    found = []
+    sources = []
     for cell in cells if isinstance(cells, list) else ():
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
             source = cell.get("source", "")
             lines = "".join(map(str, source)) if isinstance(source, list) else str(source)
             if not lines.lstrip().startswith("%%"):
-                found.append("\n".join(line for line in lines.split("\n") if not line.lstrip().startswith(("!", "%"))))
-    return "\n".join(found)
+                sources.append("\n".join(line for line in lines.split("\n") if not line.lstrip().startswith(("!", "%"))))
+    return "\n".join(sources)
 
 
 def _check_size(value: Any, path: Path) -> Any:  # noqa: ANN401 - any value of JSON or TOML
@@ -148,12 +148,12 @@ def _parse_yaml(text: str, path: Path) -> tuple[tuple[Mapping[str, object], ...]
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         repeated = _check_events(yaml.parse(text, Loader=loader), path)
-        found = list(yaml.load_all(text, Loader=loader))
+        documents = list(yaml.load_all(text, Loader=loader))
     except yaml.YAMLError as broken:
         raise _refuse_yaml(broken, text, path) from None
     except (ValueError, RecursionError) as broken:
         raise InputError(f"is not valid YAML: {shorten(to_one_line(str(broken)))}", field=str(path)) from None
-    tables = tuple(one for one in found if one is not None)
+    tables = tuple(one for one in documents if one is not None)
     if not tables or len(tables) > DOCUMENTS_MOST or not all(isinstance(one, Mapping) for one in tables):
         raise InputError("holds no table of keys", field=str(path), hint="start it with key: value")
     return tuple(cast("Mapping[str, object]", _name_keys(one)) for one in tables), repeated
@@ -180,9 +180,9 @@ class _OpenNode:
         self.parts += 1
         if self.keys is None or self.parts % 2 == 0 or scalar in (None, "<<"):
             return ()
-        found = (scalar,) if scalar in self.keys else ()
+        repeated_keys = (scalar,) if scalar in self.keys else ()
         self.keys.add(scalar)
-        return found
+        return repeated_keys
 
 
 def _check_events(events: Iterator[Any], path: Path) -> dict[str, int]:

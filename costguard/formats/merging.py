@@ -49,33 +49,33 @@ def merge_plans(one: ConfigReading, other: ConfigReading) -> tuple[StepPlan, tup
 
     With a note for each field in which they differ.
     """
-    named, further = (other, one) if _names_model(other) or not _names_model(one) else (one, other)
-    found: dict[str, float | None] = {}
+    main, extra = (other, one) if _names_model(other) or not _names_model(one) else (one, other)
+    values: dict[str, float | None] = {}
     notes: list[str] = []
     for part in fields(StepPlan):
-        first, second = getattr(named.plan, part.name), getattr(further.plan, part.name)
-        found[part.name] = second if first is None else first
+        first, second = getattr(main.plan, part.name), getattr(extra.plan, part.name)
+        values[part.name] = second if first is None else first
         if part.name != "epochs" and first is not None and second not in (None, first):
-            where = f"{first} of {_name_file(named)}, not {second} of {_name_file(further)}"
+            where = f"{first} of {_name_file(main)}, not {second} of {_name_file(extra)}"
             notes.append(f"{part.name.replace('_', ' ')}: {where}")
-    return replace(named.plan, **found), tuple(notes)  # type: ignore[arg-type]  # fields of the same class
+    return replace(main.plan, **values), tuple(notes)  # type: ignore[arg-type]  # fields of the same class
 
 
 def _merge_hardware(one: ConfigReading, other: ConfigReading) -> tuple[LaunchHardware | None, tuple[str, ...]]:
     """Return the machines of the config that names their GPU, else of the later one; what it leaves open is the other's."""
     if one.hardware is None or other.hardware is None:
         return other.hardware or one.hardware, ()
-    named, further = (one, other) if _rank_hardware(one.hardware) > _rank_hardware(other.hardware) else (other, one)
-    first, second = named.hardware or LaunchHardware(), further.hardware or LaunchHardware()
+    main, extra = (one, other) if _rank_hardware(one.hardware) > _rank_hardware(other.hardware) else (other, one)
+    first, second = main.hardware or LaunchHardware(), extra.hardware or LaunchHardware()
     kind = first if first.gpu is not None or first.memory_gb is not None else second
     count = second.gpu_count if first.gpu_count is None else first.gpu_count
     hours = second.hours if first.hours is None else first.hours
-    found = replace(first, gpu=kind.gpu, memory_gb=kind.memory_gb, gpu_count=count, hours=hours)
-    if (second.gpu_count or count, second.nodes) == (count, found.nodes):
-        return found, ()
-    stated = f"{second.gpu_count or '?'} GPUs on each of {second.nodes} machines"
-    taken = f"{count or '?'} on each of {found.nodes}"
-    return found, (f"machines: {taken} of {_name_file(named)}, not {stated} of {_name_file(further)}",)
+    hardware = replace(first, gpu=kind.gpu, memory_gb=kind.memory_gb, gpu_count=count, hours=hours)
+    if (second.gpu_count or count, second.nodes) == (count, hardware.nodes):
+        return hardware, ()
+    other_machines = f"{second.gpu_count or '?'} GPUs on each of {second.nodes} machines"
+    machines = f"{count or '?'} on each of {hardware.nodes}"
+    return hardware, (f"machines: {machines} of {_name_file(main)}, not {other_machines} of {_name_file(extra)}",)
 
 
 def _merge_tables(one: Mapping[str, object], other: Mapping[str, object]) -> dict[str, object]:
@@ -84,9 +84,9 @@ def _merge_tables(one: Mapping[str, object], other: Mapping[str, object]) -> dic
     Only a launcher that says nothing of sharding (`MULTI_GPU`) does not end the sharding that a training config states.
     """
     table = merge_tables(one, other)
-    before, after, both = (each.get("parallel") for each in (one, other, table))
-    if isinstance(before, Mapping) and isinstance(after, Mapping) and isinstance(both, Mapping) and after.get("zero") == 0:
-        table = {**table, "parallel": {**both, "zero": before.get("zero", 0)}}
+    old, new, both = (each.get("parallel") for each in (one, other, table))
+    if isinstance(old, Mapping) and isinstance(new, Mapping) and isinstance(both, Mapping) and new.get("zero") == 0:
+        table = {**table, "parallel": {**both, "zero": old.get("zero", 0)}}
     return table
 
 
@@ -98,7 +98,7 @@ def _rank_hardware(hardware: LaunchHardware) -> int:
 def is_from_autocast(reading: ConfigReading) -> bool:
     """Return whether the precision of `reading` is the launcher's autocast over weights whose precision nothing states."""
     key = reading.autocast[1] if reading.autocast else None
-    return "method" not in reading.table and any(name == "precision" and stated == key for name, _, stated in reading.stated)
+    return "method" not in reading.table and any(name == "precision" and source == key for name, _, source in reading.stated)
 
 
 def _names_model(reading: ConfigReading) -> bool:
@@ -117,12 +117,12 @@ def _settle_precision(reading: ConfigReading) -> ConfigReading:
     if reading.autocast is None:
         return reading
     computed, key = reading.autocast
-    stated = reading.table.get("precision")
-    if stated not in (None, "fp32"):
-        differs = not str(stated).startswith(computed)
-        note = f"precision {stated} is taken as the training config states it; {key} {computed} computes over it"
+    stated_precision = reading.table.get("precision")
+    if stated_precision not in (None, "fp32"):
+        differs = not str(stated_precision).startswith(computed)
+        note = f"precision {stated_precision} is taken as the training config states it; {key} {computed} computes over it"
         return replace(reading, notes=(*reading.notes, note)) if differs else reading
-    precision = computed if stated is None and reading.table.get("method") in ADAPTERS else f"{computed}-amp"
+    precision = computed if stated_precision is None and reading.table.get("method") in ADAPTERS else f"{computed}-amp"
     table = {**reading.table, "precision": precision}
     return replace(reading, table=table, stated=(*reading.stated, ("precision", precision, key)))
 

@@ -35,13 +35,13 @@ def recognise(file: ConfigFile) -> bool:
 def read(draft: ConfigDraft) -> None:
     """Take the GPU of the one kind of function that has one, and its time limit."""
     calls = [one for one in PythonSource(draft.file).list_full_calls(".function", ".cls") if one.get("gpu") is not None]
-    asked = {str(one["gpu"]) for one in calls}
+    gpus = {str(one["gpu"]) for one in calls}
     if not calls:
         raise draft.refuse("gpu", "no function asks for a GPU")
-    if COMPUTED in asked:
+    if COMPUTED in gpus:
         raise draft.refuse("gpu", "is computed when the program runs")
     if len(calls) > 1:
-        kinds = "different GPUs" if len(asked) > 1 else "GPUs"
+        kinds = "different GPUs" if len(gpus) > 1 else "GPUs"
         draft.leave("gpu", f"{len(calls)} functions ask for {kinds}: the first is quoted")
     for key in sorted(calls[0].keys() - NO_EFFECT - {"gpu", "timeout"}):
         draft.leave(key, "of the function: one container is quoted")
@@ -53,23 +53,23 @@ def read(draft: ConfigDraft) -> None:
         draft.hardware = replace(draft.hardware, nodes=draft.read_count(nodes, "clustered"))
 
 
-def _read_gpu(draft: ConfigDraft, stated: object, timeout: object) -> LaunchHardware:
+def _read_gpu(draft: ConfigDraft, gpu_value: object, timeout: object) -> LaunchHardware:
     if timeout == COMPUTED:
         draft.leave("timeout", "computed when the program runs")
     hours = None if timeout in (None, COMPUTED) else draft.read_hours(timeout, "timeout")
-    if isinstance(stated, list) and stated:
-        draft.leave("gpu", f"{len(stated)} kinds of GPUs: the first is quoted")
-        stated = stated[0]
-    if isinstance(stated, dict) and ".gpu." in str(stated.get("@", "")):
-        count, size = stated.get("count", 1), stated.get("size", stated.get("memory"))
-        named = str(stated.get("@", "")).rpartition(".")[2]
+    if isinstance(gpu_value, list) and gpu_value:
+        draft.leave("gpu", f"{len(gpu_value)} kinds of GPUs: the first is quoted")
+        gpu_value = gpu_value[0]
+    if isinstance(gpu_value, dict) and ".gpu." in str(gpu_value.get("@", "")):
+        count, size = gpu_value.get("count", 1), gpu_value.get("size", gpu_value.get("memory"))
+        name = str(gpu_value.get("@", "")).rpartition(".")[2]
         if COMPUTED in (count, size):
             raise draft.refuse("gpu", "is computed when the program runs")
         memory = parse_memory(size if isinstance(size, str) else f"{size}GB") if size is not None else None
-        gpu = f"{named}-{memory[0]:g}GB" if memory is not None and named == "A100" else named
+        gpu = f"{name}-{memory[0]:g}GB" if memory is not None and name == "A100" else name
         return LaunchHardware(gpu=SMALLER_A100.get(gpu, gpu), gpu_count=draft.read_count(count, "gpu count"), hours=hours)
-    if not isinstance(stated, str):
+    if not isinstance(gpu_value, str):
         raise draft.refuse("gpu", "is computed when the program runs")
-    gpu, colon, counted = stated.removeprefix("@modal.gpu.").partition(":")
+    gpu, colon, counted = gpu_value.removeprefix("@modal.gpu.").partition(":")
     gpu = SMALLER_A100.get(gpu.rstrip("!").upper(), gpu.rstrip("!"))
     return LaunchHardware(gpu=gpu, gpu_count=draft.read_count(counted, "gpu") if colon else 1, hours=hours)

@@ -70,9 +70,9 @@ def read(draft: ConfigDraft) -> None:
         value = draft.take_count(key)
         if value is not None:
             draft.state(field, value, key)
-    named = draft.take_text("optimizer.optimizer_factory.name")
-    if named is not None:
-        name_optimizer(draft, named, "optimizer.optimizer_factory.name")
+    optimizer_name = draft.take_text("optimizer.optimizer_factory.name")
+    if optimizer_name is not None:
+        name_optimizer(draft, optimizer_name, "optimizer.optimizer_factory.name")
     elif draft.take("optimizer.adam_beta1") is not None:  # until 2024-03 there was one optimizer, and no factory
         draft.state("optimizer", "adamw", "optimizer.adam_beta1")
     dtype = DTYPES.get(str(draft.take_text("model.dtype")))
@@ -93,28 +93,28 @@ def read(draft: ConfigDraft) -> None:
 
 
 def _read_model(draft: ConfigDraft) -> None:
-    stated = draft.take("model.model_config")
-    if not isinstance(stated, dict):
+    config = draft.take("model.model_config")
+    if not isinstance(config, dict):
         return
-    kind = "qwen2" if stated.get("is_qwen2_config") else "llama"
-    missing = [key for key in DIMENSIONS if key != "num_key_value_heads" and not isinstance(stated.get(key), int)]
+    kind = "qwen2" if config.get("is_qwen2_config") else "llama"
+    missing = [key for key in DIMENSIONS if key != "num_key_value_heads" and not isinstance(config.get(key), int)]
     if missing:
         draft.leave("model.model_config", f"{missing[0]} is missing")
         return
-    shape: dict[str, object] = {field: stated[key] for key, field in DIMENSIONS.items() if stated.get(key) is not None}
-    shape |= {"kind": "decoder", "gated": True, "tied_embeddings": bool(stated.get("tie_word_embeddings", False))}
-    shape |= _read_experts(draft, stated)
+    shape: dict[str, object] = {field: config[key] for key, field in DIMENSIONS.items() if config.get(key) is not None}
+    shape |= {"kind": "decoder", "gated": True, "tied_embeddings": bool(config.get("tie_word_embeddings", False))}
+    shape |= _read_experts(draft, config)
     draft.state("architecture", shape, "model.model_config")
     draft.notes.append(f"the model is read from its dimensions, as a {kind} decoder")
 
 
-def _read_experts(draft: ConfigDraft, stated: Mapping[str, object]) -> dict[str, object]:
+def _read_experts(draft: ConfigDraft, config: Mapping[str, object]) -> dict[str, object]:
     """Return the experts, each as wide as `intermediate_size`; {} if there are none, or not in every layer, which is said."""
-    experts = stated.get("moe_config")
+    experts = config.get("moe_config")
     if isinstance(experts, Mapping) and experts.keys() <= EXPERTS and experts.get("layers", [-1]) == [-1]:
         shape = {"experts": experts.get("num_experts", 8), "experts_per_token": experts.get("top_k", 2)}
-        return shape | ({"shared_ffn": stated["intermediate_size"]} if experts.get("enable_shared_expert") else {})
-    if experts or stated.get("moe_num_experts"):
+        return shape | ({"shared_ffn": config["intermediate_size"]} if experts.get("enable_shared_expert") else {})
+    if experts or config.get("moe_num_experts"):
         draft.leave("model.model_config.moe_config", "these experts of nanotron are not read: sized without them")
     return {}
 

@@ -28,27 +28,27 @@ def read(draft: ConfigDraft) -> None:
     scaling = next(iter(source.list_calls("ScalingConfig")), None)
     remotes = [one for one in source.list_full_calls("ray.remote", ".options") if one.get("num_gpus")]
     remote = remotes[0] if remotes else None
-    asked = scaling if scaling is not None else remote
-    if asked is None:
+    request = scaling if scaling is not None else remote
+    if request is None:
         raise draft.refuse("num_gpus", "no request for GPUs was found")
-    further = [one for one in (*source.list_calls("ScalingConfig"), *remotes) if one is not asked][scaling is not None :]
-    if further:
-        counts = ", ".join(str(one.get("num_gpus", one.get("num_workers"))) for one in further)
-        draft.leave("num_gpus", f"{len(further)} further requests for GPUs ({counts}): the first is quoted")
+    others = [one for one in (*source.list_calls("ScalingConfig"), *remotes) if one is not request][scaling is not None :]
+    if others:
+        counts = ", ".join(str(one.get("num_gpus", one.get("num_workers"))) for one in others)
+        draft.leave("num_gpus", f"{len(others)} further requests for GPUs ({counts}): the first is quoted")
     elif scaling is None:
         draft.leave("num_gpus", "how many actors or tasks the program starts: one is quoted")
     if next(iter(source.list_calls("placement_group")), None) is not None:
         draft.leave("placement_group", "its bundles are not counted")
-    per_worker = asked.get("resources_per_worker")
+    per_worker = request.get("resources_per_worker")
     each = per_worker.get("GPU", 1) if isinstance(per_worker, dict) else 1
-    workers = asked.get("num_workers", 1) if scaling is not None else asked.get("num_gpus")
-    if scaling is not None and asked.get("use_gpu") in (None, False):
+    workers = request.get("num_workers", 1) if scaling is not None else request.get("num_gpus")
+    if scaling is not None and request.get("use_gpu") in (None, False):
         raise draft.refuse("use_gpu", "is not true: the workers have no GPU")
     for key, value in (("num_workers" if scaling is not None else "num_gpus", workers), ("resources_per_worker", each)):
         if value == COMPUTED or not isinstance(value, int) or isinstance(value, bool):
             raise draft.refuse(key, "is computed when the program runs, or is no whole number")
         draft.read_count(value, key)
-    kind = asked.get("accelerator_type")
+    kind = request.get("accelerator_type")
     if kind == COMPUTED:
         draft.leave("accelerator_type", "computed when the program runs")
     gpu = (

@@ -68,8 +68,8 @@ class StepPlan:
 
     def list_words(self) -> list[str]:
         """Return what is stated, as a message says it; epochs have a note of their own."""
-        named = {"accumulation": self.accumulation, "sequences a step": self.global_sequences, "steps": self.steps}
-        return [f"{name} {value}" for name, value in named.items() if value is not None]
+        counts = {"accumulation": self.accumulation, "sequences a step": self.global_sequences, "steps": self.steps}
+        return [f"{name} {value}" for name, value in counts.items() if value is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class ConfigReading:
             (f"filled in by another program, and not read: {_name_some(self.templates)}", bool(self.templates)),
             (f"no effect on the figures: {_name_some(self.ignored)}", bool(self.ignored)),
         )
-        return (*(text for text, said in parts if said), *self.notes, *((unsized,) if epochs else ()))
+        return (*(text for text, is_shown in parts if is_shown), *self.notes, *((unsized,) if epochs else ()))
 
     def describe(self) -> str:
         """Return what was understood, in one line: `model llama-3.1-8b (base_model), seq_len 4096 (sequence_len)`."""
@@ -124,8 +124,8 @@ class ConfigReading:
         if hardware is not None:
             count = "" if hardware.gpu_count is None else f" x{hardware.gpu_count}"
             nodes = "" if hardware.nodes == 1 else f" on {hardware.nodes} nodes"
-            named = hardware.gpu or _describe_memory(hardware.memory_gb)
-            parts.append(f"{to_one_line(shorten(named))}{count}{nodes}")
+            gpu = hardware.gpu or _describe_memory(hardware.memory_gb)
+            parts.append(f"{to_one_line(shorten(gpu))}{count}{nodes}")
             parts += [f"at most {hardware.hours:g} h"] if hardware.hours else []
         return ", ".join(parts) or "nothing that a quote needs"
 
@@ -354,5 +354,5 @@ def _format_value(value: object) -> str:
 
 def _name_some(keys: tuple[str, ...]) -> str:
     keys = tuple(dict.fromkeys(keys))
-    named = ", ".join(shorten(to_one_line(key), 80) for key in keys[:NAMED_MOST])
-    return named if len(keys) <= NAMED_MOST else f"{named} and {len(keys) - NAMED_MOST} more"
+    names = ", ".join(shorten(to_one_line(key), 80) for key in keys[:NAMED_MOST])
+    return names if len(keys) <= NAMED_MOST else f"{names} and {len(keys) - NAMED_MOST} more"

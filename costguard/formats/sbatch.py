@@ -112,10 +112,10 @@ def read(draft: ConfigDraft) -> None:
 
 def parse_clock(text: str) -> float | None:
     """Return the hours of Slurm's time: `90` and `90:00` are minutes, `12:00:00` hours, `3-00:00:00` and `1-12` days."""
-    found = CLOCK.match(text.strip())
-    if found is None:
+    match = CLOCK.match(text.strip())
+    if match is None:
         return None
-    days, first, second, third = (None if part is None else int(part) for part in found.groups())
+    days, first, second, third = (None if part is None else int(part) for part in match.groups())
     if days is not None:
         return days * 24 + (first or 0) + (second or 0) / 60 + (third or 0) / 3600
     if third is not None:
@@ -125,7 +125,7 @@ def parse_clock(text: str) -> float | None:
 
 def _read_directives(text: str) -> dict[str, object]:
     """Return the options of the `#SBATCH` lines, those before the first command, as sbatch reads them."""
-    found: dict[str, object] = {}
+    directives: dict[str, object] = {}
     for line in text.splitlines():
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
@@ -139,30 +139,30 @@ def _read_directives(text: str) -> dict[str, object]:
         for word, following in zip(words, [*words[1:], ""], strict=True):
             if word.startswith("--"):
                 name, equals, value = word[2:].partition("=")
-                found[name] = value if equals else True if following.startswith("-") or not following else following
+                directives[name] = value if equals else True if following.startswith("-") or not following else following
             elif re.match(r"^-[A-Za-z]", word):
-                found[SHORT.get(word[1], word[1])] = word[2:].removeprefix("=") or following
-    return found
+                directives[SHORT.get(word[1], word[1])] = word[2:].removeprefix("=") or following
+    return directives
 
 
 def _read_gpus(draft: ConfigDraft, nodes: int | None) -> tuple[str | None, int]:
     """Return the kind and the GPUs of one node, or those of the run if no number of nodes is stated."""
     for key, pattern in (("gres", GRES), ("gpus-per-node", TYPED), ("gpus", TYPED), ("gpus-per-task", TYPED)):
-        stated = draft.values.get(key)
-        if stated is None:
+        value = draft.values.get(key)
+        if value is None:
             continue
-        if TEMPLATE.search(str(stated)):
-            raise draft.refuse(f"#SBATCH --{key}", f"is computed when the script runs: {stated}")
+        if TEMPLATE.search(str(value)):
+            raise draft.refuse(f"#SBATCH --{key}", f"is computed when the script runs: {value}")
         text = draft.take_text(key) or ""
-        found = next((match for part in text.split(",") if (match := pattern.match(part))), None)
-        if found is None:
+        gpu_match = next((match for part in text.split(",") if (match := pattern.match(part))), None)
+        if gpu_match is None:
             continue
-        count = draft.read_count(found[2] or 1, key)
+        count = draft.read_count(gpu_match[2] or 1, key)
         if key == "gpus-per-task":
-            return found[1], draft.read_count(count * _count_tasks(draft, nodes), key)
+            return gpu_match[1], draft.read_count(count * _count_tasks(draft, nodes), key)
         if key == "gpus" and count % (nodes or 1):
             raise draft.refuse("#SBATCH --gpus", f"{count} GPUs are not divided evenly among {nodes} nodes")
-        return found[1], count // (nodes or 1) if key == "gpus" else count
+        return gpu_match[1], count // (nodes or 1) if key == "gpus" else count
     hint = "no #SBATCH line states a whole number of GPUs (the script computes them, or its caller does)"
     raise draft.refuse("#SBATCH --gres", hint)
 

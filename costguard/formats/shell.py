@@ -35,7 +35,7 @@ def read(draft: ConfigDraft) -> None:
     """Take the training command, the number of its processes, and that of its machines if there is one."""
     text = expand_variables(draft.file.text)
     counted, machines = PROCESSES.search(text) or TOTAL.search(text), MACHINES.search(text)
-    read = [found[1].replace("-", "_") for found in (counted, machines) if found is not None and counted is not None]
+    read = [match[1].replace("-", "_") for match in (counted, machines) if match is not None and counted is not None]
     if counted is not None:
         nodes = 1 if machines is None else draft.read_count(machines[2], f"--{machines[1]}")
         gpus = draft.read_count(counted[2], f"--{counted[1]}")

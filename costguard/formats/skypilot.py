@@ -84,23 +84,23 @@ def read(draft: ConfigDraft) -> None:
 
 def _read_accelerators(draft: ConfigDraft) -> tuple[str | None, int | None]:
     """Return the GPU and how many of it a node has: `H100:8`, {H100: 8}, or a name alone, which is one."""
-    stated = draft.take("resources.accelerators")
-    if isinstance(stated, dict) and len(stated) == 1:
-        gpu, count = next(iter(stated.items()))
+    accelerators = draft.take("resources.accelerators")
+    if isinstance(accelerators, dict) and len(accelerators) == 1:
+        gpu, count = next(iter(accelerators.items()))
         return str(gpu), _read_count(draft, 1 if count is None else count)
-    if isinstance(stated, list) and len(stated) == 1:
-        stated = stated[0]
-    if isinstance(stated, str):
-        gpu, _, counted = stated.partition(":")
+    if isinstance(accelerators, list) and len(accelerators) == 1:
+        accelerators = accelerators[0]
+    if isinstance(accelerators, str):
+        gpu, _, counted = accelerators.partition(":")
         return gpu, _read_count(draft, counted or 1)
-    if stated is not None:
+    if accelerators is not None:
         draft.leave("resources.accelerators", "several kinds of GPUs: state one with --on GPU:COUNT")
     return None, None
 
 
-def _read_count(draft: ConfigDraft, stated: object) -> int | None:
+def _read_count(draft: ConfigDraft, count: object) -> int | None:
     """Return the GPUs of a node; None for a part of one, which is said."""
-    if FRACTION.fullmatch(str(stated).strip()):
-        draft.leave("resources.accelerators", f"{stated} is no whole number of GPUs")
+    if FRACTION.fullmatch(str(count).strip()):
+        draft.leave("resources.accelerators", f"{count} is no whole number of GPUs")
         return None
-    return draft.read_count(stated, "resources.accelerators")
+    return draft.read_count(count, "resources.accelerators")

@@ -81,9 +81,9 @@ def read(draft: ConfigDraft) -> None:
         key = next((one for one in keys if draft.take_count(one) is not None), None)
         if key is not None:
             draft.state(field, draft.take_count(key), key)
-    named = draft.take_text("optimizer.name")
-    if named is not None:
-        name_optimizer(draft, named, "optimizer.name")
+    optimizer_name = draft.take_text("optimizer.name")
+    if optimizer_name is not None:
+        name_optimizer(draft, optimizer_name, "optimizer.name")
     _read_kernels(draft)
     _read_precision(draft)
     mode = draft.take_text("activation_checkpoint.mode")

@@ -93,7 +93,7 @@ def _read_model(draft: ConfigDraft) -> None:
     above, _, builder = (draft.take_text("model._component_") or "").rpartition(".")
     kind = METHOD.match(builder)
     names = list(_list_names(METHOD.sub("", builder), family=above.rpartition(".")[2]))
-    shipped = next((found for found in map(find_shipped_name, names) if found), names[0])
+    shipped = next((model for model in map(find_shipped_name, names) if model), names[0])
     draft.state("model", shipped, "model._component_")
     quantised = bool(kind and kind[1].startswith("q")) or bool(draft.take_flag("model.quantize_base"))
     if kind is None:
@@ -131,9 +131,9 @@ def _list_names(builder: str, family: str) -> Iterator[str]:
 
 
 def _read_optimizer(draft: ConfigDraft) -> None:
-    named = draft.take_text("optimizer._component_")
-    if named is not None:
-        name_optimizer(draft, named, "optimizer._component_")
+    optimizer_name = draft.take_text("optimizer._component_")
+    if optimizer_name is not None:
+        name_optimizer(draft, optimizer_name, "optimizer._component_")
     if draft.take_flag("optimizer.fused"):
         draft.state("optimizer_kernel", "fused", "optimizer.fused")
     for key in ("optimizer_in_bwd", "compile"):
@@ -142,9 +142,9 @@ def _read_optimizer(draft: ConfigDraft) -> None:
 
 
 def _read_memory(draft: ConfigDraft) -> None:
-    stated = draft.take_flag("enable_activation_checkpointing")
-    draft.assume("checkpointing", "none") if stated is None else draft.state(
-        "checkpointing", "full" if stated else "none", "enable_activation_checkpointing"
+    checkpointing = draft.take_flag("enable_activation_checkpointing")
+    draft.assume("checkpointing", "none") if checkpointing is None else draft.state(
+        "checkpointing", "full" if checkpointing else "none", "enable_activation_checkpointing"
     )
     if draft.take_flag("enable_activation_offloading"):
         draft.state("offload_activations", value=True, key="enable_activation_offloading")

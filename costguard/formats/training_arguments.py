@@ -83,9 +83,9 @@ def read_trainer(draft: ConfigDraft, *, checkpointing: str | None = "none") -> N
     `checkpointing`: what the tool does where nothing is stated; None: it depends on its version, so nothing is assumed here.
     """
     state_optimizer(draft, "optim")
-    stated = draft.take_flag("gradient_checkpointing")
-    if stated is not None:
-        draft.state("checkpointing", "full" if stated else "none", "gradient_checkpointing")
+    is_checkpointed = draft.take_flag("gradient_checkpointing")
+    if is_checkpointed is not None:
+        draft.state("checkpointing", "full" if is_checkpointed else "none", "gradient_checkpointing")
     elif checkpointing is not None:
         draft.assume("checkpointing", checkpointing)
     state_attention(draft, "attn_implementation")

@@ -158,8 +158,8 @@ def _read_preference(draft: ConfigDraft) -> None:
     elif draft.take_number("beta") is not None or completion is not None:
         key = "beta" if draft.take_number("beta") is not None else "max_completion_length"
         draft.state("preference.algorithm", "dpo", key)
-        named = " ".join(str(draft.values.get(key, "")) for key in ("hub_model_id", "output_dir", "run_name"))
-        if "orpo" in f"{named} {draft.file.path}".lower():
+        run_names = " ".join(str(draft.values.get(key, "")) for key in ("hub_model_id", "output_dir", "run_name"))
+        if "orpo" in f"{run_names} {draft.file.path}".lower():
             draft.state("preference.reference", value=False, key="orpo")
         else:
             draft.notes.append(f"{key}: taken as DPO; ORPO has the same argument and no reference model")

@@ -43,8 +43,8 @@ def recognise(file: ConfigFile) -> bool:
     if "unsloth" not in file.text or not any(f"{name}.from_pretrained" in file.text for name in CLASSES):
         return False
     loads = PythonSource(file).list_full_calls(*(f"{name}.from_pretrained" for name in CLASSES))
-    named = any(COMPUTED not in (one.get("model_name"), one.get("0")) for one in loads)
-    return named or "modal" not in file.text
+    has_model_name = any(COMPUTED not in (one.get("model_name"), one.get("0")) for one in loads)
+    return has_model_name or "modal" not in file.text
 
 
 def read(draft: ConfigDraft) -> None:

@@ -50,39 +50,39 @@ ZERO_IN_NAME = re.compile(r"(?:z(?:ero)?|stage)[_-]?([0-3])(?![0-9])", re.IGNORE
 
 def state_model(draft: ConfigDraft, key: str) -> None:
     """State the model that `key` names: shipped, a re-upload of a shipped one, a folder beside the config, or as written."""
-    named = draft.take_text(key)
-    if named is not None:
-        name_model(draft, named, key)
+    model_name = draft.take_text(key)
+    if model_name is not None:
+        name_model(draft, model_name, key)
 
 
-def name_model(draft: ConfigDraft, named: str, key: str) -> None:
-    """State the model `named`, as `state_model` does."""
-    for config in (f"{named.rstrip('/')}/config.json", named):
+def name_model(draft: ConfigDraft, model_name: str, key: str) -> None:
+    """State the model `model_name`, as `state_model` does."""
+    for config in (f"{model_name.rstrip('/')}/config.json", model_name):
         if config.endswith(".json") and draft.file.is_beside(config):
             draft.state("path", str(draft.file.path.parent / config), key)
             return
-    draft.state("model", find_shipped_name(named) or named, key)
+    draft.state("model", find_shipped_name(model_name) or model_name, key)
 
 
 def is_quantised(draft: ConfigDraft, key: str, *, adapters: bool) -> bool:
     """Return whether the model that `key` names is stored in 4 bits; without adapters that is said, and sized in 16 bits."""
-    found = QUANTISED.search(draft.take_text(key) or "") is not None
-    if found and not adapters:
+    is_marked = QUANTISED.search(draft.take_text(key) or "") is not None
+    if is_marked and not adapters:
         draft.leave(key, "4 bits need adapters: sized in 16 bits")
-    return found and adapters
+    return is_marked and adapters
 
 
-def find_shipped_name(named: str) -> str | None:
-    """Return the shipped model that `named` is, by its whole name or by the last part of it; None if there is none.
+def find_shipped_name(model_name: str) -> str | None:
+    """Return the shipped model that `model_name` is, by its whole name or by the last part of it; None if there is none.
 
     Example: NousResearch/Llama-2-7b-hf and /tmp/Llama-2-7b-hf/ are llama-2-7b, whose release is meta-llama/Llama-2-7b-hf.
     """
-    named = named.replace("___", ".")  # as ModelScope's cache spells a dot: Qwen2___5-3B-Instruct
-    whole, last = fold_name(named), named.rstrip("/").rpartition("/")[2]
+    model_name = model_name.replace("___", ".")  # as ModelScope's cache spells a dot: Qwen2___5-3B-Instruct
+    full_name, last = fold_name(model_name), model_name.rstrip("/").rpartition("/")[2]
     ends: dict[str, str] = {}
     for name, aliases in ShippedFacts().list_models().items():
         for alias in (name, *aliases):
-            if fold_name(alias) == whole:
+            if fold_name(alias) == full_name:
                 return name
             for end in (alias.rpartition("/")[2], SUFFIX.sub("", alias.rpartition("/")[2])):
                 ends.setdefault(fold_name(end), name)
@@ -91,48 +91,48 @@ def find_shipped_name(named: str) -> str | None:
 
 def state_optimizer(draft: ConfigDraft, key: str) -> None:
     """State the optimizer that `key` names, and its kernel if the name says which; leave one that is not known."""
-    named = draft.take_text(key)
-    if named is not None:
-        name_optimizer(draft, named, key)
+    optimizer_name = draft.take_text(key)
+    if optimizer_name is not None:
+        name_optimizer(draft, optimizer_name, key)
 
 
-def name_optimizer(draft: ConfigDraft, named: str, key: str) -> None:
-    """State the optimizer `named`: a name of transformers, or a class such as torch.optim.AdamW."""
-    word = fold_name(named.rpartition(".")[2])
-    known = OPTIMIZERS.get(word)
-    if word.startswith("paged") and "PagedAdamW" in named and known is None:
-        known = "paged-adamw"
-    if known is None:
-        draft.leave(key, f"{named}: its states are not known")
+def name_optimizer(draft: ConfigDraft, optimizer_name: str, key: str) -> None:
+    """State the optimizer `optimizer_name`: a name of transformers, or a class such as torch.optim.AdamW."""
+    word = fold_name(optimizer_name.rpartition(".")[2])
+    optimizer = OPTIMIZERS.get(word)
+    if word.startswith("paged") and "PagedAdamW" in optimizer_name and optimizer is None:
+        optimizer = "paged-adamw"
+    if optimizer is None:
+        draft.leave(key, f"{optimizer_name}: its states are not known")
         return
-    draft.state("optimizer", known, key)
+    draft.state("optimizer", optimizer, key)
     if word in FUSED:
         draft.state("optimizer_kernel", "fused", key)
 
 
 def state_attention(draft: ConfigDraft, key: str) -> None:
     """State the attention implementation that `key` names."""
-    named = draft.take_text(key)
-    if named is None:
+    name = draft.take_text(key)
+    if name is None:
         return
-    known = ATTENTIONS.get(named.lower())
-    if known is None:
-        draft.leave(key, f"{named}: not a known attention")
+    attention = ATTENTIONS.get(name.lower())
+    if attention is None:
+        draft.leave(key, f"{name}: not a known attention")
     else:
-        draft.state("attention", known, key)
+        draft.state("attention", attention, key)
 
 
 def state_targets(draft: ConfigDraft, key: str) -> None:
     """State the modules with adapters; `all` and `all-linear` are every linear layer."""
-    named = draft.take_names(key)
-    if named is None:
+    names = draft.take_names(key)
+    if names is None:
         return
-    if named in (("all",), ("all-linear",)):
+    if names in (("all",), ("all-linear",)):
         draft.state("lora.targets", "all-linear", key)
-    elif any(word in name for name in named for word in ("*", "|", "\\")):
+    elif any(word in name for name in names for word in ("*", "|", "\\")):
         draft.leave(key, "a pattern of names")
     else:
-        targets = [name.rpartition(".")[2] for name in named]
+        targets = [name.rpartition(".")[2] for name in names]
         embeddings = [name for name in targets if name in EMBEDDINGS]
         if embeddings:
             draft.leave(key, f"{', '.join(embeddings)}: not counted")
@@ -142,13 +142,13 @@ def state_targets(draft: ConfigDraft, key: str) -> None:
 
 def state_fsdp(draft: ConfigDraft, words: object, key: str) -> None:
     """State the sharding that `words` name: `full_shard auto_wrap`, `SHARD_GRAD_OP`; without a name it is full."""
-    named = str(words).lower()
-    if "hybrid" in named:
+    text = str(words).lower()
+    if "hybrid" in text:
         draft.leave(key, "hybrid sharding is sized as full")
         draft.notes.append(f"{key}: sized as sharding over all GPUs; hybrid sharding over several machines needs more")
-    if "shard_grad_op" in named or "zero2" in named:
+    if "shard_grad_op" in text or "zero2" in text:
         draft.state("parallel.zero", 2, key)
-    elif "no_shard" in named:
+    elif "no_shard" in text:
         draft.state("parallel.zero", 0, key)
     else:
         draft.state("parallel.fsdp", value=True, key=key)
@@ -156,14 +156,14 @@ def state_fsdp(draft: ConfigDraft, words: object, key: str) -> None:
 
 def state_sharding_by_name(draft: ConfigDraft, name: str, key: str) -> None:
     """State ZeRO from the name of a DeepSpeed config that is not here: `ds_z3_offload_config.json` is stage 3 with offload."""
-    found = ZERO_IN_NAME.search(Path(name).name)
-    if found is None:
+    match = ZERO_IN_NAME.search(Path(name).name)
+    if match is None:
         draft.leave(key, f"{Path(name).name} is not beside the config")
         return
-    draft.assume("parallel.zero", int(found[1]))
+    draft.assume("parallel.zero", int(match[1]))
     draft.assume("framework", "deepspeed")
     if "offload_param" in name.lower():
         draft.leave(key, "weights alone in host memory: sized on the GPU")
     elif "offload" in name.lower():
-        draft.assume("parallel.offload", "all" if found[1] == "3" else "optimizer")
-    draft.notes.append(f"{key}: {Path(name).name} is not beside the config; ZeRO stage {found[1]} is taken from its name")
+        draft.assume("parallel.offload", "all" if match[1] == "3" else "optimizer")
+    draft.notes.append(f"{key}: {Path(name).name} is not beside the config; ZeRO stage {match[1]} is taken from its name")
