@@ -127,21 +127,21 @@ class IntentUpdate:
     again: bool = False
 
 
-def explain_refusal(intent: Intent, seen: Observation) -> str:
-    """Explain why `intent` must not be sent, given the new observation `seen`; "" if nothing forbids it."""
-    return next(_list_objections(intent, seen), "")
+def explain_refusal(intent: Intent, observation: Observation) -> str:
+    """Explain why `intent` must not be sent, given the new `observation`; "" if nothing forbids it."""
+    return next(_list_objections(intent, observation), "")
 
 
-def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
+def _list_objections(intent: Intent, observation: Observation) -> Iterator[str]:
     """Yield each objection by itself; an objection that makes later ones meaningless comes before them."""
-    handling, act = seen.handling, intent.act
-    if identify_incarnation(seen) != intent.life:
+    handling, act = observation.handling, intent.act
+    if identify_incarnation(observation) != intent.life:
         yield "the machine was restarted or replaced: this act was for an earlier run"
     withdraws = act == STOP and handling.start_waits
-    if is_proof(act, seen):
-        yield f"it is {seen.state} already"
-    if seen.state not in CONTRADICTING_STATES[act] and not withdraws:
-        yield f"it is {seen.state}: the act's result would be unknown"
+    if is_proof(act, observation):
+        yield f"it is {observation.state} already"
+    if observation.state not in CONTRADICTING_STATES[act] and not withdraws:
+        yield f"it is {observation.state}: the act's result would be unknown"
     if handling.controller:
         yield f"{handling.controller} would start it again"
     if act in handling.protected:
@@ -156,9 +156,9 @@ def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
         yield f"it would lose {', '.join(lost)}, and that was not allowed"
 
 
-def is_proof(act: str, seen: Observation) -> bool:
-    """Return whether `seen` proves `act`. A machine whose start waits is not stopped for good: it will start by itself."""
-    return seen.state in PROVING_STATES[act] and not (act == STOP and seen.handling.start_waits)
+def is_proof(act: str, observation: Observation) -> bool:
+    """Return whether `observation` proves `act`. A machine whose start waits is not stopped: it will start by itself."""
+    return observation.state in PROVING_STATES[act] and not (act == STOP and observation.handling.start_waits)
 
 
 def is_send_due(intent: Intent, now: datetime) -> bool:
@@ -180,25 +180,27 @@ def describe_difference(first: Observation, second: Observation) -> str:
     """Describe what changed between two observations of a machine and affects the act; "" for nothing."""
     if first.state != second.state:
         return f"it went from {first.state} to {second.state} while it was checked"
-    named = ("name", "owner", "labels", "tier", "handling")
-    changed = [what for what in named if getattr(first, what) != getattr(second, what)]
+    fields = ("name", "owner", "labels", "tier", "handling")
+    changed = [what for what in fields if getattr(first, what) != getattr(second, what)]
     return f"its {' and '.join(changed)} changed while it was checked" if changed else ""
 
 
 def confirm_outcome(
-    intent: Intent, seen: Observation | None, *, absences: int, asked_at: datetime, now: datetime, settling: timedelta
+    intent: Intent, observation: Observation | None, *, absences: int, asked_at: datetime, now: datetime, settling: timedelta
 ) -> IntentUpdate:
     """Return the next state of `intent`, which is in doubt, from a check or listing requested at `asked_at`.
 
-    `seen` None: the machine was not there; `absences`: how many complete listings in a row lack it, all requested after the
-    last send. While nothing can be listed, `asked_at` of the last listing only allows it to become UNCONFIRMED after ten
+    `observation` None: the machine was not there; `absences`: how many complete listings in a row lack it, all requested after
+    the last send. While nothing can be listed, `asked_at` of the last listing only allows it to become UNCONFIRMED after ten
     minutes.
     """
     if intent.state == EXECUTING and intent.expires_at is not None and now < intent.expires_at:
         return IntentUpdate(why="it may be sent at any moment")
     if intent.sent_at is not None and asked_at < intent.sent_at:
         return _keep_waiting(intent, now, "not checked since it was sent", looked=False)
-    return _resolve_absent(intent, absences, now) if seen is None else _resolve_present(intent, seen, now, settling)
+    return (
+        _resolve_absent(intent, absences, now) if observation is None else _resolve_present(intent, observation, now, settling)
+    )
 
 
 def _resolve_absent(intent: Intent, absences: int, now: datetime) -> IntentUpdate:
@@ -209,62 +211,64 @@ def _resolve_absent(intent: Intent, absences: int, now: datetime) -> IntentUpdat
     return _keep_waiting(intent, now, "it was not found; this alone proves nothing")
 
 
-def _resolve_present(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+def _resolve_present(intent: Intent, observation: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
     if intent.act == START:
-        return _resolve_start(intent, seen, now, settling)
-    if _is_later_life(intent.life, seen):
+        return _resolve_start(intent, observation, now, settling)
+    if _is_later_life(intent.life, observation):
         return IntentUpdate(state=DONE, why="the machine was restarted since: the act was for its earlier run")
-    if _is_other_life(intent.life, seen):
+    if _is_other_life(intent.life, observation):
         return _keep_waiting(intent, now, "the observation may be of an earlier run or of another machine")
-    if is_proof(intent.act, seen):
-        return IntentUpdate(state=DONE, why=f"it is {seen.state}")
-    if seen.state in CONTRADICTING_STATES[intent.act]:
-        return _resolve_contradicted(intent, seen, now, settling)
-    return _keep_waiting(intent, now, f"it is {seen.state}")
+    if is_proof(intent.act, observation):
+        return IntentUpdate(state=DONE, why=f"it is {observation.state}")
+    if observation.state in CONTRADICTING_STATES[intent.act]:
+        return _resolve_contradicted(intent, observation, now, settling)
+    return _keep_waiting(intent, now, f"it is {observation.state}")
 
 
-def _resolve_contradicted(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+def _resolve_contradicted(intent: Intent, observation: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
     """Return the update for a machine whose state contradicts the act, as if nothing had been sent."""
-    told = f"it is still {seen.state}"
+    reason = f"it is still {observation.state}"
     if _get_time_since_send(intent, now) < settling:
-        return IntentUpdate(why=f"{told}, and may be settling")
+        return IntentUpdate(why=f"{reason}, and may be settling")
     if intent.state == EXECUTING and not _can_tell_lives_apart(intent):
-        return IntentUpdate(state=CANCELLED, why=f"{told}, or running again: its provider states no start time")
+        return IntentUpdate(state=CANCELLED, why=f"{reason}, or running again: its provider states no start time")
     if intent.state == EXECUTING:
-        return IntentUpdate(state=READY, why=told, again=True)
+        return IntentUpdate(state=READY, why=reason, again=True)
     if is_send_due(intent, now):
-        return IntentUpdate(why=told, again=True)
-    return _keep_waiting(intent, now, told)
+        return IntentUpdate(why=reason, again=True)
+    return _keep_waiting(intent, now, reason)
 
 
-def _resolve_start(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+def _resolve_start(intent: Intent, observation: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
     """Return the update of a start. Only a running machine proves it; a stopped one that can be started again disproves it."""
-    if _is_other_life(intent.life, seen):
+    if _is_other_life(intent.life, observation):
         return _keep_waiting(intent, now, "the observation may be of an earlier run or of another machine")
-    if seen.state in PROVING_STATES[START]:
-        return IntentUpdate(state=DONE, why=f"it is {seen.state}")
-    if seen.state == ENDED:
+    if observation.state in PROVING_STATES[START]:
+        return IntentUpdate(state=DONE, why=f"it is {observation.state}")
+    if observation.state == ENDED:
         return IntentUpdate(state=FAILED, why="it has ended")
-    if seen.state not in STARTABLE_STATES:
-        return _keep_waiting(intent, now, f"it is {seen.state}")
-    return _resolve_unstarted(intent, seen, now, settling)
+    if observation.state not in STARTABLE_STATES:
+        return _keep_waiting(intent, now, f"it is {observation.state}")
+    return _resolve_unstarted(intent, observation, now, settling)
 
 
-def _resolve_unstarted(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+def _resolve_unstarted(intent: Intent, observation: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
     """Return the update for a machine that is stopped although its start may have been sent."""
-    told = f"it is still {seen.state}" + (f" ({seen.why})" if seen.why and seen.why != seen.state else "")
+    reason = f"it is still {observation.state}" + (
+        f" ({observation.why})" if observation.why and observation.why != observation.state else ""
+    )
     if _get_time_since_send(intent, now) < settling:
-        return IntentUpdate(why=f"{told}, and may be starting")
-    if not seen.handling.starts:  # its provider still works at it, or does not say
-        return _keep_waiting(intent, now, told)
-    if _is_later_life(intent.life, seen):
-        told = "it started and is stopped again: by its provider for want of capacity, or by a person"
-        return IntentUpdate(state=FAILED, why=told)
+        return IntentUpdate(why=f"{reason}, and may be starting")
+    if not observation.handling.starts:  # its provider still works at it, or does not say
+        return _keep_waiting(intent, now, reason)
+    if _is_later_life(intent.life, observation):
+        reason = "it started and is stopped again: by its provider for want of capacity, or by a person"
+        return IntentUpdate(state=FAILED, why=reason)
     if intent.state == EXECUTING:
-        return IntentUpdate(state=CANCELLED, why=f"{told}: {SEND_UNKNOWN}")
+        return IntentUpdate(state=CANCELLED, why=f"{reason}: {SEND_UNKNOWN}")
     if _is_overdue(intent, now):
-        return IntentUpdate(state=FAILED, why=f"{told}: its provider took the request, and did not start it within 10 min")
-    return _keep_waiting(intent, now, told)
+        return IntentUpdate(state=FAILED, why=f"{reason}: its provider took the request, and did not start it within 10 min")
+    return _keep_waiting(intent, now, reason)
 
 
 def is_without_effect(intent: Intent) -> bool:
@@ -300,18 +304,18 @@ def _get_time_since_send(intent: Intent, now: datetime) -> timedelta:
     return now - (intent.sent_at or intent.moved_at)
 
 
-def _is_later_life(life: Incarnation, seen: Observation) -> bool:
-    pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
+def _is_later_life(life: Incarnation, observation: Observation) -> bool:
+    pairs = ((life.started_at, observation.started_at), (life.created_at, observation.created_at))
     return any(old is not None and new is not None and new > old for old, new in pairs)
 
 
-def _is_other_life(life: Incarnation, seen: Observation) -> bool:
-    """Return whether `seen` certainly shows another incarnation than `life`.
+def _is_other_life(life: Incarnation, observation: Observation) -> bool:
+    """Return whether `observation` certainly shows another incarnation than `life`.
 
     A stopped machine that no longer states a start time may be the same incarnation.
     """
-    pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
-    stale = life.started_at is not None and seen.stopped_at is not None and seen.stopped_at < life.started_at
+    pairs = ((life.started_at, observation.started_at), (life.created_at, observation.created_at))
+    stale = life.started_at is not None and observation.stopped_at is not None and observation.stopped_at < life.started_at
     return stale or any(old is not None and new is not None and new < old for old, new in pairs)
 
 

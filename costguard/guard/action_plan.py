@@ -123,37 +123,37 @@ def build_action_plan(cases: Iterable[PolicyCase], around: RunConstraints) -> tu
 
     The capacity of the limits goes to the most urgent steps: hard caps first, then the highest priority, then the longest due.
     """
-    found = [(case, p) for case in cases if _may_have_steps(case) for p in _propose_steps(case, around)]
-    found.sort(key=lambda one: _rank_urgency(one[1]))
-    proposals = _forecast_limits(list(_apply_headroom(found, around)), around)
+    case_proposals = [(case, p) for case in cases if _may_have_steps(case) for p in _propose_steps(case, around)]
+    case_proposals.sort(key=lambda one: _rank_urgency(one[1]))
+    proposals = _forecast_limits(list(_apply_headroom(case_proposals, around)), around)
     return tuple(sorted(proposals, key=lambda p: (p.due_at, *_rank_urgency(p))))
 
 
-def _forecast_limits(found: Sequence[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
+def _forecast_limits(case_proposals: Sequence[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
     """Yield each proposal with the time at which the limits will let it run.
 
     Acts with a lasting hold use no capacity of the limits.
     """
     queue = [
         (case, one)
-        for case, one in found
+        for case, one in case_proposals
         if one.step.do in DESTRUCTIVE and all(reason in FORECAST_HOLDS for reason, _ in one.held_by)
     ]
     queue.sort(key=lambda one: (one[1].verdict.policy.rule != CAP_RULE, one[1].due_at, *_rank_urgency(one[1])))
-    seen, late = set[tuple[str, ...]](), dict[int, tuple[datetime, str]]()
+    queued_keys, late = set[tuple[str, ...]](), dict[int, tuple[datetime, str]]()
     schedules = dict[str, SendSchedule]()
     for case, one in queue:
         key, pool = tuple(one.verdict.life.key), find_pool(one.verdict.policy, around.accepted_caps)
-        if key in seen:
+        if key in queued_keys:
             continue
-        seen.add(key)
+        queued_keys.add(key)
         if pool not in schedules:
             rails, sent = select_counted(pool, (act for act in around.sent if act.state != READY), around.rails)
             schedules[pool] = SendSchedule(sent, around.fleet, rails, now=around.now, interval=around.interval)
         at, why = schedules[pool].add(one.due_at, irreversible=is_irreversible(one, case))
         if at - max(one.due_at, around.now) > LIMIT_DELAY_MIN:
             late[id(one)] = (at, why)
-    for _, one in found:
+    for _, one in case_proposals:
         expected_at, limit = late.get(id(one), (None, ""))
         yield replace(one, expected_at=expected_at, limit=limit) if limit else one
 
@@ -178,7 +178,7 @@ def list_standing_holds(step: PolicyStep, case: PolicyCase, around: RunConstrain
     It is computed again right before a request is sent, from a case of a new observation.
     """
     due = DueStep(0, step, around.now)
-    return tuple(_list_holds(due, case, around, asked=False))
+    return tuple(_list_holds(due, case, around, is_unanswered=False))
 
 
 def get_first_act(proposals: Iterable[Proposal]) -> Proposal | None:
@@ -191,11 +191,11 @@ def explain_withdrawal(proposal: Proposal | None) -> str:
     return next((says for reason, says in (proposal.held_by if proposal else ()) if reason not in ANNOUNCED_HOLDS), "")
 
 
-def explain_unstoppable(seen: Observation) -> str:
+def explain_unstoppable(observation: Observation) -> str:
     """Explain why no approval can make a stop of it possible, so that at most a question is sent; "" if a stop can work."""
-    if seen.handling.controller:
-        return f"{seen.handling.controller} would start it again"
-    return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
+    if observation.handling.controller:
+        return f"{observation.handling.controller} would start it again"
+    return "" if observation.handling.stops else "its provider has no stop for it, or does not say so"
 
 
 def _may_have_steps(case: PolicyCase) -> bool:
@@ -204,16 +204,18 @@ def _may_have_steps(case: PolicyCase) -> bool:
 
 
 def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposal]:
-    found, seen = case.verdict, case.live.observation
+    verdict, observation = case.verdict, case.live.observation
     if case.live.absent_at is not None:
         return
-    done = case.climb.done if case.climb else ()
-    ahead: Sequence[DueStep] = list_due_steps(found, case.climb, stopped=seen.state in RESTING_STATES, hooks=case.hooks)
+    done_numbers = case.climb.done if case.climb else ()
+    ahead: Sequence[DueStep] = list_due_steps(
+        verdict, case.climb, stopped=observation.state in RESTING_STATES, hooks=case.hooks
+    )
     if _is_unknown(case):
-        acts = [(n, s) for n, s in enumerate(found.policy.then) if s.do in DESTRUCTIVE and n not in done]
+        acts = [(n, s) for n, s in enumerate(verdict.policy.then) if s.do in DESTRUCTIVE and n not in done_numbers]
         ahead = [DueStep(n, s, around.now) for n, s in acts]
-    asked = [n for n in done if n < len(found.policy.then)]
-    waiting = [DueStep(n, found.policy.then[n], around.now) for n in asked if is_question(found.policy.then[n], case)]
+    steps = [(n, verdict.policy.then[n]) for n in done_numbers if n < len(verdict.policy.then)]
+    waiting = [DueStep(n, step, around.now) for n, step in steps if is_question(step, case)]
     for due in (*waiting, *ahead):
         step = resolve_step(due.step, case)
         if step.do == ASK and due.asks_at is not None:
@@ -222,10 +224,10 @@ def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposa
             step.do in case.approved and case.climb is not None and case.climb.done
         ):  # who says yes was told, and waits for nothing
             due = replace(due, at=min(due.at, around.now), unsent=False, untold=False)  # noqa: PLW2901 - the same step
-        if STOP in {step.do, step.act} and seen.state in RESTING_STATES:
+        if STOP in {step.do, step.act} and observation.state in RESTING_STATES:
             continue
-        held = tuple(_list_holds(replace(due, step=step), case, around, asked=due in waiting))
-        yield Proposal(verdict=found, number=due.number, step=step, due_at=due.at, held_by=held)
+        holds = tuple(_list_holds(replace(due, step=step), case, around, is_unanswered=due in waiting))
+        yield Proposal(verdict=verdict, number=due.number, step=step, due_at=due.at, held_by=holds)
 
 
 def _is_unknown(case: PolicyCase) -> bool:
@@ -240,12 +242,12 @@ def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
     It is terminate if the provider has no stop. It is stop if the stop would lose data, if `asks` demands an approval, or if
     the evidence of the verdict is too thin (`short`). It is nothing if the provider protects the machine.
     """
-    seen, policy = case.live.observation, case.verdict.policy
-    if step.do != STOP or seen.state in RESTING_STATES or seen.handling.protected:
+    observation, policy = case.live.observation, case.verdict.policy
+    if step.do != STOP or observation.state in RESTING_STATES or observation.handling.protected:
         return ""
-    if seen.handling.stops is False:
+    if observation.handling.stops is False:
         return TERMINATE
-    loses = bool(seen.handling.stop_loses) and not policy.allow_irreversible
+    loses = bool(observation.handling.stop_loses) and not policy.allow_irreversible
     return STOP if loses or case.asks or case.verdict.short else ""
 
 
@@ -256,21 +258,21 @@ def is_question(step: PolicyStep, case: PolicyCase) -> bool:
     return not ended and (step.do == ASK or converted)
 
 
-def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked: bool) -> Iterator[HoldReason]:
+def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, is_unanswered: bool) -> Iterator[HoldReason]:
     """Yield every reason that holds `due`."""
-    step, found, now = due.step, case.verdict, around.now
-    rule, yes = found.policy.rule, step.do in case.approved
-    if asked and step.do == ASK:
+    step, verdict, now = due.step, case.verdict, around.now
+    rule, yes = verdict.policy.rule, step.do in case.approved
+    if is_unanswered and step.do == ASK:
         price = compute_waiting_cost(case.live, now)
         cost = f"waiting costs {price.format()} {price.currency} per 30 min" if price else "the cost of waiting is unknown"
         yield "asked", f"no answer yet whether to {step.act} it; {cost}"
     if step.do == RECORD:
         return
     if _is_unknown(case):
-        yield "unknown", "; ".join(found.reasons[:2]) or "its condition is unknown"
+        yield "unknown", "; ".join(verdict.reasons[:2]) or "its condition is unknown"
     if not yes and not reaches_level(case.level, STEP_LEVELS[step.do]):
         limited = f": {case.limited}" if case.limited else ""
-        yield "not_armed", f"{found.policy.name} is armed for {case.level}, and this needs {STEP_LEVELS[step.do]}{limited}"
+        yield "not_armed", f"{verdict.policy.name} is armed for {case.level}, and this needs {STEP_LEVELS[step.do]}{limited}"
     if case.lease is not None and rule != CAP_RULE:
         until = f" until {case.lease.until:%Y-%m-%d %H:%M} UTC" if case.lease.until else ""
         yield "leased", f"{case.lease.who} keeps it{until}"
@@ -320,8 +322,8 @@ def _list_passing_holds(due: DueStep, case: PolicyCase, around: RunConstraints) 
     if due.at > around.now or due.unsent:
         yield "grace", "no notification was sent yet" if due.unsent else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
     if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
-        seen, needed = (_format_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
-        yield "first_seen", f"it was seen for {seen} in {case.polls} listings, and needs {needed} and {rails.first_polls}"
+        age, needed = (_format_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
+        yield "first_seen", f"it was seen for {age} in {case.polls} listings, and needs {needed} and {rails.first_polls}"
     if now - case.live.seen_at > rails.gap_polls * around.interval or case.live.seen_at > now + around.interval:
         yield "stale", f"it was last seen at {case.live.seen_at:%Y-%m-%d %H:%M} UTC"
 
@@ -331,25 +333,25 @@ def _format_minutes(length: timedelta) -> str:
 
 
 def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReason]:
-    step, found, seen = due.step, case.verdict, case.live.observation
-    handling = seen.handling
+    step, verdict, observation = due.step, case.verdict, case.live.observation
+    handling = observation.handling
     for one in case.refused:
-        if one.act == step.do and one.policy == found.policy.name:
+        if one.act == step.do and one.policy == verdict.policy.name:
             again = f"it is asked again at {one.moved_at + REFUSED_FOR:%Y-%m-%d %H:%M} UTC"
             yield "refused", f"its provider refused the {one.act} at {one.moved_at:%H:%M} UTC ({one.outcome}); {again}"
-    if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
-        yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
-    if case.workers > 0 and found.policy.rule not in (CAP_RULE, TIMED_RULE):
+    if verdict.policy.rule == IDLE_RULE and verdict.work.state == ACTIVE:
+        yield "working", f"it works: {'; '.join(verdict.work.reasons[:1]) or 'by what was measured'}"
+    if case.workers > 0 and verdict.policy.rule not in (CAP_RULE, TIMED_RULE):
         yield "workers_first", f"it leads a group of which {case.workers} more run: they are stopped first"
-    if few := explain_thin_evidence(found):
+    if few := explain_thin_evidence(verdict):
         yield "not_confident", few
-    if found.short and step.do not in case.approved:
-        yield "not_confident", f"its confidence is {found.work.confidence:g}: {found.policy.when.text}"
+    if verdict.short and step.do not in case.approved:
+        yield "not_confident", f"its confidence is {verdict.work.confidence:g}: {verdict.policy.when.text}"
     if handling.controller and step.do != SCALE:
         yield "controller", f"{handling.controller} would start it again"
     yield from _list_missing_act_holds(step, case)
     loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
-    if (step.do == TERMINATE or loses) and not (found.policy.allow_irreversible or step.do in case.approved):
+    if (step.do == TERMINATE or loses) and not (verdict.policy.allow_irreversible or step.do in case.approved):
         yield "irreversible", f"it would permanently lose {', '.join(loses) or 'itself'}"
 
 
@@ -358,14 +360,14 @@ def _list_start_holds(case: PolicyCase) -> Iterator[HoldReason]:
     if handling.controller:
         yield "controller", f"{handling.controller} starts and stops it"
     if not handling.starts:
-        said = "does not let it be started now" if handling.starts is False else "does not say whether it can be started"
-        yield "no_act", f"its provider {said}"
+        phrase = "does not let it be started now" if handling.starts is False else "does not say whether it can be started"
+        yield "no_act", f"its provider {phrase}"
 
 
-def explain_thin_evidence(found: Verdict) -> str:
+def explain_thin_evidence(verdict: Verdict) -> str:
     """Explain what the evidence of an idle rule lacks; "" if it is sufficient."""
-    if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < EVIDENCE_COVERAGE_MIN:
-        return f"{found.work.coverage:.0%} of the expected samples arrived"
+    if verdict.policy.rule == IDLE_RULE and verdict.work.coverage is not None and verdict.work.coverage < EVIDENCE_COVERAGE_MIN:
+        return f"{verdict.work.coverage:.0%} of the expected samples arrived"
     return ""
 
 
@@ -376,18 +378,18 @@ def _list_missing_act_holds(step: PolicyStep, case: PolicyCase) -> Iterator[Hold
         return
     has = handling.stops if step.do == STOP else handling.terminates
     if not has:
-        said = "has no" if has is False else "does not say whether it has a"
-        yield "no_act", f"its provider {said} {step.do} for it"
+        phrase = "has no" if has is False else "does not say whether it has a"
+        yield "no_act", f"its provider {phrase} {step.do} for it"
 
 
 def _apply_headroom(
-    found: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints
+    case_proposals: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints
 ) -> Iterator[tuple[PolicyCase, Proposal]]:
     """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time."""
-    rooms, taken = dict[str, _Room](), set[tuple[str, ...]]()
+    rooms, acting_keys = dict[str, _Room](), set[tuple[str, ...]]()
     resent = {(one.life, one.act) for one in around.sent if one.state == READY}  # the limits count it already
     of_run = {reason for reason, _ in around.held}  # hides no limit: a plan before the first run shows both
-    for case, proposal in found:
+    for case, proposal in case_proposals:
         key, pool = tuple(proposal.verdict.life.key), find_pool(proposal.verdict.policy, around.accepted_caps)
         headroom = around.rooms.get(pool, around.room)
         room = rooms.setdefault(pool if pool in around.rooms else "", _Room.of(headroom))
@@ -395,7 +397,7 @@ def _apply_headroom(
         goes = proposal.due_at <= around.now and all(reason in of_run for reason, _ in proposal.held_by)
         if proposal.step.do not in DESTRUCTIVE or not goes:
             yield case, proposal
-        elif key in taken:
+        elif key in acting_keys:
             yield case, _add_hold(proposal, "in_doubt", "another act on it is done first")
         elif room.in_run <= 0 or (room.acts + own <= 0 and proposal.step.do not in case.approved):
             yield case, _add_hold(proposal, "rate", headroom.why)
@@ -403,7 +405,7 @@ def _apply_headroom(
             yield case, _add_hold(proposal, "rate", f"at most {around.rails.irreversible_per_h} irreversible acts an hour")
         else:
             room.acts, room.in_run, room.irreversible = room.acts - 1, room.in_run - 1, room.irreversible - irreversible
-            taken.add(key)
+            acting_keys.add(key)
             yield case, proposal
 
 

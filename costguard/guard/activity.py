@@ -69,7 +69,7 @@ REASONS_SHOWN = 3
 
 
 def classify_activity(
-    seen: Observation,
+    observation: Observation,
     samples: Sequence[Sample],
     *,
     now: datetime,
@@ -83,7 +83,7 @@ def classify_activity(
     lag: timedelta = timedelta(),
     counted: CountedSeries | None = None,
 ) -> Activity:
-    """Classify the activity of `seen` at `now`.
+    """Classify the activity of `observation` at `now`.
 
     `samples`: in any order; those before `since` or older than 48 h are ignored. `poll`: time between two samples of a signal,
     ours or the provider's, whichever is longer. `window`: length that busy shares are taken of; pass samples from one poll
@@ -95,21 +95,23 @@ def classify_activity(
     start = find_counting_start(since, now)
     lines, jumped = counted or select_counted_series(build_columns(samples), since, now)
     view = build_window(start, now, window, poll, lag)
-    tracks = _summarize_signals(seen, lines, view, power_limit_w)
+    tracks = _summarize_signals(observation, lines, view, power_limit_w)
     attended = _is_attended(lines, view.newest - 2 * view.poll)
     if phase_until is not None and phase_until > now:
         why = (f"a phase was declared until {format_clock(to_micros(phase_until))}",)
         return Activity(state=ACTIVE, confidence=0.9, reasons=why, families=_list_measured_families(tracks), attended=attended)
-    found = None if jumped else detect_hang(seen, lines, tracks, view, power_limit_w)
+    classification = None if jumped else detect_hang(observation, lines, tracks, view, power_limit_w)
     busy = [one for one in tracks if one.busy]
-    if found is None and busy and not any(one.fresh for one in busy):
+    if classification is None and busy and not any(one.fresh for one in busy):
         last = min(tracks, key=_rank_family)
-        found = Classification(UNKNOWN, 0, (f"{last.kind.told} last arrived at {format_clock(last.line.ats[-1])}",), None)
-    if found is None and busy:
-        found = _classify_active(seen, busy, lines, view)
-    if found is None:
-        found = _classify_quiet(
-            seen.started_at or since,
+        classification = Classification(
+            UNKNOWN, 0, (f"{last.kind.told} last arrived at {format_clock(last.line.ats[-1])}",), None
+        )
+    if classification is None and busy:
+        classification = _classify_active(observation, busy, lines, view)
+    if classification is None:
+        classification = _classify_quiet(
+            observation.started_at or since,
             tracks,
             view,
             warmup_max=warmup_max,
@@ -118,14 +120,14 @@ def classify_activity(
             jumped=jumped,
         )
     return Activity(
-        state=found.state,
-        confidence=found.confidence,
-        reasons=found.reasons,
-        since=None if found.since is None else from_micros(found.since),
+        state=classification.state,
+        confidence=classification.confidence,
+        reasons=classification.reasons,
+        since=None if classification.since is None else from_micros(classification.since),
         families=_list_measured_families(tracks),
         coverage=min([one.coverage for one in tracks], default=None),
         attended=attended,
-        wasted_share=found.wasted_share,
+        wasted_share=classification.wasted_share,
     )
 
 
@@ -159,7 +161,7 @@ def probe_activity(
     samples: Sequence[Sample],
     now: datetime,
     poll: timedelta,
-    seen: Observation | None = None,
+    observation: Observation | None = None,
     *,
     lag: timedelta = timedelta(),
 ) -> str:
@@ -177,7 +179,7 @@ def probe_activity(
         kind = line.kind
         if line.ats[-1] < recent or kind.reading in (LIMIT, PRESENCE) or kind.family == AGENT:
             continue
-        above = _find_busy_threshold(seen, line, view, limit or None)
+        above = _find_busy_threshold(observation, line, view, limit or None)
         latest = [v for at, v in zip(line.ats, line.values, strict=True) if at >= recent]
         if kind.reading == AGE and min(latest) < INPUT_COUNTS_FOR.total_seconds():
             return f"keyboard input {max(0.0, min(latest)) / 60:.0f} min ago"
@@ -188,24 +190,24 @@ def probe_activity(
 
 
 def _summarize_signals(
-    seen: Observation, lines: Mapping[str, SignalSeries], view: ActivityWindow, limit: float | None
+    observation: Observation, lines: Mapping[str, SignalSeries], view: ActivityWindow, limit: float | None
 ) -> list[SignalSummary]:
     if GPU_POWER_LIMIT in lines:
         limit = lines[GPU_POWER_LIMIT].values[-1]
-    found = []
+    summaries = []
     for line in lines.values():
         if line.kind.reading in (LIMIT, PRESENCE):
             continue
-        above = _find_busy_threshold(seen, line, view, limit)
-        found.append(summarize_signal(line, view, 1e18 if above is None else above))
-    return found
+        above = _find_busy_threshold(observation, line, view, limit)
+        summaries.append(summarize_signal(line, view, 1e18 if above is None else above))
+    return summaries
 
 
 def _find_busy_threshold(
-    seen: Observation | None, line: SignalSeries, view: ActivityWindow, limit: float | None
+    observation: Observation | None, line: SignalSeries, view: ActivityWindow, limit: float | None
 ) -> float | None:
     """Return the value above which `line` is busy; None if unknown."""
-    gpus = seen.gpu_count if seen else 0
+    gpus = observation.gpu_count if observation else 0
     if line.kind.family == POWER:
         return compute_power_threshold(line, view, limit, gpus) if limit and limit > 0 else None
     if line.signal == CPU_UTIL and gpus >= LARGE_GPU_COUNT:
@@ -220,16 +222,16 @@ def _is_attended(lines: Mapping[str, SignalSeries], recent: int) -> bool:
 
 
 def _classify_active(
-    seen: Observation, busy: Sequence[SignalSummary], lines: Mapping[str, SignalSeries], view: ActivityWindow
+    observation: Observation, busy: Sequence[SignalSummary], lines: Mapping[str, SignalSeries], view: ActivityWindow
 ) -> Classification:
     why = tuple([_explain_busy(one, view) for one in busy[:REASONS_SHOWN]])
     began = min([one.began for one in busy if one.began is not None])
     share = 0.0
     counted = lines.get(GPU_BUSY_COUNT)
-    if counted is not None and seen.gpu_count > 1 and any(one.kind.family == DUTY for one in busy):
+    if counted is not None and observation.gpu_count > 1 and any(one.kind.family == DUTY for one in busy):
         within = sorted((v for at, v in zip(counted.ats, counted.values, strict=True) if at > view.opens), reverse=True)
-        most = within[int(BUSY_SHARE_MIN * len(within))] if within else seen.gpu_count
-        share = min(1.0, max(0.0, 1 - most / seen.gpu_count))
+        most = within[int(BUSY_SHARE_MIN * len(within))] if within else observation.gpu_count
+        share = min(1.0, max(0.0, 1 - most / observation.gpu_count))
     surely = 0.97 if len({one.kind.family for one in busy}) > 1 else 0.9
     return Classification(ACTIVE, surely, why, began, share)
 
@@ -274,14 +276,14 @@ def _list_required_families(needs: Sequence[str], measured: set[str]) -> tuple[s
 def _classify_idle(tracks: Sequence[SignalSummary], view: ActivityWindow, earliest: int) -> Classification:
     span = min(view.length, view.now - view.start)
     since = max([earliest, *[one.until for one in tracks if one.until is not None]])
-    told = [one for one in sorted(tracks, key=_rank_family) if one.proven]
-    cap, missing = get_confidence_cap(frozenset([one.kind.family for one in told]))
+    proven_tracks = [one for one in sorted(tracks, key=_rank_family) if one.proven]
+    cap, missing = get_confidence_cap(frozenset([one.kind.family for one in proven_tracks]))
     note = [f"confidence at most {cap:g}: {SIGNAL_FAMILIES[missing]} is not measured"] if missing else []
     if span < view.length:
         note = [f"watched for {format_minutes(span)} of {format_minutes(view.length)} only"]
     surely = cap * min(1.0, span / view.length)
     when = format_clock(since)
-    shown = [one for one in told if one.kind.family != AGENT][: REASONS_SHOWN - len(note)]
+    shown = [one for one in proven_tracks if one.kind.family != AGENT][: REASONS_SHOWN - len(note)]
     reasons = (*[_explain_quiet(one, when) for one in shown], *note) or ("the agent reports, and shows no activity",)
     return Classification(IDLE, round(surely, 4), reasons, since)
 

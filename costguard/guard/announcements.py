@@ -66,38 +66,38 @@ def end_lost_escalations(cases: list[PolicyCase], intents: Iterable[Intent]) -> 
             cases[n] = replace(case, climb=None)
 
 
-def mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:
-    """Mark the steps in `sight` whose act was proven, or whose hook ran, as done, and those whose act is in doubt as that.
+def mark_executed_steps(rules: GuardConfig, snapshot: GuardSnapshot) -> list[EscalationState]:
+    """Mark the steps in `snapshot` whose act was proven, or whose hook ran, as done, and those whose act is in doubt as that.
 
     A step is done when a listing proves its act. An act that was sent and is not proven is neither done nor due, and one that
     was not sent is due, whatever was tried.
     """
     by_name = {policy.name: policy for policy in (*rules.policies, *build_cap_policies(rules.budgets), TIMED_STOP)}
-    found = []
-    for climb in sight.climbs:
-        policy, done, doubtful = by_name.get(climb.policy), climb, set[int]()
+    climbs = []
+    for climb in snapshot.climbs:
+        policy, new_climb, doubtful = by_name.get(climb.policy), climb, set[int]()
         if policy is None:
             continue
-        for intent in sight.intents:
-            mine = intent.policy == climb.policy and is_same_life(intent.life, climb.life)
-            if not mine or intent.created_at < climb.started_at or intent.state not in (DONE, *DOUBTFUL_STATES):
+        for intent in snapshot.intents:
+            is_match = intent.policy == climb.policy and is_same_life(intent.life, climb.life)
+            if not is_match or intent.created_at < climb.started_at or intent.state not in (DONE, *DOUBTFUL_STATES):
                 continue
             for number, step in enumerate(policy.then):
                 if step.do == intent.act and intent.state == DONE:
-                    done = mark_step_done(done, policy, number, intent.sent_at or intent.moved_at)
+                    new_climb = mark_step_done(new_climb, policy, number, intent.sent_at or intent.moved_at)
                 elif step.do == intent.act:
                     doubtful.add(number)
-        for number, began_at in find_ended_steps(climb, policy, sight.hooks).items():
-            done = mark_step_done(done, policy, number, began_at)
-        found.append(replace(done, in_doubt=tuple(sorted(doubtful - {*done.done}))))
-    return found
+        for number, began_at in find_ended_steps(climb, policy, snapshot.hooks).items():
+            new_climb = mark_step_done(new_climb, policy, number, began_at)
+        climbs.append(replace(new_climb, in_doubt=tuple(sorted(doubtful - {*new_climb.done}))))
+    return climbs
 
 
 def apply_deliveries(
-    climb: EscalationState | None, owner: str, rules: GuardConfig, sight: GuardSnapshot
+    climb: EscalationState | None, owner: str, rules: GuardConfig, snapshot: GuardSnapshot
 ) -> EscalationState | None:
     """Set when `owner`, whose machine it is, received the announcement."""
     if climb is None:
         return None
-    received = sight.deliveries.get((f"policy:{climb.policy}", "/".join(climb.life.key)), ())
+    received = snapshot.deliveries.get((f"policy:{climb.policy}", "/".join(climb.life.key)), ())
     return mark_delivered(climb, [one for one in received if one.channel not in rules.journals], owner)

@@ -87,13 +87,13 @@ def format_anchor(seq: int, row_hash: str) -> str:
     return f"{seq}:{row_hash[:HASH_DIGITS_SHOWN]}"
 
 
-def parse_anchor(stated: str) -> AuditAnchor:
+def parse_anchor(text: str) -> AuditAnchor:
     """Parse `1234:9f86d081884c7d65`, with or without `audit` before it. Raises InputError for any other text."""
-    found = ANCHOR_PATTERN.fullmatch(stated.strip().lower())
-    if found is None:
+    match = ANCHOR_PATTERN.fullmatch(text.strip().lower())
+    if match is None:
         hint = "write it as messages and status --json show it: 1234:9f86d081884c7d65"
-        raise InputError("is not a head of an audit", field=f"--anchor {stated}", hint=hint)
-    return AuditAnchor(int(found[1]), found[2])
+        raise InputError("is not a head of an audit", field=f"--anchor {text}", hint=hint)
+    return AuditAnchor(int(match[1]), match[2])
 
 
 def format_audit_time(at_us: object) -> str:
@@ -140,10 +140,10 @@ def _describe_access(body: Mapping[str, Any]) -> str:
 
 
 def _describe_link(body: Mapping[str, Any]) -> str:
-    asked = f"{body.get('act')} {_format_place(body)} ({body.get('policy')})"
+    question = f"{body.get('act')} {_format_place(body)} ({body.get('policy')})"
     if body.get("did") == "sent":
-        return f"a link to answer whether to {asked} was sent to {body.get('addressee')}"
-    return f"{body.get('addressee')} {body.get('did')} by link: {asked}"
+        return f"a link to answer whether to {question} was sent to {body.get('addressee')}"
+    return f"{body.get('addressee')} {body.get('did')} by link: {question}"
 
 
 def _describe_adoption(body: Mapping[str, Any]) -> str:

@@ -35,12 +35,12 @@ def describe_cap(budget: Budget) -> str:
     return f"{budget.cap.nano} {budget.zone} {scope!r}"
 
 
-def find_accepted_caps(budgets: Iterable[Budget], wishes: Iterable[Override], now: datetime) -> frozenset[str]:
+def find_accepted_caps(budgets: Iterable[Budget], overrides: Iterable[Override], now: datetime) -> frozenset[str]:
     """Return the policies of the hard budgets that a person accepted, at this amount or a lower one, with the same scope."""
     newest: dict[str, Override] = {}
-    for wish in sorted(wishes, key=lambda one: one.at):
-        if wish.what == ACCEPT and wish.subject.startswith(CAP_SUBJECT) and is_override_open(wish, now):
-            newest[wish.subject] = wish
+    for override in sorted(overrides, key=lambda one: one.at):
+        if override.what == ACCEPT and override.subject.startswith(CAP_SUBJECT) and is_override_open(override, now):
+            newest[override.subject] = override
     return frozenset(
         name
         for budget in budgets
@@ -61,15 +61,15 @@ def explain_cap_cure(policies: Collection[str], *, accepted: Collection[str], do
 
 
 def list_cap_acceptances(
-    budgets: Iterable[Budget], wishes: Iterable[Override], acceptance: Override, make_id: Callable[[], str]
+    budgets: Iterable[Budget], overrides: Iterable[Override], acceptance: Override, make_id: Callable[[], str]
 ) -> list[Override]:
     """Return the acceptance of each hard budget that has none yet, by whoever accepted the plan with `acceptance`."""
     hard = [budget for budget in budgets if budget.hard]
-    known = find_accepted_caps(hard, wishes, acceptance.at)
+    accepted_caps = find_accepted_caps(hard, overrides, acceptance.at)
     return [
         replace(acceptance, id=make_id(), until=None, subject=name, value=describe_cap(budget))
         for budget in hard
-        if (name := name_cap_policy(budget)) not in known
+        if (name := name_cap_policy(budget)) not in accepted_caps
     ]
 
 

@@ -180,12 +180,12 @@ def forecast_cap(
     budget = standing.budget
     rails, counted = select_counted(ACCEPTED_CAPS if accepted else NEW_CAPS, sent, rails or Rails())
     goal = budget.cap - safety if safety is not None else budget.cap
-    mine = [
+    matches = [
         c for c in candidates if matches_filter(budget.match, c.live.observation.attribution) and _saves_money(c, now, budget)
     ]
-    untouched = tuple(c for c in mine if c.untouchable)
-    stuck = sorted((c for c in mine if not c.untouchable and _is_stuck(c, budget)), key=lambda c: _rank_candidate(c, now))
-    free = (c for c in mine if not c.untouchable and not _is_stuck(c, budget))
+    untouched = tuple(c for c in matches if c.untouchable)
+    stuck = sorted((c for c in matches if not c.untouchable and _is_stuck(c, budget)), key=lambda c: _rank_candidate(c, now))
+    free = (c for c in matches if not c.untouchable and not _is_stuck(c, budget))
     ordered = sorted(free, key=lambda c: (c.live.observation.key not in going, _rank_candidate(c, now)))
     nothing, left = Money(nano=0, currency=budget.cap.currency), _get_time_left(standing, now)
     burn, spent = standing.burn.low.nano, standing.spent.low.nano
@@ -284,21 +284,21 @@ def forecast_caps(
     def forecast(standing: BudgetStatus, going: frozenset[ResourceKey]) -> CapForecast:
         name = name_cap_policy(standing.budget)
         going |= {key for policy, key in announced if policy == name}
-        ours = name in accepted
+        is_agreed = name in accepted
         return forecast_cap(
-            standing, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails, sent=sent, accepted=ours, going=going
+            standing, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails, sent=sent, accepted=is_agreed, going=going
         )
 
     free: frozenset[ResourceKey] = frozenset()
-    held: frozenset[ResourceKey] = frozenset()  # by caps that nobody accepted, whose limits may delay them
-    found = []
+    limited_keys: frozenset[ResourceKey] = frozenset()  # by caps that nobody accepted, whose limits may delay them
+    forecasts = []
     alone = [forecast(one, free) for one in standings if one.budget.hard]
     for one in sorted(alone, key=_rank_tightness):
-        again = forecast(one.standing, free if one.accepted else free | held)
+        again = forecast(one.standing, free if one.accepted else free | limited_keys)
         victims = frozenset(c.live.observation.key for c in again.victims) if again.acts else frozenset()
-        free, held = (free | victims, held) if one.accepted else (free, held | victims)
-        found.append(again)
-    return tuple(found)
+        free, limited_keys = (free | victims, limited_keys) if one.accepted else (free, limited_keys | victims)
+        forecasts.append(again)
+    return tuple(forecasts)
 
 
 def build_cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
@@ -327,7 +327,7 @@ def list_cap_verdicts(
     policy and resource.
     """
     acting = sorted((f for f in foresights if f.acts), key=lambda f: (not f.accepted, *_rank_tightness(f)))
-    found: dict[ResourceKey, tuple[CapCandidate, Verdict]] = {}
+    verdicts: dict[ResourceKey, tuple[CapCandidate, Verdict]] = {}
     for foresight in acting:
         policy, spent = build_cap_policy(foresight.standing.budget), foresight.standing.spent.low
         cap = foresight.standing.budget.cap
@@ -349,21 +349,21 @@ def list_cap_verdicts(
                 since=since,
                 reasons=why,
             )
-            found.setdefault(life.key, (victim, verdict))
-    return tuple(found.values())
+            verdicts.setdefault(life.key, (victim, verdict))
+    return tuple(verdicts.values())
 
 
 def _measure_p95(measured: Mapping[str, Sequence[timedelta]], name: str) -> timedelta | None:
-    found = measured.get(name, ())
-    return compute_p95(found) if len(found) >= MEASURES_MIN else None
+    durations = measured.get(name, ())
+    return compute_p95(durations) if len(durations) >= MEASURES_MIN else None
 
 
 def _rank_candidate(candidate: CapCandidate, now: datetime) -> tuple[bool, bool, bool, int, int, ResourceKey]:
     """Return the sort key: idle machines first, then without a lease, spot, low priority, and the highest rate."""
-    seen = candidate.live.observation
-    spot = seen.tier == "spot"
+    observation = candidate.live.observation
+    spot = observation.tier == "spot"
     idle = candidate.work.state == IDLE
-    return not idle, candidate.leased, not spot, candidate.priority, -_get_hourly_nano(candidate, now), seen.key
+    return not idle, candidate.leased, not spot, candidate.priority, -_get_hourly_nano(candidate, now), observation.key
 
 
 def _is_stuck(candidate: CapCandidate, budget: Budget) -> bool:
@@ -373,9 +373,9 @@ def _is_stuck(candidate: CapCandidate, budget: Budget) -> bool:
 
 def _saves_money(candidate: CapCandidate, now: datetime, budget: Budget) -> bool:
     """Return whether stopping it saves money that this budget counts. A committed resource is paid for anyway."""
-    seen, rate = candidate.live.observation, compute_savings_rate(candidate.live, now)
+    observation, rate = candidate.live.observation, compute_savings_rate(candidate.live, now)
     saves = rate is not None and rate.currency == budget.cap.currency
-    return seen.state == RUNNING and not seen.handling.committed and saves
+    return observation.state == RUNNING and not observation.handling.committed and saves
 
 
 def _bound_past_nano(candidate: CapCandidate, standing: BudgetStatus, now: datetime) -> int:

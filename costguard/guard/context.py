@@ -12,15 +12,7 @@ from functools import cached_property
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.action_intents import (
-    CONFIRM_WITHIN,
-    DONE,
-    DOUBTFUL_STATES,
-    FAILED,
-    REFUSED_FOR,
-    Intent,
-    is_without_effect,
-)
+from costguard.guard.action_intents import CONFIRM_WITHIN, DONE, DOUBTFUL_STATES, FAILED, REFUSED_FOR, Intent, is_without_effect
 from costguard.guard.activity import classify_activity
 from costguard.guard.alerts.alert import NoticeDelivery
 from costguard.guard.escalation import Hook, HookRun
@@ -186,37 +178,41 @@ class ResourceContext:
 
     @classmethod
     def of(
-        cls, live: LiveResource, rules: GuardConfig, sight: GuardSnapshot, stated: Sequence[Override] | None = None
+        cls, live: LiveResource, rules: GuardConfig, snapshot: GuardSnapshot, overrides: Sequence[Override] | None = None
     ) -> ResourceContext:
-        """Build the context of `live` in this run. `stated`: the overrides that bear on it; None: look among all."""
-        seen, now, stated = live.observation, sight.now, sight.wishes if stated is None else stated
-        life, before, owner = identify_incarnation(seen), sight.protections.get(seen.key), find_owner(seen, rules.owner_from)
-        policies = select_policies(rules.policies, seen, owner)
+        """Build the context of `live` in this run. `overrides`: those that bear on it; None: look among all."""
+        observation, now, overrides = live.observation, snapshot.now, snapshot.wishes if overrides is None else overrides
+        life, sighting = identify_incarnation(observation), snapshot.protections.get(observation.key)
+        owner = find_owner(observation, rules.owner_from)
+        policies = select_policies(rules.policies, observation, owner)
         own_start = any(
-            one.life.key == seen.key and one.rule != PERSON_RULE and is_run_of_start(seen, one) for one in sight.started
+            one.life.key == observation.key and one.rule != PERSON_RULE and is_run_of_start(observation, one)
+            for one in snapshot.started
         )
-        wishes = (*stated, *(() if own_start else _lease_manual_start(seen, life, policies)))
-        lease_ended_at = find_lease_end(life, wishes, now)
-        mine = [one for one in sight.intents if one.life.key == seen.key]
-        doubt = next((one for one in mine if one.state in DOUBTFUL_STATES), None)
+        all_overrides = (*overrides, *(() if own_start else _lease_manual_start(observation, life, policies)))
+        lease_ended_at = find_lease_end(life, all_overrides, now)
+        intents = [one for one in snapshot.intents if one.life.key == observation.key]
+        doubt = next((one for one in intents if one.state in DOUBTFUL_STATES), None)
         return cls(
             rules=rules,
-            sight=sight,
+            sight=snapshot,
             live=live,
             life=life,
             owner=owner,
-            protection=find_protection(seen, stated, rules.protect, before.at if before else None, now),
-            lease=find_lease(life, wishes, now),
+            protection=find_protection(observation, overrides, rules.protect, sighting.at if sighting else None, now),
+            lease=find_lease(life, all_overrides, now),
             lease_ended_at=lease_ended_at,
-            phase=find_phase(life, stated, now),
-            frozen=find_freeze(stated, seen.key, now),
-            approved=list_approved_acts(life, stated, now),
-            answers=list_answers(life, stated, now),
+            phase=find_phase(life, overrides, now),
+            frozen=find_freeze(overrides, observation.key, now),
+            approved=list_approved_acts(life, overrides, now),
+            answers=list_answers(life, overrides, now),
             in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",
             refused=tuple(
-                one for one in mine if one.state == FAILED and now - one.moved_at < REFUSED_FOR and is_same_life(one.life, life)
+                one
+                for one in intents
+                if one.state == FAILED and now - one.moved_at < REFUSED_FOR and is_same_life(one.life, life)
             ),
-            evidence_from=max((at for at in (lease_ended_at, sight.gap_ended_at) if at is not None), default=None),
+            evidence_from=max((at for at in (lease_ended_at, snapshot.gap_ended_at) if at is not None), default=None),
             policies=policies,
             own_start=own_start,
         )
@@ -261,14 +257,14 @@ class ResourceContext:
         """Return the policy with the longest `hold` that applies to it; None: no policy applies."""
         return max(self.policies, key=lambda p: p.hold, default=None)
 
-    def find_off_since(self, wanted: ScheduleState) -> datetime | None:
-        """Return since when a schedule that wants it as `wanted` wants it off; None: it wants it on.
+    def find_off_since(self, state: ScheduleState) -> datetime | None:
+        """Return since when a schedule in `state` wants it off; None: it wants it on.
 
         A machine that a person started after the schedule turned off is left on until the schedule's next turn.
         """
-        if not wanted.off:
+        if not state.off:
             return None
-        return wanted.since if self.own_start or not _is_started_after_hours(self.live.observation, wanted) else None
+        return state.since if self.own_start or not _is_started_after_hours(self.live.observation, state) else None
 
     def classify(self, policy: Policy | None) -> Activity:
         """Return its activity as `policy` requires it.
@@ -282,10 +278,10 @@ class ResourceContext:
 
     def classify_alone(self, policy: Policy | None) -> Activity:
         """Return its own activity, independent of its group; computed once for policies with the same window and needs."""
-        query, seen = build_activity_query(policy), self.live.observation
+        query, observation = build_activity_query(policy), self.live.observation
         if query not in self.works:
-            running = seen.kind == INSTANCE and seen.state == RUNNING
-            self.works[query] = self._classify(*query) if running else Activity(reasons=(f"it is {seen.state}",))
+            running = observation.kind == INSTANCE and observation.state == RUNNING
+            self.works[query] = self._classify(*query) if running else Activity(reasons=(f"it is {observation.state}",))
         return self.works[query]
 
     def _classify(self, window: timedelta, needs: tuple[str, ...], warmup: timedelta) -> Activity:
@@ -332,31 +328,31 @@ class ResourceGroup:
         return self.works[query]
 
 
-def build_contexts(rules: GuardConfig, sight: GuardSnapshot) -> list[ResourceContext]:
-    """Build a context for each resource of `sight` and join those of one group."""
-    by_key, groups = _index_overrides(sight.wishes), dict[GroupKey, ResourceGroup]()
-    seats = []
-    for live in sight.live:
+def build_contexts(rules: GuardConfig, snapshot: GuardSnapshot) -> list[ResourceContext]:
+    """Build a context for each resource of `snapshot` and join those of one group."""
+    by_key, groups = _index_overrides(snapshot.wishes), dict[GroupKey, ResourceGroup]()
+    contexts = []
+    for live in snapshot.live:
         numbers = sorted({*by_key[None], *by_key.get(live.observation.key, ())})
-        seat = ResourceContext.of(live, rules, sight, [sight.wishes[n] for n in numbers])
+        context = ResourceContext.of(live, rules, snapshot, [snapshot.wishes[n] for n in numbers])
         key = find_group(live.observation, rules.group_from)
         if key is not None:
-            seat.group = groups.setdefault(key, ResourceGroup(key=key))
+            context.group = groups.setdefault(key, ResourceGroup(key=key))
             if counts_for_group(live):
-                seat.group.running.append(seat)
-        seats.append(seat)
-    return seats
+                context.group.running.append(context)
+        contexts.append(context)
+    return contexts
 
 
-def _index_overrides(wishes: Sequence[Override]) -> dict[ResourceKey | None, list[int]]:
+def _index_overrides(overrides: Sequence[Override]) -> dict[ResourceKey | None, list[int]]:
     """Return the numbers of the overrides that name a resource, by its key; None: of those that bear on all resources.
 
     A freeze without a key freezes all acts.
     """
     by_key: dict[ResourceKey | None, list[int]] = {None: []}
-    for number, wish in enumerate(wishes):
-        keys = {wish.key, wish.life.key if wish.life is not None else None} - {None}
-        for key in {None} if wish.what == FREEZE and wish.key is None else keys or {None}:
+    for number, override in enumerate(overrides):
+        keys = {override.key, override.life.key if override.life is not None else None} - {None}
+        for key in {None} if override.what == FREEZE and override.key is None else keys or {None}:
             by_key.setdefault(key, []).append(number)
     return by_key
 
@@ -373,29 +369,30 @@ def estimate_interval_of_samples(samples: Sequence[Sample], interval: timedelta)
     return estimate_sample_interval(build_columns(samples), interval)
 
 
-def _is_started_after_hours(seen: Observation, wanted: ScheduleState) -> bool:
-    """Return whether its run began within an off period (`wanted`) of its schedule, so the start was deliberate."""
-    return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since
+def _is_started_after_hours(observation: Observation, state: ScheduleState) -> bool:
+    """Return whether its run began within an off period (`state`) of its schedule, so the start was deliberate."""
+    return state.off and state.since is not None and observation.started_at is not None and observation.started_at > state.since
 
 
-def _lease_manual_start(seen: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Override, ...]:
+def _lease_manual_start(observation: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Override, ...]:
     """Return the lease of a machine started while a schedule wanted it off; no policy acts during the lease."""
-    began = seen.started_at
+    began = observation.started_at
     if began is None or not any(
-        policy.schedule and _is_started_after_hours(seen, evaluate_schedule(policy.schedule, began)) for policy in policies
+        policy.schedule and _is_started_after_hours(observation, evaluate_schedule(policy.schedule, began))
+        for policy in policies
     ):
         return ()
-    who, why = "the person who started it", "started by hand"
-    return (Override(id="", what=LEASE, who=who, why=why, at=began, until=began + MANUAL_START_LEASE, key=seen.key, life=life),)
+    who, why, until = "the person who started it", "started by hand", began + MANUAL_START_LEASE
+    return (Override(id="", what=LEASE, who=who, why=why, at=began, until=until, key=observation.key, life=life),)
 
 
 START_CLOCK_TOLERANCE = timedelta(minutes=1)
 """How far the clock by which a provider states a start may be behind ours."""
 
 
-def is_run_of_start(seen: Observation, start: Intent) -> bool:
-    """Return whether the run that `seen` shows is the one that costguard's `start` began, or may have begun."""
-    began, sent_at = seen.started_at, start.sent_at
+def is_run_of_start(observation: Observation, start: Intent) -> bool:
+    """Return whether the run that `observation` shows is the one that costguard's `start` began, or may have begun."""
+    began, sent_at = observation.started_at, start.sent_at
     if began is None or sent_at is None or (start.state != DONE and is_without_effect(start)):
         return False
     last = start.moved_at if start.state == DONE else max(start.moved_at, sent_at + CONFIRM_WITHIN)
@@ -404,7 +401,7 @@ def is_run_of_start(seen: Observation, start: Intent) -> bool:
 
 def apply_handling(live: LiveResource, handling: Mapping[ResourceKey, Handling]) -> LiveResource:
     """Return `live` with the handling of its last listing, which the ledger does not store."""
-    known = handling.get(live.observation.key)
-    if known is None or known == live.observation.handling:
+    last_handling = handling.get(live.observation.key)
+    if last_handling is None or last_handling == live.observation.handling:
         return live
-    return replace(live, observation=replace(live.observation, handling=known))
+    return replace(live, observation=replace(live.observation, handling=last_handling))

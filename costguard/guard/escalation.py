@@ -130,18 +130,18 @@ NO_HOOKS = HookProgress()
 def select_hook_runs(climb: EscalationState, runs: Iterable[HookRun]) -> Iterator[HookRun]:
     """Yield the runs of this escalation, and open runs of earlier ones so that no hook runs twice at once."""
     for run in runs:
-        mine = run.policy == climb.policy and is_same_life(run.life, climb.life)
-        if mine and (run.state == BEGUN or run.began_at >= climb.started_at):
+        is_match = run.policy == climb.policy and is_same_life(run.life, climb.life)
+        if is_match and (run.state == BEGUN or run.began_at >= climb.started_at):
             yield run
 
 
 def summarize_hook_runs(climb: EscalationState | None, runs: Iterable[HookRun]) -> HookProgress:
     """Summarize the hook `runs` of `climb`: open steps, and the delay after the last failure."""
-    mine = list(select_hook_runs(climb, runs)) if climb is not None else []
-    if not mine:
+    hook_runs = list(select_hook_runs(climb, runs)) if climb is not None else []
+    if not hook_runs:
         return NO_HOOKS
-    running = frozenset(run.number for run in mine if run.state == BEGUN)
-    bad = [run for run in mine if run.state not in (BEGUN, SUCCEEDED) and run.ended_at is not None]
+    running = frozenset(run.number for run in hook_runs if run.state == BEGUN)
+    bad = [run for run in hook_runs if run.state not in (BEGUN, SUCCEEDED) and run.ended_at is not None]
     if not bad:
         return HookProgress(running)
     last = max(bad, key=lambda run: (run.ended_at or run.until, run.id))
@@ -181,14 +181,14 @@ def settle_hook_runs(
     runs: Iterable[HookRun], ends: Mapping[str, HookEnd], going: Iterable[str], now: datetime
 ) -> list[tuple[HookRun, HookEnd]]:
     """Pair open `runs` with their result: from `ends` by id, or LOST if not in `going` and past `until`."""
-    here, found = frozenset(going), list[tuple[HookRun, HookEnd]]()
+    going_ids, pairs = frozenset(going), list[tuple[HookRun, HookEnd]]()
     for run in runs:
         end = ends.get(run.id)
-        if end is None and run.id not in here and now >= run.until:
+        if end is None and run.id not in going_ids and now >= run.until:
             end = HookEnd(state=LOST, why="the watchdog that started it has ended")
         if end is not None:
-            found.append((run, end))
-    return found
+            pairs.append((run, end))
+    return pairs
 
 
 ENDS_AFTER_RUNS = 2
@@ -216,7 +216,7 @@ class DueStep:
 
 
 def advance_escalation(
-    climb: EscalationState | None, found: Verdict, *, stopped: bool, fresh_since: datetime | None = None
+    climb: EscalationState | None, verdict: Verdict, *, stopped: bool, fresh_since: datetime | None = None
 ) -> EscalationState | None:
     """Return the escalation after this run: begun, continued, or ended (None).
 
@@ -224,22 +224,22 @@ def advance_escalation(
     those of hard caps; None: no lease. After a stop it continues while that incarnation stays stopped: later steps handle its
     disks. If its policy was edited, it begins again and keeps its promised times.
     """
-    if climb is not None and (not is_same_life(climb.life, found.life) or _is_outdated(climb, found, fresh_since)):
+    if climb is not None and (not is_same_life(climb.life, verdict.life) or _is_outdated(climb, verdict, fresh_since)):
         climb = None
     promised = climb.promised if climb is not None else ()
-    if climb is not None and climb.meaning != found.policy.digest:
-        climb = None if climb.meaning and climb.done else replace(climb, meaning=found.policy.digest)
-    if climb is not None and continues_after_stop(climb, found.policy, stopped=stopped):
+    if climb is not None and climb.meaning != verdict.policy.digest:
+        climb = None if climb.meaning and climb.done else replace(climb, meaning=verdict.policy.digest)
+    if climb is not None and continues_after_stop(climb, verdict.policy, stopped=stopped):
         return replace(climb, left_polls=0)
     pending = climb is None or not climb.done
-    if found.since is not None and (found.finding == HOLDS or (found.finding == NOT_YET and pending)):
+    if verdict.since is not None and (verdict.finding == HOLDS or (verdict.finding == NOT_YET and pending)):
         if climb is None or pending:
             return EscalationState(
-                policy=found.policy.name,
-                life=found.life,
-                since=found.since,
-                started_at=found.since,
-                meaning=found.policy.digest,
+                policy=verdict.policy.name,
+                life=verdict.life,
+                since=verdict.since,
+                started_at=verdict.since,
+                meaning=verdict.policy.digest,
                 promised=promised,
             )
         return replace(climb, left_polls=0)
@@ -254,32 +254,32 @@ def mark_step_done(climb: EscalationState, policy: Policy, number: int, now: dat
         return climb
     started = climb.started_at if climb.done else now
     step = policy.then[number]
-    told = any(policy.then[n].do in NOTIFYING_STEPS for n in climb.done)
-    if step.do in NOTIFYING_STEPS and not told:
+    is_announced = any(policy.then[n].do in NOTIFYING_STEPS for n in climb.done)
+    if step.do in NOTIFYING_STEPS and not is_announced:
         started = max(started, now - step.after)
     return replace(climb, started_at=started, done=tuple(sorted((*climb.done, number))))
 
 
 def list_due_steps(
-    found: Verdict, climb: EscalationState | None, *, stopped: bool, hooks: HookProgress = NO_HOOKS
+    verdict: Verdict, climb: EscalationState | None, *, stopped: bool, hooks: HookProgress = NO_HOOKS
 ) -> tuple[DueStep, ...]:
     """List the open steps with their due times, assuming that each earlier step is done when due.
 
     Empty if the condition does not hold. `climb`: as `advance_escalation` returned it. `hooks`: see `summarize_hook_runs`.
     """
-    policy = found.policy
+    policy = verdict.policy
     after_stop = continues_after_stop(climb, policy, stopped=stopped)
-    if (found.finding not in {HOLDS, NOT_YET} or found.since is None) and not after_stop:
+    if (verdict.finding not in {HOLDS, NOT_YET} or verdict.since is None) and not after_stop:
         return ()
-    done = (*climb.done, *climb.in_doubt) if climb is not None else ()
-    base = climb.started_at if climb is not None and climb.done else max(_find_first_due(found), found.at)
-    return tuple(_build_due_step(found, n, base, climb, hooks) for n in range(len(policy.then)) if n not in done)
+    done_numbers = (*climb.done, *climb.in_doubt) if climb is not None else ()
+    base = climb.started_at if climb is not None and climb.done else max(_find_first_due(verdict), verdict.at)
+    return tuple(_build_due_step(verdict, n, base, climb, hooks) for n in range(len(policy.then)) if n not in done_numbers)
 
 
 def continues_after_stop(climb: EscalationState | None, policy: Policy, *, stopped: bool) -> bool:
     """Return whether this escalation stopped it, or may have, and it is stopped: later steps are due whatever its activity."""
-    done = (*climb.done, *climb.in_doubt) if climb is not None and stopped else ()
-    return any(n < len(policy.then) and policy.then[n].do == STOP for n in done)
+    done_numbers = (*climb.done, *climb.in_doubt) if climb is not None and stopped else ()
+    return any(n < len(policy.then) and policy.then[n].do == STOP for n in done_numbers)
 
 
 def compute_grace(policy: Policy, step: PolicyStep, *, attended: bool) -> timedelta:
@@ -299,8 +299,8 @@ def mark_delivered(climb: EscalationState, deliveries: Iterable[NoticeDelivery],
     if not climb.done:
         return climb
     since = max(climb.started_at, climb.announced_from or climb.started_at)
-    mine = (one.delivered_at for one in deliveries if one.notice_at >= since and (owner is None or one.owner in (None, owner)))
-    return replace(climb, delivered_at=min(mine, default=climb.delivered_at))  # a replay delivers at once, and has no records
+    times = (one.delivered_at for one in deliveries if one.notice_at >= since and (owner is None or one.owner in (None, owner)))
+    return replace(climb, delivered_at=min(times, default=climb.delivered_at))  # a replay delivers at once, and has no records
 
 
 def update_announcement(climb: EscalationState, *, withdrawn: bool, now: datetime) -> EscalationState:
@@ -343,31 +343,33 @@ def keep_promise(climb: EscalationState, act: str, due_at: datetime) -> Escalati
     return replace(climb, promised=tuple(sorted((promised | {act: due_at}).items())))
 
 
-def _build_due_step(found: Verdict, number: int, base: datetime, climb: EscalationState | None, hooks: HookProgress) -> DueStep:
-    policy, done = found.policy, climb.done if climb is not None else ()
+def _build_due_step(
+    verdict: Verdict, number: int, base: datetime, climb: EscalationState | None, hooks: HookProgress
+) -> DueStep:
+    policy, done_numbers = verdict.policy, climb.done if climb is not None else ()
     step = policy.then[number]
     if step.do in DESTRUCTIVE:
-        grace = compute_grace(policy, step, attended=found.work.attended)
+        grace = compute_grace(policy, step, attended=verdict.work.attended)
         at = base + _find_first_notice_delay(policy) + grace
-        at = max(at, found.since or at)  # a schedule that is announced turns off in the future
-        ahead = [n for n, s in enumerate(policy.then[:number]) if s.do in (*NOTIFYING_STEPS, HOOK) and n not in done]
-        sent = any(n in done for n, s in enumerate(policy.then[:number]) if s.do in NOTIFYING_STEPS)
+        at = max(at, verdict.since or at)  # a schedule that is announced turns off in the future
+        ahead = [n for n, s in enumerate(policy.then[:number]) if s.do in (*NOTIFYING_STEPS, HOOK) and n not in done_numbers]
+        sent = any(n in done_numbers for n, s in enumerate(policy.then[:number]) if s.do in NOTIFYING_STEPS)
         unsent = not sent or any(policy.then[n].do in NOTIFYING_STEPS for n in ahead)
         delivered_at = climb.delivered_at if climb is not None else None
         asks_at = at
         if sent:
-            at = max(at, (delivered_at or found.at) + grace, dict(climb.promised if climb else ()).get(step.do, at))
+            at = max(at, (delivered_at or verdict.at) + grace, dict(climb.promised if climb else ()).get(step.do, at))
         return DueStep(
             number,
             step,
             max(at, hooks.not_before or at),
             unsent=unsent,
             untold=sent and delivered_at is None and not (climb is not None and climb.announced_from == NEVER),
-            hook=_explain_hook_wait(policy, ahead, found.at, hooks),
+            hook=_explain_hook_wait(policy, ahead, verdict.at, hooks),
             asks_at=asks_at,
         )
     at = base + step.after
-    if step.do == HOOK and found.work.attended and policy.rule != CAP_RULE:
+    if step.do == HOOK and verdict.work.attended and policy.rule != CAP_RULE:
         at += step.after  # it stands before an act that waits as long
     return DueStep(number, step, at, hook=f"its hook {step.run} runs" if number in hooks.running else "")
 
@@ -380,26 +382,26 @@ def _explain_hook_wait(policy: Policy, ahead: list[int], now: datetime, hooks: H
     return hooks.trouble if hooks.not_before is not None and hooks.not_before > now else ""
 
 
-def _find_first_due(found: Verdict) -> datetime:
+def _find_first_due(verdict: Verdict) -> datetime:
     """Return when the first step is due: after the hold time, or at once for a schedule announced ahead."""
-    since = found.since or found.at
-    return min(since, found.at) if since > found.at else since + found.policy.hold
+    since = verdict.since or verdict.at
+    return min(since, verdict.at) if since > verdict.at else since + verdict.policy.hold
 
 
 def _find_first_notice_delay(policy: Policy) -> timedelta:
     return min((step.after for step in policy.then if step.do in NOTIFYING_STEPS), default=timedelta())
 
 
-def _is_outdated(climb: EscalationState, found: Verdict, fresh_since: datetime | None) -> bool:
+def _is_outdated(climb: EscalationState, verdict: Verdict, fresh_since: datetime | None) -> bool:
     """Return whether the escalation must restart: since its first step a lease ended, or the machine worked."""
-    if not climb.done or found.policy.rule == CAP_RULE:
+    if not climb.done or verdict.policy.rule == CAP_RULE:
         return False
     if fresh_since is not None and climb.started_at < fresh_since:
         return True
-    since = found.since
+    since = verdict.since
     if since is None:
         return False
-    if found.policy.rule == SCHEDULE_RULE:
-        return climb.started_at < since - compute_notice_length(found.policy)
-    worked = climb.started_at < since <= found.at and found.at - since < ACTIVITY_LOOKBACK
-    return worked and bool(found.policy.when.names & ACTIVITY_FACTS)
+    if verdict.policy.rule == SCHEDULE_RULE:
+        return climb.started_at < since - compute_notice_length(verdict.policy)
+    worked = climb.started_at < since <= verdict.at and verdict.at - since < ACTIVITY_LOOKBACK
+    return worked and bool(verdict.policy.when.names & ACTIVITY_FACTS)

@@ -118,108 +118,113 @@ class GuardEvaluation:
     plan_hash: str = ""
 
 
-def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
-    """Evaluate all policies and hard budgets of `rules` for every resource in `sight`, and plan the actions. Sends nothing."""
-    seats = build_contexts(rules, sight)
-    climbs = {(c.policy, c.life.key): c for c in mark_executed_steps(rules, sight)}
-    levels = {policy.name: limit_armed_level(policy, rules, sight) for policy in rules.policies}
+def evaluate_snapshot(rules: GuardConfig, snapshot: GuardSnapshot) -> GuardEvaluation:
+    """Evaluate all policies and hard budgets of `rules` for every resource in `snapshot`, and plan the acts. Sends nothing."""
+    contexts = build_contexts(rules, snapshot)
+    climbs = {(c.policy, c.life.key): c for c in mark_executed_steps(rules, snapshot)}
+    levels = {policy.name: limit_armed_level(policy, rules, snapshot) for policy in rules.policies}
     cases, works = list[PolicyCase](), dict[ResourceKey, Activity]()
-    for seat in seats:
-        cases += _evaluate_cases(seat, seat.policies, levels, climbs)
-        works[seat.key] = seat.classify(seat.find_longest_policy())
-    fleet = count_fleet(sight.live, sight.sent)
-    known_caps = find_accepted_caps(rules.budgets, sight.wishes, sight.now)
-    accepted_caps = find_undoubted_caps(rules.budgets, known_caps, sight.live, sight.raised)
-    foresights = _forecast_caps(rules, sight, seats, works, accepted_caps)
-    cases += _build_cap_cases(foresights, seats, rules, sight, climbs)
-    for seat, wish, verdict in list_timed_verdicts(seats, works, rules, sight):
-        old = apply_deliveries(climbs.get((TIMED_STOP.name, seat.key)), seat.owner, rules, sight)
-        climb = advance_timed_stop(old, wish, verdict, routed=rules.admin_route)
-        cases.append(_build_case(seat, verdict, climb, limit_armed_level(verdict.policy, rules, sight)))
+    for context in contexts:
+        cases += _evaluate_cases(context, context.policies, levels, climbs)
+        works[context.key] = context.classify(context.find_longest_policy())
+    fleet = count_fleet(snapshot.live, snapshot.sent)
+    known_caps = find_accepted_caps(rules.budgets, snapshot.wishes, snapshot.now)
+    accepted_caps = find_undoubted_caps(rules.budgets, known_caps, snapshot.live, snapshot.raised)
+    foresights = _forecast_caps(rules, snapshot, contexts, works, accepted_caps)
+    cases += _build_cap_cases(foresights, contexts, rules, snapshot, climbs)
+    for context, plan, verdict in list_timed_verdicts(contexts, works, rules, snapshot):
+        old = apply_deliveries(climbs.get((TIMED_STOP.name, context.key)), context.owner, rules, snapshot)
+        climb = advance_timed_stop(old, plan, verdict, routed=rules.admin_route)
+        cases.append(_build_case(context, verdict, climb, limit_armed_level(verdict.policy, rules, snapshot)))
     mass = update_breaker(
-        sight.breaker,
-        _find_turns(seats, works),
-        sight.live,
+        snapshot.breaker,
+        _find_turns(contexts, works),
+        snapshot.live,
         rules.rails,
-        sight.now,
-        reset_at=find_breaker_close(sight.wishes, sight.now),
+        snapshot.now,
+        reset_at=find_breaker_close(snapshot.wishes, snapshot.now),
     )
     for n, case in enumerate(cases):
-        if question := _explain_question(case, mass, rules, sight.now):
+        if question := _explain_question(case, mass, rules, snapshot.now):
             cases[n] = replace(case, asks=question)
     around = replace(
-        build_constraints(rules, replace(sight, breaker=mass)),
-        rooms=compute_rooms(sight.sent, fleet, rules.rails, sight.now),
+        build_constraints(rules, replace(snapshot, breaker=mass)),
+        rooms=compute_rooms(snapshot.sent, fleet, rules.rails, snapshot.now),
         accepted_caps=accepted_caps,
         fleet=fleet,
-        sent=sight.sent,
-        held=sight.held,
+        sent=snapshot.sent,
+        held=snapshot.held,
     )
     proposals = build_action_plan(cases, around)
-    update_announcements(cases, proposals, sight.now)
-    end_lost_escalations(cases, sight.intents)
-    protected = [seat for seat in seats if seat.protection.protected]
-    marks = [(seat.key, find_label_protection(seat.live.observation, rules.protect)) for seat in protected]
+    update_announcements(cases, proposals, snapshot.now)
+    end_lost_escalations(cases, snapshot.intents)
+    protected = [context for context in contexts if context.protection.protected]
+    marks = [(context.key, find_label_protection(context.live.observation, rules.protect)) for context in protected]
     return GuardEvaluation(
-        at=sight.now,
+        at=snapshot.now,
         works=works,
         cases=tuple(cases),
         proposals=proposals,
         climbs=tuple(case.climb for case in cases if case.climb is not None),
-        sighted=tuple(Sighted(key=key, at=sight.now, how=mark.why) for key, mark in marks if mark.protected),
+        sighted=tuple(Sighted(key=key, at=snapshot.now, how=mark.why) for key, mark in marks if mark.protected),
         foresights=foresights,
         breaker=mass,
         quarantine=around.quarantine,
         fleet=fleet,
-        starts=list_scheduled_starts(cases, sight, around, rules.policies),
+        starts=list_scheduled_starts(cases, snapshot, around, rules.policies),
         accepted_caps=accepted_caps,
         doubted_caps=known_caps - accepted_caps,
     )
 
 
-def limit_armed_level(policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> ArmedLevel:
+def limit_armed_level(policy: Policy, rules: GuardConfig, snapshot: GuardSnapshot) -> ArmedLevel:
     """Return how far `policy` may go: as it is armed, but only notify if no admin route exists.
 
     Without an admin route some owner's notification would reach nobody; who planned a stop by hand was told there and then.
     """
-    armed = find_armed_level(policy, sight.wishes, sight.now)
+    armed = find_armed_level(policy, snapshot.wishes, snapshot.now)
     if rules.admin_route or policy.rule == TIMED_STOP.rule or not reaches_level(armed.level, STOP):
         return armed
     return ArmedLevel(NOTIFY, NO_ADMIN_ROUTE)
 
 
-def build_constraints(rules: GuardConfig, sight: GuardSnapshot) -> RunConstraints:
+def build_constraints(rules: GuardConfig, snapshot: GuardSnapshot) -> RunConstraints:
     """Build the constraints that all machines share; headroom is zero and holds of the whole run are left to the caller."""
     return RunConstraints(
-        now=sight.now,
+        now=snapshot.now,
         interval=rules.interval,
         room=NO_HEADROOM,
         rails=rules.rails,
-        breaker=sight.breaker,
-        quarantine=find_quarantined_scopes(sight.live),
+        breaker=snapshot.breaker,
+        quarantine=find_quarantined_scopes(snapshot.live),
     )
 
 
-def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> PolicyCase:
+def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, snapshot: GuardSnapshot) -> PolicyCase:
     """Build the case of `live` as if the condition of `policy` held now, to see what else would hold its action back."""
-    seat = ResourceContext.of(live, rules, sight)
-    found = Verdict(
-        policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
+    context = ResourceContext.of(live, rules, snapshot)
+    verdict = Verdict(
+        policy=policy,
+        life=context.life,
+        at=snapshot.now,
+        finding=HOLDS,
+        truth=ConditionResult(value=True),
+        work=Activity(reasons=()),
     )
-    return _build_case(seat, found, None, limit_armed_level(policy, rules, sight))
+    return _build_case(context, verdict, None, limit_armed_level(policy, rules, snapshot))
 
 
-def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
+def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, snapshot: GuardSnapshot) -> str:
     """Explain why `policy` no longer holds for the resource, or only on stale or incomplete samples; "" if it holds."""
-    seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
-    climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
-    cases = _evaluate_cases(seat, [policy], {policy.name: ArmedLevel(OBSERVE)}, climbs) if seat else []
+    context = next((one for one in build_contexts(rules, snapshot) if one.key == key), None)
+    climbs = {(climb.policy, climb.life.key): climb for climb in snapshot.climbs}
+    cases = _evaluate_cases(context, [policy], {policy.name: ArmedLevel(OBSERVE)}, climbs) if context else []
     if not cases:
         return "it is no longer listed"
-    found = cases[0].verdict
-    if found.finding != HOLDS:
-        return "; ".join(found.reasons[:2]) or FINDINGS[found.finding]
-    return explain_thin_evidence(found)
+    verdict = cases[0].verdict
+    if verdict.finding != HOLDS:
+        return "; ".join(verdict.reasons[:2]) or FINDINGS[verdict.finding]
+    return explain_thin_evidence(verdict)
 
 
 def is_claimed(rules: GuardConfig, live: LiveResource, policy: Policy) -> bool:
@@ -246,50 +251,50 @@ def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig
     return ""
 
 
-def _find_turns(seats: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity]) -> dict[ResourceKey, datetime]:
+def _find_turns(contexts: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity]) -> dict[ResourceKey, datetime]:
     """Return when each machine turned idle or unknown, for the breaker. One member stands for a group whose job ended.
 
     A cluster or job array ends as a whole, which is no sign of an error. If one of its members is not measured, the members
     count separately.
     """
-    found, groups = dict[ResourceKey, datetime](), set[str]()
-    for seat in seats:
-        at = _find_turn(seat, works[seat.key])
+    turns, groups = dict[ResourceKey, datetime](), set[str]()
+    for context in contexts:
+        at = _find_turn(context, works[context.key])
         if at is None:
             continue
-        if seat.group is not None and works[seat.key].state == IDLE:
-            name = f"{seat.group.key}"
+        if context.group is not None and works[context.key].state == IDLE:
+            name = f"{context.group.key}"
             if name in groups:
                 continue
             groups.add(name)
-        found[seat.key] = at
-    return found
+        turns[context.key] = at
+    return turns
 
 
-def _find_turn(seat: ResourceContext, work: Activity) -> datetime | None:
+def _find_turn(context: ResourceContext, work: Activity) -> datetime | None:
     """Return when the machine turned idle or unknown, for the breaker; None if it did not turn.
 
     A machine that was idle or unmeasured from its start did not turn. One whose samples stopped turned two sample intervals
     plus the provider's lag after the last sample; with a single sample no interval is known. Samples that are missing because
     costguard itself did not run do not count.
     """
-    if work.state not in (IDLE, UNKNOWN) or seat.live.observation.state != RUNNING:
+    if work.state not in (IDLE, UNKNOWN) or context.live.observation.state != RUNNING:
         return None
-    began, sight = seat.live.observation.started_at or seat.live.first_seen_at, seat.sight
-    heard = find_sample_bounds(seat.columns)
-    if heard is None:
+    began, snapshot = context.live.observation.started_at or context.live.first_seen_at, context.sight
+    bounds = find_sample_bounds(context.columns)
+    if bounds is None:
         return None
-    first, last = heard
+    first, last = bounds
     if work.state == IDLE and work.since is not None:
         return work.since if work.since > max(began, first) else None
-    due = last + 2 * seat.sample_interval + seat.lag
-    hidden = sight.gap_ended_at is not None and last <= sight.gap_ended_at
-    silent = work.state == UNKNOWN and not hidden and first < last and work.get_known_until(sight.now) > due
+    due = last + 2 * context.sample_interval + context.lag
+    hidden = snapshot.gap_ended_at is not None and last <= snapshot.gap_ended_at
+    silent = work.state == UNKNOWN and not hidden and first < last and work.get_known_until(snapshot.now) > due
     return due if silent else None
 
 
 def _evaluate_cases(
-    seat: ResourceContext,
+    context: ResourceContext,
     policies: Sequence[Policy],
     levels: Mapping[str, ArmedLevel],
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
@@ -298,166 +303,166 @@ def _evaluate_cases(
 
     One that lacks it ends no escalation.
     """
-    absent_at = seat.live.absent_at
-    if absent_at is not None and seat.sight.now - absent_at >= max(seat.rules.interval, ABSENT_FOR):
+    absent_at = context.live.absent_at
+    if absent_at is not None and context.sight.now - absent_at >= max(context.rules.interval, ABSENT_FOR):
         return []
-    return [_evaluate_case(seat, policy, levels[policy.name], climbs.get((policy.name, seat.key))) for policy in policies]
+    return [_evaluate_case(context, policy, levels[policy.name], climbs.get((policy.name, context.key))) for policy in policies]
 
 
-def _evaluate_case(seat: ResourceContext, policy: Policy, armed: ArmedLevel, stored: EscalationState | None) -> PolicyCase:
+def _evaluate_case(context: ResourceContext, policy: Policy, armed: ArmedLevel, stored: EscalationState | None) -> PolicyCase:
     """Evaluate `policy`, armed so far, for one resource. `stored`: its escalation as of the last run; None: none."""
-    rules, sight, seen = seat.rules, seat.sight, seat.live.observation
-    work, off = seat.classify(policy), None
-    known = _collect_inputs(seat, policy)
+    rules, snapshot, observation = context.rules, context.sight, context.live.observation
+    work, off = context.classify(policy), None
+    inputs = _collect_inputs(context, policy)
     if policy.schedule is not None:
-        off = seat.find_off_since(evaluate_schedule(policy.schedule, sight.now))
-        known = replace(known, scheduled_on=off is None)
-    climb = apply_deliveries(stored, seat.owner, rules, sight)
-    found = evaluate_policy(
+        off = context.find_off_since(evaluate_schedule(policy.schedule, snapshot.now))
+        inputs = replace(inputs, scheduled_on=off is None)
+    climb = apply_deliveries(stored, context.owner, rules, snapshot)
+    verdict = evaluate_policy(
         policy,
-        seat.life,
-        build_facts(seat.live, work, known, sight.now, policy.when.names),
+        context.life,
+        build_facts(context.live, work, inputs, snapshot.now, policy.when.names),
         work,
-        sight.now,
+        snapshot.now,
         climb=climb,
-        not_before=None if policy.rule in (SCHEDULE_RULE, LIMIT_RULE) else seat.evidence_from,
+        not_before=None if policy.rule in (SCHEDULE_RULE, LIMIT_RULE) else context.evidence_from,
         off_since=off,
     )
-    going = advance_escalation(climb, found, stopped=seen.state in RESTING_STATES, fresh_since=seat.lease_ended_at)
-    return _build_case(seat, found, going, armed)
+    going = advance_escalation(climb, verdict, stopped=observation.state in RESTING_STATES, fresh_since=context.lease_ended_at)
+    return _build_case(context, verdict, going, armed)
 
 
-def _collect_inputs(seat: ResourceContext, policy: Policy) -> FactInputs:
+def _collect_inputs(context: ResourceContext, policy: Policy) -> FactInputs:
     """Return what the facts of `policy` need besides the listing and the activity."""
-    sight, asked, known = seat.sight, policy.when.names, seat.inputs
-    if not BUDGET_FACTS.isdisjoint(asked):
-        attribution = replace(seat.live.observation.attribution, owner=seat.owner)
-        known = replace(known, budget=find_tightest_budget(sight.standings, attribution))
-    if not LOOKED_UP_FACTS.isdisjoint(asked):
-        known = add_cost_facts(known, seat.live, sight.asked, sight.now)
-    if "group_state" in asked and seat.group is not None:
-        group = seat.group.classify(policy)
-        known = replace(known, group_state=group.state if group else "")
-    return known
+    snapshot, names, inputs = context.sight, policy.when.names, context.inputs
+    if not BUDGET_FACTS.isdisjoint(names):
+        attribution = replace(context.live.observation.attribution, owner=context.owner)
+        inputs = replace(inputs, budget=find_tightest_budget(snapshot.standings, attribution))
+    if not LOOKED_UP_FACTS.isdisjoint(names):
+        inputs = add_cost_facts(inputs, context.live, snapshot.asked, snapshot.now)
+    if "group_state" in names and context.group is not None:
+        group = context.group.classify(policy)
+        inputs = replace(inputs, group_state=group.state if group else "")
+    return inputs
 
 
-def _build_case(seat: ResourceContext, found: Verdict, climb: EscalationState | None, armed: ArmedLevel) -> PolicyCase:
-    sighting = seat.sight.known.get(seat.key)
+def _build_case(context: ResourceContext, verdict: Verdict, climb: EscalationState | None, armed: ArmedLevel) -> PolicyCase:
+    sighting = context.sight.known.get(context.key)
     return PolicyCase(
-        verdict=found,
-        live=seat.live,
-        owner=seat.owner,
-        protection=seat.protection,
-        lease=seat.lease,
-        phase=seat.phase,
-        frozen=seat.frozen,
+        verdict=verdict,
+        live=context.live,
+        owner=context.owner,
+        protection=context.protection,
+        lease=context.lease,
+        phase=context.phase,
+        frozen=context.frozen,
         polls=sighting.polls if sighting else 0,
-        in_doubt=seat.in_doubt,
-        refused=seat.refused,
-        workers=seat.workers,
+        in_doubt=context.in_doubt,
+        refused=context.refused,
+        workers=context.workers,
         climb=climb,
         level=armed.level,
         limited=armed.explain(),
-        claimed=is_claimed(seat.rules, seat.live, found.policy) or found.policy.rule == TIMED_STOP.rule,
-        approved=seat.approved | _list_answered_acts(seat, found, climb) if seat.answers else seat.approved,
-        hooks=summarize_hook_runs(climb, seat.sight.hooks) if climb is not None else NO_HOOKS,
+        claimed=is_claimed(context.rules, context.live, verdict.policy) or verdict.policy.rule == TIMED_STOP.rule,
+        approved=context.approved | _list_answered_acts(context, verdict, climb) if context.answers else context.approved,
+        hooks=summarize_hook_runs(climb, context.sight.hooks) if climb is not None else NO_HOOKS,
     )
 
 
-def _list_answered_acts(seat: ResourceContext, found: Verdict, climb: EscalationState | None) -> frozenset[str]:
+def _list_answered_acts(context: ResourceContext, verdict: Verdict, climb: EscalationState | None) -> frozenset[str]:
     """Return the acts that somebody allowed who was asked by this policy, in this episode."""
     if climb is None:
         return frozenset()
-    question = name_question(found.policy.name, climb.episode)
-    return frozenset(act for asked, act in seat.answers if asked == question)
+    question = name_question(verdict.policy.name, climb.episode)
+    return frozenset(act for answered_question, act in context.answers if answered_question == question)
 
 
-def forecast_snapshot_caps(rules: GuardConfig, sight: GuardSnapshot) -> tuple[CapForecast, ...]:
+def forecast_snapshot_caps(rules: GuardConfig, snapshot: GuardSnapshot) -> tuple[CapForecast, ...]:
     """Forecast when each hard budget would act and by how much it could be exceeded, without evaluating policies."""
-    seats = build_contexts(rules, sight)
-    works = {seat.key: seat.classify(seat.find_longest_policy()) for seat in seats}
-    accepted = find_accepted_caps(rules.budgets, sight.wishes, sight.now)
-    return _forecast_caps(rules, sight, seats, works, accepted)
+    contexts = build_contexts(rules, snapshot)
+    works = {context.key: context.classify(context.find_longest_policy()) for context in contexts}
+    accepted = find_accepted_caps(rules.budgets, snapshot.wishes, snapshot.now)
+    return _forecast_caps(rules, snapshot, contexts, works, accepted)
 
 
 def _forecast_caps(
     rules: GuardConfig,
-    sight: GuardSnapshot,
-    seats: Sequence[ResourceContext],
+    snapshot: GuardSnapshot,
+    contexts: Sequence[ResourceContext],
     works: Mapping[ResourceKey, Activity],
     accepted: frozenset[str],
 ) -> tuple[CapForecast, ...]:
-    if not any(standing.budget.hard for standing in sight.standings):
+    if not any(standing.budget.hard for standing in snapshot.standings):
         return ()
     caps = frozenset(policy.name for policy in build_cap_policies(rules.budgets))
     candidates = [
         CapCandidate(
-            live=seat.live,
-            work=works[seat.key],
-            leased=seat.lease is not None,
-            protected=seat.protection.protected,
-            unclaimed=not seat.owner and not _may_stop(seat, caps) and not is_claimed(rules, seat.live, CAP_POLICY),
-            cannot=explain_unstoppable(seat.live.observation),
-            loses=seat.live.observation.handling.stop_loses,
-            allowed=_may_stop(seat, caps),
-            priority=max((policy.priority for policy in seat.policies), default=0),
+            live=context.live,
+            work=works[context.key],
+            leased=context.lease is not None,
+            protected=context.protection.protected,
+            unclaimed=not context.owner and not _may_stop(context, caps) and not is_claimed(rules, context.live, CAP_POLICY),
+            cannot=explain_unstoppable(context.live.observation),
+            loses=context.live.observation.handling.stop_loses,
+            allowed=_may_stop(context, caps),
+            priority=max((policy.priority for policy in context.policies), default=0),
         )
-        for seat in seats
-        if seat.live.observation.kind == INSTANCE and seat.live.absent_at is None
+        for context in contexts
+        if context.live.observation.kind == INSTANCE and context.live.absent_at is None
     ]
-    took = [one.took for one in sight.reactions if one.act == "stop"]
+    took = [one.took for one in snapshot.reactions if one.act == "stop"]
     reaction = estimate_reaction(rules.interval, {"stop": took} if took else {})
     return forecast_caps(
-        sight.standings,
+        snapshot.standings,
         candidates,
         reaction.total,
-        sight.now,
-        fleet=count_fleet(sight.live, sight.sent),
+        snapshot.now,
+        fleet=count_fleet(snapshot.live, snapshot.sent),
         poll=rules.interval,
         rails=rules.rails,
-        sent=sight.sent,
+        sent=snapshot.sent,
         accepted=accepted,
-        announced={(climb.policy, climb.life.key) for climb in sight.climbs if climb.done},
+        announced={(climb.policy, climb.life.key) for climb in snapshot.climbs if climb.done},
     )
 
 
-def forecast_starts(rules: GuardConfig, sight: GuardSnapshot) -> tuple[ScheduledStart, ...]:
+def forecast_starts(rules: GuardConfig, snapshot: GuardSnapshot) -> tuple[ScheduledStart, ...]:
     """Return the starts that schedules will make or have due, without evaluating the policies."""
     cases = [
-        build_current_case(live, policy, rules, sight)
-        for live in sight.live
-        if live.observation.key in sight.start_histories
+        build_current_case(live, policy, rules, snapshot)
+        for live in snapshot.live
+        if live.observation.key in snapshot.start_histories
         for policy in rules.policies
         if policy.start is not None
     ]
-    return list_scheduled_starts(cases, sight, build_constraints(rules, sight), rules.policies)
+    return list_scheduled_starts(cases, snapshot, build_constraints(rules, snapshot), rules.policies)
 
 
-def _may_stop(seat: ResourceContext, caps: frozenset[str]) -> bool:
+def _may_stop(context: ResourceContext, caps: frozenset[str]) -> bool:
     """Return whether a person approved the stop: of whatever asks for it, or as the answer to one of the policies `caps`."""
-    return STOP in seat.approved or any(act == STOP and find_asking_policy(asked) in caps for asked, act in seat.answers)
+    return STOP in context.approved or any(act == STOP and find_asking_policy(name) in caps for name, act in context.answers)
 
 
 def _build_cap_cases(
     foresights: Sequence[CapForecast],
-    seats: Sequence[ResourceContext],
+    contexts: Sequence[ResourceContext],
     rules: GuardConfig,
-    sight: GuardSnapshot,
+    snapshot: GuardSnapshot,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
 ) -> list[PolicyCase]:
-    by_key = {seat.key: seat for seat in seats} if foresights else {}
-    verdicts = [found for _, found in list_cap_verdicts(foresights, sight.now, climbs)]
-    named = {(found.policy.name, found.life.key) for found in verdicts}
+    by_key = {context.key: context for context in contexts} if foresights else {}
+    verdicts = [verdict for _, verdict in list_cap_verdicts(foresights, snapshot.now, climbs)]
+    verdict_keys = {(verdict.policy.name, verdict.life.key) for verdict in verdicts}
     for budget in rules.budgets:
         policy = build_cap_policy(budget)
-        going = (climb for name, climb in climbs.items() if name[0] == policy.name and name not in named and budget.hard)
-        verdicts += [_end_cap_verdict(policy, climb.life, sight.now) for climb in going if climb.life.key in by_key]
+        going = (climb for name, climb in climbs.items() if name[0] == policy.name and name not in verdict_keys and budget.hard)
+        verdicts += [_end_cap_verdict(policy, climb.life, snapshot.now) for climb in going if climb.life.key in by_key]
     cases = []
-    for found in verdicts:
-        seat = by_key[found.life.key]
-        old = apply_deliveries(climbs.get((found.policy.name, seat.key)), seat.owner, rules, sight)
-        climb = advance_escalation(old, found, stopped=seat.live.observation.state in RESTING_STATES)
-        case = _build_case(seat, found, climb, limit_armed_level(found.policy, rules, sight))
+    for verdict in verdicts:
+        context = by_key[verdict.life.key]
+        old = apply_deliveries(climbs.get((verdict.policy.name, context.key)), context.owner, rules, snapshot)
+        climb = advance_escalation(old, verdict, stopped=context.live.observation.state in RESTING_STATES)
+        case = _build_case(context, verdict, climb, limit_armed_level(verdict.policy, rules, snapshot))
         cases.append(replace(case, lease=None))  # a cap stops whatever a lease keeps
     return cases
 

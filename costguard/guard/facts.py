@@ -22,7 +22,7 @@ class FactSpec:
 
 
 def _index_facts(*rows: tuple[str, str, str]) -> Mapping[str, FactSpec]:
-    return {name: FactSpec(name=name, kind=kind, told=told) for name, kind, told in rows}
+    return {name: FactSpec(name=name, kind=kind, told=description) for name, kind, description in rows}
 
 
 FACTS: Mapping[str, FactSpec] = _index_facts(

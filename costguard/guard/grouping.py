@@ -17,17 +17,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from costguard.errors import shorten
-from costguard.guard.signal_summary import (
-    format_clock,
-)
-from costguard.guard.signals import (
-    ACTIVE,
-    HUNG,
-    IDLE,
-    UNKNOWN,
-    WARMING,
-    Activity,
-)
+from costguard.guard.signal_summary import format_clock
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING, Activity
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.instant import to_micros
@@ -83,18 +74,18 @@ class GroupActivity:
     as_of: datetime | None = None
 
 
-def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
+def find_group(observation: Observation, patterns: Sequence[str]) -> GroupKey | None:
     """Return the group of an instance by the first of `patterns` that its labels match; None if none does.
 
     "label:a + label:b" needs both labels. An exact key wins over one that differs in case only.
     """
-    if not seen.labels or seen.kind != INSTANCE:
+    if not observation.labels or observation.kind != INSTANCE:
         return None
     patterns = tuple(patterns)
     keys = _list_group_keys(patterns)
-    named = tuple([pair for pair in seen.labels if pair[0].casefold() in keys])
-    found = _match_labels(named, patterns) if named else None
-    return None if found is None else GroupKey(seen.key.provider, seen.key.account, *found)
+    group_labels = tuple([pair for pair in observation.labels if pair[0].casefold() in keys])
+    name_parts = _match_labels(group_labels, patterns) if group_labels else None
+    return None if name_parts is None else GroupKey(observation.key.provider, observation.key.account, *name_parts)
 
 
 def counts_for_group(live: LiveResource) -> bool:
@@ -108,18 +99,18 @@ def combine_activities(key: GroupKey, members: Iterable[GroupMember]) -> GroupAc
     if not every:
         return None
     state = min((one.work.state for one in every), key=STATE_PRECEDENCE.index)
-    meant = [one for one in every if one.work.state == state]
-    last = max(meant, key=lambda one: (one.work.since is None, one.work.since or BEGINNING, one.key))
-    by = last if state == IDLE else meant[0]
-    known = [one.work.coverage for one in meant if one.work.coverage is not None]
+    state_members = [one for one in every if one.work.state == state]
+    last = max(state_members, key=lambda one: (one.work.since is None, one.work.since or BEGINNING, one.key))
+    by = last if state == IDLE else state_members[0]
+    coverages = [one.work.coverage for one in state_members if one.work.coverage is not None]
     return GroupActivity(
         name=shorten(key.name),
         state=state,
         by=shorten(by.name or by.key.id),
         why=next(iter(by.work.reasons), "reason unknown"),
         since=by.work.since,
-        confidence=min(one.work.confidence for one in meant),
-        coverage=min(known, default=None),
+        confidence=min(one.work.confidence for one in state_members),
+        coverage=min(coverages, default=None),
         attended=any(one.work.attended for one in every),
         as_of=_find_earliest(*(one.work.as_of for one in every)),
     )
@@ -135,9 +126,9 @@ def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float
     attended = own.attended or group.attended
     if group.state == IDLE:
         return _merge_idle(own, group, attended=attended)
-    told = f"its group {group.name} {STATE_WORDS[group.state]}: {group.by} ({group.why})"
+    reason = f"its group {group.name} {STATE_WORDS[group.state]}: {group.by} ({group.why})"
     if group.state == UNKNOWN:
-        return replace(own, state=UNKNOWN, confidence=0, reasons=(told,), since=None, attended=attended)
+        return replace(own, state=UNKNOWN, confidence=0, reasons=(reason,), since=None, attended=attended)
     since = own.since
     if group.state in (WARMING, HUNG):
         since = max(own.since, group.since) if own.since and group.since else None
@@ -145,7 +136,7 @@ def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float
         own,
         state=group.state,
         confidence=group.confidence,
-        reasons=(told, *own.reasons),
+        reasons=(reason, *own.reasons),
         since=since,
         attended=attended,
         wasted_share=1.0 if group.state == ACTIVE and gpus > 0 else 0.0,
@@ -156,7 +147,7 @@ def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float
 def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activity:
     """Date idleness from the last member to become idle, with the lower confidence of machine and group."""
     shares = [one for one in (own.coverage, group.coverage) if one is not None]
-    found = replace(
+    activity = replace(
         own,
         since=group.since,
         confidence=min(own.confidence, group.confidence),
@@ -164,10 +155,10 @@ def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activ
         attended=attended,
         as_of=_find_earliest(own.as_of, group.as_of),
     )
-    if (own.since, own.confidence) == (found.since, found.confidence):
-        return found
+    if (own.since, own.confidence) == (activity.since, activity.confidence):
+        return activity
     when = format_clock(to_micros(group.since)) if group.since is not None else "an unknown time"
-    return replace(found, reasons=(f"its group {group.name} idles since {when}, {group.by} last", *own.reasons))
+    return replace(activity, reasons=(f"its group {group.name} idles since {when}, {group.by} last", *own.reasons))
 
 
 def _find_earliest(*times: datetime | None) -> datetime | None:

@@ -173,22 +173,22 @@ class SendSchedule:
         at, why = max(due_at, self._now), ""
         limits = [*self._limits, self._loss_limit] if irreversible else self._limits
         while full := next((one for one in limits if _count_within(one[0], at, one[2]) >= one[1]), None):
-            taken, most, length, why = full
+            times, most, length, why = full
             if not most:
                 return NEVER, why
-            at = taken[bisect_right(taken, at) - most] + length
+            at = times[bisect_right(times, at) - most] + length
         insort(self._taken, at)
         if irreversible:
             insort(self._lost, at)
         return at, why if at > max(due_at, self._now) else ""
 
 
-def _count_within(taken: Sequence[datetime], at: datetime, length: timedelta) -> int:
-    return bisect_right(taken, at) - bisect_right(taken, at - length)
+def _count_within(times: Sequence[datetime], at: datetime, length: timedelta) -> int:
+    return bisect_right(times, at) - bisect_right(times, at - length)
 
 
 def update_breaker(
-    before: Breaker | None,
+    breaker: Breaker | None,
     turned: Mapping[ResourceKey, datetime],
     live: Sequence[LiveResource],
     rails: Rails,
@@ -198,57 +198,59 @@ def update_breaker(
 ) -> Breaker | None:
     """Return the breaker after this run; None: it never opened.
 
-    `before`: the breaker of the last run. `turned`: when each machine that is idle or unknown now became so; for a group that
+    `breaker`: the breaker of the last run. `turned`: when each machine that is idle or unknown now became so; for a group that
     ended as a whole, a single member. `reset_at`: when a person last closed the breaker. Machines that turned before it closed,
     by a person, by recovery or by its time limit, are not counted again. A machine that was stopped is no sign of recovery.
     """
     fleet = count_fleet(live)
-    if before is not None and before.closed_at is not None:
-        reset_at, before = max(before.closed_at, reset_at or before.closed_at), None
-    if before is not None and reset_at is not None and before.opened_at <= reset_at:
-        before = None
-    if before is not None and now - before.opened_at >= rails.breaker_lasts:
-        return replace(before, closed_at=now)
+    if breaker is not None and breaker.closed_at is not None:
+        reset_at, breaker = max(breaker.closed_at, reset_at or breaker.closed_at), None
+    if breaker is not None and reset_at is not None and breaker.opened_at <= reset_at:
+        breaker = None
+    if breaker is not None and now - breaker.opened_at >= rails.breaker_lasts:
+        return replace(breaker, closed_at=now)
     fresh = {k: at for k, at in turned.items() if reset_at is None or at > reset_at}
     mass = _find_mass_turn(fresh, fleet, rails, now)
     closed = Breaker(opened_at=reset_at, keys=(), shared="", closed_at=reset_at) if reset_at is not None else None
-    if before is None and not mass:
+    if breaker is None and not mass:
         return closed
-    if before is None or (mass and not set(mass) <= set(before.keys)):
-        keys = tuple(sorted({*mass, *(before.keys if before else ())}))
-        opened = before.opened_at if before else now
-        return Breaker(opened_at=opened, keys=keys, shared=describe_common_traits(keys, live)) if mass else before
+    if breaker is None or (mass and not set(mass) <= set(breaker.keys)):
+        keys = tuple(sorted({*mass, *(breaker.keys if breaker else ())}))
+        opened = breaker.opened_at if breaker else now
+        return Breaker(opened_at=opened, keys=keys, shared=describe_common_traits(keys, live)) if mass else breaker
     running = {one.observation.key for one in live if one.observation.state == RUNNING}
-    if not running.isdisjoint(before.keys) and _is_many(
-        sum(k in turned or k not in running for k in before.keys), fleet, rails
+    if not running.isdisjoint(breaker.keys) and _is_many(
+        sum(k in turned or k not in running for k in breaker.keys), fleet, rails
     ):
-        return replace(before, recovering_since=None)
-    since = before.recovering_since or now
-    return replace(before, closed_at=now) if now - since >= rails.breaker_recovery else replace(before, recovering_since=since)
+        return replace(breaker, recovering_since=None)
+    since = breaker.recovering_since or now
+    if now - since >= rails.breaker_recovery:
+        return replace(breaker, closed_at=now)
+    return replace(breaker, recovering_since=since)
 
 
 def describe_common_traits(keys: Sequence[ResourceKey], live: Iterable[LiveResource]) -> str:
     """Describe what all of `keys` share ("provider aws, region us-east-1"); "" for nothing."""
-    seen = [one.observation for one in live if one.observation.key in set(keys)]
+    observations = [one.observation for one in live if one.observation.key in set(keys)]
     words = {
-        "provider": {s.key.provider for s in seen},
-        "account": {s.key.account for s in seen},
-        "region": {s.key.region for s in seen},
-        "type": {s.instance_type for s in seen},
-        "GPU": {s.gpu for s in seen},
-        "owner": {s.owner for s in seen},
+        "provider": {s.key.provider for s in observations},
+        "account": {s.key.account for s in observations},
+        "region": {s.key.region for s in observations},
+        "type": {s.instance_type for s in observations},
+        "GPU": {s.gpu for s in observations},
+        "owner": {s.owner for s in observations},
     }
     return ", ".join(f"{word} {next(iter(of))}" for word, of in words.items() if len(of) == 1 and next(iter(of)))
 
 
 def find_quarantined_scopes(live: Iterable[LiveResource]) -> dict[ScopeKey, str]:
     """Return the scopes whose listing is doubted, with the reason: more than half and more than 2 are gone at once."""
-    count, gone = Counter[ScopeKey](), Counter[ScopeKey]()
+    count, drops = Counter[ScopeKey](), Counter[ScopeKey]()
     for one in live:
         count[one.scope] += 1
-        gone[one.scope] += one.absent_at is not None
-    doubted = (scope for scope, n in gone.items() if n > DROP_MIN and 2 * n > count[scope])
-    return {scope: f"{gone[scope]} of {count[scope]} resources in {'/'.join(scope)} disappeared at once" for scope in doubted}
+        drops[one.scope] += one.absent_at is not None
+    doubted = (scope for scope, n in drops.items() if n > DROP_MIN and 2 * n > count[scope])
+    return {scope: f"{drops[scope]} of {count[scope]} resources in {'/'.join(scope)} disappeared at once" for scope in doubted}
 
 
 def explain_clock_doubt(wall: timedelta, boot: timedelta, rails: Rails) -> str:
@@ -276,11 +278,11 @@ def explain_config_excess(proposals: Iterable[Proposal], fleet: int, rails: Rail
 
     Example: `age > duration("30d")` over 40 busy machines plans 40 acts, though each waits until its machine is idle.
     """
-    meant, most = _select_meant_acts(proposals, now, _PASSING_HOLDS), get_limit_10m(fleet, rails)
-    machines = len({key for key, _ in meant})
+    machine_acts, most = _select_meant_acts(proposals, now, _PASSING_HOLDS), get_limit_10m(fleet, rails)
+    machines = len({key for key, _ in machine_acts})
     of = f"of {fleet} machines" if machines <= fleet else f"machines ({fleet} run)"  # stopped ones may be terminated
-    acts = f" in {len(meant)} acts" if len(meant) > machines else ""
-    return f"it would act on {machines} {of}{acts}, and [rails] allows {most} in 10 min" if len(meant) > most else ""
+    acts = f" in {len(machine_acts)} acts" if len(machine_acts) > machines else ""
+    return f"it would act on {machines} {of}{acts}, and [rails] allows {most} in 10 min" if len(machine_acts) > most else ""
 
 
 def is_config_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails, now: datetime) -> bool:

@@ -22,47 +22,47 @@ MachineReference = str | ResourceKey | Incarnation
 
 
 def resolve_resource(
-    stated: MachineReference, lives: Iterable[LiveResource], field: str = "ID", former: Iterable[ResourceKey] = ()
+    reference: MachineReference, live: Iterable[LiveResource], field: str = "ID", former: Iterable[ResourceKey] = ()
 ) -> LiveResource:
-    """Return the one resource that `stated` names.
+    """Return the one resource that `reference` names.
 
     A full key, also as text, means the resource of that key and no other: anybody may give a machine a name of that form.
     Another word is an id or a name, else a prefix of either. `former`: the keys of all resources, ended ones too, that ever
     had that id; a name that is also another resource's id is refused. Raises InputError that lists what matches.
     """
-    there = [one for one in lives if one.observation.state != ENDED]
-    key = get_stated_key(stated)
+    resources = [one for one in live if one.observation.state != ENDED]
+    key = get_stated_key(reference)
     if key is not None:
-        life = stated if isinstance(stated, Incarnation) else None
-        return _find_key(key, life, there, field, gone=key in former)
-    wanted = str(stated).strip()
-    if not wanted:
+        life = reference if isinstance(reference, Incarnation) else None
+        return _find_key(key, life, resources, field, has_ended=key in former)
+    word = str(reference).strip()
+    if not word:
         raise InputError("is empty", field=field, hint="costguard status lists running machines")
-    of_id = [one for one in there if wanted == one.observation.key.id]
-    fitting = of_id + [one for one in there if wanted == one.observation.name and wanted != one.observation.key.id]
+    of_id = [one for one in resources if word == one.observation.key.id]
+    fitting = of_id + [one for one in resources if word == one.observation.name and word != one.observation.key.id]
     keys = {one.observation.key for one in fitting} | (set() if of_id else set(former))
     if not keys:
-        fitting = [one for one in there if _has_prefix(wanted, one.observation)]
+        fitting = [one for one in resources if _has_prefix(word, one.observation)]
         keys = {one.observation.key for one in fitting}
     if len(keys) == 1 and fitting:
         return fitting[0]
-    shown = shorten(wanted, NAME_CHARS_MAX)
+    shown = shorten(word, NAME_CHARS_MAX)
     if fitting:
         raise InputError(f"'{shown}' matches {len(keys)} resources", field=field, hint=_format_choices(keys))
     what = f"'{shown}' is the id of a machine that is gone" if keys else f"no machine is called '{shown}'"
     raise InputError(what, field=field, hint="costguard status lists the machines")
 
 
-def get_stated_key(stated: MachineReference) -> ResourceKey | None:
-    """Return the key that `stated` is or is written as; None for another word."""
-    if isinstance(stated, Incarnation):
-        return stated.key
-    return stated if isinstance(stated, ResourceKey) else parse_resource_key(stated)
+def get_stated_key(reference: MachineReference) -> ResourceKey | None:
+    """Return the key that `reference` is or is written as; None for another word."""
+    if isinstance(reference, Incarnation):
+        return reference.key
+    return reference if isinstance(reference, ResourceKey) else parse_resource_key(reference)
 
 
-def require_resource_key(stated: str | ResourceKey, field: str = "machine") -> ResourceKey:
-    """Return `stated` as a key. Raises InputError for a name, an id or a prefix: those are for people at a terminal."""
-    key = get_stated_key(stated)
+def require_resource_key(reference: str | ResourceKey, field: str = "machine") -> ResourceKey:
+    """Return `reference` as a key. Raises InputError for a name, an id or a prefix: those are for people at a terminal."""
+    key = get_stated_key(reference)
     if key is None:
         hint = "write provider/account/region/id, each as status lists it"
         raise InputError("is not the full key of a machine", field=field, hint=hint)
@@ -80,11 +80,11 @@ def require_machine(path: str, life: str) -> ResourceKey | Incarnation:
 
 
 def _find_key(
-    key: ResourceKey, life: Incarnation | None, there: Iterable[LiveResource], field: str, *, gone: bool
+    key: ResourceKey, life: Incarnation | None, resources: Iterable[LiveResource], field: str, *, has_ended: bool
 ) -> LiveResource:
-    fitting, shown = [one for one in there if one.observation.key.path == key.path], shorten(key.path, KEY_CHARS_MAX)
+    fitting, shown = [one for one in resources if one.observation.key.path == key.path], shorten(key.path, KEY_CHARS_MAX)
     if len(fitting) != 1:
-        what = f"'{shown}' has ended" if gone else f"no machine has the key '{shown}'"
+        what = f"'{shown}' has ended" if has_ended else f"no machine has the key '{shown}'"
         raise InputError(f"{what}; nothing was done", field=field, hint="costguard status lists the machines")
     if life is not None and not is_same_life(life, identify_incarnation(fitting[0].observation)):
         hint = "look at its present run first"
@@ -92,10 +92,10 @@ def _find_key(
     return fitting[0]
 
 
-def format_resource(seen: Observation) -> str:
+def format_resource(observation: Observation) -> str:
     """Return the name and key: `train-1 (aws/123/us-east-1/i-0a1)`."""
-    named = seen.name and seen.name != seen.key.id
-    return f"{shorten(seen.name, NAME_CHARS_MAX)} ({seen.key.path})" if named else seen.key.path
+    has_name = observation.name and observation.name != observation.key.id
+    return f"{shorten(observation.name, NAME_CHARS_MAX)} ({observation.key.path})" if has_name else observation.key.path
 
 
 def _format_choices(keys: Iterable[ResourceKey]) -> str:
@@ -107,5 +107,5 @@ def _format_choices(keys: Iterable[ResourceKey]) -> str:
     return "\n".join(("write one of them in full:", *shown))
 
 
-def _has_prefix(wanted: str, seen: Observation) -> bool:
-    return seen.key.id.startswith(wanted) or seen.name.startswith(wanted)
+def _has_prefix(prefix: str, observation: Observation) -> bool:
+    return observation.key.id.startswith(prefix) or observation.name.startswith(prefix)

@@ -77,9 +77,9 @@ class Override:
     lifted_by: str = ""
 
 
-def is_override_open(wish: Override, now: datetime) -> bool:
+def is_override_open(override: Override, now: datetime) -> bool:
     """Return whether it is in force at `now`: made, not lifted, not expired. At `until` it no longer is."""
-    return wish.at <= now and (wish.lifted_at is None or now < wish.lifted_at) and (wish.until is None or now < wish.until)
+    return override.at <= now and all(now < end for end in _list_ends(override))
 
 
 HEAD_LABELS = frozenset((("ray-node-type", "head"), ("skypilot-head-node", "1"), ("role", "head"), ("role", "master")))
@@ -124,15 +124,15 @@ class LeaseDecision:
     costs: Money | None = None
 
 
-def find_owner(seen: Observation, patterns: Sequence[str]) -> str:
+def find_owner(observation: Observation, patterns: Sequence[str]) -> str:
     """Return the owner: the first label of `patterns` ("label:owner", "tag:Owner"), else the provider's owner, else "".
 
     A key with the same case is preferred over one that differs only in case.
     """
     patterns = tuple(patterns)
     keys = _list_label_keys(patterns)
-    named = tuple([pair for pair in seen.labels if pair[0].casefold() in keys])
-    return (_find_label_owner(named, patterns) if named else "") or seen.owner
+    owner_labels = tuple([pair for pair in observation.labels if pair[0].casefold() in keys])
+    return (_find_label_owner(owner_labels, patterns) if owner_labels else "") or observation.owner
 
 
 @lru_cache(maxsize=100)
@@ -146,36 +146,41 @@ def _find_label_owner(labels: Sequence[tuple[str, str]], patterns: Sequence[str]
     """Return the owner that `labels` state, or ""."""
     for pattern in patterns:
         key = pattern.partition(":")[2] or pattern
-        found = [v for k, v in labels if k == key] + [v for k, v in labels if k.casefold() == key.casefold()]
-        owner = next((value.strip() for value in found if value.strip()), "")
+        values = [v for k, v in labels if k == key] + [v for k, v in labels if k.casefold() == key.casefold()]
+        owner = next((value.strip() for value in values if value.strip()), "")
         if owner:
             return owner
     return ""
 
 
-def is_group_head(seen: Observation) -> bool:
-    """Return whether `seen` is the head of a cluster, by the marks of Ray and SkyPilot.
+def is_group_head(observation: Observation) -> bool:
+    """Return whether `observation` is the head of a cluster, by the marks of Ray and SkyPilot.
 
     A head is stopped last, because its stop would orphan its workers. Ray's autoscaler sets the label `ray-node-type=head`
     (2.9, 2024); SkyPilot names the head `...-head` and labels it `skypilot-head-node=1` (0.10, 2025).
     """
-    marks = {(key.casefold(), value.strip().casefold()) for key, value in seen.labels}
-    return bool(marks & HEAD_LABELS) or seen.name.casefold().endswith(HEAD_SUFFIXES)
+    marks = {(key.casefold(), value.strip().casefold()) for key, value in observation.labels}
+    return bool(marks & HEAD_LABELS) or observation.name.casefold().endswith(HEAD_SUFFIXES)
 
 
 def find_protection(
-    seen: Observation, wishes: Iterable[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
+    observation: Observation,
+    overrides: Iterable[Override],
+    patterns: Sequence[str],
+    seen_before: datetime | None,
+    now: datetime,
 ) -> Protection:
     """Return whether anything protects it at `now`.
 
     `seen_before`: when a label was last seen to protect it (`find_label_protection`), None: never.
     """
-    if seen.handling.protected:
-        return Protection(protected=True, why=f"its provider protects it against {' and '.join(seen.handling.protected)}")
-    wish = next((w for w in wishes if w.what == PROTECT and _is_open_for(w, seen.key, None, now)), None)
-    if wish is not None:
-        return Protection(protected=True, why=f"{wish.who} protects it" + (f": {wish.why}" if wish.why else ""))
-    mark = find_label_protection(seen, patterns)
+    if observation.handling.protected:
+        acts = " and ".join(observation.handling.protected)
+        return Protection(protected=True, why=f"its provider protects it against {acts}")
+    override = next((w for w in overrides if w.what == PROTECT and _is_open_for(w, observation.key, None, now)), None)
+    if override is not None:
+        return Protection(protected=True, why=f"{override.who} protects it" + (f": {override.why}" if override.why else ""))
+    mark = find_label_protection(observation, patterns)
     if mark.protected:
         return mark
     if seen_before is not None and seen_before <= now < seen_before + PROTECTION_LASTS:
@@ -186,72 +191,78 @@ def find_protection(
 
 
 def explain_untouchable(
-    seen: Observation, wishes: Sequence[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
+    observation: Observation,
+    overrides: Sequence[Override],
+    patterns: Sequence[str],
+    seen_before: datetime | None,
+    now: datetime,
 ) -> str:
     """Explain why only a person may stop it now: protected, restarted by its controller, or frozen; "" if costguard may."""
-    protection = find_protection(seen, wishes, patterns, seen_before, now)
+    protection = find_protection(observation, overrides, patterns, seen_before, now)
     if protection.protected:
         return protection.why
-    if seen.handling.controller:
-        return f"{seen.handling.controller} would start it again"
-    freeze = find_freeze(wishes, seen.key, now)
+    if observation.handling.controller:
+        return f"{observation.handling.controller} would start it again"
+    freeze = find_freeze(overrides, observation.key, now)
     return "" if freeze is None else f"{freeze.who} froze all acts" + (f": {freeze.why}" if freeze.why else "")
 
 
-def find_label_protection(seen: Observation, patterns: Sequence[str]) -> Protection:
+def find_label_protection(observation: Observation, patterns: Sequence[str]) -> Protection:
     """Return whether its labels protect it, exactly or with a typo. The result is remembered as `seen_before`."""
-    return _match_protecting_label(seen.labels, tuple(patterns))
+    return _match_protecting_label(observation.labels, tuple(patterns))
 
 
 @lru_cache(maxsize=10_000)
 def _match_protecting_label(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> Protection:
-    wanted = [pattern.partition(":")[2] or pattern for pattern in patterns]
+    protecting_labels = [pattern.partition(":")[2] or pattern for pattern in patterns]
     for key, value in labels:
         pair = f"{key}={value}"
-        if pair in wanted or key in wanted:
+        if pair in protecting_labels or key in protecting_labels:
             return Protection(protected=True, why=f"its label {pair} protects it")
     for key, value in labels:
-        meant = _find_misspelled_label(key, value, wanted)
-        if meant:
-            warning = f"its label {key}={value} looks like {meant}, so it counts as protected: correct or remove it"
-            return Protection(protected=True, why=f"its label {key}={value} looks like {meant}", warning=warning)
+        near_label = _find_misspelled_label(key, value, protecting_labels)
+        if near_label:
+            warning = f"its label {key}={value} looks like {near_label}, so it counts as protected: correct or remove it"
+            return Protection(protected=True, why=f"its label {key}={value} looks like {near_label}", warning=warning)
     return UNPROTECTED
 
 
-def find_lease(life: Incarnation, wishes: Iterable[Override], now: datetime) -> Override | None:
+def find_lease(life: Incarnation, overrides: Iterable[Override], now: datetime) -> Override | None:
     """Return the lease in force at `now` that lasts longest; None: no lease is in force."""
-    held = [w for w in wishes if w.what == LEASE and _is_open_for(w, life.key, life, now)]
-    return max(held, key=lambda w: (w.until is None, w.until or now), default=None)
+    leases = [w for w in overrides if w.what == LEASE and _is_open_for(w, life.key, life, now)]
+    return max(leases, key=lambda w: (w.until is None, w.until or now), default=None)
 
 
-def find_lease_end(life: Incarnation, wishes: Iterable[Override], now: datetime) -> datetime | None:
+def find_lease_end(life: Incarnation, overrides: Iterable[Override], now: datetime) -> datetime | None:
     """Return when the last lease of this incarnation ended; evidence from before it no longer counts.
 
-    `wishes` must include ended overrides.
+    `overrides` must include ended overrides.
     """
-    ends = (end for w in wishes if w.what == LEASE and _concerns_life(w, life.key, life) for end in _list_ends(w) if end <= now)
+    ends = (
+        end for w in overrides if w.what == LEASE and _concerns_life(w, life.key, life) for end in _list_ends(w) if end <= now
+    )
     return max(ends, default=None)
 
 
 def decide_lease(
     life: Incarnation,
-    wishes: Iterable[Override],
+    overrides: Iterable[Override],
     policies: Sequence[Policy],
     length: timedelta,
     now: datetime,
     *,
     rate: Rate | None = None,
 ) -> LeaseDecision:
-    """Decide whether `life` may be kept for `length` more under every one of `policies`. `wishes` includes ended ones.
+    """Decide whether `life` may be kept for `length` more under every one of `policies`. `overrides` includes ended ones.
 
     Consecutive leases are renewals; a lease made at least RENEWAL_GAP_MAX after the last one ended begins a new row.
     """
-    taken = sorted(
-        (w for w in wishes if w.what == LEASE and _concerns_life(w, life.key, life) and w.at <= now), key=lambda w: w.at
+    leases = sorted(
+        (w for w in overrides if w.what == LEASE and _concerns_life(w, life.key, life) and w.at <= now), key=lambda w: w.at
     )
     row: list[Override] = []
-    for wish in taken:
-        row = [*row, wish] if row and wish.at - max(_find_end(w) for w in row) < RENEWAL_GAP_MAX else [wish]
+    for override in leases:
+        row = [*row, override] if row and override.at - max(_find_end(w) for w in row) < RENEWAL_GAP_MAX else [override]
     if row and now - max(_find_end(w) for w in row) >= RENEWAL_GAP_MAX:
         row = []
     costs = rate.multiply_seconds(round(length.total_seconds())) if rate and length > timedelta() else None
@@ -282,7 +293,7 @@ class ArmedLevel(NamedTuple):
         return f"{self.why}: {self.cure}" if self.cure else self.why
 
 
-def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) -> ArmedLevel:
+def find_armed_level(policy: Policy, overrides: Iterable[Override], now: datetime) -> ArmedLevel:
     """Return how far `policy` may go now: as its file states, but no further than the newest arming in force.
 
     An arming above notify is bound to the digest that it was recorded with (decision 0041). A policy edited since then only
@@ -290,17 +301,17 @@ def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) 
     """
     if policy.rule == TIMED_RULE:
         return ArmedLevel(policy.arm)
-    armed = [w for w in wishes if w.what == ARM and w.subject == policy.name]
+    armed = [w for w in overrides if w.what == ARM and w.subject == policy.name]
     newest = max((w for w in armed if is_override_open(w, now)), key=lambda w: w.at, default=None)
     cure = f"costguard policy accept {policy.digest}" if policy.digest else f"costguard policy arm {policy.name} {policy.arm}"
     if newest is None:
         level = min(policy.arm, NOTIFY, key=LEVELS.index)
         why = "its arming has run out" if armed else "nobody has accepted it yet"
         return ArmedLevel(level) if level == policy.arm else ArmedLevel(level, why, cure)
-    stated, digest = split_arming(newest.value)
-    level = min(policy.arm, stated if stated in LEVELS else NOTIFY, key=LEVELS.index)
+    armed_level, digest = split_arming(newest.value)
+    level = min(policy.arm, armed_level if armed_level in LEVELS else NOTIFY, key=LEVELS.index)
     if LEVELS.index(level) <= LEVELS.index(NOTIFY) or digest == policy.digest:
-        return ArmedLevel(level, "" if level == policy.arm else f"{newest.who} armed it for {stated}")
+        return ArmedLevel(level, "" if level == policy.arm else f"{newest.who} armed it for {armed_level}")
     if not digest:
         return ArmedLevel(NOTIFY, "it was armed without a digest of what it means, by an older version", cure)
     return ArmedLevel(OBSERVE, f"it was edited since {newest.who} armed it, so it only observes", cure)
@@ -317,48 +328,48 @@ def split_arming(value: str) -> tuple[str, str]:
     return level, digest
 
 
-def find_breaker_close(wishes: Iterable[Override], now: datetime) -> datetime | None:
+def find_breaker_close(overrides: Iterable[Override], now: datetime) -> datetime | None:
     """Return when somebody last closed the breaker; None: never."""
-    return max((w.at for w in wishes if w.what == CLOSE_BREAKER and w.at <= now), default=None)
+    return max((w.at for w in overrides if w.what == CLOSE_BREAKER and w.at <= now), default=None)
 
 
-def find_freeze(wishes: Iterable[Override], key: ResourceKey | None, now: datetime) -> Override | None:
+def find_freeze(overrides: Iterable[Override], key: ResourceKey | None, now: datetime) -> Override | None:
     """Return the freeze in force for all acts or for those on `key`; None: there is none."""
-    return next((w for w in wishes if w.what == FREEZE and is_override_open(w, now) and w.key in {None, key}), None)
+    return next((w for w in overrides if w.what == FREEZE and is_override_open(w, now) and w.key in {None, key}), None)
 
 
-def find_snooze(life: Incarnation, policy: str, wishes: Iterable[Override], now: datetime) -> Override | None:
+def find_snooze(life: Incarnation, policy: str, overrides: Iterable[Override], now: datetime) -> Override | None:
     """Return the snooze that silences `policy` for `life`; None: there is none.
 
     A snooze without a resource silences that policy for all resources, one without a subject silences all policies.
     """
-    quiet = (w for w in wishes if w.what == SNOOZE and is_override_open(w, now) and w.subject in {"", policy})
+    quiet = (w for w in overrides if w.what == SNOOZE and is_override_open(w, now) and w.subject in {"", policy})
     return next(
         (w for w in quiet if _concerns_life(w, life.key, life) or (w.key is None and w.life is None and w.subject)), None
     )
 
 
-def find_phase(life: Incarnation, wishes: Iterable[Override], now: datetime) -> Override | None:
+def find_phase(life: Incarnation, overrides: Iterable[Override], now: datetime) -> Override | None:
     """Return the declared phase of work that lasts longest; None: there is none. A phase without an end does not count."""
-    going = [w for w in wishes if w.what == PHASE and w.until is not None and _is_open_for(w, life.key, life, now)]
+    going = [w for w in overrides if w.what == PHASE and w.until is not None and _is_open_for(w, life.key, life, now)]
     return max(going, key=lambda w: w.until or now, default=None)
 
 
-def list_approved_acts(life: Incarnation, wishes: Iterable[Override], now: datetime) -> frozenset[str]:
+def list_approved_acts(life: Incarnation, overrides: Iterable[Override], now: datetime) -> frozenset[str]:
     """Return the acts approved for exactly this incarnation, whatever asks for them; see `list_answers`.
 
     An approval that names no incarnation does not count.
     """
-    answers = list_answers(life, wishes, now)
+    answers = list_answers(life, overrides, now)
     return frozenset(act for question, act in answers if not question) if answers else NO_ACTS
 
 
-def list_answers(life: Incarnation, wishes: Iterable[Override], now: datetime) -> frozenset[tuple[str, str]]:
+def list_answers(life: Incarnation, overrides: Iterable[Override], now: datetime) -> frozenset[tuple[str, str]]:
     """Return (question, act) of each approval of this incarnation; question "": of whatever asks for the act.
 
     Who answers with a link was asked one question, and allows nothing else.
     """
-    yes = (w for w in wishes if w.what == APPROVE and w.life is not None and _is_open_for(w, life.key, life, now))
+    yes = (w for w in overrides if w.what == APPROVE and w.life is not None and _is_open_for(w, life.key, life, now))
     answers = [(w.value, w.subject) for w in yes]
     return frozenset(answers) if answers else NO_ANSWERS
 
@@ -373,55 +384,55 @@ def find_asking_policy(question: str) -> str:
     return question.rpartition(": ")[0]
 
 
-def _is_open_for(wish: Override, key: ResourceKey, life: Incarnation | None, now: datetime) -> bool:
-    return is_override_open(wish, now) and _concerns_life(wish, key, life)
+def _is_open_for(override: Override, key: ResourceKey, life: Incarnation | None, now: datetime) -> bool:
+    return is_override_open(override, now) and _concerns_life(override, key, life)
 
 
-def _concerns_life(wish: Override, key: ResourceKey, life: Incarnation | None) -> bool:
-    """Return whether `wish` is for this resource and, if it names an incarnation, for this one."""
-    if wish.life is not None:
-        return wish.life.key == key and (life is None or is_same_life(wish.life, life))
-    return wish.key == key
+def _concerns_life(override: Override, key: ResourceKey, life: Incarnation | None) -> bool:
+    """Return whether `override` is for this resource and, if it names an incarnation, for this one."""
+    if override.life is not None:
+        return override.life.key == key and (life is None or is_same_life(override.life, life))
+    return override.key == key
 
 
-def _list_ends(wish: Override) -> tuple[datetime, ...]:
+def _list_ends(override: Override) -> tuple[datetime, ...]:
     """Return when it ended or will end; empty if no end is stated."""
-    ends = [at for at in (wish.until, wish.lifted_at) if at is not None]
+    ends = [at for at in (override.until, override.lifted_at) if at is not None]
     return (min(ends),) if ends else ()
 
 
-def _find_end(wish: Override) -> datetime:
-    return max(wish.at, *_list_ends(wish)) if _list_ends(wish) else wish.at
+def _find_end(override: Override) -> datetime:
+    return max(override.at, *_list_ends(override)) if _list_ends(override) else override.at
 
 
-def _find_misspelled_label(key: str, value: str, wanted: Sequence[str]) -> str:
+def _find_misspelled_label(key: str, value: str, labels: Sequence[str]) -> str:
     """Return the protecting label that this one is a probable typo of, or ""."""
     if len(key) + len(value) > 2 * LABEL_CHARS_MAX or value.strip().casefold() in FALSE_VALUES - {""}:
         return ""
     pair = f"{key.strip()}={value.strip()}".casefold()
-    for meant in wanted:
-        text = meant.casefold()
-        if _is_near(pair if "=" in meant else key.strip().casefold(), text):
-            return meant
+    for label in labels:
+        text = label.casefold()
+        if _is_near(pair if "=" in label else key.strip().casefold(), text):
+            return label
     if any(_is_near(text.strip().casefold(), LIKE_PROTECTED) for text in (key, value)):
         return LIKE_PROTECTED
     return ""
 
 
 @lru_cache(maxsize=10_000)
-def _is_near(text: str, meant: str) -> bool:
-    most = min(TYPO_LETTERS_MAX, len(meant) // LETTERS_PER_TYPO)
-    return abs(len(text) - len(meant)) <= most and compute_edit_distance(text, meant) <= most
+def _is_near(text: str, label: str) -> bool:
+    most = min(TYPO_LETTERS_MAX, len(label) // LETTERS_PER_TYPO)
+    return abs(len(text) - len(label)) <= most and compute_edit_distance(text, label) <= most
 
 
 def compute_edit_distance(one: str, other: str) -> int:
     """Return the least number of insertions, deletions, substitutions and swaps of neighbours from `one` to `other`."""
-    before: list[int] = []
+    previous_row: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, start=1):
-        older, before, row = before, row, [i]
+        older, previous_row, row = previous_row, row, [i]
         for j, b in enumerate(other, start=1):
-            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            best = min(previous_row[j] + 1, row[j - 1] + 1, previous_row[j - 1] + (a != b))
             if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
                 best = min(best, older[j - 2] + 1)
             row.append(best)

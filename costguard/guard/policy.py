@@ -62,9 +62,9 @@ old) needs no evidence of idleness and stops; so does a stop that a person plann
 """
 
 
-def reaches_level(level: str, wanted: str) -> bool:
-    """Return whether `level` is at least as far as `wanted` in the order of LEVELS."""
-    return LEVELS.index(level) >= LEVELS.index(wanted)
+def reaches_level(level: str, minimum: str) -> bool:
+    """Return whether `level` is at least as far as `minimum` in the order of LEVELS."""
+    return LEVELS.index(level) >= LEVELS.index(minimum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,9 +434,9 @@ def evaluate_schedule(schedule: Schedule, now: datetime) -> ScheduleState:
     for start, end in blocks:
         if start <= now < end:
             return ScheduleState(True, start if start > first else None, end if end < last else None)  # noqa: FBT003 - as named above
-    before = [end for _, end in blocks if end <= now]
-    after = [start for start, _ in blocks if now < start]
-    return ScheduleState(False, max(before, default=None), min(after, default=None))  # noqa: FBT003 - as named above
+    previous_ends = [end for _, end in blocks if end <= now]
+    next_starts = [start for start, _ in blocks if now < start]
+    return ScheduleState(False, max(previous_ends, default=None), min(next_starts, default=None))  # noqa: FBT003 - as named above
 
 
 def _list_off_periods(schedule: Schedule, today: date) -> list[tuple[datetime, datetime]]:

@@ -50,33 +50,33 @@ from costguard.values.money import Money, PrepaidBalance, Rate, divide_half_even
 from costguard.values.resource import RUNNING, STOPPED, Attribution, Incarnation, ResourceKey, is_same_life
 
 
-def matches_target(target: PolicyTarget, seen: Observation, owner: str) -> bool:
+def matches_target(target: PolicyTarget, observation: Observation, owner: str) -> bool:
     """Return whether `target` covers the resource of `owner`: every stated field must match."""
-    return _is_targeted(target, seen, replace(seen.attribution, owner=owner), _fold_labels(seen))
+    return _is_targeted(target, observation, replace(observation.attribution, owner=owner), _fold_labels(observation))
 
 
-def select_policies(policies: Iterable[Policy], seen: Observation, owner: str) -> tuple[Policy, ...]:
+def select_policies(policies: Iterable[Policy], observation: Observation, owner: str) -> tuple[Policy, ...]:
     """Return the policies for which `matches_target` holds, in their order."""
-    attribution, labels = replace(seen.attribution, owner=owner), _fold_labels(seen)
-    return tuple([policy for policy in policies if _is_targeted(policy.target, seen, attribution, labels)])
+    attribution, labels = replace(observation.attribution, owner=owner), _fold_labels(observation)
+    return tuple([policy for policy in policies if _is_targeted(policy.target, observation, attribution, labels)])
 
 
-def _fold_labels(seen: Observation) -> Mapping[str, str]:
+def _fold_labels(observation: Observation) -> Mapping[str, str]:
     """Return its labels, whose keys ignore case, as in budgets."""
-    return {key.casefold(): value for key, value in seen.labels}
+    return {key.casefold(): value for key, value in observation.labels}
 
 
-def _is_targeted(target: PolicyTarget, seen: Observation, attribution: Attribution, labels: Mapping[str, str]) -> bool:
-    if target.ids is not None and seen.key.id not in target.ids:
+def _is_targeted(target: PolicyTarget, observation: Observation, attribution: Attribution, labels: Mapping[str, str]) -> bool:
+    if target.ids is not None and observation.key.id not in target.ids:
         return False
-    if target.names is not None and not any(matches_pattern(pattern, seen.name) for pattern in target.names):
+    if target.names is not None and not any(matches_pattern(pattern, observation.name) for pattern in target.names):
         return False
-    if target.gpu is not None and target.gpu != bool(seen.gpu or seen.gpu_count):
+    if target.gpu is not None and target.gpu != bool(observation.gpu or observation.gpu_count):
         return False
-    stated = target.match.labels
-    if stated is None:
+    label_filter = target.match.labels
+    if label_filter is None:
         return matches_filter(target.match, attribution)
-    matches = bool(stated) and all(labels.get(key.casefold()) in values for key, values in stated)
+    matches = bool(label_filter) and all(labels.get(key.casefold()) in values for key, values in label_filter)
     return matches and matches_filter(replace(target.match, labels=None), attribution)
 
 
@@ -188,11 +188,11 @@ def _find_hold_start(
 
 def _list_reasons(policy: Policy, work: Activity, truth: ConditionResult) -> tuple[str, ...]:
     missing = (f"not known: {', '.join(truth.missing)}",) if truth.missing else ()
-    said = (truth.why,) if truth.why else ()
+    truth_reasons = (truth.why,) if truth.why else ()
     of_work = () if ACTIVITY_FACTS.isdisjoint(policy.when.names) else work.reasons
-    if not missing and not said:
+    if not missing and not truth_reasons:
         return of_work
-    return tuple(dict.fromkeys((*missing, *said, *of_work)))
+    return tuple(dict.fromkeys((*missing, *truth_reasons, *of_work)))
 
 
 SHARE_DENOMINATOR_MAX = 100_000
@@ -230,20 +230,20 @@ class FactInputs:
 
 
 def build_facts(
-    live: LiveResource, work: Activity, known: FactInputs, now: datetime, names: Iterable[str] | None = None
+    live: LiveResource, work: Activity, inputs: FactInputs, now: datetime, names: Iterable[str] | None = None
 ) -> dict[str, object]:
     """Build the facts in `names` (None: all)."""
     facts = dict[str, object]()
     for name in FACT_MAKERS if names is None else names:
-        value = FACT_MAKERS[name](live, work, known, now) if name in FACT_MAKERS else None
+        value = FACT_MAKERS[name](live, work, inputs, now) if name in FACT_MAKERS else None
         if value is not None:
             facts[name] = value
     return facts
 
 
-def _compute_stopped_for(live: LiveResource, known: FactInputs, now: datetime) -> timedelta | None:
-    seen = live.observation
-    return _compute_elapsed(seen.stopped_at or known.stopped_since, now) if seen.state == STOPPED else None
+def _compute_stopped_for(live: LiveResource, inputs: FactInputs, now: datetime) -> timedelta | None:
+    observation = live.observation
+    return _compute_elapsed(observation.stopped_at or inputs.stopped_since, now) if observation.state == STOPPED else None
 
 
 def _get_time_to_cap(budget: BudgetStatus | None) -> timedelta | None:
@@ -403,12 +403,12 @@ def compute_runways(
     balances: Iterable[PrepaidBalance], live: Iterable[LiveResource], now: datetime
 ) -> dict[tuple[str, str], timedelta]:
     """Return how long each prepaid balance lasts, by account; left out with an unknown price, unless it is used up."""
-    live, found = tuple(live), dict[tuple[str, str], timedelta]()
+    live, runways = tuple(live), dict[tuple[str, str], timedelta]()
     for balance in balances:
         runway, account = compute_runway(balance, live, now), (balance.provider, balance.account)
         if runway.left is not None and (not runway.why or not runway.left):
-            found[account] = min(found.get(account, runway.left), runway.left)
-    return found
+            runways[account] = min(runways.get(account, runway.left), runway.left)
+    return runways
 
 
 def compute_price_age(live: LiveResource, now: datetime) -> timedelta | None:
@@ -424,16 +424,16 @@ def compute_price_age(live: LiveResource, now: datetime) -> timedelta | None:
     return None if since is None or since > now else now - since
 
 
-def add_cost_facts(known: FactInputs, live: LiveResource, asked: CostFacts, now: datetime) -> FactInputs:
-    """Return `known` with the looked-up facts of `live`."""
+def add_cost_facts(inputs: FactInputs, live: LiveResource, costs: CostFacts, now: datetime) -> FactInputs:
+    """Return `inputs` with the looked-up facts of `live`."""
     key = live.observation.key
-    paid = asked.paid.get(key, {})
+    paid = costs.paid.get(key, {})
     return replace(
-        known,
+        inputs,
         spent_run=paid.get(SPENT_RUN),
         spent_day=paid.get(SPENT_DAY),
         spent_month=paid.get(SPENT_MONTH),
-        stopped_since=asked.stopped_since.get(key),
+        stopped_since=costs.stopped_since.get(key),
         price_age=compute_price_age(live, now),
-        runway=asked.runways.get(key[:2]),
+        runway=costs.runways.get(key[:2]),
     )

@@ -14,12 +14,7 @@ from dataclasses import dataclass
 from costguard.guard.activity import get_confidence_cap
 from costguard.guard.overrides import find_owner
 from costguard.guard.policy import IDLE_RULE, STOP, TERMINATE, Policy, PolicyTarget
-from costguard.guard.policy_evaluation import (
-    ACTIVITY_FACTS,
-    NOTICE_CONFIDENCE,
-    find_needed_confidence,
-    matches_target,
-)
+from costguard.guard.policy_evaluation import ACTIVITY_FACTS, NOTICE_CONFIDENCE, find_needed_confidence, matches_target
 from costguard.guard.signals import AGENT, CPU, DUTY, IO, SIGNAL_FAMILIES
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
@@ -57,25 +52,28 @@ def compute_reach(
 
     `measures`: provider -> families of signals without an agent. `agents`: the machines that have one.
     """
-    found = []
+    reaches = []
     for live in machines:
-        seen = live.observation
-        mine = matches_target(policy.target, seen, find_owner(seen, owner_from))
-        if mine and seen.kind == INSTANCE and seen.state == RUNNING and live.absent_at is None:
-            families = frozenset(measures.get(seen.key.provider, ())) | (AGENT_FAMILIES if seen.key in agents else frozenset())
-            outcome, why = _find_outcome(policy, seen, families, with_agent=seen.key in agents)
-            found.append(Reach(key=seen.key, outcome=outcome, why=why))
-    return found
+        observation = live.observation
+        is_target = matches_target(policy.target, observation, find_owner(observation, owner_from))
+        if is_target and observation.kind == INSTANCE and observation.state == RUNNING and live.absent_at is None:
+            families = frozenset(measures.get(observation.key.provider, ())) | (
+                AGENT_FAMILIES if observation.key in agents else frozenset()
+            )
+            outcome, why = _find_outcome(policy, observation, families, with_agent=observation.key in agents)
+            reaches.append(Reach(key=observation.key, outcome=outcome, why=why))
+    return reaches
 
 
-def describe_reach(policy: Policy, found: Sequence[Reach]) -> Iterator[str]:
+def describe_reach(policy: Policy, reaches: Sequence[Reach]) -> Iterator[str]:
     """Yield one sentence per limit: "idle-gpu can act on 0 of 4 machines: 4 are asked about: runpod without an agent ..."."""
-    if not found or not any(step.do in (STOP, TERMINATE) for step in policy.then):
+    if not reaches or not any(step.do in (STOP, TERMINATE) for step in policy.then):
         return
-    acts = sum(one.outcome == ACTS for one in found)
-    yield f"{policy.name} can act by itself on {acts} of {len(found)} running {'machine' if len(found) == 1 else 'machines'}."
-    for (outcome, why), count in sorted(Counter((one.outcome, one.why) for one in found if one.outcome != ACTS).items()):
-        yield f"{policy.name}: {count} of {len(found)}: {OUTCOMES[outcome]}: {why}"
+    acts = sum(one.outcome == ACTS for one in reaches)
+    machines = "machine" if len(reaches) == 1 else "machines"
+    yield f"{policy.name} can act by itself on {acts} of {len(reaches)} running {machines}."
+    for (outcome, why), count in sorted(Counter((one.outcome, one.why) for one in reaches if one.outcome != ACTS).items()):
+        yield f"{policy.name}: {count} of {len(reaches)}: {OUTCOMES[outcome]}: {why}"
 
 
 def describe_provider_reach(policy: Policy, provider: str, families: Collection[str]) -> str:
@@ -97,8 +95,8 @@ def describe_provider_reach(policy: Policy, provider: str, families: Collection[
 
 def is_explicit(target: PolicyTarget) -> bool:
     """Return whether `target` names machines, accounts, owners or labels, and so claims machines without an owner."""
-    stated = (target.ids, target.names, target.match.accounts, target.match.owners, target.match.labels)
-    return any(one is not None for one in stated)
+    selectors = (target.ids, target.names, target.match.accounts, target.match.owners, target.match.labels)
+    return any(one is not None for one in selectors)
 
 
 def _get_needed(policy: Policy) -> float | None:
@@ -108,23 +106,23 @@ def _get_needed(policy: Policy) -> float | None:
     return find_needed_confidence(policy)
 
 
-def _find_outcome(policy: Policy, seen: Observation, families: frozenset[str], *, with_agent: bool) -> tuple[str, str]:
+def _find_outcome(policy: Policy, observation: Observation, families: frozenset[str], *, with_agent: bool) -> tuple[str, str]:
     needed, (cap, missing) = _get_needed(policy), get_confidence_cap(families)
-    where = f"{seen.key.provider} with{'' if with_agent else 'out'} an agent"
+    where = f"{observation.key.provider} with{'' if with_agent else 'out'} an agent"
     if needed is not None and (not families or cap < NOTICE_CONFIDENCE):
         return BLIND, f"{where} measures {'too little' if families else 'nothing'}"
     if needed is not None and (cap < needed or {DUTY, AGENT}.isdisjoint(families)):
         lacks = f", as {SIGNAL_FAMILIES[missing]} is not measured" if missing else ""
         return ASKS, f"{where} reaches {cap:g}{lacks}; this policy acts from {needed:g} on"
-    return _find_handling_outcome(policy, seen)
+    return _find_handling_outcome(policy, observation)
 
 
-def _find_handling_outcome(policy: Policy, seen: Observation) -> tuple[str, str]:
+def _find_handling_outcome(policy: Policy, observation: Observation) -> tuple[str, str]:
     """Return the outcome of a stop that the evidence allows."""
-    if seen.handling.controller:
-        return TELLS, f"{seen.handling.controller} would start it again"
-    if seen.handling.stops is False:
-        return ASKS, f"{seen.key.provider} has no stop"
-    if seen.handling.stop_loses and not policy.allow_irreversible:
-        return ASKS, f"a stop would lose {', '.join(seen.handling.stop_loses)}"
+    if observation.handling.controller:
+        return TELLS, f"{observation.handling.controller} would start it again"
+    if observation.handling.stops is False:
+        return ASKS, f"{observation.key.provider} has no stop"
+    if observation.handling.stop_loses and not policy.allow_irreversible:
+        return ASKS, f"a stop would lose {', '.join(observation.handling.stop_loses)}"
     return ACTS, ""

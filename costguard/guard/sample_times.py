@@ -110,26 +110,26 @@ class SampleTimes(NamedTuple):
     def drop_noise(self, often: Sequence[int], window: ActivityWindow) -> Sequence[int]:
         """Return those of `often`, some of these times, that are not noise: enough of them lie in the window that ends there.
 
-        From index `whole` on, a complete window lies before each sample, so the same minimum, `least`, applies to all of them.
+        From `complete_index` on, a complete window lies before each sample, so the same minimum, `least`, applies to all.
         """
         length, least = window.length, window.get_busy_min(window.length)
-        whole = bisect_left(often, window.start + length - window.poll)
-        early = [at for k, at in enumerate(often[:whole]) if has_enough_before(often, k, window)]
-        first = max(whole, least - 1)
+        complete_index = bisect_left(often, window.start + length - window.poll)
+        early = [at for k, at in enumerate(often[:complete_index]) if has_enough_before(often, k, window)]
+        first = max(complete_index, least - 1)
         if len(often) == len(self.ats) and self.gap * (least - 1) < length:
             return [*early, *often[first:]]
         pairs = zip(often[first:], often[first - least + 1 :], strict=False)
-        return [*early, *(at for at, before in pairs if before > at - length)]
+        return [*early, *(at for at, first_at in pairs if first_at > at - length)]
 
     def find_busy_start(self, marks: Sequence[int], pause: int) -> int:
         """Return since when `marks`, some of these times, follow each other without a pause of `pause` or longer."""
         if self.gap < pause and marks[0] == self.ats[len(self.ats) - len(marks)]:  # none is left out from there on
             return marks[0]
-        return next((after for after, before in pairwise(reversed(marks)) if after - before >= pause), marks[0])
+        return next((at for at, previous_at in pairwise(reversed(marks)) if at - previous_at >= pause), marks[0])
 
 
 def has_enough_before(marks: Sequence[int], k: int, window: ActivityWindow) -> bool:
     """Return whether enough of `marks` lie in the window that ends at index `k`."""
     at = marks[k]
-    before = k - window.get_busy_min(at - window.start + window.poll) + 1
-    return before >= 0 and marks[before] > at - window.length
+    first_index = k - window.get_busy_min(at - window.start + window.poll) + 1
+    return first_index >= 0 and marks[first_index] > at - window.length

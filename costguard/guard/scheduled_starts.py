@@ -18,15 +18,7 @@ from datetime import datetime, timedelta
 
 from costguard.budgets.budget import ROLLING, matches_filter
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.action_intents import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    OPEN_STATES,
-    STARTABLE_STATES,
-    Intent,
-    is_without_effect,
-)
+from costguard.guard.action_intents import CANCELLED, DONE, FAILED, OPEN_STATES, STARTABLE_STATES, Intent, is_without_effect
 from costguard.guard.action_plan import HoldReason, PolicyCase, RunConstraints, list_standing_holds
 from costguard.guard.context import GuardSnapshot
 from costguard.guard.policy import (
@@ -94,21 +86,21 @@ class ScheduledStart:
 
     def list_lasting_holds(self) -> list[HoldReason]:
         """Return what holds it until a person acts."""
-        return [held for held in self.proposal.held_by if held[0] not in PASSING_START_HOLDS]
+        return [hold for hold in self.proposal.held_by if hold[0] not in PASSING_START_HOLDS]
 
 
 def list_scheduled_starts(
-    cases: Iterable[PolicyCase], sight: GuardSnapshot, around: RunConstraints, policies: Sequence[Policy]
+    cases: Iterable[PolicyCase], snapshot: GuardSnapshot, around: RunConstraints, policies: Sequence[Policy]
 ) -> tuple[ScheduledStart, ...]:
     """Return every start that is due or ahead, the earliest first, each with all reasons that hold it. `policies`: all."""
-    found = [
+    starts = [
         start
         for case in cases
-        if (history := sight.start_histories.get(case.live.observation.key)) is not None
-        and (start := plan_start(case, history, sight.standings, around, policies)) is not None
+        if (history := snapshot.start_histories.get(case.live.observation.key)) is not None
+        and (start := plan_start(case, history, snapshot.standings, around, policies)) is not None
     ]
-    found.sort(key=lambda one: (one.proposal.due_at, -one.policy.priority, tuple(one.case.live.observation.key)))
-    return tuple(_apply_start_limits(found, sight.started, around))
+    starts.sort(key=lambda one: (one.proposal.due_at, -one.policy.priority, tuple(one.case.live.observation.key)))
+    return tuple(_apply_start_limits(starts, snapshot.started, around))
 
 
 def plan_start(
@@ -122,14 +114,14 @@ def plan_start(
 
     `policies`: all of the settings, of which those with a schedule that match the machine may want it off.
     """
-    policy, seen, now = case.verdict.policy, case.live.observation, around.now
+    policy, observation, now = case.verdict.policy, case.live.observation, around.now
     rule, schedule = policy.start, policy.schedule
-    stop = find_own_stop(policy, seen, history.intents)
+    stop = find_own_stop(policy, observation, history.intents)
     if (
         rule is None
         or schedule is None
         or stop is None
-        or seen.state not in STARTABLE_STATES
+        or observation.state not in STARTABLE_STATES
         or case.live.absent_at is not None
     ):
         return None
@@ -138,10 +130,12 @@ def plan_start(
         return None
     facts = history.facts.get(stop.id)
     others = tuple(
-        one for one in policies if one.schedule and one.name != policy.name and matches_target(one.target, seen, case.owner)
+        one
+        for one in policies
+        if one.schedule and one.name != policy.name and matches_target(one.target, observation, case.owner)
     )
     begin = max(now, due_at)
-    made = ScheduledStart(
+    start = ScheduledStart(
         proposal=Proposal(verdict=case.verdict, number=len(policy.then), step=START_STEP, due_at=due_at),
         case=case,
         own_stop=stop,
@@ -151,21 +145,21 @@ def plan_start(
         tries=list_tries(policy, stop, history.intents),
         others=others,
     )
-    held = tuple(_list_start_holds(made, history, standings, around))
-    return replace(made, proposal=replace(made.proposal, held_by=held))
+    holds = tuple(_list_start_holds(start, history, standings, around))
+    return replace(start, proposal=replace(start.proposal, held_by=holds))
 
 
 def _find_next_off(policies: Iterable[Policy], begin: datetime) -> datetime | None:
     """Return when the next off period of `policies` begins after `begin`; None: none is known."""
-    wanted = [evaluate_schedule(one.schedule, begin) for one in policies if one.schedule is not None]
-    return min((one.until for one in wanted if not one.off and one.until is not None), default=None)
+    states = [evaluate_schedule(one.schedule, begin) for one in policies if one.schedule is not None]
+    return min((one.until for one in states if not one.off and one.until is not None), default=None)
 
 
 def explain_wanted_off(start: ScheduledStart, now: datetime) -> str:
     """Explain which other schedule wants the machine off at `now`; "" if none does."""
     for one in start.others:
-        if one.schedule is not None and (wanted := evaluate_schedule(one.schedule, now)).off:
-            until = f" until {wanted.until:%Y-%m-%d %H:%M} UTC" if wanted.until else ""
+        if one.schedule is not None and (state := evaluate_schedule(one.schedule, now)).off:
+            until = f" until {state.until:%Y-%m-%d %H:%M} UTC" if state.until else ""
             return f"{one.name} wants it off{until}"
     return ""
 
@@ -179,26 +173,26 @@ def explain_short_window(start: ScheduledStart, now: datetime) -> str:
     return f"it is to be off again at {start.window_end:%Y-%m-%d %H:%M} UTC, in less than {least} min"
 
 
-def explain_doubtful_stop(stop: Intent, facts: StopFacts | None, seen: Observation) -> str:
+def explain_doubtful_stop(stop: Intent, facts: StopFacts | None, observation: Observation) -> str:
     """Explain why something else than `stop` may have stopped the machine; "" if it was this stop."""
     if facts is None or facts.unproven:
         return f"something else may have stopped it: of its stop {facts.unproven if facts else 'nothing is known'}"
     first = min(at for at in (facts.asked_at, stop.sent_at, stop.moved_at) if at is not None)
-    at = seen.stopped_at
+    at = observation.stopped_at
     if at is None or first - STOP_CLOCK_TOLERANCE <= at <= stop.moved_at + STOP_CLOCK_TOLERANCE:
         return ""
     return f"its provider says that it was stopped at {at:%Y-%m-%d %H:%M} UTC, and its stop was proven at {stop.moved_at:%H:%M}"
 
 
-def find_own_stop(policy: Policy, seen: Observation, intents: Sequence[Intent]) -> Intent | None:
-    """Return the confirmed stop by `policy` of the run that `seen` shows as stopped; None: there is none."""
-    life = identify_incarnation(seen)
-    mine = [
+def find_own_stop(policy: Policy, observation: Observation, intents: Sequence[Intent]) -> Intent | None:
+    """Return the confirmed stop by `policy` of the run that `observation` shows as stopped; None: there is none."""
+    life = identify_incarnation(observation)
+    stops = [
         one
         for one in intents
         if one.act == STOP and one.policy == policy.name and one.rule == policy.rule and is_same_life(one.life, life)
     ]
-    last = max(mine, key=lambda one: (one.created_at, one.id), default=None)
+    last = max(stops, key=lambda one: (one.created_at, one.id), default=None)
     return last if last is not None and last.state == DONE and last.sends else None
 
 
@@ -253,7 +247,7 @@ class StartPromise:
 
 
 def explain_start_budget(
-    seen: Observation,
+    observation: Observation,
     owner: str,
     rate: Rate,
     standings: Iterable[BudgetStatus],
@@ -266,7 +260,7 @@ def explain_start_budget(
 
     `promised`: other starts, which are counted as if they ran as long.
     """
-    attribution = replace(seen.attribution, owner=owner)
+    attribution = replace(observation.attribution, owner=owner)
     for one in standings:
         if not matches_filter(one.budget.match, attribution):
             continue
@@ -277,13 +271,13 @@ def explain_start_budget(
             return f"budget {one.budget.name} is spent: {sign}{one.exposure.format()} of {sign}{cap.format()}"
         last = end if one.budget.period == ROLLING else min(end, max(one.period.end, start))
         us = max(last - start, timedelta()) // MICROSECOND
-        beside = [
+        other_starts = [
             other for other in promised if other.attribution is None or matches_filter(one.budget.match, other.attribution)
         ]
-        unknown = next((other.name for other in beside if other.rate is None or other.rate.currency != cap.currency), "")
+        unknown = next((other.name for other in other_starts if other.rate is None or other.rate.currency != cap.currency), "")
         if unknown:
             return f"what {unknown} costs, which was just started, is not known in the currency of budget {one.budget.name}"
-        others = sum(other.rate.nano_per_hour for other in beside if other.rate is not None)
+        others = sum(other.rate.nano_per_hour for other in other_starts if other.rate is not None)
         more = divide_half_even((one.burn.high.nano + rate.nano_per_hour + others) * us, HOUR_US)
         total = one.exposure + Money(nano=more, currency=cap.currency)
         if total > cap:
@@ -294,16 +288,16 @@ def explain_start_budget(
     return ""
 
 
-def explain_start_price(before: Rate | None, now: Rate | None, rule: ScheduledStartRule, why: str = "") -> str:
-    """Explain why the price `now` does not allow a start after the price `before`; "" if it does. `why`: `now` is unknown."""
-    if before is None:
+def explain_start_price(previous_rate: Rate | None, now: Rate | None, rule: ScheduledStartRule, why: str = "") -> str:
+    """Explain why the price `now` does not allow a start after `previous_rate`; "" if it does. `why`: `now` is unknown."""
+    if previous_rate is None:
         return "what it cost before its stop is not known, so a rise would not be seen"
     if now is None:
         return why or "what it costs now is not known"
-    if now.currency != before.currency:
-        return f"its price was in {before.currency} and is in {now.currency} now"
-    if now.nano_per_hour > before.nano_per_hour * (1 + rule.price_rise):
-        most = f"more than {float(100 * rule.price_rise):g} % above {format_rate(before)} before its stop"
+    if now.currency != previous_rate.currency:
+        return f"its price was in {previous_rate.currency} and is in {now.currency} now"
+    if now.nano_per_hour > previous_rate.nano_per_hour * (1 + rule.price_rise):
+        most = f"more than {float(100 * rule.price_rise):g} % above {format_rate(previous_rate)} before its stop"
         return f"its price is {format_rate(now)} an hour now, {most}"
     return ""
 
@@ -320,14 +314,14 @@ def _list_start_holds(
     yield from _list_time_holds(start, now)
     yield from _list_stop_holds(start, history)
     # the condition of the policy speaks of its stop; what else holds an act holds a start too
-    meant = replace(start.case, verdict=replace(start.case.verdict, finding=HOLDS))
-    yield from list_standing_holds(START_STEP, meant, around)
+    case = replace(start.case, verdict=replace(start.case.verdict, finding=HOLDS))
+    yield from list_standing_holds(START_STEP, case, around)
     yield from list_try_holds(start.tries, now)
     if start.price is None:
         yield "price", "what it cost before its stop is not known, so a rise would not be seen"
     else:
-        seen, begin = start.case.live.observation, max(now, due_at)
-        spent = explain_start_budget(seen, start.case.owner, start.price, standings, start=begin, end=start.window_end)
+        observation, begin = start.case.live.observation, max(now, due_at)
+        spent = explain_start_budget(observation, start.case.owner, start.price, standings, start=begin, end=start.window_end)
         if spent:
             yield "budget", spent
 
@@ -361,16 +355,16 @@ def _list_stop_holds(start: ScheduledStart, history: StartHistory) -> Iterator[H
 
 
 def _apply_start_limits(
-    found: Iterable[ScheduledStart], started: Iterable[Intent], around: RunConstraints
+    starts: Iterable[ScheduledStart], started: Iterable[Intent], around: RunConstraints
 ) -> Iterator[ScheduledStart]:
     """Yield the starts; those beyond the limits are held by `rate`."""
     left, why = compute_start_headroom(started, around.rails, around.now)
-    for one in found:
+    for one in starts:
         if not one.is_ready(around.now):
             yield one
         elif left <= 0:
-            held = (*one.proposal.held_by, ("rate", why))
-            yield replace(one, proposal=replace(one.proposal, held_by=held))
+            holds = (*one.proposal.held_by, ("rate", why))
+            yield replace(one, proposal=replace(one.proposal, held_by=holds))
         else:
             left -= 1
             yield one

@@ -99,7 +99,7 @@ def summarize_signal(line: SignalSeries, window: ActivityWindow, above: float) -
             possible = _find_last_busy(marks, window, one=one)
             least = 1 if one else window.get_busy_min(window.now - window.start)
             doubtful = len(marks) - bisect_right(marks, opens) + unseen >= least
-    after = _find_busy_end(line, possible, window)
+    busy_end = _find_busy_end(line, possible, window)
     return SignalSummary(
         line,
         kind,
@@ -108,7 +108,7 @@ def summarize_signal(line: SignalSeries, window: ActivityWindow, above: float) -
         worked is not None,
         max(0.0, 1 - missing / window.due),
         fit.fresh,
-        after if bound is None or (after is not None and after > bound) else bound,
+        busy_end if bound is None or (busy_end is not None and busy_end > bound) else bound,
         line.times.find_busy_start(busy, window.length) if now_busy else None,
         peak,
     )
@@ -119,12 +119,12 @@ def compute_power_threshold(line: SignalSeries, window: ActivityWindow, limit: f
 
     If a sample of the window is missing, it could have been the lowest, so the floor is taken to be 0.
     """
-    whole = limit * (max(1.0, gpus) if line.signal == GPU_POWER else 1)
+    total_limit = limit * (max(1.0, gpus) if line.signal == GPU_POWER else 1)
     holes = line.times.find_holes(window.poll)
     missed = bool(holes and holes[-1] > window.opens) or line.ats[0] - window.opens >= window.poll
     first = bisect_right(line.ats, window.opens)
     floor_w = 0.0 if missed or window.newest - line.ats[-1] >= window.poll else min(line.values[first:], default=0.0)
-    return max(0.0, min(floor_w, FLOOR_SHARE * whole)) + RISE_SHARE * whole
+    return max(0.0, min(floor_w, FLOOR_SHARE * total_limit)) + RISE_SHARE * total_limit
 
 
 def _find_busy_samples(line: SignalSeries, window: ActivityWindow, above: float) -> Sequence[int]:
@@ -148,16 +148,16 @@ def _find_heavy_samples(line: SignalSeries, window: ActivityWindow, each: float,
     If all later samples are in it, only the first `early` ones are examined.
     """
     ats, share, early = line.ats, WORK_BYTES_MIN / (window.length / SECOND_US) / 2, len(line.ats) - len(steady)
-    known = frozenset[int]()
+    steady_ats = frozenset[int]()
     if not steady or steady[0] != ats[early]:
-        early, known = len(ats), frozenset(steady)
+        early, steady_ats = len(ats), frozenset(steady)
     values = line.values[:early]
     totals = [0.0, *accumulate(values)]
     return [
         at
         for k, (at, value) in enumerate(zip(ats[:early], values, strict=True))
         if value >= share
-        and at not in known
+        and at not in steady_ats
         and (totals[k + 1] - totals[bisect_right(ats, at - window.length)]) * each > WORK_BYTES_MIN
     ]
 
@@ -203,7 +203,7 @@ HANG_DUTY_MIN = 95
 
 
 def detect_hang(
-    seen: Observation,
+    observation: Observation,
     lines: Mapping[str, SignalSeries],
     tracks: Sequence[SignalSummary],
     view: ActivityWindow,
@@ -221,14 +221,14 @@ def detect_hang(
     limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else limit
     if not limit:
         return None
-    whole = LOW_SHARE * limit * (max(1.0, seen.gpu_count) if power.signal == GPU_POWER else 1)
+    low_watts = LOW_SHARE * limit * (max(1.0, observation.gpu_count) if power.signal == GPU_POWER else 1)
     others = [one for one in tracks if one.kind.family in (PROGRESS, IO)]
     stale = any(view.newest - line.ats[-1] > 2 * view.poll for line in (duty, power, *(one.line for one in others)))
     if stale or any(one.busy for one in others if one.kind.family == IO):
         return None
     turns = [
         _find_run_start(duty, HANG_DUTY_MIN, below=True, poll=view.poll),
-        _find_run_start(power, whole, below=False, poll=view.poll),
+        _find_run_start(power, low_watts, below=False, poll=view.poll),
     ]
     turns += [one.until for one in others if one.until is not None]
     turns += [one.line.ats[0] for one in progress if one.until is None]

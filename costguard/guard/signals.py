@@ -183,7 +183,7 @@ class SignalSeries(NamedTuple):
             return ()
         if reading == COUNTER:
             changes = zip(ats[1:], values, values[1:], strict=False) if self.low != self.top else ()
-            return [at for at, before, after in changes if after != before]
+            return [at for at, old_value, new_value in changes if new_value != old_value]
         if reading == AGE:
             ages = (round(min(max(one, 0.0), LONGEST_AGE_S) * SECOND_US) for one in values)
             return [max(map(sub, ats, ages))]
@@ -232,8 +232,8 @@ def build_series(columns: SampleColumns, start: int, now: int) -> CountedSeries:
             ats, values = [at for at, _ in alive], [value for _, value in alive]
         if ats and ats[-1] > now:
             jumped = jumped or ats[-1] > now + CLOCK_AHEAD_MAX_US
-            known = bisect_right(ats, now + CLOCK_AHEAD_MAX_US)
-            ats, values = [min(at, now) for at in ats[:known]], values[:known]
+            count = bisect_right(ats, now + CLOCK_AHEAD_MAX_US)
+            ats, values = [min(at, now) for at in ats[:count]], values[:count]
         if ats and ats[0] < start:
             early = bisect_left(ats, start)
             ats, values = ats[early:], values[early:]

@@ -41,83 +41,83 @@ TIMED_STOP = Policy(name="stop-at", when=DecidedCondition("a person planned it")
 """The policy of every planned stop; that of one machine has its `digest` and says whether it may lose data."""
 
 
-def get_due_time(wish: Override) -> datetime:
-    """Return the time that `wish` plans a stop for."""
-    return datetime.fromisoformat(wish.subject)
+def get_due_time(plan: Override) -> datetime:
+    """Return the time of the stop that `plan` orders."""
+    return datetime.fromisoformat(plan.subject)
 
 
-def index_timed_stops(wishes: Iterable[Override], now: datetime) -> dict[ResourceKey, Override]:
+def index_timed_stops(overrides: Iterable[Override], now: datetime) -> dict[ResourceKey, Override]:
     """Return the planned stop of each machine: the newest, unless it was lifted, or a lease was made since."""
-    found = dict[ResourceKey, Override]()
-    for wish in sorted((one for one in wishes if one.what in (STOP_AT, LEASE) and one.at <= now), key=lambda one: one.at):
-        before = found.get(wish.life.key) if wish.life else None
-        if wish.what == STOP_AT and wish.life and is_override_open(wish, now):
-            found[wish.life.key] = wish
-        elif wish.what == LEASE and wish.life and before and before.life and is_same_life(before.life, wish.life):
-            del found[wish.life.key]
-    return found
+    stops = dict[ResourceKey, Override]()
+    for one in sorted((o for o in overrides if o.what in (STOP_AT, LEASE) and o.at <= now), key=lambda o: o.at):
+        old_stop = stops.get(one.life.key) if one.life else None
+        if one.what == STOP_AT and one.life and is_override_open(one, now):
+            stops[one.life.key] = one
+        elif one.what == LEASE and one.life and old_stop and old_stop.life and is_same_life(old_stop.life, one.life):
+            del stops[one.life.key]
+    return stops
 
 
-def select_timed_stop(seen: Observation, planned: Mapping[ResourceKey, Override]) -> Override | None:
+def select_timed_stop(observation: Observation, planned: Mapping[ResourceKey, Override]) -> Override | None:
     """Return the stop of `planned` that concerns this run of the machine; None: there is none, or it is stopped."""
-    wish = planned.get(seen.key)
-    mine = wish is not None and wish.life is not None and is_same_life(wish.life, identify_incarnation(seen))
-    return wish if mine and not is_proof(STOP, seen) else None
+    plan = planned.get(observation.key)
+    is_same_run = plan is not None and plan.life is not None and is_same_life(plan.life, identify_incarnation(observation))
+    return plan if is_same_run and not is_proof(STOP, observation) else None
 
 
-def find_timed_stop(seen: Observation, wishes: Iterable[Override], now: datetime) -> Override | None:
-    """Return the same, from all `wishes`."""
-    return select_timed_stop(seen, index_timed_stops(wishes, now))
+def find_timed_stop(observation: Observation, overrides: Iterable[Override], now: datetime) -> Override | None:
+    """Return the same, from all `overrides`."""
+    return select_timed_stop(observation, index_timed_stops(overrides, now))
 
 
-def list_due_policies(seen: Observation, wishes: Iterable[Override], now: datetime) -> Iterator[Policy]:
-    """Yield the policy of a planned stop of `seen` that is due; none where it was cancelled, put off or ended by a lease."""
-    wish = find_timed_stop(seen, wishes, now)
-    if wish is not None and get_due_time(wish) <= now:
-        yield _build_policy(wish, seen)
+def list_due_policies(observation: Observation, overrides: Iterable[Override], now: datetime) -> Iterator[Policy]:
+    """Yield the policy of a due planned stop of `observation`; none where it was cancelled, put off or ended by a lease."""
+    plan = find_timed_stop(observation, overrides, now)
+    if plan is not None and get_due_time(plan) <= now:
+        yield _build_policy(plan, observation)
 
 
 def list_timed_verdicts(
-    seats: Iterable[ResourceContext], works: Mapping[ResourceKey, Activity], rules: GuardConfig, sight: GuardSnapshot
+    contexts: Iterable[ResourceContext], works: Mapping[ResourceKey, Activity], rules: GuardConfig, snapshot: GuardSnapshot
 ) -> Iterator[tuple[ResourceContext, Override, Verdict]]:
     """Yield each machine of which a stop is planned, with the plan and its verdict, which holds from that time on."""
-    planned = index_timed_stops(sight.wishes, sight.now)
-    for seat in seats if planned else ():
-        wish = select_timed_stop(seat.live.observation, planned)
-        if wish is None:
+    planned = index_timed_stops(snapshot.wishes, snapshot.now)
+    for context in contexts if planned else ():
+        plan = select_timed_stop(context.live.observation, planned)
+        if plan is None:
             continue
-        why = f"{wish.who} planned it at {format_local_time(wish.at, rules.zone)}" + (wish.why and f": {wish.why}")
+        why = f"{plan.who} planned it at {format_local_time(plan.at, rules.zone)}" + (plan.why and f": {plan.why}")
         verdict = Verdict(
-            policy=_build_policy(wish, seat.live.observation),
-            life=seat.life,
-            at=sight.now,
+            policy=_build_policy(plan, context.live.observation),
+            life=context.life,
+            at=snapshot.now,
             finding=HOLDS,
             truth=ConditionResult(value=True),
-            work=works[seat.key],
-            since=get_due_time(wish),
+            work=works[context.key],
+            since=get_due_time(plan),
             reasons=(why,),
         )
-        yield seat, wish, verdict
+        yield context, plan, verdict
 
 
 def advance_timed_stop(
-    before: EscalationState | None, wish: Override, found: Verdict, *, routed: bool
+    old_climb: EscalationState | None, plan: Override, verdict: Verdict, *, routed: bool
 ) -> EscalationState | None:
-    """Return the escalation of `wish`; another plan is announced anew. Not `routed`: whoever planned it was the one to tell."""
-    climb = advance_escalation(before if before and before.meaning == wish.id else None, found, stopped=False)
+    """Return the escalation of `plan`; another plan is announced anew. Not `routed`: only its planner had to be told."""
+    climb = advance_escalation(old_climb if old_climb and old_climb.meaning == plan.id else None, verdict, stopped=False)
     if climb is None:
         return None
-    return replace(climb, since=wish.at, delivered_at=climb.delivered_at if routed or not climb.done else wish.at)
+    return replace(climb, since=plan.at, delivered_at=climb.delivered_at if routed or not climb.done else plan.at)
 
 
-def list_ended_stops(wishes: Iterable[Override], live: Iterable[LiveResource], now: datetime) -> list[Override]:
+def list_ended_stops(overrides: Iterable[Override], live: Iterable[LiveResource], now: datetime) -> list[Override]:
     """Return the planned stops that are over: done, ended by a lease or a later plan, or of a run that has ended."""
-    planned = index_timed_stops(wishes, now)
-    mine = ((one, wish) for one in live if (wish := planned.get(one.observation.key)))
-    going = {wish.id for one, wish in mine if one.seen_at <= wish.at or select_timed_stop(one.observation, planned)}
-    return [wish for wish in wishes if wish.what == STOP_AT and is_override_open(wish, now) and wish.id not in going]
+    planned = index_timed_stops(overrides, now)
+    pairs = ((one, plan) for one in live if (plan := planned.get(one.observation.key)))
+    going = {plan.id for one, plan in pairs if one.seen_at <= plan.at or select_timed_stop(one.observation, planned)}
+    return [plan for plan in overrides if plan.what == STOP_AT and is_override_open(plan, now) and plan.id not in going]
 
 
-def _build_policy(wish: Override, seen: Observation) -> Policy:
-    allowed = set(seen.handling.stop_loses) <= set(wish.value.split("\n"))
-    return replace(TIMED_STOP, digest=wish.id, allow_irreversible=allowed)
+def _build_policy(plan: Override, observation: Observation) -> Policy:
+    allowed = set(observation.handling.stop_loses) <= set(plan.value.split("\n"))
+    return replace(TIMED_STOP, digest=plan.id, allow_irreversible=allowed)

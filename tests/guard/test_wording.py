@@ -138,7 +138,7 @@ def test_story_10_a_hard_cap_says_when_stopping_had_to_start() -> None:
 
 
 def test_story_12_a_refused_run_is_told_with_what_was_left() -> None:
-    notice = build_refusal_alert("agents", owner="bot", wanted=usd("8.97"), left=usd("6"), at=NOTICED)
+    notice = build_refusal_alert("agents", owner="bot", amount=usd("8.97"), left=usd("6"), at=NOTICED)
     assert notice.what == "budget agents refuses a run: $8.97 is more than the $6.00 left"
 
 
@@ -186,7 +186,7 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
             "9 of 30 became idle or unknown within 10 min; in common: all in us-east-1",
         ),
         (
-            fleet.build_inventory_drop_alert(ScopeKey("aws", "1", "us"), gone=8, of=10, at=NOTICED),
+            fleet.build_inventory_drop_alert(ScopeKey("aws", "1", "us"), absent_count=8, of=10, at=NOTICED),
             PAGE,
             "8 of 10 resources of aws/1/us",
         ),

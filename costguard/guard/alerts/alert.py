@@ -312,11 +312,7 @@ def build_planned_alert(
         cost = format_alert_sum(compute_rate_cost(matter.rate, wait))
         command = format_command("approve", matter.key, act)
         coming = f"held by the limit of {limit} until {matter.format_moment(due)}; costs {cost} meanwhile; now: {command}"
-    facts = (
-        *_list_activity_facts(matter, work, at, since, so_far),
-        ("next", coming),
-        ("would be lost", _format_losses(loses)),
-    )
+    facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", coming), ("would be lost", _format_losses(loses)))
     what = f"{_ACT_NAMES[act]} of {matter.called} is due at {matter.format_moment(due)}"
     return replace(build_alert(matter, WARNING, what, at, facts, stage=stage), ahead=True, due=due)
 

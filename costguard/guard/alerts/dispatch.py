@@ -89,28 +89,28 @@ def dispatch_alerts(
     present = [_restrict_audience(notice, routes) for notice in notices]
     unrouted = [notice for notice in present if _is_unrouted(notice, routes)]
     routes = routes if any(map(is_admin_route, routes)) else (*routes, LOG_ROUTE)
-    known = {told.key: told for told in states}
-    messages, after = list[Notification](), list[AlertState]()
+    states_by_key = {state.key: state for state in states}
+    messages, new_states = list[Notification](), list[AlertState]()
     for route in routes:
-        mine = {key: told for key, told in known.items() if key[0] == route.name}
+        route_states = {key: state for key, state in states_by_key.items() if key[0] == route.name}
         more = unrouted if is_admin_route(route) or route is LOG_ROUTE else ()
-        found = _route_alerts(present, mine, route, now, snoozes, more=more, after_gap=after_gap)
+        routed = _route_alerts(present, route_states, route, now, snoozes, more=more, after_gap=after_gap)
         groups = defaultdict[tuple[str, ...], list[_RoutedAlert]](list)
-        for one in found:
+        for one in routed:
             groups[_build_group_key(one.notice, route)].append(one)
         for group, members in sorted(groups.items()):
             due = _select_due(members, now, most_per_hour)
             if due:
                 messages += _build_notifications(route, group, due, members, now)
             told_now = {id(one) for one in due}
-            after += [_advance_state(one, now, told=id(one) in told_now) for one in members]
+            new_states += [_advance_state(one, now, is_sent=id(one) in told_now) for one in members]
     messages = [replace(one, told_at=format_local_time(now, zone)) for one in messages]
-    return tuple(messages), tuple(told for told in after if _is_kept(told, now))
+    return tuple(messages), tuple(state for state in new_states if _is_kept(state, now))
 
 
 def _route_alerts(
     present: Iterable[Alert],
-    mine: Mapping[AlertKey, AlertState],
+    states: Mapping[AlertKey, AlertState],
     route: AlertRoute,
     now: datetime,
     snoozes: Sequence[Override],
@@ -125,34 +125,34 @@ def _route_alerts(
     chosen = dict[AlertKey, Alert]()
     for notice in present:
         key = (route.name, notice.topic, notice.subject, notice.owner)
-        if (_is_carried(route, notice, key in mine) or notice in more) and (
+        if (_is_carried(route, notice, key in states) or notice in more) and (
             key not in chosen or _rank_severity(notice) > _rank_severity(chosen[key])
         ):
             chosen[key] = notice
-    found = list[_RoutedAlert]()
+    routed = list[_RoutedAlert]()
     for key, notice in sorted(chosen.items()):
-        told = _reopen_state(mine.get(key), notice, now) or _build_state(key, notice, now)
+        state = _reopen_state(states.get(key), notice, now) or _build_state(key, notice, now)
         quiet = _is_snoozed(notice, snoozes)
         if quiet:
-            told = replace(told, snoozed=True)
-        why = "" if quiet else _find_notify_reason(notice, told, route, now, after_gap=after_gap)
-        found.append(_RoutedAlert(notice=notice, told=told, why=why))
+            state = replace(state, snoozed=True)
+        why = "" if quiet else _find_notify_reason(notice, state, route, now, after_gap=after_gap)
+        routed.append(_RoutedAlert(notice=notice, told=state, why=why))
     acted = {notice.subject for notice in present if notice.topic.startswith("act:")}
-    for key, told in sorted(mine.items()):
+    for key, state in sorted(states.items()):
         if key not in chosen:
-            done = told.due is not None and told.subject in acted  # the alert of the act itself tells that it is over
-            done = done or told.topic.startswith("held:")  # as the machines' own alerts do
-            found.append(_resolve_alert(told, now, snoozes, quiet=done))
-    return found
+            is_over = state.due is not None and state.subject in acted  # the alert of the act itself tells that it is over
+            is_over = is_over or state.topic.startswith("held:")  # as the machines' own alerts do
+            routed.append(_resolve_alert(state, now, snoozes, quiet=is_over))
+    return routed
 
 
 def _is_carried(route: AlertRoute, notice: Alert, was_told: bool) -> bool:  # noqa: FBT001 - a fact about the notice
     """Return whether the route carries the alert. Once notified, it is carried until resolved, even below `min_severity`."""
     severe = SEVERITIES.index(notice.severity) >= SEVERITIES.index(route.min_severity)
     owned = route.owners is None or not {notice.owner, *notice.owners}.isdisjoint(route.owners)
-    meant = route.topics is None or any(_matches_topic(notice.topic, pattern) for pattern in route.topics)
+    has_topic = route.topics is None or any(_matches_topic(notice.topic, pattern) for pattern in route.topics)
     served = route.audience is None or not notice.to or bool(set(notice.to) & set(route.audience))
-    return owned and meant and served and (severe or was_told)
+    return owned and has_topic and served and (severe or was_told)
 
 
 def _is_unrouted(notice: Alert, routes: Sequence[AlertRoute]) -> bool:
@@ -186,81 +186,87 @@ def _build_state(key: AlertKey, notice: Alert, now: datetime) -> AlertState:
     )
 
 
-def _reopen_state(told: AlertState | None, notice: Alert, now: datetime) -> AlertState | None:
+def _reopen_state(state: AlertState | None, notice: Alert, now: datetime) -> AlertState | None:
     """Return the state of an active alert. A resolved one starts anew but keeps `recent`, for the hourly limit."""
-    if told is None or not told.over:
-        return None if told is None else replace(told, resolved_at=None)
-    if notice.severity == INFO and told.last_told_at is not None and notice.at <= told.last_told_at:
-        return replace(told, resolved_at=None)
-    return replace(_build_state(told.key, notice, now), recent=told.recent)
+    if state is None or not state.over:
+        return None if state is None else replace(state, resolved_at=None)
+    if notice.severity == INFO and state.last_told_at is not None and notice.at <= state.last_told_at:
+        return replace(state, resolved_at=None)
+    return replace(_build_state(state.key, notice, now), recent=state.recent)
 
 
-def _find_notify_reason(notice: Alert, told: AlertState, route: AlertRoute, now: datetime, *, after_gap: bool) -> str:
+def _find_notify_reason(notice: Alert, state: AlertState, route: AlertRoute, now: datetime, *, after_gap: bool) -> str:
     """Return the named reason to notify now; "" for none."""
-    if told.snoozed:
+    if state.snoozed:
         return SNOOZE_ENDED
-    if told.last_told_at is None or (notice.episode and notice.episode != told.episode):
+    if state.last_told_at is None or (notice.episode and notice.episode != state.episode):
         return FIRST
-    return _find_change(notice, told) or _find_repeat(notice, told, told.last_told_at, route, now, after_gap=after_gap)
+    return _find_change(notice, state) or _find_repeat(notice, state, state.last_told_at, route, now, after_gap=after_gap)
 
 
-def _find_change(notice: Alert, told: AlertState) -> str:
+def _find_change(notice: Alert, state: AlertState) -> str:
     """Return the reason to notify of an act that is newly announced, or will not come as announced; "" for none."""
-    if told.due is None:
+    if state.due is None:
         return ESCALATED if notice.ahead and notice.due is not None else ""
     if notice.undelivered:
         return ""  # the message that waits says what holds when it is sent (`refresh_waiting`)
-    later = notice.due is not None and notice.due - told.due > WITHDRAWN_AFTER
+    later = notice.due is not None and notice.due - state.due > WITHDRAWN_AFTER
     return WITHDRAWN if notice.withdraws or later else ""
 
 
-def _find_repeat(notice: Alert, told: AlertState, last: datetime, route: AlertRoute, now: datetime, *, after_gap: bool) -> str:
+def _find_repeat(notice: Alert, state: AlertState, last: datetime, route: AlertRoute, now: datetime, *, after_gap: bool) -> str:
     """Return the reason to notify again about an alert last sent at `last`; "" for none."""
     if notice.once or notice.severity == INFO:
-        return RESOLVED if notice.severity == INFO != told.severity else ""
-    if SEVERITIES.index(notice.severity) > SEVERITIES.index(told.severity) or notice.stage > told.stage:
+        return RESOLVED if notice.severity == INFO != state.severity else ""
+    if SEVERITIES.index(notice.severity) > SEVERITIES.index(state.severity) or notice.stage > state.stage:
         return ESCALATED
-    if after_gap or now >= _find_next_repeat(told, last, route):
+    if after_gap or now >= _find_next_repeat(state, last, route):
         return REPEAT_DUE
     return ""
 
 
-def _find_next_repeat(told: AlertState, last: datetime, route: AlertRoute) -> datetime:
+def _find_next_repeat(state: AlertState, last: datetime, route: AlertRoute) -> datetime:
     """Return the next repeat: the first of `repeat` after `first_at` not too close to the last notification."""
     if not route.repeat:
         return datetime.max.replace(tzinfo=last.tzinfo)
     earliest = last + min(REPEAT_MARGIN, route.repeat[0] / 2)
-    for after in route.repeat:
-        if told.first_at + after >= earliest:
-            return told.first_at + after
+    for delay in route.repeat:
+        if state.first_at + delay >= earliest:
+            return state.first_at + delay
     every = route.repeat[-1]
-    return told.first_at + every * -(-(earliest - told.first_at) // every)
+    return state.first_at + every * -(-(earliest - state.first_at) // every)
 
 
-def _resolve_alert(told: AlertState, now: datetime, snoozes: Sequence[Override], *, quiet: bool) -> _RoutedAlert:
+def _resolve_alert(state: AlertState, now: datetime, snoozes: Sequence[Override], *, quiet: bool) -> _RoutedAlert:
     """Resolve an inactive alert after `RESOLVE_AFTER`; without a notification if `quiet`, info, once-only or snoozed."""
-    since = told.resolved_at or now
-    told = replace(told, resolved_at=since)
-    what = f"over: {told.what}" if told.what else f"over: {told.subject}"
+    since = state.resolved_at or now
+    state = replace(state, resolved_at=since)
+    what = f"over: {state.what}" if state.what else f"over: {state.subject}"
     notice = Alert(
-        topic=told.topic, subject=told.subject, owner=told.owner, severity=told.severity, what=what, at=since, stage=told.stage
+        topic=state.topic,
+        subject=state.subject,
+        owner=state.owner,
+        severity=state.severity,
+        what=what,
+        at=since,
+        stage=state.stage,
     )
-    if told.over or now - since < RESOLVE_AFTER:
-        return _RoutedAlert(notice=notice, told=told, why="")
-    mild = (told.severity == INFO or told.once or quiet) and told.times > 0
-    if mild or told.snoozed or _is_snoozed(notice, snoozes):
-        return _RoutedAlert(notice=notice, told=replace(told, over=True, snoozed=False), why="")
-    return _RoutedAlert(notice=notice, told=told, why=RESOLVED)
+    if state.over or now - since < RESOLVE_AFTER:
+        return _RoutedAlert(notice=notice, told=state, why="")
+    mild = (state.severity == INFO or state.once or quiet) and state.times > 0
+    if mild or state.snoozed or _is_snoozed(notice, snoozes):
+        return _RoutedAlert(notice=notice, told=replace(state, over=True, snoozed=False), why="")
+    return _RoutedAlert(notice=notice, told=state, why=RESOLVED)
 
 
 def _is_snoozed(notice: Alert, snoozes: Sequence[Override]) -> bool:
     """Return whether a snooze covers the alert. A page needs a snooze of its own topic; an empty snooze covers nothing."""
-    for wish in snoozes:
-        if wish.what != SNOOZE or (wish.key is None and not wish.subject):
+    for override in snoozes:
+        if override.what != SNOOZE or (override.key is None and not override.subject):
             continue
-        here = wish.key is None or notice.subject == "/".join(wish.key)
-        named = wish.subject in {notice.topic, notice.topic.removeprefix("policy:")}
-        if here and (named or (not wish.subject and notice.severity != PAGE)):
+        same_subject = override.key is None or notice.subject == "/".join(override.key)
+        same_topic = override.subject in {notice.topic, notice.topic.removeprefix("policy:")}
+        if same_subject and (same_topic or (not override.subject and notice.severity != PAGE)):
             return True
     return False
 
@@ -349,10 +355,10 @@ def _refresh_alert(old: Alert, new: Alert | None) -> Alert:
     return replace(old, what=f"over: {old.what}", facts=_OVER, ahead=False, due=None)
 
 
-def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertState:
-    """Return the state after this run. `told`: it was sent now."""
+def _advance_state(one: _RoutedAlert, now: datetime, *, is_sent: bool) -> AlertState:
+    """Return the state after this run. `is_sent`: it was sent now."""
     recent = tuple(at for at in one.told.recent if now - HOUR < at <= now)
-    if not told:
+    if not is_sent:
         due = one.notice.due if one.notice.undelivered and one.notice.due and one.told.due else one.told.due
         return replace(one.told, recent=recent, what=one.told.what or one.notice.what, due=due)
     over = one.told.resolved_at is not None
@@ -371,8 +377,8 @@ def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertStat
     )
 
 
-def _is_kept(told: AlertState, now: datetime) -> bool:
-    return not told.over or told.resolved_at is None or now - told.resolved_at < RESOLVED_KEPT_FOR
+def _is_kept(state: AlertState, now: datetime) -> bool:
+    return not state.over or state.resolved_at is None or now - state.resolved_at < RESOLVED_KEPT_FOR
 
 
 def _rank_severity(notice: Alert) -> tuple[int, int]:
@@ -381,10 +387,10 @@ def _rank_severity(notice: Alert) -> tuple[int, int]:
 
 def _hash_parts(*parts: str) -> str:
     """Return a repeatable id: 128-bit FNV-1a. It tells notifications apart; it is not a secret."""
-    found = 0x6C62272E07BB014262B821756295C58D
+    digest = 0x6C62272E07BB014262B821756295C58D
     for byte in "\0".join(part.replace("\0", "\ufffd") for part in parts).encode("utf-8", "replace"):
-        found = (found ^ byte) * 0x0000000001000000000000000000013B % 2**128
-    return f"{found:032x}"
+        digest = (digest ^ byte) * 0x0000000001000000000000000000013B % 2**128
+    return f"{digest:032x}"
 
 
 ALERTS_SHOWN = 20

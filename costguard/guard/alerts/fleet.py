@@ -39,16 +39,16 @@ NEW_MACHINE_POLLS, NEW_MACHINE_TOLD_FOR = 2, timedelta(hours=1)
 
 
 def list_fleet_alerts(
-    survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot, scopes: Iterable[ScopeCoverage]
+    survey: GuardEvaluation, rules: GuardConfig, snapshot: GuardSnapshot, scopes: Iterable[ScopeCoverage]
 ) -> Iterator[Alert]:
     """List all fleet alerts at `survey.at`."""
-    yield from _list_budget_alerts(survey, sight)
-    yield from _list_rail_alerts(survey, rules, sight)
-    yield from _list_scope_alerts(scopes, rules, sight)
-    yield from _list_new_machine_alerts(scopes, rules, sight)
-    yield from _list_balance_alerts(rules, sight)
-    yield from _list_churn_alerts(rules, sight)
-    yield from _list_denial_alerts(sight)
+    yield from _list_budget_alerts(survey, snapshot)
+    yield from _list_rail_alerts(survey, rules, snapshot)
+    yield from _list_scope_alerts(scopes, rules, snapshot)
+    yield from _list_new_machine_alerts(scopes, rules, snapshot)
+    yield from _list_balance_alerts(rules, snapshot)
+    yield from _list_churn_alerts(rules, snapshot)
+    yield from _list_denial_alerts(snapshot)
 
 
 def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...]:
@@ -59,24 +59,28 @@ def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...
     standing, burn = cap.standing, cap.standing.burn.expected
     limit, spent = standing.budget.cap, standing.spent.low
     of = f"{alert.format_alert_sum(limit)} of budget {standing.budget.name}"
-    said = [f"{alert.format_alert_sum(spent)} of {of} is surely spent"]
+    reasons = [f"{alert.format_alert_sum(spent)} of {of} is surely spent"]
     if burn.nano:
         rate, left = Rate(nano_per_hour=burn.nano, currency=burn.currency), max(0, (limit - spent).nano)
         at = now + MICROSECOND * (left * HOUR_US // burn.nano)
         reached = f"reached about {format_local_time(at, zone)}" if left else "reached"
-        said.append(f"at {alert.format_alert_rate(rate)} an hour the cap is {reached}")
+        reasons.append(f"at {alert.format_alert_rate(rate)} an hour the cap is {reached}")
     needed = f", so it acts at {alert.format_alert_sum(cap.acts_at)}"
-    return (*said, f"a stop is confirmed after {format_length(cap.reaction)}{needed}")
+    return (*reasons, f"a stop is confirmed after {format_length(cap.reaction)}{needed}")
 
 
-def _list_denial_alerts(sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_denial_alerts(snapshot: GuardSnapshot) -> Iterator[Alert]:
     """Yield an alert for each budget that recently refused a run."""
-    for wish in sight.wishes:
-        if wish.what == DENIED and is_override_open(wish, sight.now) and (told := build_denial_alert(wish)) is not None:
-            yield told
+    for denial in snapshot.wishes:
+        if (
+            denial.what == DENIED
+            and is_override_open(denial, snapshot.now)
+            and (notice := build_denial_alert(denial)) is not None
+        ):
+            yield notice
 
 
-def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_budget_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot) -> Iterator[Alert]:
     acting = {f.standing.budget.name for f in survey.foresights if f.acts}
     shorts = {f.standing.budget.name: explain_short(f, survey) for f in survey.foresights}
     for foresight in survey.foresights:
@@ -91,12 +95,12 @@ def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterat
                 rate=Rate(nano_per_hour=burn.nano, currency=burn.currency),
                 reaction=foresight.reaction,
                 stops=[_get_candidate_name(victim) for victim in foresight.victims],
-                asked=[_get_candidate_name(one) for one in foresight.asked],
+                questions=[_get_candidate_name(one) for one in foresight.asked],
                 untouched=[_get_candidate_name(one) for one in foresight.untouched],
                 short=explain_short(foresight, survey),
                 at=survey.at,
             )
-    for standing in sight.standings:
+    for standing in snapshot.standings:
         says = [concern.says for concern in list_budget_warnings(standing)]
         if says and standing.budget.name not in acting:
             burn = standing.burn.expected
@@ -125,34 +129,36 @@ def _get_candidate_name(one: CapCandidate) -> str:
     return one.live.observation.name or one.live.observation.key.id
 
 
-def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
     mass, rails = survey.breaker, rules.rails
-    for why in (says for reason, says in sight.held if reason == "older_ledger"):
+    for why in (says for reason, says in snapshot.held if reason == "older_ledger"):
         yield build_older_ledger_alert(why=why, at=survey.at)
-    if sight.gap_began_at is not None and any(one.observation.state == RUNNING for one in sight.live):
-        yield build_unwatched_alert(sight.live, since=sight.gap_began_at, at=survey.at, zone=rules.zone)
-    if sight.apart is not None:
-        yield build_gap_alert(apart=sight.apart, interval=rules.interval, rails=rails, at=survey.at)
+    if snapshot.gap_began_at is not None and any(one.observation.state == RUNNING for one in snapshot.live):
+        yield build_unwatched_alert(snapshot.live, since=snapshot.gap_began_at, at=survey.at, zone=rules.zone)
+    if snapshot.apart is not None:
+        yield build_gap_alert(apart=snapshot.apart, interval=rules.interval, rails=rails, at=survey.at)
     if mass is not None and mass.closed_at is None:
         yield build_breaker_alert(mass, fleet=survey.fleet, rails=rails, at=survey.at, zone=rules.zone)
     for scope in survey.quarantine:
-        mine = [live for live in sight.live if live.scope == scope]
-        gone = sum(live.absent_at is not None for live in mine)
-        yield build_inventory_drop_alert(scope, gone=gone, of=len(mine), at=survey.at, zone=rules.zone)
+        resources = [live for live in snapshot.live if live.scope == scope]
+        absent_count = sum(live.absent_at is not None for live in resources)
+        yield build_inventory_drop_alert(scope, absent_count=absent_count, of=len(resources), at=survey.at, zone=rules.zone)
 
 
-def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
     """Yield one alert for each provider that was not listed completely for too long."""
     down: dict[str, list[ScopeCoverage]] = defaultdict(list)
     for scope in scopes:
         seen_at = scope.last_complete_at or scope.since
         refused = bool(CREDENTIALS_PATTERN.search(scope.why))
-        if scope.outcome != "complete" and (refused or sight.now - seen_at >= PROVIDER_DOWN_AFTER):
+        if scope.outcome != "complete" and (refused or snapshot.now - seen_at >= PROVIDER_DOWN_AFTER):
             down[scope.scope.provider].append(scope)
     for provider, missing in sorted(down.items()):
         names = {scope.scope for scope in missing}
         nano = sum(
-            rate.nano_per_hour for live in sight.live if live.scope in names and (rate := compute_burn_rate(live, sight.now))
+            rate.nano_per_hour
+            for live in snapshot.live
+            if live.scope in names and (rate := compute_burn_rate(live, snapshot.now))
         )
         yield build_provider_down_alert(
             provider,
@@ -160,78 +166,85 @@ def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sigh
             why=missing[0].why,
             since=min(scope.last_complete_at or scope.since for scope in missing),
             rate=Rate(nano_per_hour=nano, currency="USD") if nano else None,
-            at=sight.now,
+            at=snapshot.now,
             zone=rules.zone,
         )
 
 
-def _list_new_machine_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_new_machine_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
     """Yield one alert for each machine without an owner that appeared while its account was watched."""
     watched_since = {one.scope: one.first_at for one in scopes}
-    for live in sight.live:
-        seen, known = live.observation, sight.known.get(live.observation.key)
+    for live in snapshot.live:
+        observation, sighting = live.observation, snapshot.known.get(live.observation.key)
         began = watched_since.get(live.scope)
-        if known is None or began is None or seen.kind != INSTANCE or find_owner(seen, rules.owner_from):
+        if sighting is None or began is None or observation.kind != INSTANCE or find_owner(observation, rules.owner_from):
             continue
-        fresh = began < known.at and sight.now - known.at < NEW_MACHINE_TOLD_FOR and known.polls >= NEW_MACHINE_POLLS
-        if fresh and seen.state == RUNNING and live.absent_at is None:
+        fresh = (
+            began < sighting.at and snapshot.now - sighting.at < NEW_MACHINE_TOLD_FOR and sighting.polls >= NEW_MACHINE_POLLS
+        )
+        if fresh and observation.state == RUNNING and live.absent_at is None:
             matter = alert.AlertSubject(
                 topic="new",
-                key=seen.key,
+                key=observation.key,
                 owner="",
-                name=seen.name,
-                told=_describe_shape(seen),
-                rate=compute_burn_rate(live, sight.now),
+                name=observation.name,
+                told=describe_shape(observation),
+                rate=compute_burn_rate(live, snapshot.now),
             )
             facts = (
-                ("since", format_local_time(known.at, rules.zone)),
-                ("per hour", describe_hourly_cost(live, sight.now)),
+                ("since", format_local_time(sighting.at, rules.zone)),
+                ("per hour", describe_hourly_cost(live, snapshot.now)),
                 ("why", "it appeared while its account was watched, and nothing tells whose it is"),
                 ("next", "nothing: label it with its owner, or claim its account in [watch] claims"),
             )
             what = f"new machine without an owner: {matter.called}, {format_alert_rate(matter.rate)} an hour"
-            yield replace(alert.build_alert(matter, WARNING, what, sight.now, facts, keep=False), once=True)
+            yield replace(alert.build_alert(matter, WARNING, what, snapshot.now, facts, keep=False), once=True)
 
 
-def _describe_shape(seen: Observation) -> str:
-    gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.kind
-    return f"{gpus} {seen.instance_type}".strip()
+def describe_shape(observation: Observation) -> str:
+    """Describe its GPUs and type: `8xA100-80GB p4d.24xlarge`."""
+    gpus = f"{observation.gpu_count:g}x{observation.gpu}" if observation.gpu else observation.kind
+    return f"{gpus} {observation.instance_type}".strip()
 
 
-def _list_balance_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_balance_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
     """Yield an alert for each account whose balance ends soon, with what is lost then."""
-    for balance in sight.balances:
-        found = compute_runway(balance, sight.live, sight.now)
-        if found.short and balance.amount is not None and found.hourly is not None and found.hourly.nano:
+    for balance in snapshot.balances:
+        runway = compute_runway(balance, snapshot.live, snapshot.now)
+        if runway.short and balance.amount is not None and runway.hourly is not None and runway.hourly.nano:
             yield build_runway_alert(
                 f"{balance.provider}/{balance.account}",
                 owner="",
                 balance=balance.amount,
-                rate=Rate(nano_per_hour=found.hourly.nano, currency=found.hourly.currency),
-                losing=[f"{name or key.id} ({'; '.join(lost)})" for key, name, lost in found.loses],
-                at=sight.now,
+                rate=Rate(nano_per_hour=runway.hourly.nano, currency=runway.hourly.currency),
+                losing=[f"{name or key.id} ({'; '.join(lost)})" for key, name, lost in runway.loses],
+                at=snapshot.now,
                 zone=rules.zone,
             )
 
 
-def _list_churn_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_churn_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
     """Yield an alert for each controller that keeps replacing ended machines."""
-    born = [(one.handling.controller, one.created_at) for one in sight.members]
-    ended = [(one.handling.controller, one.stopped_at) for one in sight.members if one.state == ENDED]
-    found = find_churning_controllers(
-        ((name, at) for name, at in born if at is not None), ((name, at) for name, at in ended if at is not None), sight.now
+    born = [(one.handling.controller, one.created_at) for one in snapshot.members]
+    ended = [(one.handling.controller, one.stopped_at) for one in snapshot.members if one.state == ENDED]
+    churn_times = find_churning_controllers(
+        ((name, at) for name, at in born if at is not None), ((name, at) for name, at in ended if at is not None), snapshot.now
     )
-    for controller, times in found.items():
+    for controller, times in churn_times.items():
         last = max(
-            (live for live in sight.live if live.observation.handling.controller == controller), key=_get_birth, default=None
+            (live for live in snapshot.live if live.observation.handling.controller == controller), key=_get_birth, default=None
         )
         if last is not None:
             owner = find_owner(last.observation, rules.owner_from)
             matter = alert.AlertSubject(
-                topic="churn", key=last.observation.key, owner=owner, rate=compute_burn_rate(last, sight.now), zone=rules.zone
+                topic="churn",
+                key=last.observation.key,
+                owner=owner,
+                rate=compute_burn_rate(last, snapshot.now),
+                zone=rules.zone,
             )
-            told = alert.build_churn_alert(matter, controller=controller, times=times, within=HOUR, at=sight.now)
-            yield replace(told, subject=controller)
+            notice = alert.build_churn_alert(matter, controller=controller, times=times, within=HOUR, at=snapshot.now)
+            yield replace(notice, subject=controller)
 
 
 def _get_birth(live: LiveResource) -> datetime:
@@ -274,24 +287,26 @@ def build_hard_cap_alert(
     reaction: timedelta,
     stops: Sequence[str],
     at: datetime,
-    asked: Sequence[str] = (),
+    questions: Sequence[str] = (),
     untouched: Sequence[str] = (),
     short: str = "",
 ) -> Alert:
     """Build the page of a hard cap that is about to be reached. `stops`: the machines to be stopped.
 
-    `asked`: machines that people are asked about, because a stop would lose data or does not exist. `untouched`: machines that
-    are protected or not claimed; nothing is stopped for what they cost. `short`: why the limits are too narrow. Example:
+    `questions`: machines that people are asked about, because a stop would lose data or does not exist. `untouched`: machines
+    that are protected or not claimed; nothing is stopped for what they cost. `short`: why the limits are too narrow. Example:
     $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
     """
     nothing = "no machine can be stopped: all are protected or not armed"
-    goes = f"to be stopped: {join_names(stops)}" if stops else "" if asked or untouched else nothing
+    goes = f"to be stopped: {join_names(stops)}" if stops else "" if questions or untouched else nothing
     stays = (
         f"protected or not claimed, and running on: {join_names(untouched)}. Nothing else is stopped for what they cost: "
         "lift the protection, stop them, or raise the cap"
     )
     then = "; ".join(
-        one for one in (goes, f"asked about: {join_names(asked)}" if asked else "", stays if untouched else "", short) if one
+        one
+        for one in (goes, f"asked about: {join_names(questions)}" if questions else "", stays if untouched else "", short)
+        if one
     )
     needed = rate.multiply_seconds(int(reaction.total_seconds()))
     facts = (
@@ -361,12 +376,12 @@ def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: 
     Example: `*/5 * * * * costguard watch --once` with the default interval of 60 s, which makes three minutes a gap.
     """
     minutes = -(-apart // timedelta(minutes=1))
-    stated = f'write [watch] interval = "{minutes}m" where a timer runs it that often'
+    advice = f'write [watch] interval = "{minutes}m" where a timer runs it that often'
     facts = (
         ("why", f"a run that comes more than {rails.gap_polls} intervals after the one before it only observes"),
         (
             "next",
-            f"{stated}, or let it run every {format_length(interval)}"
+            f"{advice}, or let it run every {format_length(interval)}"
             if minutes <= GAP_MINUTES_MAX
             else "let it run more often",
         ),
@@ -408,7 +423,7 @@ def build_unwatched_alert(live: Sequence[LiveResource], *, since: datetime, at: 
     )
 
 
-def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datetime, zone: tzinfo = UTC) -> Alert:
+def build_inventory_drop_alert(scope: ScopeKey, *, absent_count: int, of: int, at: datetime, zone: tzinfo = UTC) -> Alert:
     """Build the page that more than half of a scope is missing from one listing; each machine is then verified."""
     facts = (
         ("since", format_local_time(at, zone)),
@@ -416,7 +431,7 @@ def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datet
         ("next", "each is looked up individually before it counts as gone; until then it counts as running"),
     )
     subject = format_scope(scope)
-    what = f"{gone} of {of} resources of {subject} vanished at once"
+    what = f"{absent_count} of {of} resources of {subject} vanished at once"
     return Alert(topic="rail:inventory", subject=subject, owner="", severity=PAGE, what=what, at=at, facts=facts)
 
 
@@ -440,10 +455,7 @@ def build_ledger_unwritable_alert(*, why: str, at: datetime, since: datetime, zo
 
 def build_older_ledger_alert(*, why: str, at: datetime) -> Alert:
     """Build the page that the ledger was replaced by an older or another one, which lacks the overrides made since."""
-    facts = (
-        ("why", why),
-        ("next", "observing only until the ledger is confirmed: costguard audit adopt --why ..."),
-    )
+    facts = (("why", why), ("next", "observing only until the ledger is confirmed: costguard audit adopt --why ..."))
     what = "the ledger is not the one used last: no acts"
     return Alert(topic="rail:ledger", subject="the ledger", owner="", severity=PAGE, what=what, at=at, facts=facts)
 

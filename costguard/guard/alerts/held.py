@@ -50,13 +50,13 @@ class HeldAct:
     why: str
 
 
-def list_held_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+def list_held_alerts(survey: GuardEvaluation, rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
     """Yield one alert for each cause that holds due acts for longer than a run, apart for hard caps and for other policies.
 
     It gets worse, and is told again, when another act becomes due; not when others are done.
     """
     causes = defaultdict[tuple[str, bool], list[HeldAct]](list)
-    for reason, act in _list_held_acts(survey, rules, sight):
+    for reason, act in _list_held_acts(survey, rules, snapshot):
         causes[reason, act.proposal.verdict.policy.rule == CAP_RULE].append(act)
     for (reason, cap), acts in sorted(causes.items()):
         yield _build_held_alert(reason, acts, rules, survey, cap=cap)
@@ -84,13 +84,13 @@ def build_acceptance_alert(survey: GuardEvaluation, *, why: str, owners: Sequenc
     )
 
 
-def _list_held_acts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot) -> Iterator[tuple[str, HeldAct]]:
+def _list_held_acts(survey: GuardEvaluation, rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[tuple[str, HeldAct]]:
     cases = {(case.verdict.policy.name, case.verdict.life): case for case in survey.cases}
     for one in survey.proposals:
         case, reasons = cases[one.verdict.policy.name, one.verdict.life], [reason for reason, _ in one.held_by]
         if one.step.do not in DESTRUCTIVE or case.climb is None or not case.climb.done or explain_withdrawal(one):
             continue
-        intent = _find_intent(sight.intents, one.verdict.life, one)
+        intent = _find_intent(snapshot.intents, one.verdict.life, one)
         since, cap = one.due_at, one.verdict.policy.rule == CAP_RULE
         if cap and "untold" in reasons:  # its time is never reached before somebody is told
             since, reasons = (
@@ -103,8 +103,8 @@ def _list_held_acts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSna
             continue
         reason, says = next((hold for hold in one.held_by if hold[0] in reasons), (UNSENT, _explain_unsent(intent)))
         if reason == UNSENT:
-            since = sight.ready_since.get(name_act(one), survey.at)
-        if reason != "not_accepted" and _is_late(reason, since, rules, sight):  # the settings are told at once
+            since = snapshot.ready_since.get(name_act(one), survey.at)
+        if reason != "not_accepted" and _is_late(reason, since, rules, snapshot):  # the settings are told at once
             yield reason, HeldAct(proposal=one, case=case, since=since, why=says)
 
 
@@ -113,16 +113,16 @@ def name_act(proposal: Proposal) -> str:
     return f"{proposal.verdict.policy.name} {proposal.step.do} {'/'.join(proposal.verdict.life.key)}"
 
 
-def _is_late(reason: str, since: datetime, rules: GuardConfig, sight: GuardSnapshot) -> bool:
+def _is_late(reason: str, since: datetime, rules: GuardConfig, snapshot: GuardSnapshot) -> bool:
     """Return whether the act was due in an earlier run that could act.
 
     One failed look is not told, since the next one follows in this run.
     """
-    if sight.last_run_at is None or (sight.gap_ended_at is not None and sight.gap_ended_at >= sight.last_run_at):
+    if snapshot.last_run_at is None or (snapshot.gap_ended_at is not None and snapshot.gap_ended_at >= snapshot.last_run_at):
         return False
-    since = max(since, sight.gap_ended_at or since)
+    since = max(since, snapshot.gap_ended_at or since)
     patience = {UNSENT: rules.interval / 2, "untold": rules.interval / 2, "workers_first": WORKERS_FIRST_FOR}
-    return since <= sight.last_run_at - patience.get(reason, timedelta())
+    return since <= snapshot.last_run_at - patience.get(reason, timedelta())
 
 
 def _explain_unsent(intent: Intent | None) -> str:
@@ -131,7 +131,7 @@ def _explain_unsent(intent: Intent | None) -> str:
 
 def _find_intent(intents: Iterable[Intent], life: Incarnation, proposal: Proposal) -> Intent | None:
     """Return the newest intent for the act: an open one, or one that its last check cancelled after it was due."""
-    mine = [
+    candidates = [
         one
         for one in intents
         if one.life == life
@@ -139,7 +139,7 @@ def _find_intent(intents: Iterable[Intent], life: Incarnation, proposal: Proposa
         and one.policy == proposal.verdict.policy.name
         and (one.state in OPEN_STATES or (one.state == CANCELLED and one.moved_at >= proposal.due_at))
     ]
-    return max(mine, key=lambda one: one.moved_at, default=None)
+    return max(candidates, key=lambda one: one.moved_at, default=None)
 
 
 def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, survey: GuardEvaluation, *, cap: bool) -> Alert:
@@ -149,7 +149,7 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
     rates = [rate for one in acts if (rate := compute_burn_rate(one.case.live, survey.at)) and rate.currency == "USD"]
     burn = Rate(nano_per_hour=sum(rate.nano_per_hour for rate in rates), currency="USD") if rates else None
     count = f"the {act} of {names[0]} is" if len(acts) == 1 else f"{len(acts)} due acts are"
-    said = HOLD_REASONS.get(reason, "it could not be sent")
+    explanation = HOLD_REASONS.get(reason, "it could not be sent")
     facts = (
         ("machines", ", ".join(names) if len(names) <= NAMED_MAX else join_names(names)),
         ("due since", format_local_time(first.since, rules.zone)),
@@ -166,7 +166,7 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
         owner="",
         owners=owners,
         severity=PAGE if severe else WARNING,
-        what=f"DUE AND HELD: {count} not done: {said}",
+        what=f"DUE AND HELD: {count} not done: {explanation}",
         at=survey.at,
         facts=facts,
         stage=int(max(one.since for one in acts).timestamp()) // 60,

@@ -26,8 +26,8 @@ def describe_hourly_cost(live: LiveResource, now: datetime) -> str:
     estimate is told, and its high end covers both. A machine that listings lack bills nothing.
     """
     burns = compute_hourly_burn(live, now) if live.absent_at is None else ()
-    said = " and ".join(_describe_burn(one) for one in burns if one.bounds.high.nano)
-    return said or (PRICE_NOT_KNOWN if live.not_counted else "nothing")
+    text = " and ".join(_describe_burn(one) for one in burns if one.bounds.high.nano)
+    return text or (PRICE_NOT_KNOWN if live.not_counted else "nothing")
 
 
 def _describe_burn(burn: HourlyBurn) -> str:

@@ -26,7 +26,7 @@ from costguard.guard.action_plan import (
 )
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject
-from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
+from costguard.guard.alerts.fleet import describe_shape, explain_cap, list_fleet_alerts
 from costguard.guard.alerts.held import build_acceptance_alert, list_held_alerts
 from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
@@ -87,27 +87,27 @@ NO_ACT_COST = ActCost()
 def list_alerts(
     survey: GuardEvaluation,
     rules: GuardConfig,
-    sight: GuardSnapshot,
+    snapshot: GuardSnapshot,
     scopes: Iterable[ScopeCoverage],
     costs: Mapping[str, ActCost],
 ) -> list[Alert]:
     """List all alerts at `survey.at`. `costs`: money of each act by intent id; a missing id means unknown."""
     scopes = tuple(scopes)
-    found = [
-        *_list_case_alerts(survey, rules, sight, scopes),
-        *_list_waste_alerts(survey, sight, rules),
-        *_list_intent_alerts(sight, rules, costs),
-        *_list_start_alerts(survey, sight, rules, costs),
-        *_list_arming_alerts(rules, sight),
-        *_list_trouble_alerts(rules, sight),
+    alerts = [
+        *_list_case_alerts(survey, rules, snapshot, scopes),
+        *_list_waste_alerts(survey, snapshot, rules),
+        *_list_intent_alerts(snapshot, rules, costs),
+        *_list_start_alerts(survey, snapshot, rules, costs),
+        *_list_arming_alerts(rules, snapshot),
+        *_list_trouble_alerts(rules, snapshot),
     ]
-    found += [*list_hook_alerts(survey, sight, rules), *list_fleet_alerts(survey, rules, sight, scopes)]
-    return [*found, *list_held_alerts(survey, rules, sight), *_list_acceptance_alerts(survey, sight)]
+    alerts += [*list_hook_alerts(survey, snapshot, rules), *list_fleet_alerts(survey, rules, snapshot, scopes)]
+    return [*alerts, *list_held_alerts(survey, rules, snapshot), *_list_acceptance_alerts(survey, snapshot)]
 
 
-def _list_acceptance_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_acceptance_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot) -> Iterator[Alert]:
     """Yield a page if new settings hold the acts of policies, for the owners of machines with an act ahead as well."""
-    why = next((says for reason, says in sight.held if reason == "not_accepted"), "")
+    why = next((says for reason, says in snapshot.held if reason == "not_accepted"), "")
     if why:
         ahead = {one.verdict.life for one in survey.proposals if one.step.do in DESTRUCTIVE}
         owners = dict.fromkeys(case.owner for case in survey.cases if case.verdict.life in ahead)
@@ -115,7 +115,7 @@ def _list_acceptance_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> It
 
 
 def _list_case_alerts(
-    survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot, scopes: Iterable[ScopeCoverage]
+    survey: GuardEvaluation, rules: GuardConfig, snapshot: GuardSnapshot, scopes: Iterable[ScopeCoverage]
 ) -> Iterator[Alert]:
     dark = {scope.scope for scope in scopes if scope.outcome != COMPLETE}  # that their provider cannot be asked is told once
     caps = {f"budget:{one.standing.budget.name}": one for one in survey.foresights}
@@ -123,40 +123,40 @@ def _list_case_alerts(
     for proposal in survey.proposals:
         if proposal.step.do in DESTRUCTIVE:
             ahead[proposal.verdict.policy.name, proposal.verdict.life].append(proposal)
-    blind, silent = set[object](), find_silent_agents(sight.agents, sight.live, sight.now)
+    blind, silent = set[object](), find_silent_agents(snapshot.agents, snapshot.live, snapshot.now)
     for case in survey.cases:
         policy, climb = case.verdict.policy, case.climb
         if not reaches_level(case.level, NOTIFY):
             continue
-        told = _list_told_steps(case, climb.done if climb else ())
-        if told:
+        step_numbers = _list_told_steps(case, climb.done if climb else ())
+        if step_numbers:
             acts = ahead[policy.name, case.verdict.life]
             act = get_first_act(acts)
             matter = replace(
-                build_alert_subject(case.live, case.owner, sight.now, rules.zone),
+                build_alert_subject(case.live, case.owner, snapshot.now, rules.zone),
                 topic=f"policy:{policy.name}",
-                because=_explain_verdict(case, caps.get(policy.name), sight.now, rules.zone),
-                to=tuple(dict.fromkeys(policy.then[number].to for number in told)),
+                because=_explain_verdict(case, caps.get(policy.name), snapshot.now, rules.zone),
+                to=tuple(dict.fromkeys(policy.then[number].to for number in step_numbers)),
             )
-            yield _build_escalation_alert(case, matter, told[-1], act, sight.now)
-        elif case.live.scope not in dark and _is_blind(case, sight.now) and case.verdict.life.key not in blind:
+            yield _build_escalation_alert(case, matter, step_numbers[-1], act, snapshot.now)
+        elif case.live.scope not in dark and _is_blind(case, snapshot.now) and case.verdict.life.key not in blind:
             blind.add(case.verdict.life.key)
-            matter = replace(build_alert_subject(case.live, case.owner, sight.now, rules.zone), topic="blind")
+            matter = replace(build_alert_subject(case.live, case.owner, snapshot.now, rules.zone), topic="blind")
             says = silent.pop(case.verdict.life.key, "")
             why = (*([says] if says else []), *case.verdict.reasons)
-            yield alert.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=case.live.spent.expected)
-    for live in (one for one in sight.live if one.observation.key in silent and one.scope not in dark):
-        matter = build_alert_subject(live, find_owner(live.observation, rules.owner_from), sight.now, rules.zone)
+            yield alert.build_blind_alert(matter, at=snapshot.now, since=None, why=why, so_far=case.live.spent.expected)
+    for live in (one for one in snapshot.live if one.observation.key in silent and one.scope not in dark):
+        matter = build_alert_subject(live, find_owner(live.observation, rules.owner_from), snapshot.now, rules.zone)
         matter, spent = replace(matter, topic="blind"), live.spent.expected
-        yield alert.build_blind_alert(matter, at=sight.now, since=None, why=(silent[live.observation.key],), so_far=spent)
+        yield alert.build_blind_alert(matter, at=snapshot.now, since=None, why=(silent[live.observation.key],), so_far=spent)
 
 
-def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
+def _list_told_steps(case: PolicyCase, done_numbers: Iterable[int]) -> list[int]:
     """List the done steps that still raise an alert; once the machine is stopped, only those after the stop.
 
     Nobody is asked for an act that the provider refuses.
     """
-    steps, then = case.verdict.policy.then, [n for n in done if n < len(case.verdict.policy.then)]
+    steps, then = case.verdict.policy.then, [n for n in done_numbers if n < len(case.verdict.policy.then)]
     sent = (*then, *(case.climb.in_doubt if case.climb else ()))
     stops = [n for n in sent if steps[n].do == STOP and resolve_step(steps[n], case).do == STOP]
     if stops and case.live.observation.state in (*RESTING_STATES, *ARRIVING_STATES):
@@ -166,9 +166,9 @@ def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
 
 
 def _is_blind(case: PolicyCase, now: datetime) -> bool:
-    seen, work = case.live.observation, case.verdict.work
+    observation, work = case.live.observation, case.verdict.work
     asks = case.verdict.policy.rule == IDLE_RULE and case.verdict.finding == CANNOT_SAY
-    return asks and seen.state == RUNNING and work.state != WARMING and now - case.live.first_seen_at >= BLIND_AFTER
+    return asks and observation.state == RUNNING and work.state != WARMING and now - case.live.first_seen_at >= BLIND_AFTER
 
 
 def _explain_verdict(case: PolicyCase, cap: CapForecast | None, now: datetime, zone: tzinfo) -> tuple[str, ...]:
@@ -227,9 +227,9 @@ def _build_escalation_alert(
         notice = alert.build_idle_alert(matter, work, at=now, since=since, so_far=so_far)
     else:
         notice = _build_rule_alert(case, matter, since, so_far, now)
-    if act is not None and step.do != ASK and (held := _explain_wait(act, now)):
-        said = ("next", held)
-        notice = replace(notice, facts=tuple(said if fact[0] == "next" else fact for fact in notice.facts))
+    if act is not None and step.do != ASK and (wait_reason := _explain_wait(act, now)):
+        next_fact = ("next", wait_reason)
+        notice = replace(notice, facts=tuple(next_fact if fact[0] == "next" else fact for fact in notice.facts))
     severity = step.severity if step.do == NOTIFY else notice.severity
     return replace(
         notice,
@@ -243,8 +243,8 @@ def _build_escalation_alert(
 
 def _explain_wait(act: Proposal, now: datetime) -> str:
     """Explain what an act waits for besides its time; "" for nothing."""
-    if held := explain_withdrawal(act):
-        return f"no {act.step.do} while it is blocked: {held}"
+    if withdrawal := explain_withdrawal(act):
+        return f"no {act.step.do} while it is blocked: {withdrawal}"
     if settings := next((says for reason, says in act.held_by if reason == "not_accepted"), ""):
         return f"{act.step.do} once somebody has accepted the settings (costguard plan): {settings}"
     delay = next((says for reason, says in act.held_by if reason in DELAYING_HOLDS), "") if act.due_at <= now else ""
@@ -273,38 +273,40 @@ def _build_rule_alert(
     return alert.build_alert(matter, WARNING, f"{policy.name}: {matter.called}", now, facts)
 
 
-def _list_trouble_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_trouble_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
     """One notice per running machine whose agent reports a fault, such as a GPU that fell off the bus and is still paid for."""
-    there = index_agents(sight.agents)
-    for live in sight.live:
-        agent = there.get(live.observation.key)
+    agents_by_key = index_agents(snapshot.agents)
+    for live in snapshot.live:
+        agent = agents_by_key.get(live.observation.key)
         if agent is None or not agent.troubles or live.observation.state != RUNNING or live.absent_at is not None:
             continue
         owner = find_owner(live.observation, rules.owner_from)
-        matter = replace(build_alert_subject(live, owner, sight.now, rules.zone), topic="agent")
+        matter = replace(build_alert_subject(live, owner, snapshot.now, rules.zone), topic="agent")
         facts = (
             ("why", "; ".join(agent.troubles)),
             ("per hour", f"{alert.format_alert_rate(matter.rate)}, paid for as before"),
             ("next", "nothing automatic: check the machine, or replace it"),
         )
-        yield alert.build_alert(matter, WARNING, f"{matter.called}: {agent.troubles[0]}", sight.now, facts, keep=False)
+        yield alert.build_alert(matter, WARNING, f"{matter.called}: {agent.troubles[0]}", snapshot.now, facts, keep=False)
 
 
-def _list_arming_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+def _list_arming_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
     """One notice per policy that goes less far than its file says until a person accepts it: edited, run out, or new."""
     for policy in rules.policies:
-        armed = find_armed_level(policy, sight.wishes, sight.now)
+        armed = find_armed_level(policy, snapshot.wishes, snapshot.now)
         if armed.cure:
             facts = (("why", armed.why), ("next", f"it may {armed.level} and no more"), ("to arm it", armed.cure))
             what = f"policy {policy.name} is not armed for {policy.arm}: {armed.why}"
-            yield Alert(topic="arming", subject=policy.name, owner="", severity=WARNING, what=what, at=sight.now, facts=facts)
+            yield Alert(
+                topic="arming", subject=policy.name, owner="", severity=WARNING, what=what, at=snapshot.now, facts=facts
+            )
 
 
-def _list_waste_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
+def _list_waste_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
     """Yield alerts for active machines with at least half of their GPUs idle for an hour."""
     if not rules.policies:
         return
-    for live in sight.live:
+    for live in snapshot.live:
         work, gpus = survey.works[live.observation.key], round(live.observation.gpu_count)
         long = work.since is not None and work.get_known_until(survey.at) - work.since >= WASTE_AFTER
         if work.state == ACTIVE and long and work.wasted_share >= WASTE_SHARE_MIN and gpus and work.since is not None:
@@ -315,27 +317,28 @@ def _list_waste_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: Gua
             yield alert.build_waste_alert(matter, work, idle_gpus=idle, gpus=gpus, at=survey.at, since=work.since)
 
 
-def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]) -> Iterator[Alert]:
+def _list_intent_alerts(snapshot: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]) -> Iterator[Alert]:
     """Yield alerts for unconfirmed and recently confirmed acts; a confirmed one may be of a vanished machine."""
-    by_key = {live.observation.key: live for live in sight.live}
-    for intent in sight.intents:
+    by_key = {live.observation.key: live for live in snapshot.live}
+    for intent in snapshot.intents:
         live, cost, key = by_key.get(intent.life.key), costs.get(intent.id, NO_ACT_COST), intent.life.key
         if intent.sent_at is None or intent.act == START:
             continue
-        gone = alert.AlertSubject(topic="", key=key, owner=cost.owner, name=cost.name, zone=rules.zone)
-        there = live and build_alert_subject(live, find_owner(live.observation, rules.owner_from), sight.now, rules.zone)
-        matter = replace(there or gone, topic=f"act:{intent.act}")
+        subject = alert.AlertSubject(topic="", key=key, owner=cost.owner, name=cost.name, zone=rules.zone)
+        if live is not None:
+            subject = build_alert_subject(live, find_owner(live.observation, rules.owner_from), snapshot.now, rules.zone)
+        matter = replace(subject, topic=f"act:{intent.act}")
         if intent.state == UNCONFIRMED and live is not None:
-            spent = compute_cost_since(live, intent.sent_at, sight.now)
+            spent = compute_cost_since(live, intent.sent_at, snapshot.now)
             yield alert.build_unconfirmed_alert(
-                matter, act=intent.act, at=sight.now, asked_at=intent.sent_at, sends=intent.sends, so_far=spent
+                matter, act=intent.act, at=snapshot.now, asked_at=intent.sent_at, sends=intent.sends, so_far=spent
             )
-        elif intent.state == DONE and sight.now - intent.moved_at < DONE_TOLD_FOR:
+        elif intent.state == DONE and snapshot.now - intent.moved_at < DONE_TOLD_FOR:
             listed = live is None or live.absent_at is not None or is_proof(intent.act, live.observation)
             listed = listed or (live is not None and live.seen_at > intent.moved_at)  # it runs again
-            if not listed and sight.now - intent.moved_at < LISTED_AFTER:
+            if not listed and snapshot.now - intent.moved_at < LISTED_AFTER:
                 continue  # it was looked up by itself: what it bills at rest is known with its next listing
-            rest = describe_hourly_cost(live, sight.now) if live else "nothing"
+            rest = describe_hourly_cost(live, snapshot.now) if live else "nothing"
             yield alert.build_done_alert(
                 matter,
                 act=intent.act,
@@ -348,26 +351,30 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
 
 
 def _list_start_alerts(
-    survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]
+    survey: GuardEvaluation, snapshot: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]
 ) -> Iterator[Alert]:
-    keys = {one.life.key for one in sight.intents if one.act == START} | {one.own_stop.life.key for one in survey.starts}
-    live = {one.observation.key: one for one in sight.live if one.observation.key in keys}
+    keys = {one.life.key for one in snapshot.intents if one.act == START} | {one.own_stop.life.key for one in survey.starts}
+    live = {one.observation.key: one for one in snapshot.live if one.observation.key in keys}
     subjects = {
-        key: build_alert_subject(one, find_owner(one.observation, rules.owner_from), sight.now, rules.zone)
+        key: build_alert_subject(one, find_owner(one.observation, rules.owner_from), snapshot.now, rules.zone)
         for key, one in live.items()
     }
     starts = {name: cost.start for name, cost in costs.items()}
-    yield from list_sent_start_alerts(sight.intents, live, subjects, starts, sight.now)
-    yield from list_missed_start_alerts(survey.starts, subjects, sight.now)
+    yield from list_sent_start_alerts(snapshot.intents, live, subjects, starts, snapshot.now)
+    yield from list_missed_start_alerts(survey.starts, subjects, snapshot.now)
 
 
 def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzinfo = UTC) -> alert.AlertSubject:
     """Build the part of an alert that identifies a machine."""
-    seen = live.observation
-    gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.kind
-    told = f"{gpus} {seen.instance_type}".strip()
+    observation = live.observation
     return alert.AlertSubject(
-        topic="", key=seen.key, owner=owner, name=seen.name, told=told, rate=compute_burn_rate(live, now), zone=zone
+        topic="",
+        key=observation.key,
+        owner=owner,
+        name=observation.name,
+        told=describe_shape(observation),
+        rate=compute_burn_rate(live, now),
+        zone=zone,
     )
 
 
@@ -383,21 +390,21 @@ HOOK_OUTPUT_SHOWN = 400
 """Characters shown from the end of a hook's output; the ledger keeps more."""
 
 
-def list_hook_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
+def list_hook_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
     """Yield an alert for each hook that failed in the last hour. Its output is untrusted and encoded when shown."""
-    live = {one.observation.key: one.observation for one in sight.live}
-    for run in sight.hooks:
-        seen = live.get(run.life.key)
+    live = {one.observation.key: one.observation for one in snapshot.live}
+    for run in snapshot.hooks:
+        observation = live.get(run.life.key)
         bad = run.state not in (BEGUN, SUCCEEDED) and run.ended_at is not None
-        if not bad or seen is None or run.ended_at is None or sight.now - run.ended_at >= HOOK_TOLD_FOR:
+        if not bad or observation is None or run.ended_at is None or snapshot.now - run.ended_at >= HOOK_TOLD_FOR:
             continue
         matter = AlertSubject(
-            topic=f"hook:{run.hook}", key=run.life.key, owner=find_owner(seen, rules.owner_from), name=seen.name
+            topic=f"hook:{run.hook}", key=run.life.key, owner=find_owner(observation, rules.owner_from), name=observation.name
         )
-        said = (("it said", run.output[-HOOK_OUTPUT_SHOWN:]),) if run.output.strip() else ()
-        facts = (("since", format_local_time(run.began_at)), *said, ("next", _format_next_act(run, survey)))
+        output_facts = (("it said", run.output[-HOOK_OUTPUT_SHOWN:]),) if run.output.strip() else ()
+        facts = (("since", format_local_time(run.began_at)), *output_facts, ("next", _format_next_act(run, survey)))
         what = f"hook {run.hook} of {matter.called} {describe_hook_run(run)}"
-        yield replace(alert.build_alert(matter, WARNING, what, sight.now, facts), once=True)
+        yield replace(alert.build_alert(matter, WARNING, what, snapshot.now, facts), once=True)
 
 
 def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
@@ -410,8 +417,8 @@ def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
     first = min(acts, key=lambda one: one.due_at, default=None)
     if first is None:
         return "no later step"
-    held = [words for reason, words in first.held_by if reason not in {"grace", "untold", "hook", "rate"}]
-    return f"no {first.step.do} while {held[0]}" if held else f"{first.step.do} at {format_local_time(first.due_at)} or later"
+    holds = [words for reason, words in first.held_by if reason not in {"grace", "untold", "hook", "rate"}]
+    return f"no {first.step.do} while {holds[0]}" if holds else f"{first.step.do} at {format_local_time(first.due_at)} or later"
 
 
 REPORTS, SILENT, OLD_LIFE = "reports", "silent", "of an earlier run"
@@ -432,19 +439,19 @@ def get_agent_state(agent: Agent, live: LiveResource | None, now: datetime) -> s
 
 def find_silent_agents(agents: Iterable[Agent], live: Iterable[LiveResource], now: datetime) -> dict[ResourceKey, str]:
     """Return, for running machines whose agent is silent, a sentence with the time of its last report."""
-    found, there = dict[ResourceKey, str](), index_agents(agents)
-    if not there:
-        return found
+    reasons, agents_by_key = dict[ResourceKey, str](), index_agents(agents)
+    if not agents_by_key:
+        return reasons
     for one in live:
-        agent = there.get(one.observation.key)
+        agent = agents_by_key.get(one.observation.key)
         if agent is None or one.observation.state != RUNNING or one.absent_at is not None:
             continue
         state = get_agent_state(agent, one, now)
         if state == SILENT:
-            found[agent.key] = f"its agent has not reported since {format_local_time(agent.heard_at)}"
+            reasons[agent.key] = f"its agent has not reported since {format_local_time(agent.heard_at)}"
         elif state == OLD_LIFE:
-            found[agent.key] = "its agent joined in an earlier run of it: enrol it again for this run: costguard agent enrol"
-    return found
+            reasons[agent.key] = "its agent joined in an earlier run of it: enrol it again for this run: costguard agent enrol"
+    return reasons
 
 
 def build_door_alert(*, why: str, at: datetime) -> Alert:

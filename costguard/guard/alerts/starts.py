@@ -67,8 +67,8 @@ def _build_unconfirmed_start(intent: Intent, matter: AlertSubject, cost: StartCo
 
 
 def _build_started(intent: Intent, one: LiveResource, matter: AlertSubject, cost: StartCost) -> Alert:
-    seen = one.observation
-    lost = seen.state == RUNNING and cost.gpus > seen.gpu_count
+    observation = one.observation
+    lost = observation.state == RUNNING and cost.gpus > observation.gpu_count
     facts = (
         ("asked for", matter.format_moment(intent.sent_at or intent.moved_at)),
         ("confirmed", f"{matter.format_moment(intent.moved_at)}, by its provider's listing"),
@@ -78,7 +78,7 @@ def _build_started(intent: Intent, one: LiveResource, matter: AlertSubject, cost
     )
     what = f"{matter.called} is running again"
     if lost:
-        what = f"{matter.called} was started with {seen.gpu_count:g} of its {cost.gpus:g} GPUs"
+        what = f"{matter.called} was started with {observation.gpu_count:g} of its {cost.gpus:g} GPUs"
     return build_alert(matter, PAGE if lost else INFO, what, intent.moved_at, facts, keep=False, stage=2)
 
 

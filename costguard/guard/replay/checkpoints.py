@@ -52,30 +52,30 @@ INTERVALS_BETWEEN_LOOKS = 15
 
 
 def find_next_difference(
-    found: GuardEvaluation, limit: datetime, step: timedelta, look: EvaluateAt, sign: Signature
+    evaluation: GuardEvaluation, limit: datetime, step: timedelta, look: EvaluateAt, sign: Signature
 ) -> datetime:
-    """Return the first run after `found` whose result differs by `sign`, or `limit` if none before it does."""
-    at = found.at
+    """Return the first run after `evaluation` whose result differs by `sign`, or `limit` if none before it does."""
+    at = evaluation.at
     steps = (limit - at) // step - 1
     if steps < 1:
         return limit
-    here = sign(found, at)
+    signature = sign(evaluation, at)
     near = (ACTIVITY_WINDOW + 2 * step) // step
-    if near < steps and _sign_at(at + near * step, look, sign) != here:
+    if near < steps and _sign_at(at + near * step, look, sign) != signature:
         steps = near
-    elif _sign_at(at + steps * step, look, sign) == here:
+    elif _sign_at(at + steps * step, look, sign) == signature:
         return limit
     low = 0
     while steps - low > 1:
         middle = (low + steps) // 2
-        if _sign_at(at + middle * step, look, sign) == here:
+        if _sign_at(at + middle * step, look, sign) == signature:
             low = middle
         else:
             steps = middle
     return at + steps * step
 
 
-def summarize_findings(found: GuardEvaluation, at: datetime) -> object:
+def summarize_findings(evaluation: GuardEvaluation, at: datetime) -> object:
     """Return the result of a run without values that only advance with time."""
     cases = tuple(
         (
@@ -89,7 +89,7 @@ def summarize_findings(found: GuardEvaluation, at: datetime) -> object:
             case.protection.protected,
             case.lease is None,
         )
-        for case in found.cases
+        for case in evaluation.cases
     )
     steps = tuple(
         (
@@ -99,14 +99,14 @@ def summarize_findings(found: GuardEvaluation, at: datetime) -> object:
             one.due_at if one.due_at > at else None,
             _list_reason_names(one.held_by),
         )
-        for one in found.proposals
+        for one in evaluation.proposals
     )
     return cases, steps
 
 
-def summarize_states(found: GuardEvaluation, at: datetime) -> object:  # noqa: ARG001 - a Sign
+def summarize_states(evaluation: GuardEvaluation, at: datetime) -> object:  # noqa: ARG001 - a Sign
     """Return the activity state for each policy."""
-    return tuple((case.verdict.policy.name, case.verdict.work.state) for case in found.cases)
+    return tuple((case.verdict.policy.name, case.verdict.work.state) for case in evaluation.cases)
 
 
 def list_checkpoints(scene: ReplayedResource) -> Iterator[datetime]:
@@ -118,8 +118,8 @@ def list_checkpoints(scene: ReplayedResource) -> Iterator[datetime]:
         yield span.start
         if span.end is not None:
             yield span.end
-    for wish in scene.wishes:
-        yield from (at for at in (wish.at, wish.until, wish.lifted_at) if at is not None and at.year > 1)
+    for override in scene.wishes:
+        yield from (at for at in (override.at, override.until, override.lifted_at) if at is not None and at.year > 1)
     late = back.rules.rails.gap_polls * back.rules.interval
     for stretch in scene.lookout.stretches:
         yield from (stretch.start, stretch.end, stretch.end + late + timedelta(microseconds=1))
@@ -142,12 +142,12 @@ def _find_longest_window(scene: ReplayedResource) -> timedelta:
 
 
 def _sign_at(at: datetime, look: EvaluateAt, sign: Signature) -> object:
-    found = look(at)
-    return None if found is None else sign(found, at)
+    evaluation = look(at)
+    return None if evaluation is None else sign(evaluation, at)
 
 
-def _list_reason_names(held: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    return tuple(name for name, _ in held)
+def _list_reason_names(holds: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    return tuple(name for name, _ in holds)
 
 
 HANG_DUTY_PERCENT = 95.0
@@ -172,29 +172,29 @@ def find_change_points(
     limit = min(samples[GPU_POWER_LIMIT][1], default=0.0) if GPU_POWER_LIMIT in samples else 0.0
     hangs = any(SIGNAL_KINDS[signal].family == PROGRESS for signal in samples if signal in SIGNAL_KINDS)
     hidden = [] if hangs else _find_busy_stretches(samples, late, (BUSY_SHARE_MIN * window + 2 * poll) // MICROSECOND)
-    starts, found = [start for start, _ in hidden], set[int]()
+    starts, points = [start for start, _ in hidden], set[int]()
     for signal, line in samples.items():
         if signal not in SIGNAL_KINDS or not line[0]:
             continue
-        found.update((line[0][0], line[0][-1], line[0][-1] + stale))
-        whole = limit * (max(1.0, gpus) if signal == GPU_POWER else 1)
-        of = (*_find_holes(line, late, stale), *_find_signal_changes(signal, line, whole, window, hangs=hangs))
+        points.update((line[0][0], line[0][-1], line[0][-1] + stale))
+        total_limit = limit * (max(1.0, gpus) if signal == GPU_POWER else 1)
+        of = (*_find_holes(line, late, stale), *_find_signal_changes(signal, line, total_limit, window, hangs=hangs))
         if signal == GPU_UTIL:
-            found.update(of)
+            points.update(of)
             continue
         for at in of:
             number = bisect_right(starts, at) - 1
             if number < 0 or at >= hidden[number][1]:
-                found.add(at)
-    return [from_micros(at) for at in sorted(found)]
+                points.add(at)
+    return [from_micros(at) for at in sorted(points)]
 
 
 def _find_holes(line: SampleColumn, late: int, stale: int) -> Iterator[int]:
-    for before, after in pairwise(line[0]):
-        if after - before > late:
-            yield before
-            yield before + stale
-            yield after
+    for previous_at, next_at in pairwise(line[0]):
+        if next_at - previous_at > late:
+            yield previous_at
+            yield previous_at + stale
+            yield next_at
 
 
 def _find_signal_changes(signal: str, line: SampleColumn, limit: float, window: timedelta, *, hangs: bool) -> Iterator[int]:
@@ -202,9 +202,9 @@ def _find_signal_changes(signal: str, line: SampleColumn, limit: float, window: 
     if kind.family == POWER and signal != GPU_POWER_LIMIT:
         return _find_power_changes(line, limit)
     if kind.reading in (COUNTER, PRESENCE, ALIVE) or signal in (GPU_POWER_LIMIT, GPU_BUSY_COUNT):
-        return (at for at, (before, after) in zip(line[0][1:], pairwise(line[1]), strict=True) if before != after)
+        return (at for at, (old_value, new_value) in zip(line[0][1:], pairwise(line[1]), strict=True) if old_value != new_value)
     if kind.reading == AGE:
-        return (at for at, (before, after) in zip(line[0][1:], pairwise(line[1]), strict=True) if after < before)
+        return (at for at, (old_value, new_value) in zip(line[0][1:], pairwise(line[1]), strict=True) if new_value < old_value)
     edges = (kind.above, HANG_DUTY_PERCENT - SLACK if hangs else kind.above)
     if signal == CPU_UTIL:
         edges = (kind.above, CPU_UTIL_LARGE)
@@ -215,7 +215,7 @@ def _find_signal_changes(signal: str, line: SampleColumn, limit: float, window: 
 
 def _find_crossings(line: SampleColumn, one: float, other: float) -> Iterator[int]:
     classes = [(value > one) + (value > other) for value in line[1]]
-    return (at for at, (before, after) in zip(line[0][1:], pairwise(classes), strict=True) if before != after)
+    return (at for at, (old_class, new_class) in zip(line[0][1:], pairwise(classes), strict=True) if old_class != new_class)
 
 
 def _find_power_changes(line: SampleColumn, limit: float) -> Iterator[int]:
@@ -241,15 +241,15 @@ def _find_busy_stretches(samples: SampleColumns, late: int, sure: int) -> list[t
     """
     if GPU_UTIL not in samples:
         return []
-    above, found = SIGNAL_KINDS[GPU_UTIL].above, list[tuple[int, int]]()
+    above, stretches = SIGNAL_KINDS[GPU_UTIL].above, list[tuple[int, int]]()
     begin = last = None
     for at, value in zip(*samples[GPU_UTIL], strict=True):
         goes_on = begin is not None and last is not None and value > above and at - last <= late
         if begin is not None and last is not None and not goes_on:
-            found.append((begin + sure, last))
+            stretches.append((begin + sure, last))
         if not goes_on:
             begin = at if value > above else None
         last = at
     if begin is not None and last is not None:
-        found.append((begin + sure, last))
-    return [(start, end) for start, end in found if start < end]
+        stretches.append((begin + sure, last))
+    return [(start, end) for start, end in stretches if start < end]

@@ -138,26 +138,26 @@ class ResourceReplay:
         at = back.align_to_run(max(back.period.start, scene.past.first_seen_at))
         self._events = sorted({back.align_to_run(one) for one in list_checkpoints(scene)})
         self._advance(at, end)
-        self.found.held += [replace(held, until=end) for held in self._held.values()]
+        self.found.held += [replace(held_act, until=end) for held_act in self._held.values()]
         self._close_turn(end)
         return self.found
 
     def _advance(self, at: datetime, end: datetime) -> None:
         while at < end:
-            found = self._evaluate(at)
-            if found is None:
+            evaluation = self._evaluate(at)
+            if evaluation is None:
                 self._close_turn(at)
                 at = min(self._find_next_event(at), end)
                 continue
-            act = self._apply_run(found, at)
+            act = self._apply_run(evaluation, at)
             if act is not None and self.scene.rests_since is None:
                 at = self._rest_until_work(act, at, end)
                 continue
             if act is not None:  # what the replay stopped is ended for good
                 self.found.wanted[-1] = replace(self.found.wanted[-1], ended_at=at)
                 self.scene.gone = True
-            then = self._find_next_run(found, at, end)
-            self._record_states(found, at, then)
+            then = self._find_next_run(evaluation, at, end)
+            self._record_states(evaluation, at, then)
             at = then
 
     def _evaluate(self, at: datetime) -> GuardEvaluation | None:
@@ -175,13 +175,13 @@ class ResourceReplay:
 
     # What a run does
 
-    def _apply_run(self, found: GuardEvaluation, at: datetime) -> Proposal | None:
+    def _apply_run(self, evaluation: GuardEvaluation, at: datetime) -> Proposal | None:
         """Perform the notifying steps, record the held ones, and return the act to do; None: no act."""
-        self.scene.climbs = {climb.policy: climb for climb in found.climbs}
-        self.scene.sighted = found.sighted[0] if found.sighted else self.scene.sighted
+        self.scene.climbs = {climb.policy: climb for climb in evaluation.climbs}
+        self.scene.sighted = evaluation.sighted[0] if evaluation.sighted else self.scene.sighted
         self._stepped, act = False, None
-        cases = {case.verdict.policy.name: case for case in found.cases}
-        for proposal in found.proposals:
+        cases = {case.verdict.policy.name: case for case in evaluation.cases}
+        for proposal in evaluation.proposals:
             case = cases[proposal.verdict.policy.name]
             if not proposal.is_ready(at):
                 continue
@@ -189,7 +189,7 @@ class ResourceReplay:
                 self._notify(case, proposal, at)
             elif act is None and not self._is_busy_now(case, at):
                 act = proposal
-        self._record_holds(found, cases, at)
+        self._record_holds(evaluation, cases, at)
         if act is not None:
             self._record_act(act, cases[act.verdict.policy.name], at)
         return act
@@ -218,11 +218,11 @@ class ResourceReplay:
         past, backdrop = self.scene.past, self.scene.backdrop
         lag = backdrop.lags.get(past.key.provider, timedelta())
         reach = at - find_probe_start(at, lag)
-        lately, rhythm = (
+        samples, rhythm = (
             past.list_samples(at, reach),
             estimate_sample_interval(past.select_samples(at, reach), backdrop.rules.interval),
         )
-        return not lately or bool(probe_activity(lately, at, rhythm, case.live.observation, lag=lag))
+        return not samples or bool(probe_activity(samples, at, rhythm, case.live.observation, lag=lag))
 
     def _record_act(self, act: Proposal, case: PolicyCase, at: datetime) -> None:
         name = act.verdict.policy.name
@@ -230,40 +230,40 @@ class ResourceReplay:
         if climb is not None:
             self.scene.climbs[name] = mark_step_done(climb, act.verdict.policy, act.number, at)
         if self.scene.rests_since is None:
-            told = self._told.get(name)
+            told_at = self._told.get(name)
             self.found.wanted.append(
-                WantedAct(at=at, case=case, proposal=act, until=at, because=PERIOD_END, told_at=told)
+                WantedAct(at=at, case=case, proposal=act, until=at, because=PERIOD_END, told_at=told_at)
             )  # fmt: skip
 
-    def _record_holds(self, found: GuardEvaluation, cases: dict[str, PolicyCase], at: datetime) -> None:
+    def _record_holds(self, evaluation: GuardEvaluation, cases: dict[str, PolicyCase], at: datetime) -> None:
         """Record what holds the acts that are due."""
         due = dict[tuple[str, int], HeldAct]()
-        for one in found.proposals:
+        for one in evaluation.proposals:
             reasons = tuple(r for r in one.held_by if r[0] not in PASSING_REASONS)
             if one.step.do in DESTRUCTIVE and one.due_at <= at and reasons and one.verdict.finding != CANNOT_SAY:
                 key = one.verdict.policy.name, one.number
                 due[key] = HeldAct(case=cases[key[0]], proposal=one, since=at, until=at, reasons=reasons)
-        for key, held in list(self._held.items()):
+        for key, act in list(self._held.items()):
             same = due.get(key)
-            if same is None or not is_same_life(same.case.verdict.life, held.case.verdict.life):
-                self.found.held.append(replace(held, until=at))
+            if same is None or not is_same_life(same.case.verdict.life, act.case.verdict.life):
+                self.found.held.append(replace(act, until=at))
                 del self._held[key]
             else:
-                known = {name for name, _ in held.reasons}
-                self._held[key] = replace(held, reasons=(*held.reasons, *(r for r in same.reasons if r[0] not in known)))
-        for key, held in due.items():
-            self._held.setdefault(key, held)
+                names = {name for name, _ in act.reasons}
+                self._held[key] = replace(act, reasons=(*act.reasons, *(r for r in same.reasons if r[0] not in names)))
+        for key, act in due.items():
+            self._held.setdefault(key, act)
 
-    def _record_states(self, found: GuardEvaluation, at: datetime, then: datetime) -> None:
+    def _record_states(self, evaluation: GuardEvaluation, at: datetime, then: datetime) -> None:
         """Record the states from `at` to `then`: unknown results, turns to idle or unknown, and protection by labels."""
         step, key = self.scene.backdrop.rules.interval, self.scene.past.key
-        if found.sighted:
-            self.scene.sighted = replace(found.sighted[0], at=max(at, then - step))
-        for case in found.cases:
+        if evaluation.sighted:
+            self.scene.sighted = replace(evaluation.sighted[0], at=max(at, then - step))
+        for case in evaluation.cases:
             if case.verdict.finding == CANNOT_SAY and case.live.observation.state == RUNNING:
                 blind = case.verdict.policy.name, _FIGURES.sub("…", _explain_blind(case))
                 self.found.blind[blind] = self.found.blind.get(blind, timedelta()) + (then - at)
-        work = found.works[key]
+        work = evaluation.works[key]
         if work.state == self._state:
             return
         self._state = work.state
@@ -283,8 +283,8 @@ class ResourceReplay:
 
     def _close_turn(self, at: datetime) -> None:
         if self._turned is not None:
-            since, seen = self._turned
-            self.found.turned.append(ActivityTurn(since=since, seen=seen, until=at))
+            since, seen_at = self._turned
+            self.found.turned.append(ActivityTurn(since=since, seen=seen_at, until=at))
         self._turned, self._state = None, ""
 
     # After a stop
@@ -319,15 +319,15 @@ class ResourceReplay:
 
     def _find_real_end(self, at: datetime, end: datetime) -> tuple[datetime, str]:
         """Return when the incarnation that runs at `at` really ended, and how."""
-        said = [one for one in self.scene.past.said if at < one.at < end]
-        for number, one in enumerate(said):
+        changes = [one for one in self.scene.past.said if at < one.at < end]
+        for number, one in enumerate(changes):
             if one.seen is None:
-                if any(more.seen is not None and more.seen.state == RUNNING for more in said[number + 1 :][:1]):
+                if any(more.seen is not None and more.seen.state == RUNNING for more in changes[number + 1 :][:1]):
                     continue
                 return one.at, ENDED_ITSELF
             if one.seen.state != RUNNING:
-                stated = one.seen.stopped_at or one.at
-                return max(at, min(stated, one.at)), ENDED_ITSELF if one.seen.state == ENDED else STOPPED_ITSELF
+                stopped_at = one.seen.stopped_at or one.at
+                return max(at, min(stopped_at, one.at)), ENDED_ITSELF if one.seen.state == ENDED else STOPPED_ITSELF
             if one.seen.started_at is not None and one.seen.started_at > at:
                 return min(one.seen.started_at, one.at), STOPPED_ITSELF
         return max(at, min(end, self.scene.lookout.ends or end)), PERIOD_END
@@ -335,19 +335,19 @@ class ResourceReplay:
     def _find_next_work(self, act: Proposal, at: datetime, end: datetime) -> tuple[datetime, datetime] | None:
         """Return when it really worked again and which run sees that; None: it did not work until `end`."""
         name, step = act.verdict.policy.name, self.scene.backdrop.rules.interval
-        here = at + step
-        while here < end:
-            found = self._evaluate_real(here)
-            if found is None:
+        run_at = at + step
+        while run_at < end:
+            evaluation = self._evaluate_real(run_at)
+            if evaluation is None:
                 return None
-            work = next((case.verdict.work for case in found.cases if case.verdict.policy.name == name), None)
+            work = next((case.verdict.work for case in evaluation.cases if case.verdict.policy.name == name), None)
             if work is not None and work.state == ACTIVE:
-                return max(at, work.since or here), here
-            limit = min(self._find_next_event(here), end)
-            here = (
-                here + step
+                return max(at, work.since or run_at), run_at
+            limit = min(self._find_next_event(run_at), end)
+            run_at = (
+                run_at + step
                 if self.scene.backdrop.every_step
-                else find_next_difference(found, limit, step, self._evaluate_real, summarize_states)
+                else find_next_difference(evaluation, limit, step, self._evaluate_real, summarize_states)
             )
         return None
 
@@ -355,23 +355,25 @@ class ResourceReplay:
         """Return whether its samples can prove that it did not work within the hour after `at`."""
         if end < at + HOUR or not self.scene.past.has_samples(at, at + HOUR):
             return False
-        found = self._evaluate_real(self.scene.backdrop.align_to_run(at + HOUR) - self.scene.backdrop.rules.interval)
+        evaluation = self._evaluate_real(self.scene.backdrop.align_to_run(at + HOUR) - self.scene.backdrop.rules.interval)
         name = act.verdict.policy.name
-        return found is not None and any(c.verdict.work.state != UNKNOWN for c in found.cases if c.verdict.policy.name == name)
+        return evaluation is not None and any(
+            c.verdict.work.state != UNKNOWN for c in evaluation.cases if c.verdict.policy.name == name
+        )
 
     # When to look again
 
-    def _find_next_run(self, found: GuardEvaluation, at: datetime, end: datetime) -> datetime:
+    def _find_next_run(self, evaluation: GuardEvaluation, at: datetime, end: datetime) -> datetime:
         """Return the next run that may have a different result."""
         step, back = self.scene.backdrop.rules.interval, self.scene.backdrop
-        waits = any(p.due_at <= at and {reason for reason, _ in p.held_by} <= PASSING_REASONS for p in found.proposals)
-        if self._stepped or waits or back.every_step or any(climb.left_polls for climb in found.climbs):
+        waits = any(p.due_at <= at and {reason for reason, _ in p.held_by} <= PASSING_REASONS for p in evaluation.proposals)
+        if self._stepped or waits or back.every_step or any(climb.left_polls for climb in evaluation.climbs):
             return min(at + step, end)
-        due = [back.align_to_run(p.due_at) for p in found.proposals if p.due_at > at]
+        due = [back.align_to_run(p.due_at) for p in evaluation.proposals if p.due_at > at]
         limit = min([self._find_next_event(at), end, *due])
-        if any(case.verdict.policy.when.names & GROWING_FACTS or case.verdict.policy.schedule for case in found.cases):
+        if any(case.verdict.policy.when.names & GROWING_FACTS or case.verdict.policy.schedule for case in evaluation.cases):
             limit = min(limit, at + INTERVALS_BETWEEN_LOOKS * step)
-        return find_next_difference(found, limit, step, self._evaluate, summarize_findings)
+        return find_next_difference(evaluation, limit, step, self._evaluate, summarize_findings)
 
     def _find_next_event(self, at: datetime) -> datetime:
         scene, back = self.scene, self.scene.backdrop

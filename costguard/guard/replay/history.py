@@ -77,20 +77,20 @@ class ResourceHistory:
         if number < 0:
             return None
         absent_at = self.said[number].at if self.said[number].seen is None else None
-        seen = next((one.seen for one in reversed(self.said[: number + 1]) if one.seen is not None), None)
-        return None if seen is None or seen.state == ENDED else (seen, absent_at)
+        observation = next((one.seen for one in reversed(self.said[: number + 1]) if one.seen is not None), None)
+        return None if observation is None or observation.state == ENDED else (observation, absent_at)
 
     def select_samples(
         self, at: datetime, reach: timedelta = HISTORY_LOOKBACK
     ) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
         """Return the samples of the last `reach` before `at`, in columns; a signal without any is left out."""
         first, last = to_micros(at - reach), to_micros(at)
-        found = {}
+        columns = {}
         for signal, (ats, values) in self.samples.items():
             low, high = bisect_left(ats, first), bisect_right(ats, last)
             if low < high:
-                found[signal] = ats[low:high], values[low:high]
-        return found
+                columns[signal] = ats[low:high], values[low:high]
+        return columns
 
     def list_samples(self, at: datetime, reach: timedelta) -> list[Sample]:
         """Return the same samples as a list of objects."""
@@ -140,35 +140,35 @@ class ScopeListings:
 
 def rebuild_listing(past: ResourceHistory, lookout: ScopeListings, at: datetime) -> LiveResource | None:
     """Rebuild the resource as listed at `at`, without its costs; None if it was not known yet or had ended."""
-    known = past.get_observation(at)
-    if known is None:
+    record = past.get_observation(at)
+    if record is None:
         return None
     seen_at = lookout.find_last_listing(at) or past.first_seen_at
     return LiveResource(
         scope=past.scope,
-        observation=known[0],
+        observation=record[0],
         first_seen_at=past.first_seen_at,
         seen_at=seen_at,
         open=(),
         spent=make_zero_interval(),
-        absent_at=known[1],
+        absent_at=record[1],
     )
 
 
 def rebuild_resource(past: ResourceHistory, lookout: ScopeListings, at: datetime) -> LiveResource | None:
     """Rebuild the resource at `at`, with its open spans and its cost so far; None as in `rebuild_listing`."""
-    found = rebuild_listing(past, lookout, at)
-    return None if found is None else replace(found, open=past.list_open_spans(at), spent=_sum_spent(past.spans, at))
+    resource = rebuild_listing(past, lookout, at)
+    return None if resource is None else replace(resource, open=past.list_open_spans(at), spent=_sum_spent(past.spans, at))
 
 
 def find_gaps(stretches: Iterable[PollStretch], longest: timedelta) -> tuple[datetime, ...]:
     """Return the ends of the pauses longer than `longest` in which no scope was polled."""
-    reached, found = None, list[datetime]()
+    reached, gap_ends = None, list[datetime]()
     for one in sorted(stretches, key=lambda s: s.start):
         if reached is not None and one.start - reached > longest:
-            found.append(one.start)
+            gap_ends.append(one.start)
         reached = one.end if reached is None else max(reached, one.end)
-    return tuple(found)
+    return tuple(gap_ends)
 
 
 def expand_sample_hours(
@@ -198,13 +198,13 @@ def estimate_hourly_interval(hours: Iterable[SampleHour], interval: timedelta) -
     return max(interval, HOUR / most) if most else interval
 
 
-def find_instance_runs(said: Iterable[RecordedChange]) -> tuple[tuple[datetime, datetime], ...]:
+def find_instance_runs(changes: Iterable[RecordedChange]) -> tuple[tuple[datetime, datetime], ...]:
     """Return for each run its start and when it was first recorded."""
-    found = dict[datetime, datetime]()
-    for one in said:
+    runs = dict[datetime, datetime]()
+    for one in changes:
         if one.seen is not None and one.seen.state == RUNNING:
-            found.setdefault(one.seen.started_at or one.at, one.at)
-    return tuple(found.items())
+            runs.setdefault(one.seen.started_at or one.at, one.at)
+    return tuple(runs.items())
 
 
 def _count_shared_polls(stretch: PollStretch, first: datetime, at: datetime) -> int:
@@ -259,13 +259,13 @@ class ReplaySetup:
 
     def select_overrides(self, past: ResourceHistory) -> tuple[Override, ...]:
         """Return the overrides that concern one resource, with every policy armed."""
-        mine = (w for w in self.wishes if w.what not in (ARM, STOP_AT) and w.key in {None, past.key})
+        overrides = (w for w in self.wishes if w.what not in (ARM, STOP_AT) and w.key in {None, past.key})
         arming = (
             Override(id=p.name, what=ARM, who="simulate", why="", at=datetime.min.replace(tzinfo=self.origin.tzinfo),
                  subject=p.name, value=join_arming(TERMINATE, p.digest))
             for p in self.rules.policies
         )  # fmt: skip
-        return (*mine, *arming)
+        return (*overrides, *arming)
 
     def find_gap_end(self, at: datetime) -> datetime | None:
         """Return the run at the end of the last pause of all polls before `at`; None: there was none."""
@@ -293,16 +293,16 @@ class ReplayedResource:
 
     def get_resource(self, at: datetime, *, real: bool = False) -> LiveResource | None:
         """Return the resource as a run at `at` would see it; `real`: ignore the stops of the replay."""
-        found = rebuild_resource(self.past, self.lookout, at)
-        if found is None or (self.gone and not real):
+        resource = rebuild_resource(self.past, self.lookout, at)
+        if resource is None or (self.gone and not real):
             return None
-        seen = found.observation
-        if seen.handling == UNKNOWN_HANDLING:
-            seen = replace(seen, handling=self.backdrop.handling.get(seen.key.provider, UNKNOWN_HANDLING))
-        if self.started_at is not None and self.was is not None and is_same_life(self.was, identify_incarnation(seen)):
-            seen = replace(seen, started_at=self.started_at)
-        found = replace(found, observation=seen)
-        return found if real or self.rests_since is None else self._show_stopped(found, self.rests_since)
+        observation = resource.observation
+        if observation.handling == UNKNOWN_HANDLING:
+            observation = replace(observation, handling=self.backdrop.handling.get(observation.key.provider, UNKNOWN_HANDLING))
+        if self.started_at is not None and self.was is not None and is_same_life(self.was, identify_incarnation(observation)):
+            observation = replace(observation, started_at=self.started_at)
+        resource = replace(resource, observation=observation)
+        return resource if real or self.rests_since is None else self._show_stopped(resource, self.rests_since)
 
     def build_snapshot(self, live: LiveResource, at: datetime, policies: Sequence[Policy]) -> GuardSnapshot:
         """Build the snapshot of a run at `at`, for this resource alone.
@@ -347,20 +347,21 @@ class ReplayedResource:
 
     def start_again(self, at: datetime) -> None:
         """Start it again at `at` in the replay: a new incarnation without escalations."""
-        known = self.past.get_observation(at)
-        self.started_at, self.was, self.rests_since = at, identify_incarnation(known[0]) if known else None, None
+        record = self.past.get_observation(at)
+        self.started_at, self.was, self.rests_since = at, identify_incarnation(record[0]) if record else None, None
         self.climbs.clear()
 
     def _show_stopped(self, live: LiveResource, since: datetime) -> LiveResource:
-        seen = replace(live.observation, state=STOPPED, stopped_at=since)
-        return replace(live, observation=seen, open=self.list_rest_spans(seen, since))
+        observation = replace(live.observation, state=STOPPED, stopped_at=since)
+        return replace(live, observation=observation, open=self.list_rest_spans(observation, since))
 
-    def list_rest_spans(self, seen: Observation, since: datetime) -> tuple[Span, ...]:
+    def list_rest_spans(self, observation: Observation, since: datetime) -> tuple[Span, ...]:
         """Return what it bills while it is stopped, by its provider's billing rule."""
-        rule = self.backdrop.billing.get(seen.key.provider)
-        found = list_meters(replace(seen, state=STOPPED), rule, {}) if rule else {}
+        rule = self.backdrop.billing.get(observation.key.provider)
+        meters = list_meters(replace(observation, state=STOPPED), rule, {}) if rule else {}
         return tuple(
-            Span(key=seen.key, attribution=seen.attribution, meter=meter, start=since, anchor=since) for meter in found.values()
+            Span(key=observation.key, attribution=observation.attribution, meter=meter, start=since, anchor=since)
+            for meter in meters.values()
         )
 
     def _bind_overrides(self, live: LiveResource) -> tuple[Override, ...]:
@@ -391,11 +392,11 @@ class ReplayedResource:
         """Return its certain cost from `start` to `at` at stated prices; None: no cost, or several currencies."""
         if start is None:
             return None
-        known = [s for s in self.past.spans if s.meter.price.known and s.start < at and (s.end is None or s.end > start)]
-        if len({span.meter.price.currency for span in known}) != 1:
+        priced_spans = [s for s in self.past.spans if s.meter.price.known and s.start < at and (s.end is None or s.end > start)]
+        if len({span.meter.price.currency for span in priced_spans}) != 1:
             return None
-        nano = sum(compute_amounts(span, to_micros(start), to_micros(at))[0] for span in known)
-        return Money(nano=nano, currency=known[0].meter.price.currency)
+        nano = sum(compute_amounts(span, to_micros(start), to_micros(at))[0] for span in priced_spans)
+        return Money(nano=nano, currency=priced_spans[0].meter.price.currency)
 
     def _find_stop(self, at: datetime) -> datetime | None:
         since = None

@@ -155,25 +155,25 @@ class Simulation:
 
 def build_simulated_stop(let: LimitedAct, spans: Sequence[Span], rest: Sequence[Span]) -> SimulatedStop:
     """Build the stop that the limits allowed. `spans`: what the resource billed; `rest`: its open spans while stopped."""
-    wanted = let.wanted
-    at = let.at or wanted.at
-    until, verdict, seen = max(at, wanted.until), wanted.proposal.verdict, wanted.case.live.observation
-    rested = min(until, wanted.ended_at or until)
+    wanted_act = let.wanted
+    at = let.at or wanted_act.at
+    until, verdict, observation = max(at, wanted_act.until), wanted_act.proposal.verdict, wanted_act.case.live.observation
+    rested = min(until, wanted_act.ended_at or until)
     return SimulatedStop(
         life=verdict.life,
-        name=seen.name,
-        owner=wanted.case.owner,
-        gpu=seen.gpu,
+        name=observation.name,
+        owner=wanted_act.case.owner,
+        gpu=observation.gpu,
         policy=verdict.policy.name,
-        act=wanted.proposal.step.do,
+        act=wanted_act.proposal.step.do,
         work=verdict.work,
         since=verdict.since,
-        told_at=wanted.told_at,
-        wanted_at=wanted.at,
+        told_at=wanted_act.told_at,
+        wanted_at=wanted_act.at,
         at=at,
         until=until,
-        because=wanted.because,
-        worked_at=wanted.worked_at,
+        because=wanted_act.because,
+        worked_at=wanted_act.worked_at,
         false_stop=_classify_false_stop(let, at),
         held_by=let.held,
         avoided=sum_span_costs((span for span in spans if span.meter.charge == COMPUTE), at, until),
@@ -217,10 +217,10 @@ def build_blind_time(parts: Mapping[str, timedelta]) -> BlindTime:
 
 
 def _classify_false_stop(let: LimitedAct, at: datetime) -> str:
-    wanted = let.wanted
-    if wanted.worked_at is not None and wanted.worked_at - at < SUSPECT_WITHIN:
+    wanted_act = let.wanted
+    if wanted_act.worked_at is not None and wanted_act.worked_at - at < SUSPECT_WITHIN:
         return YES
-    return NO if wanted.known and wanted.until - at >= SUSPECT_WITHIN else NOT_KNOWN
+    return NO if wanted_act.known and wanted_act.until - at >= SUSPECT_WITHIN else NOT_KNOWN
 
 
 def _sum_nanos(parts: Iterable[Iterable[MoneyInterval]]) -> dict[str, tuple[int, int, int]]:
@@ -268,35 +268,35 @@ class _WaitingAct:
 
 
 def apply_limits(
-    wanted: Sequence[WantedAct],
+    wanted_acts: Sequence[WantedAct],
     turned: Mapping[ResourceKey, Sequence[ActivityTurn]],
     fleet: FleetAt,
     polls: ListingCounter,
     back: ReplaySetup,
 ) -> list[LimitedAct]:
-    """Return each of `wanted` with the time at which the limits would have let it run, ordered by time."""
-    ahead = sorted(wanted, key=_order_acts)
+    """Return each of `wanted_acts` with the time at which the limits would have let it run, ordered by time."""
+    ahead = sorted(wanted_acts, key=_order_acts)
     turns = sorted({back.align_to_run(at) for of in turned.values() for one in of for at in (one.seen, one.until)})
-    waiting, found, sent = list[_WaitingAct](), list[LimitedAct](), list[Intent]()
+    waiting, limited_acts, sent = list[_WaitingAct](), list[LimitedAct](), list[Intent]()
     mass: Breaker | None = None
     at = _find_next_run(None, ahead, turns, soon=False, back=back)
     while at is not None:
         while ahead and ahead[0].at <= at:
             waiting.append(_WaitingAct(ahead.pop(0)))
         late = [one for one in waiting if one.wanted.at < at and one.wanted.until <= at]
-        found += [one.settle(None) for one in late]
+        limited_acts += [one.settle(None) for one in late]
         waiting = [one for one in waiting if one not in late]
         live = fleet(at)
         now_turned = {key: one.since for key, of in turned.items() for one in of if one.seen <= at < one.until}
         mass = update_breaker(mass, now_turned, live, back.rules.rails, at)
         sent = [one for one in sent if one.sent_at is not None and one.sent_at > at - DAY]
-        gone = _release_acts(waiting, live, polls, _build_constraints(at, live, sent, mass, back))
-        found += [one.settle(at) for one in gone]
-        sent += [_build_sent_intent(one.wanted, at) for one in gone]
-        waiting = [one for one in waiting if one not in gone]
+        ready_acts = _release_acts(waiting, live, polls, _build_constraints(at, live, sent, mass, back))
+        limited_acts += [one.settle(at) for one in ready_acts]
+        sent += [_build_sent_intent(one.wanted, at) for one in ready_acts]
+        waiting = [one for one in waiting if one not in ready_acts]
         at = _find_next_run(at, ahead, turns, soon=bool(waiting or (mass is not None and mass.closed_at is None)), back=back)
-    found += [one.settle(None) for one in waiting]
-    return sorted(found, key=lambda one: _order_acts(one.wanted))
+    limited_acts += [one.settle(None) for one in waiting]
+    return sorted(limited_acts, key=lambda one: _order_acts(one.wanted))
 
 
 def _release_acts(
@@ -308,19 +308,19 @@ def _release_acts(
     for one in waiting:
         case = one.wanted.case
         key = case.live.observation.key
-        lately = replace(case.live, seen_at=seen_at.get(key, case.live.seen_at))
-        cases.append(replace(case, live=lately, polls=polls(key, around.now)))
+        current_live = replace(case.live, seen_at=seen_at.get(key, case.live.seen_at))
+        cases.append(replace(case, live=current_live, polls=polls(key, around.now)))
         by_verdict[id(case.verdict)] = one
-    gone = []
+    ready_acts = []
     for proposal in build_action_plan(cases, around) if cases else ():
         one = by_verdict[id(proposal.verdict)]
         if proposal.number != one.wanted.proposal.number:
             continue
         if proposal.is_ready(around.now):
-            gone.append(one)
+            ready_acts.append(one)
         else:
             one.held |= dict(proposal.held_by)
-    return gone
+    return ready_acts
 
 
 def _build_constraints(
@@ -338,8 +338,8 @@ def _build_constraints(
     )
 
 
-def _build_sent_intent(wanted: WantedAct, at: datetime) -> Intent:
-    verdict, act = wanted.proposal.verdict, wanted.proposal.step.do
+def _build_sent_intent(wanted_act: WantedAct, at: datetime) -> Intent:
+    verdict, act = wanted_act.proposal.verdict, wanted_act.proposal.step.do
     return Intent(
         id=f"{verdict.policy.name}/{verdict.life.key.id}/{at.isoformat()}",
         life=verdict.life,
@@ -351,7 +351,7 @@ def _build_sent_intent(wanted: WantedAct, at: datetime) -> Intent:
         state=DONE,
         created_at=at,
         moved_at=at,
-        irreversible=is_irreversible(wanted.proposal, wanted.case),
+        irreversible=is_irreversible(wanted_act.proposal, wanted_act.case),
         sends=1,
         sent_at=at,
     )
@@ -361,12 +361,12 @@ def _find_next_run(
     at: datetime | None, ahead: Sequence[WantedAct], turns: Sequence[datetime], *, soon: bool, back: ReplaySetup
 ) -> datetime | None:
     """Return the next run in which an act may run, or the breaker may open or close; None: there is none."""
-    found = [ahead[0].at] if ahead else []
+    times = [ahead[0].at] if ahead else []
     if ahead or soon:
-        found += [next((turn for turn in turns if at is None or turn > at), datetime.max.replace(tzinfo=back.origin.tzinfo))]
+        times += [next((turn for turn in turns if at is None or turn > at), datetime.max.replace(tzinfo=back.origin.tzinfo))]
     if soon and at is not None:
-        found.append(at + back.rules.interval)
-    return min(found, default=None) if ahead or soon else None
+        times.append(at + back.rules.interval)
+    return min(times, default=None) if ahead or soon else None
 
 
 def _order_acts(one: WantedAct) -> tuple[datetime, ResourceKey]:
