@@ -211,7 +211,7 @@ def _read_sections(table: Mapping[str, object], where: str, errors: list[InputEr
 
 def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: str, errors: list[InputError]) -> Settings:
     """Return `settings` with the tables of the guard; a module is imported only if its table is stated."""
-    zone = load_zone(settings.defaults.timezone, "defaults.timezone")
+    zone = settings.defaults.timezone
     made = dict[str, object]()
     if "budget" in table:
         from costguard.settings.budgets import read_budgets
@@ -233,7 +233,7 @@ def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: s
 
         hooks = tuple(list_names(table.get("hook")))
         with collect_errors(errors, ("policy",)):
-            made["policies"] = read_policies(table["policy"], where, zone=zone, poll=settings.watch.every, hooks=hooks)
+            made["policies"] = read_policies(table["policy"], where, zone=zone, poll=settings.watch.interval, hooks=hooks)
     if "rails" in table:
         from costguard.settings.guard import read_rails
 

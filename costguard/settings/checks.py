@@ -15,6 +15,7 @@ from costguard.settings.fields import describe_unlike, read_section
 from costguard.settings.section_values import SQLITE_PREFIX
 from costguard.settings.sections import SHARE, Settings
 from costguard.values.checks import require
+from costguard.values.money import EXCHANGE_EXAMPLE
 
 
 def check_whole_file(settings: Settings, where: str) -> None:
@@ -39,11 +40,9 @@ def _check_workers(settings: Settings, where: str) -> None:
 
 def _check_display(settings: Settings, where: str) -> None:
     """Raise InputError if the display currency has no rate."""
-    from costguard.values.money import EXCHANGE_EXAMPLE, parse_exchange_rate
-
     field, currency = describe_origin("display", "rates", where), settings.display.currency
     if currency is not None and currency != "USD":
-        known = [parse_exchange_rate(text, field).currency for text in settings.display.rates]
+        known = [rate.currency for rate in settings.display.rates]
         told = f"has no exchange rate for {shorten(currency)}"
         require(currency in known, field, told, f'write rates = ["{EXCHANGE_EXAMPLE.replace("EUR", currency[:3].upper())}"]')
 

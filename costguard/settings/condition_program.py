@@ -2,9 +2,10 @@
 
     confidence >= 0.9 && "keep" in labels
 
-becomes `join_all([compare(">=", read_fact("confidence"), hold_literal(0.9)), find_label(hold_literal("keep"))])`. A program
-takes the facts by name, as `conditions` converts them, and returns its value; None is unknown, and so is every fact that is not
-given. `&&` and `||` are those of CEL and of Kleene's logic: what settles one, on either side, wins over what is unknown.
+becomes a `join_all` of `apply(ge, read_fact("confidence"), hold_literal(0.9))` and `apply(contains, read_fact("labels"), ...)`.
+A program takes the facts by name, as `conditions` converts them, and returns its value; None is unknown, and so is every fact
+that is not given. `&&` and `||` are those of CEL and of Kleene's logic: what settles one, on either side, wins over what is
+unknown.
 
 The check has made sure that both sides of a comparison have the same kind, so Python compares them as CEL does: doubles with
 doubles, 64-bit numbers with 64-bit numbers, texts by their characters. An evaluation costs one step for each part of a
@@ -41,59 +42,24 @@ def read_fact(name: str) -> Program:
     return lambda facts: facts.get(name)
 
 
-def read_label(key: str) -> Program:
-    """Return the program for the label `key`; unknown if a machine does not have it."""
-
-    def evaluate(facts: Mapping[str, Any]) -> str | None:
-        labels = facts.get("labels")
-        return None if labels is None else labels.get(key)
-
-    return evaluate
-
-
 def hold_literal(value: object) -> Program:
     """Return the program for a literal."""
     return lambda _facts: value
 
 
-def compare(sign: str, left: Program, right: Program) -> Program:
-    """Return the program for a comparison of two values of one kind."""
-    is_true = COMPARISONS[sign]
+def apply(function: Callable[..., Any], term: Program, other: Program | None = None) -> Program:
+    """Return the program for `function` of the values of `term` and `other`; unknown where one of them is."""
+    if other is None:
 
-    def evaluate(facts: Mapping[str, Any]) -> bool | None:
-        one, other = left(facts), right(facts)
-        return None if one is None or other is None else is_true(one, other)
+        def evaluate_one(facts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as the function returns
+            value = term(facts)
+            return None if value is None else function(value)
 
-    return evaluate
+        return evaluate_one
 
-
-def find_in_list(term: Program, values: Sequence[Any]) -> Program:
-    """Return the program for `term in [...]`."""
-    known = frozenset(values)
-
-    def evaluate(facts: Mapping[str, Any]) -> bool | None:
-        value = term(facts)
-        return None if value is None else value in known
-
-    return evaluate
-
-
-def find_label(key: Program) -> Program:
-    """Return the program for `key in labels`."""
-
-    def evaluate(facts: Mapping[str, Any]) -> bool | None:
-        wanted, labels = key(facts), facts.get("labels")
-        return None if wanted is None or labels is None else bool(wanted in labels)
-
-    return evaluate
-
-
-def negate(term: Program) -> Program:
-    """Return the program for `!term`."""
-
-    def evaluate(facts: Mapping[str, Any]) -> bool | None:
-        value = term(facts)
-        return None if value is None else not value
+    def evaluate(facts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as the function returns
+        value, second = term(facts), other(facts)
+        return None if value is None or second is None else function(value, second)
 
     return evaluate
 
@@ -124,23 +90,17 @@ def _join(terms: Sequence[Program], *, settled: bool) -> Program:
     return evaluate
 
 
-def apply_method(method: str, term: Program, literal: str, place: str) -> Program:
-    """Return the program for `term.method("literal")`; `place` names the literal in errors.
+def make_text_test(method: str, literal: str, place: str) -> Callable[[str], bool]:
+    """Return `text.method("literal")` as a function of the text; `place` names the literal in errors.
 
     Raise InputError if it is not a pattern of RE2 and `method` is `matches`.
     """
-    holds: Callable[[str], bool] = {
+    tests: Mapping[str, Callable[[str], bool]] = {
         "startsWith": lambda text: text.startswith(literal),
         "endsWith": lambda text: text.endswith(literal),
         "contains": lambda text: literal in text,
-        "matches": compile_pattern(literal, place) if method == "matches" else bool,
-    }[method]
-
-    def evaluate(facts: Mapping[str, Any]) -> bool | None:
-        text = term(facts)
-        return None if text is None else holds(text)
-
-    return evaluate
+    }
+    return compile_pattern(literal, place) if method == "matches" else tests[method]
 
 
 def compile_pattern(pattern: str, place: str) -> Callable[[str], bool]:

@@ -13,8 +13,9 @@ A value that a fact can never have is refused: `state == "idel"` would never hol
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
@@ -25,16 +26,12 @@ from costguard.guard.signals import ACTIVITY_STATES
 from costguard.settings.condition_program import (
     COMPARISONS,
     Program,
-    apply_method,
-    compare,
-    find_in_list,
-    find_label,
+    apply,
     hold_literal,
     join_all,
     join_any,
-    negate,
+    make_text_test,
     read_fact,
-    read_label,
 )
 from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
@@ -135,25 +132,16 @@ def clamp_integer(value: int) -> int:
     return max(-INTEGER_MAX, min(INTEGER_MAX, value))
 
 
-def describe_kind(kind: str) -> str:
-    """Return the name of `kind` for error messages."""
-    return {RATE: "a rate", NUMBER: "a number", DURATION: "a time", TRUTH: "true or false", LABELS: "all labels"}.get(
-        kind, kind
-    )
-
-
-def format_example(kind: str) -> str:
-    """Return an example of a comparison with a value of `kind`, without its left side."""
-    samples: Mapping[str, str] = {
-        TEXT: '== "..."',
-        MONEY: "> usd(12.50)",
-        RATE: "> usd_per_hour(0.30)",
-        DURATION: '> duration("45m")',
-        NUMBER: "> 0.5",
-    }
-    return samples.get(kind, '["team"] == "vision"')
-
-
+KIND_NAMES = {RATE: "a rate", NUMBER: "a number", DURATION: "a time", TRUTH: "true or false", LABELS: "all labels"}
+KIND_EXAMPLES = {
+    TEXT: '== "..."',
+    MONEY: "> usd(12.50)",
+    RATE: "> usd_per_hour(0.30)",
+    DURATION: '> duration("45m")',
+    NUMBER: "> 0.5",
+    LABELS: '["team"] == "vision"',
+}
+"""Comparisons with a value of each kind, without their left sides."""
 FACT_CHOICES = {
     "state": tuple(ACTIVITY_STATES),
     "group_state": tuple(ACTIVITY_STATES),
@@ -184,20 +172,11 @@ def resolve_gpu_name(name: str, field: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedCondition:
-    """A condition that passed the check.
+def check_condition(text: str, field: str) -> tuple[Program, frozenset[str], frozenset[str]]:
+    """Return the program of `text`, its facts and the labels that it reads.
 
-    `program`: what evaluates it. `names`: its facts. `keys`: the labels it reads.
+    Raise InputError that names `field`, the character, and what to write instead.
     """
-
-    program: Program
-    names: frozenset[str]
-    keys: frozenset[str]
-
-
-def check_condition(text: str, field: str) -> CheckedCondition:
-    """Return `text` checked; raise InputError that names `field`, the character, and what to write instead."""
     if len(text) > CONDITION_CHARS_MAX:
         raise InputError(
             f"has {len(text)} characters", field=field, hint=f"write at most {CONDITION_CHARS_MAX}, or two policies"
@@ -216,7 +195,7 @@ class _ConditionParser:
         self.tokens = tokenize_condition(text, field)
         self.next, self.depth = 0, 0
 
-    def parse(self) -> CheckedCondition:
+    def parse(self) -> tuple[Program, frozenset[str], frozenset[str]]:
         term = self._parse_or()
         if self._now.kind != "end":
             hint = NO_ARITHMETIC if self._is_next("-") else "join conditions by && or ||"
@@ -224,7 +203,7 @@ class _ConditionParser:
         self._require_truth(term)
         if not self.names:
             self._fail(0, "uses no fact about the machine", f"use facts such as {', '.join(list(FACTS)[:4])}")
-        return CheckedCondition(program=term.program, names=frozenset(self.names), keys=frozenset(self.keys))
+        return term.program, frozenset(self.names), frozenset(self.keys)
 
     @property
     def _now(self) -> ConditionToken:
@@ -270,7 +249,7 @@ class _ConditionParser:
     def _require_truth(self, term: ConditionTerm) -> None:
         if term.kind != TRUTH:
             told = f"{self._describe_term(term)} is {term.kind}, and true or false is needed"
-            self._fail(term.at, told, f"compare it, such as {term.fact or 'age'} {format_example(term.kind)}")
+            self._fail(term.at, told, f"compare it, such as {term.fact or 'age'} {KIND_EXAMPLES[term.kind]}")
 
     def _parse_comparison(self) -> ConditionTerm:
         left = self._parse_operand()
@@ -286,7 +265,7 @@ class _ConditionParser:
         if left.kind in (TEXT, TRUTH) and sign not in ("==", "!="):
             self._fail(left.at, f"{left.kind} has no order", "write == or !=")
         self._check_words(left, right)
-        return ConditionTerm(kind=TRUTH, program=compare(sign, left.program, right.program), at=left.at)
+        return ConditionTerm(kind=TRUTH, program=apply(COMPARISONS[sign], left.program, right.program), at=left.at)
 
     def _parse_membership(self, left: ConditionTerm) -> ConditionTerm:
         at = self._advance().at
@@ -294,7 +273,7 @@ class _ConditionParser:
             right = self._parse_operand()
             if right.kind != LABELS or left.kind != TEXT:
                 self._fail(at, "needs a text before it, and labels after it", 'write "team" in labels')
-            return ConditionTerm(kind=TRUTH, program=find_label(left.program), at=left.at)
+            return ConditionTerm(kind=TRUTH, program=apply(operator.contains, read_fact(LABELS), left.program), at=left.at)
         if not self._is_next("["):
             self._fail(self._now.at, "`in` needs a list or labels", 'write provider in ["aws", "gcp"]')
         self._advance()
@@ -310,8 +289,8 @@ class _ConditionParser:
         self._advance()
         if not items:
             self._fail(at, "the list is empty, so nothing is in it", 'write ["aws", "gcp"]')
-        values = [one.program({}) for one in items]  # literals need no facts
-        return ConditionTerm(kind=TRUTH, program=find_in_list(left.program, values), at=left.at)
+        values = frozenset(one.program({}) for one in items)  # literals need no facts
+        return ConditionTerm(kind=TRUTH, program=apply(values.__contains__, left.program), at=left.at)
 
     def _require_same_kind(self, left: ConditionTerm, right: ConditionTerm) -> None:
         """Raise InputError unless both terms have the same kind and neither is the whole label table."""
@@ -320,8 +299,8 @@ class _ConditionParser:
         fixed, other = (left, right) if left.fact else (right, left)
         cure = KIND_HINTS[fixed.kind].format(other.literal if other.kind == NUMBER and other.literal else "0.50")
         told = (
-            f"{self._describe_term(fixed)} is {describe_kind(fixed.kind)}, and {self._describe_term(other)} is "
-            f"{describe_kind(other.kind)}"
+            f"{self._describe_term(fixed)} is {KIND_NAMES.get(fixed.kind, fixed.kind)}, and {self._describe_term(other)} is "
+            f"{KIND_NAMES.get(other.kind, other.kind)}"
         )
         self._fail(right.at, told, cure)
 
@@ -351,7 +330,7 @@ class _ConditionParser:
         if token.text == "!":
             inner = self._parse_operand()
             self._require_truth(inner)
-            return ConditionTerm(kind=TRUTH, program=negate(inner.program), at=token.at)
+            return ConditionTerm(kind=TRUTH, program=apply(operator.not_, inner.program), at=token.at)
         if token.text == "(":
             inner = self._parse_or()
             self._expect(")")
@@ -455,7 +434,7 @@ class _ConditionParser:
             key = self._unquote(token)
             self._expect("]")
         self.keys.add(key)
-        return ConditionTerm(kind=TEXT, program=read_label(key), at=term.at)
+        return ConditionTerm(kind=TEXT, program=apply(lambda labels: labels.get(key), read_fact(LABELS)), at=term.at)
 
     def _parse_method(self, term: ConditionTerm) -> ConditionTerm:
         method = self._advance().text
@@ -464,5 +443,5 @@ class _ConditionParser:
         self._expect(")")
         if given.kind != TEXT or given.literal is None:
             self._fail(given.at, f"{method} takes one literal text", f'write {method}("a")')
-        program = apply_method(method, term.program, given.literal, format_position(self.field, given.at))
-        return ConditionTerm(kind=TRUTH, program=program, at=term.at)
+        test = make_text_test(method, given.literal, format_position(self.field, given.at))
+        return ConditionTerm(kind=TRUTH, program=apply(test, term.program), at=term.at)

@@ -83,8 +83,8 @@ def read_condition(text: str, where: str) -> CompiledCondition:
 
     Raise InputError that names `where`, the character, and what to write instead.
     """
-    checked = check_condition(text, where)
-    return CompiledCondition(text=text.strip(), names=checked.names, keys=checked.keys, program=checked.program)
+    program, names, keys = check_condition(text, where)
+    return CompiledCondition(text=text.strip(), names=names, keys=keys, program=program)
 
 
 def _convert_fact(name: str, value: object) -> tuple[object, str]:

@@ -9,9 +9,10 @@ from datetime import UTC, timedelta, tzinfo
 from pathlib import Path
 
 from costguard.errors import InputError, UnknownNameError, shorten
-from costguard.settings.fields import describe_unlike, parse_duration, read_text, read_texts
+from costguard.settings.fields import describe_unlike, read_text, read_texts
 from costguard.settings.files import expand_path
 from costguard.values.checks import find_nearest_names, require, require_known_keys
+from costguard.values.money import ExchangeRate, parse_exchange_rate
 
 SQLITE_PREFIX = "sqlite:///"
 INTERVAL_MIN, INTERVAL_MAX = timedelta(seconds=1), timedelta(hours=1)
@@ -60,25 +61,6 @@ def _make_unknown_zone_error(name: str, field: str) -> InputError:
 def read_zone(stated: object, field: str) -> tzinfo:
     """Return the zone that a text names."""
     return load_zone(read_text(stated, field), field)
-
-
-def read_zone_name(stated: object, field: str) -> str:
-    """Return the name of a zone that exists."""
-    name = read_text(stated, field)
-    load_zone(name, field)
-    return name
-
-
-def read_interval(stated: object, field: str) -> str:
-    """Return the text of an interval between two polls."""
-    parse_duration(read_text(stated, field), field, least=INTERVAL_MIN, most=INTERVAL_MAX)
-    return str(stated)
-
-
-def read_duration_text(stated: object, field: str) -> str:
-    """Return the text of a duration."""
-    parse_duration(read_text(stated, field), field)
-    return str(stated)
 
 
 def read_labels(pattern: str, example: str, more: str = "") -> Callable[[object, str], tuple[str, ...]]:
@@ -168,11 +150,6 @@ def read_tolerance(stated: object, field: str) -> str:
     return str(stated)
 
 
-def read_rates(stated: object, field: str) -> tuple[str, ...]:
-    """Return the texts of exchange rates."""
-    from costguard.values.money import parse_exchange_rate
-
-    texts = read_texts(stated, field)
-    for text in texts:
-        parse_exchange_rate(text, field)
-    return texts
+def read_rates(stated: object, field: str) -> tuple[ExchangeRate, ...]:
+    """Return the exchange rates that texts state."""
+    return tuple(parse_exchange_rate(text, field) for text in read_texts(stated, field))

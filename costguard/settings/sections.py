@@ -7,13 +7,14 @@ documentation from the descriptions here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta, tzinfo
+from types import MethodType
 from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import model_validator
 
-from costguard.settings.fields import parse_duration, read_section, read_text
+from costguard.settings.fields import read_section, read_text
 from costguard.settings.model import (
     CheckFirst,
     OptionalText,
@@ -24,27 +25,28 @@ from costguard.settings.model import (
     Texts,
     choose,
     describe_key,
+    limit_duration,
     refuse,
 )
 from costguard.settings.section_values import (
     GROUP_PATTERN,
+    INTERVAL_MAX,
+    INTERVAL_MIN,
     OWNER_PATTERN,
     PROTECTED_PATTERN,
-    load_zone,
-    read_duration_text,
     read_endpoint,
     read_endpoints,
     read_heartbeat,
-    read_interval,
     read_labels,
     read_ledger_url,
     read_proxy,
     read_rates,
     read_tolerance,
-    read_zone_name,
+    read_zone,
     resolve_path,
     resolve_url,
 )
+from costguard.values.money import ExchangeRate, find_exchange_rate
 
 if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
     from costguard.budgets.budget import Budget
@@ -52,7 +54,6 @@ if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nob
     from costguard.guard.escalation import Hook
     from costguard.guard.policy import Policy, Rails
     from costguard.reporting.schedule import ReportSchedule
-    from costguard.values.money import ExchangeRate
 
 GROUP_LABELS = (
     "label:skypilot-cluster-name",  # SkyPilot, "tag uniquely identifying all nodes of a cluster": sky/provision/constants.py
@@ -119,8 +120,8 @@ class LedgerSettings(SettingsModel):
 class DefaultSettings(SettingsModel):
     """The `[defaults]` section. `group_from`: "label:KEY + label:KEY" requires both; (): no groups."""
 
-    timezone: Annotated[str, ReadAs(read_zone_name)] = describe_key(
-        "UTC", "Default IANA time zone for the days and months of budgets and reports.", "Europe/Berlin"
+    timezone: Annotated[tzinfo, ReadAs(read_zone)] = describe_key(
+        UTC, "Default IANA time zone for the days and months of budgets and reports.", "Europe/Berlin"
     )
     owner_from: Annotated[tuple[str, ...], ReadAs(read_labels(OWNER_PATTERN, "label:owner"))] = describe_key(
         ("label:owner",),
@@ -150,11 +151,6 @@ class DefaultSettings(SettingsModel):
         ["label:team", "label:owner"],
     )
 
-    @property
-    def zone(self) -> tzinfo:
-        """The zone that `timezone` names."""
-        return load_zone(self.timezone, "defaults.timezone")
-
 
 class NetworkSettings(SettingsModel):
     """The `[network]` section."""
@@ -174,11 +170,11 @@ class NetworkSettings(SettingsModel):
 class WatchSettings(SettingsModel):
     """The `[watch]` section."""
 
-    interval: Annotated[str, ReadAs(read_interval)] = describe_key(
-        "60s", "Time between two polls of an account by `costguard watch`.", "60s"
+    interval: Annotated[timedelta, limit_duration(INTERVAL_MIN, INTERVAL_MAX)] = describe_key(
+        timedelta(seconds=60), "Time between two polls of an account by `costguard watch`.", "60s"
     )
-    jitter: Annotated[str, ReadAs(read_duration_text)] = describe_key(
-        "5s", "Maximum random delay of a poll, to spread polls; at most half the interval.", "5s"
+    jitter: Annotated[timedelta, limit_duration()] = describe_key(
+        timedelta(seconds=5), "Maximum random delay of a poll, to spread polls; at most half the interval.", "5s"
     )
     heartbeat_url: Annotated[str | None, ReadAs(read_heartbeat)] = describe_key(
         None,
@@ -191,16 +187,6 @@ class WatchSettings(SettingsModel):
         "file; []: never act on machines without an owner.",
         ["runpod", "aws/111122223333"],
     )
-
-    @property
-    def every(self) -> timedelta:
-        """Return `interval` as a timedelta."""
-        return parse_duration(self.interval, "watch.interval")
-
-    @property
-    def spread(self) -> timedelta:
-        """Return `jitter` as a timedelta, at most half of `every`."""
-        return min(parse_duration(self.jitter, "watch.jitter"), self.every / 2)
 
 
 class ScaleSettings(SettingsModel):
@@ -221,7 +207,7 @@ class DisplaySettings(SettingsModel):
         "Currency in which dollar amounts are also shown, at the rate below. JSON and the ledger keep the original currency.",
         "EUR",
     )
-    rates: Annotated[tuple[str, ...], ReadAs(read_rates)] = describe_key(
+    rates: Annotated[tuple[ExchangeRate, ...], ReadAs(read_rates)] = describe_key(
         (),
         "Exchange rates with day and source. Of several for one currency, the latest one at the end of a period is used.",
         ["1 USD = 0.92 EUR on 2026-11-01 (ECB)"],
@@ -229,11 +215,7 @@ class DisplaySettings(SettingsModel):
 
     def find_exchange(self, at: datetime) -> ExchangeRate | None:
         """Return the exchange rate for dollars at `at`; None: dollars are shown unconverted."""
-        if self.currency is None:
-            return None
-        from costguard.values.money import find_exchange_rate, parse_exchange_rate
-
-        return find_exchange_rate([parse_exchange_rate(text, "display.rates") for text in self.rates], self.currency, at)
+        return None if self.currency is None else find_exchange_rate(self.rates, self.currency, at)
 
 
 class ReconcileSettings(SettingsModel):
@@ -282,6 +264,10 @@ def _check_oidc_table(stated: object, field: str) -> object:
     return read_section(stated, field, "a [web.oidc] section")
 
 
+CHILD_PROCESS, NO_PROCESS = "child", "none"
+ANSWER_LINKS, PAGE_LINKS, NO_LINKS = "answer", "page", "none"
+
+
 class WebSettings(SettingsModel):
     """The `[web]` section."""
 
@@ -308,11 +294,13 @@ class WebSettings(SettingsModel):
         "the same ledger share it.",
         "web.key",
     )
-    process: Text = describe_key(
-        "child", "Who starts the HTTP server: child (`costguard watch` does) or none (you start `costguard serve`).", "none"
+    process: Annotated[str, choose(CHILD_PROCESS, NO_PROCESS)] = describe_key(
+        CHILD_PROCESS,
+        "Who starts the HTTP server: child (`costguard watch` does) or none (you start `costguard serve`).",
+        "none",
     )
-    links: Text = describe_key(
-        "answer",
+    links: Annotated[str, choose(ANSWER_LINKS, PAGE_LINKS, NO_LINKS)] = describe_key(
+        ANSWER_LINKS,
         "Links that messages carry where url is set: answer (default: to the page of the machine, and to approve or deny "
         "what is asked, once and within a day; whoever reads the message can do that), page (to the page alone) or none.",
         "page",
@@ -374,16 +362,8 @@ class Settings:
 
 
 SECTIONS: Mapping[str, type[SettingsModel]] = {
-    "quote": QuoteSettings,
-    "prices": PricesSettings,
-    "ledger": LedgerSettings,
-    "defaults": DefaultSettings,
-    "network": NetworkSettings,
-    "watch": WatchSettings,
-    "scale": ScaleSettings,
-    "display": DisplaySettings,
-    "reconcile": ReconcileSettings,
-    "web": WebSettings,
-    "telemetry": TelemetrySettings,
+    one.name: made.__self__  # type: ignore[misc]  # a class: `model_construct` is of the model itself
+    for one in fields(Settings)
+    if isinstance(made := one.default_factory, MethodType)
 }
 """The sections of plain fields by name."""

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from costguard.errors import InputError, collect_errors, raise_errors, shorten
-from costguard.values.checks import require, require_one_of
+from costguard.values.checks import require
 
 if TYPE_CHECKING:
     from costguard.settings.sections import WebSettings
 
-CHILD_PROCESS, NO_PROCESS = "child", "none"
-ANSWER_LINKS, PAGE_LINKS, NO_LINKS = "answer", "page", "none"
 PORT_RANGE = range(65536)
 LISTEN_PATTERN = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[^:\[\]\s]+)):(?P<port>\d{1,5})", re.ASCII)
 HOST_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]", re.ASCII)
@@ -81,12 +79,6 @@ def _check_proxy_address(web: WebSettings, field: str) -> None:
     except ValueError:
         told = f"'{shorten(web.behind_proxy or '')}' is not an address"
         raise InputError(told, field=field, hint='write "127.0.0.1"') from None
-
-
-def _check_process(web: WebSettings, field: str) -> None:
-    hint = 'write "child": costguard watch starts the server; or "none": you start costguard serve'
-    stated = web.process in (CHILD_PROCESS, NO_PROCESS)
-    require(stated, field, f"'{shorten(web.process)}' is neither child nor none", hint)
 
 
 def _check_hosts(web: WebSettings, field: str) -> None:
@@ -170,8 +162,6 @@ def _check_url(web: WebSettings, field: str) -> None:
 
 WEB_CHECKS: Mapping[str, Callable[[WebSettings, str], object]] = {
     "behind_proxy": _check_proxy_address,
-    "process": _check_process,
-    "links": lambda web, field: require_one_of(web.links, (ANSWER_LINKS, PAGE_LINKS, NO_LINKS), field),
     "hosts": _check_hosts,
     "url": _check_url,
     "oidc": _check_oidc,

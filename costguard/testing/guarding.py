@@ -147,7 +147,7 @@ def build_guard_runner(
             owner_from=settings.defaults.owner_from,
             group_from=settings.defaults.group_from,
             protect=settings.defaults.protect,
-            zone=settings.defaults.zone,
+            zone=settings.defaults.timezone,
             interval=interval,
             claims=settings.watch.claims,
             hooks=settings.hooks,

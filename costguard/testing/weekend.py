@@ -198,7 +198,7 @@ def keep_weekend(folder: Path, *, config: str | None = None) -> tuple[str, datet
 
 def run_weekend(folder: Path, *, config: str | None = None, now: datetime | None = None) -> WeekendPlay:
     """Play the weekend with its ledger in `folder`."""
-    zone = read_settings(config).defaults.zone
+    zone = read_settings(config).defaults.timezone
     friday = _find_friday((now or datetime.now(UTC)).astimezone(zone).date())
     start, stop = _find_instant(friday, 0, "16:00", zone), _find_instant(friday, 3, "09:00", zone)
     clock = FakeClock(start)

@@ -11,7 +11,8 @@ from pathlib import Path
 from costguard.services.guarding.watchdog_context import WatchdogContext
 from costguard.services.serving.agent_desk import AgentDesk
 from costguard.services.serving.web_backend import find_key_file
-from costguard.settings.web import NO_PROCESS, parse_listen_address
+from costguard.settings.sections import NO_PROCESS
+from costguard.settings.web import parse_listen_address
 from costguard.system.logs import get_log
 from costguard.web.keeper import DoorKeeper, build_words, keep_door, list_door_alerts
 from costguard.web.listener import bind_listener, check_web_files

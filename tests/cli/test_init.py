@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_the_file_loads_with_what_was_found_and_what_was_said(costguard: Command
     assert ran.data["next"] == ["costguard doctor", "costguard status"]
     settings = read_settings(None)
     assert list(settings.providers) == ["one"]
-    assert settings.defaults.timezone == "Europe/Berlin"
+    assert settings.defaults.timezone == ZoneInfo("Europe/Berlin")
     assert [(budget.name, budget.cap.format(2)) for budget in settings.budgets] == [("everything", "3000.00")]
     assert stat.S_IMODE((tmp_path / "costguard.toml").stat().st_mode) == 0o600
 

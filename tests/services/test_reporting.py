@@ -63,7 +63,11 @@ class Office:
     def look(self) -> QueuedReports:
         """What the job `reports` does."""
         return queue_due_reports(
-            self.settings.reports, book=self.book, now=self.hands.now(), zone=self.settings.defaults.zone, compose=self.compose
+            self.settings.reports,
+            book=self.book,
+            now=self.hands.now(),
+            zone=self.settings.defaults.timezone,
+            compose=self.compose,
         )
 
     def compose(self, schedule: ReportSchedule, owed: DueReport) -> Sequence[Notification]:

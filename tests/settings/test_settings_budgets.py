@@ -170,13 +170,13 @@ def test_variables_win_over_the_file_and_start_where_one_stands(monkeypatch: pyt
     monkeypatch.setenv("COSTGUARD_DEFAULTS__TIMEZONE", "Asia/Tokyo")
     found = read_settings(str(config))
     assert resolve_ledger_url(found) == "sqlite:///b.db"
-    assert found.defaults.zone == ZoneInfo("Asia/Tokyo")
+    assert found.defaults.timezone == ZoneInfo("Asia/Tokyo")
 
 
 def test_the_default_zone_is_that_of_budgets_that_state_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSTGUARD_DEFAULTS__TIMEZONE", "America/New_York")
     assert [b.zone for b in settings(FULL).budgets] == [ZoneInfo("America/New_York")] * 2 + [ZoneInfo("Asia/Tokyo")]
-    november = make_month(2026, 11, read_settings(None).defaults.zone)
+    november = make_month(2026, 11, read_settings(None).defaults.timezone)
     assert november.start == datetime(2026, 11, 1, 4, tzinfo=UTC)
 
 

@@ -149,7 +149,11 @@ def test_hooks_rails_routes_and_the_watch_are_read() -> None:
     assert found.rails == Rails(
         acts_per_10m=2, fleet_share_10m=Fraction(1, 8), breaker_least=3, breaker_window=5 * MINUTE, first_seen=30 * MINUTE
     )
-    assert (found.watch.every, found.watch.spread, found.watch.heartbeat_url) == (2 * MINUTE, timedelta(seconds=10), "env:BEAT")
+    assert (found.watch.interval, found.watch.jitter, found.watch.heartbeat_url) == (
+        2 * MINUTE,
+        timedelta(seconds=10),
+        "env:BEAT",
+    )
     assert found.signed_with == "env:SECRET"
     assert found.routes == (
         AlertRoute(
@@ -175,7 +179,7 @@ def test_the_environment_wins_and_lists_stand_in_it_with_commas(monkeypatch: pyt
     monkeypatch.setenv("COSTGUARD_WATCH__INTERVAL", "90s")
     monkeypatch.setenv("COSTGUARD_DEFAULTS__PROTECT", "label:env=prod, label:keep")
     found = settings('[watch]\ninterval = "60s"\n')
-    assert found.watch.every == timedelta(seconds=90)
+    assert found.watch.interval == timedelta(seconds=90)
     assert found.defaults.protect == ("label:env=prod", "label:keep")
     monkeypatch.setenv("COSTGUARD_WATCH__INTERVAL", "90")
     assert refused("").startswith("COSTGUARD_WATCH__INTERVAL: must have a unit, not '90'")
@@ -359,7 +363,7 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ("[[notify.route]]\nto = 'console'\n[[notify.route]]\nto = 'console'", "is also the name of notify.route 1"),
         ("[watch]\ninterval = '0s'", "watch.interval: must be at least 1s"),
         ("[watch]\ninterval = '2h'", "watch.interval: must be at most 1h"),
-        ("[watch]\ninterval = 60", "watch.interval: must be text, not 60"),
+        ("[watch]\ninterval = 60", "watch.interval: must have a unit, not 60"),
         ("[watch]\njitter = '5'", "watch.jitter: must have a unit"),
         ("[watch]\nintervall = '60s'", "did you mean interval"),
         ("[watch]\nheartbeat_url = 'example.com'", "watch.heartbeat_url: is not an address"),

@@ -27,7 +27,7 @@ from costguard.services.guarding import overrides
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import format_duration, parse_duration
 from costguard.settings.notify import CONSOLE_CHANNEL
-from costguard.settings.web import ANSWER_LINKS, NO_LINKS
+from costguard.settings.sections import ANSWER_LINKS, NO_LINKS
 from costguard.values.ask_link import APPROVED, ASK_LINK_VALID_FOR, DENIED, AskLink
 from costguard.values.resource import ResourceKey, parse_resource_key
 

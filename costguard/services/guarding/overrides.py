@@ -195,7 +195,7 @@ def _lift_overrides(stated: MachineReference, what: str, config: str | None) -> 
 def parse_stop_time(after: str | None, at: str | None, *, config: str | None) -> datetime:
     """Return when `costguard stop` is to stop it: `after` a time, or `at` a date or the next 22:00 in the settings' zone."""
     require(after is None or at is None, "--after and --at", "cannot be given together", "write one of them")
-    zone, now, wall = read_settings(config).defaults.zone, get_now().replace(microsecond=0), None
+    zone, now, wall = read_settings(config).defaults.timezone, get_now().replace(microsecond=0), None
     if at is None:
         return now + parse_duration(after, "--after", least=GRACE_MIN, most=LONGEST_LEASE)
     hint = "write a time such as 22:00 or 2026-12-01T08:00; without --at it is stopped now"
@@ -223,7 +223,7 @@ def record_timed_stop(
     watched, routed = turn is not None and turn.is_held(now), build_guard_config(settings).admin_route
     doubts = [] if watched else ["no watchdog runs: nothing is stopped until one does (costguard watch)"]
     doubts += [] if routed else ["perhaps nobody is notified before it: no route of [notify] takes every warning"]
-    when = f"{format_local_time(due_at, settings.defaults.zone)} (in {format_length(due_at - now)})"
+    when = f"{format_local_time(due_at, settings.defaults.timezone)} (in {format_length(due_at - now)})"
     lead = (*(f"WARNING: {one}" for one in doubts), f"{format_resource(seen)} is to be stopped at {when}.{replaced}")
     cancel, keep = format_command("stop", key, "--cancel"), format_command("keep", key, "--for 4h")
     notes = (*consequences, f"next: {cancel}, or {keep}, if it must stay")
@@ -244,7 +244,7 @@ def _end_timed_stop(seen: Observation, wishes: Iterable[Override], book: GuardSt
     if planned is None:
         return ""
     book.lift_override(planned.id, who=describe_user(), now=now)
-    due = format_local_time(get_due_time(planned), settings.defaults.zone)
+    due = format_local_time(get_due_time(planned), settings.defaults.timezone)
     return f" The stop that {planned.who} planned for {due} is cancelled."
 
 

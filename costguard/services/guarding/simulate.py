@@ -248,7 +248,7 @@ def answer_simulate(
     settings, now = read_settings(config), _get_now()
     rules = build_guard_config(settings)
     rules = replace(rules, policies=_choose_policies(rules.policies, policies))
-    period = _choose_period(since, start, end, now, settings.defaults.zone)
+    period = _choose_period(since, start, end, now, settings.defaults.timezone)
     with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
         found = simulate_policies(HistoryReader(ask), rules, period, now, collect_facts())
     return CommandAnswer(document=build_simulation_document(found), warnings=list_simulation_warnings(found))

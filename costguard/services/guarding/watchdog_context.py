@@ -377,7 +377,7 @@ def open_watchdog_context(
             made.prices = DailyPriceRefresh(lambda: made.settings, log=get_log())
             made.check_bills = open_bills(made) if open_bills else None
         if resident and not dry_run and not offline and settings.scale.workers == SHARE:
-            made.shared = _open_shared_polls(made, url, interval or settings.watch.every)
+            made.shared = _open_shared_polls(made, url, interval or settings.watch.interval)
             made.guard.clock_doubt, made.guard.more_alerts = made.shared.explain_clock_doubt, made.shared.list_alerts
             made.guard.shares = settings.web.listen is None  # who serves agents evaluates as well, to know their machines
         try:

@@ -119,7 +119,7 @@ def open_books(settings: Settings, kind: type[SpendingReader] = SpendingReader) 
 
 def choose_zone(stated: str | None, settings: Settings) -> tzinfo:
     """Return the zone that was stated, or that of the settings."""
-    return settings.defaults.zone if stated is None else load_zone(stated, "--zone")
+    return settings.defaults.timezone if stated is None else load_zone(stated, "--zone")
 
 
 def get_now() -> datetime:

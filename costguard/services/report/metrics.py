@@ -60,12 +60,12 @@ def check_guard_age(within: str, config: str | None = None) -> None:
 def load_metrics(settings: Settings) -> tuple[MetricFamily, ...]:
     """Read the ledger and return its metrics."""
     began = monotonic()
-    view = load_current_view(settings, settings.defaults.zone, datetime.now(UTC))
+    view = load_current_view(settings, settings.defaults.timezone, datetime.now(UTC))
     status, found = view.status, evaluate_snapshot(view.rules, view.sight)
     question = ReportQuestion(
         asked=ReportPeriod(period=status.month, label=status.label),
         by=(),
-        zone=settings.defaults.zone,
+        zone=settings.defaults.timezone,
         as_of=status.at,
         pause=POLL_GAP,
         group_from=settings.defaults.group_from,

@@ -257,7 +257,9 @@ def _build_messages(
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         snoozes = load_open_overrides(ask, now)
     notices = [replace(build_drift_alert(one), at=now) for one in new]
-    messages, _ = dispatch_alerts(notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.zone)
+    messages, _ = dispatch_alerts(
+        notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.timezone
+    )
     subjects = {notice.subject for message in messages for notice in message.notices}
     return messages, [*known, *(one for one in new if build_drift_alert(one).subject in subjects)]
 

@@ -85,7 +85,7 @@ def compose_report_messages(
     settings: Settings, schedule: ReportSchedule, owed: DueReport, now: datetime
 ) -> Sequence[Notification]:
     """Compose the messages of a due report, one per channel."""
-    zone, chosen = settings.defaults.zone, find_report_format(schedule.format)
+    zone, chosen = settings.defaults.timezone, find_report_format(schedule.format)
     statement, document = build_report(settings, owed.of, by=schedule.by, zone=zone, now=now, drawn=chosen.needs == CHARTS_NEED)
     letter = ReportLetter(
         statement=statement,
@@ -190,7 +190,7 @@ def send_report(
     attachment. `strict`: a period that was not observed throughout is refused, and nothing is sent.
     """
     settings, now = read_settings(config), get_utc_now()
-    place = settings.defaults.zone if zone is None else load_zone(zone, "--zone")
+    place = settings.defaults.timezone if zone is None else load_zone(zone, "--zone")
     keys, of, chosen = parse_group_keys(by), parse_report_period(stated, now, place), find_report_format(attach)
     ways = {name: open_notifier(name, settings, SystemClock()) for name in _choose_channels(settings, people, routes)}
     statement, document = build_report(settings, of, by=keys, zone=place, now=now, drawn=chosen.needs == CHARTS_NEED)

@@ -123,7 +123,7 @@ def build_fleet_page(settings: Settings, now: datetime) -> FleetPage:
 
 
 def _build_fleet(settings: Settings, now: datetime) -> tuple[FleetHead, list[MachineRow], list[MachineFacts]]:
-    view = load_current_view(settings, settings.defaults.zone, now)
+    view = load_current_view(settings, settings.defaults.timezone, now)
     survey = evaluate_snapshot(view.rules, view.sight)
     guarded = GuardRunResult(at=now, committed=False, acting=False, survey=survey, sight=view.sight)
     plan = build_plan_document(build_plan_view(guarded, view.rules, ()))

@@ -47,7 +47,7 @@ def build_status_text(settings: Settings) -> bytes:
     from costguard.views.status import build_status_document
 
     with pause_gc():
-        view = load_current_view(settings, settings.defaults.zone, get_now())
+        view = load_current_view(settings, settings.defaults.timezone, get_now())
         document = build_status_document(view.status, (), view.head, settings.display.find_exchange(view.status.at))
         return load_renderer("json")(document).encode()
 

@@ -66,7 +66,7 @@ def read_policy_draft(settings: Settings, text: str, name: str) -> Policy:
     one = set(table) == {"policy"} and isinstance(stated, list) and len(stated) == 1
     require(one, WHERE, "is not one policy", f"write one {HEADER} and its keys, and nothing else")
     hooks = tuple(hook.name for hook in settings.hooks)
-    (policy,) = read_policies(stated, WHERE, zone=settings.defaults.zone, poll=settings.watch.every, hooks=hooks)
+    (policy,) = read_policies(stated, WHERE, zone=settings.defaults.timezone, poll=settings.watch.interval, hooks=hooks)
     require(policy.name == name, f"{WHERE}: name", f"is {policy.name}", f"keep the name {name}: another one is another policy")
     return policy
 

@@ -31,7 +31,7 @@ def answer_page_report(services: PageServices, query: Mapping[str, str]) -> Docu
     """Return the report that `costguard report` gives for `month`, `day`, `week`, or `from` and `to`, grouped by `by`."""
     settings, now = services.settings, services.clock()
     stated = {name: query[name] or None for name in ("month", "day", "week", "from", "to") if query.get(name)}
-    zone = settings.defaults.zone
+    zone = settings.defaults.timezone
     of, by = parse_report_period(stated, now, zone), parse_group_keys(query.get("by") or None)
     return build_report(settings, of, by=by, zone=zone, now=now, drawn=True)[1]
 

@@ -124,7 +124,7 @@ class _LedgerSources:
         last = self.directory.load_last_run()
         if last is None:
             return None, True
-        interval = self._interval or self._settings.watch.every
+        interval = self._interval or self._settings.watch.interval
         age_s = (self.clock.now() - last.at).total_seconds()
         turned_back = age_s < -interval.total_seconds()  # nobody knows how old the run is
         return max(0.0, age_s), turned_back or age_s > LATE_AFTER_RUNS * interval.total_seconds()

@@ -218,12 +218,12 @@ class PageServices:
             period = Period(start=now - HISTORY_BACK, end=now + timedelta(seconds=1))
             if key not in history.load_resources(Period(start=datetime.min.replace(tzinfo=now.tzinfo), end=period.end)):
                 raise InputError("is not in this ledger", field="the machine", hint="open it from the list")
-            past = history.load_history(key, period, self.settings.watch.every)
+            past = history.load_history(key, period, self.settings.watch.interval)
             stretches = history.load_stretches().get(past.scope, ())
             intents = [one for one in records.load_intents_since(now - OVERRIDES_BACK) if one.life.key == key]
             wishes = [one for one in records.load_overrides_since(now - OVERRIDES_BACK) if one.key == key]
         ends = [(one.start, one.end) for one in stretches if one.outcome == "complete" and one.end > period.start]
-        usual = fleet.last.interval if fleet.last else self.settings.watch.every
+        usual = fleet.last.interval if fleet.last else self.settings.watch.interval
         facts = fleet.load_facts(path)
         costs = list_span_costs(past, facts.one if facts else None, Period(start=period.start, end=now))
         pause = max(GAP_MIN, LATE_AFTER_RUNS * usual)

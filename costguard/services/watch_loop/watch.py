@@ -84,7 +84,7 @@ def run_watch(
     every = (
         parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
         if interval is not None
-        else settings.watch.every
+        else settings.watch.interval
     )
     check_report_formats(settings)
     configure_logging(as_json=json_log)
@@ -169,7 +169,7 @@ def _check_answers(made: WatchdogContext, polled: PollCycleResult, *, strict: bo
 
 
 def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) -> Duties:
-    spread = min(made.settings.watch.spread, every / 2)
+    spread = min(made.settings.watch.jitter, every / 2)
     polls = tuple(
         Duty(name=name, run=partial(_poll_source, made, source), every=every, jitter=spread)
         for name, source in (() if made.shared else name_sources(made.sources))
@@ -277,7 +277,7 @@ def _queue_reports(made: WatchdogContext) -> list[Exception]:
     settings, now = made.settings, made.clock.now()
     if not made.may_lead():
         return []
-    zone = settings.defaults.zone
+    zone = settings.defaults.timezone
     came = queue_due_reports(
         settings.reports,
         book=made.reports,
@@ -308,7 +308,7 @@ def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str |
     every = (
         parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
         if interval is not None
-        else settings.watch.every
+        else settings.watch.interval
     )
     made.adopt(settings, build_guard_config(settings, every))
     return _build_duties(made, show, every)

@@ -151,7 +151,7 @@ def act_on_resource(
         if not yes:
             if ask is None:
                 raise InputError("there is no terminal to ask on", field=f"costguard {act}", hint="--yes answers in advance")
-            when = f" at {format_local_time(due_at, settings.defaults.zone)}" if due_at else ""
+            when = f" at {format_local_time(due_at, settings.defaults.timezone)}" if due_at else ""
             if not ask("\n".join((*told, f"{act.capitalize()} {format_resource(target.seen)}{when}?"))):
                 return _answer(target, act, "not done", "nothing was sent", told)
         if due_at is not None:
