@@ -148,7 +148,7 @@ BUDGETS = {
     "costguard/reporting": 3050,
     "costguard/runs": 800,
     "costguard/services": 20850,
-    "costguard/settings": 4400,
+    "costguard/settings": 4250,
     "costguard/sizing": 11350,
     "costguard/system": 2050,
     "costguard/testing": 1550,

@@ -29,18 +29,7 @@ from costguard.settings.files import (
 from costguard.settings.lines import add_lines
 from costguard.settings.model import find_reader, read_model
 from costguard.settings.section_values import SQLITE_PREFIX, load_zone
-from costguard.settings.sections import (
-    SECTIONS,
-    DefaultSettings,
-    LedgerSettings,
-    NetworkSettings,
-    PricesSettings,
-    QuoteSettings,
-    ReconcileSettings,
-    Settings,
-    WatchSettings,
-    WebSettings,
-)
+from costguard.settings.sections import SECTIONS, Settings, WebSettings
 from costguard.values.checks import make_unknown_key_error
 
 __all__ = [
@@ -48,14 +37,7 @@ __all__ = [
     "FILE_NAME",
     "LARGEST_FILE",
     "SECTIONS",
-    "DefaultSettings",
-    "LedgerSettings",
-    "NetworkSettings",
-    "PricesSettings",
-    "QuoteSettings",
-    "ReconcileSettings",
     "Settings",
-    "WatchSettings",
     "WebSettings",
     "check_settings",
     "expand_path",

@@ -26,13 +26,13 @@ from costguard.errors import InputError, UnknownNameError
 from costguard.settings.fields import read_text, read_texts
 from costguard.settings.model import (
     Flag,
+    Name,
     OptionalTexts,
     ReadAs,
     SettingsModel,
     choose_many,
     describe_flag,
     describe_key,
-    name_as,
     read_models,
     refuse,
     require_table,
@@ -100,8 +100,6 @@ THRESHOLD_SIGNS = {"pace": "+%", "forecast": ">%", "spent": ">%", TIME_TO_CAP: "
 
 
 def _read_cap(stated: object, field: str) -> Money:
-    if stated is None:
-        raise InputError("is missing", field=field, hint=CAP_HINT)
     found = MONEY_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if found is None:
         lacks = "must say its currency, and" if re.fullmatch(r"[\d._]+", str(stated)) else "must be an amount of money,"
@@ -141,7 +139,7 @@ def _read_threshold(text: str, field: str) -> BudgetThreshold:
 class BudgetTable(SettingsModel):
     """A `[[budget]]` table."""
 
-    name: Annotated[str, name_as("vision")] = describe_key(..., "Unique.", "everything")
+    name: Name = describe_key(..., "Unique.", "everything")
     cap: Annotated[Money, ReadAs(_read_cap)] = describe_key(..., "An amount and its currency.", "3000 USD")
     period: Annotated[tuple[str, int], ReadAs(_read_period)] = describe_key(
         (MONTH, 0), '"day", "week" (from Monday), "month", or "rolling 7d": the last 7 x 24 hours.', "month"

@@ -134,7 +134,7 @@ def _render_table(
                 line for one in example for line in (f"#[{header}.{key}.{one}]", f"#endpoint = {json.dumps(example[one])}")
             )
         elif key in enabled:
-            yield from (*_format_comment(field.description or ""), f"{key} = {_format_toml(enabled[key])}")
+            yield from (*_format_comment(field.description or ""), f"{key} = {format_toml(enabled[key])}")
         else:
             yield from _render_key(key, field)
 
@@ -150,17 +150,17 @@ def _render_key(key: str, field: FieldInfo) -> Iterator[str]:
         text = f"{text} {'; '.join(told)}." if told else text
     if example is not None:
         yield from _format_comment(text)
-        for line in f"{key} = {_format_toml(example)}".split("\n"):
+        for line in f"{key} = {format_toml(example)}".split("\n"):
             yield f"#{line if len(line) < LINE_LENGTH else line.replace('{ ', '{').replace(' }', '}')}"
 
 
-def _format_toml(value: object) -> str:
-    """Return a value as TOML; a list of tables has a line for each."""
+def format_toml(value: object, *, lines: bool = True) -> str:
+    """Return a value as TOML; with `lines`, a list of tables has a line for each."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{key} = {_format_toml(one)}' for key, one in value.items())} }}"
+        return f"{{ {', '.join(f'{key} = {format_toml(one)}' for key, one in value.items())} }}"
     if isinstance(value, list):
-        tables = bool(value) and isinstance(value[0], dict)
-        parts = [_format_toml(one) for one in value]
+        tables = lines and bool(value) and isinstance(value[0], dict)
+        parts = [format_toml(one) for one in value]
         return "[\n" + "".join(f"{part},\n" for part in parts) + "]" if tables else f"[{', '.join(parts)}]"
     if isinstance(value, str):
         return f"'{value}'" if '"' in value else json.dumps(value)

@@ -24,14 +24,12 @@ def read_tables(stated: object, where: str, kind: str) -> list[SettingsTable]:
     return stated
 
 
-def read_name(stated: object, field: str, example: str) -> str:
-    """Return a name of printable characters; raise InputError if it is missing or too long."""
-    if stated is None:
-        raise InputError("is missing", field=field, hint=f'write a name such as "{example}"')
+def read_name(stated: object, field: str) -> str:
+    """Return a name of printable characters; raise InputError if it is too long."""
     name = read_text(stated, field).strip()
     plain = 0 < len(name) <= NAME_CHARS_MAX and name.isprintable()
     what = f"must be a name of at most {NAME_CHARS_MAX} plain characters, not {describe_value(name)}"
-    require(plain, field, what, f'write a name such as "{example}"')
+    require(plain, field, what, 'write a name such as "vision"')
     return name
 
 
@@ -95,8 +93,6 @@ DURATION_HINT = 'write a number and its unit, such as "45m", "7d", "90s" or "2h3
 
 def parse_duration(stated: object, field: str, *, least: timedelta = timedelta(), most: timedelta = DURATION_MAX) -> timedelta:
     """Return the duration that `stated` gives, from `least` to `most`; raise InputError for `field` if it gives none."""
-    if stated is None:
-        raise InputError("is missing", field=field, hint=DURATION_HINT)
     found = DURATION_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) and stated.strip() else None
     if found is None:
         unit = "must have a unit, not" if re.fullmatch(r"[\d.]+", str(stated)) else "must be a duration, not"

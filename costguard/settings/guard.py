@@ -15,13 +15,13 @@ from costguard.guard.escalation import Hook
 from costguard.guard.policy import Rails
 from costguard.settings.fields import read_section, read_text, read_texts
 from costguard.settings.model import (
+    Name,
     ReadAs,
     SettingsModel,
     count,
     describe_key,
     limit_duration,
     list_stated,
-    name_as,
     read_model,
     read_models,
     refuse,
@@ -156,7 +156,7 @@ def _read_url(stated: object, field: str) -> str:
 class HookTable(SettingsModel):
     """A `[[hook]]` table: a command or a request that a policy's escalation may run before its next step."""
 
-    name: Annotated[str, name_as("checkpoint")] = describe_key(..., "The name by which a step runs it.", "checkpoint")
+    name: Name = describe_key(..., "The name by which a step runs it.", "checkpoint")
     command: Annotated[tuple[str, ...], ReadAs(_read_command)] = describe_key(
         (), "A program and its arguments, without a shell.", ["/usr/local/bin/save-checkpoint"]
     )

@@ -77,8 +77,7 @@ class RefusedValueError(ValueError):
 class ReadAs:
     """Marks a field that `read` reads, a function of the value and of the text that names it in errors.
 
-    `read(None, ...)` raises the error of a key that is missing, where one is required. `place`: resolves a relative path
-    against the folder of the settings file.
+    `place`: resolves a relative path against the folder of the settings file.
     """
 
     def __init__(self, read: Callable[[Any, str], object], place: Callable[[str, Path], str] | None = None) -> None:
@@ -107,6 +106,7 @@ Text = Annotated[str, ReadAs(read_text)]
 OptionalText = Annotated[str | None, ReadAs(read_text)]
 Texts = Annotated[tuple[str, ...], ReadAs(read_texts)]
 OptionalTexts = Annotated[tuple[str, ...] | None, ReadAs(read_texts)]
+Name = Annotated[str, ReadAs(read_name)]
 Flag = Annotated[bool, ReadAs(read_flag)]
 OptionalFlag = Annotated[bool | None, ReadAs(read_flag)]
 
@@ -121,9 +121,21 @@ def choose_many(*choices: str) -> ReadAs:
     return ReadAs(lambda stated, field: tuple(require_one_of(one, choices, field) for one in read_texts(stated, field)))
 
 
-def name_as(example: str) -> ReadAs:
-    """Return the mark of a field that is a name, such as `example`."""
-    return ReadAs(lambda stated, field: read_name(stated, field, example))
+def fit(pattern: str, what: str, hint: str) -> ReadAs:
+    """Return the mark of a field that is a text of `pattern`. `what`: what is wrong with another one."""
+    return ReadAs(lambda stated, field: _require_fit(read_text(stated, field), field, pattern, what, hint))
+
+
+def fit_each(pattern: str, what: str, hint: str) -> ReadAs:
+    """Return the mark of a field that is a list of texts of `pattern`."""
+    return ReadAs(
+        lambda stated, field: tuple(_require_fit(one, field, pattern, what, hint) for one in read_texts(stated, field))
+    )
+
+
+def _require_fit(text: str, field: str, pattern: str, what: str, hint: str) -> str:
+    require(bool(re.fullmatch(pattern, text)), field, f"'{shorten(text)}' {what}", hint)
+    return text
 
 
 def limit_duration(least: timedelta = timedelta(), most: timedelta = DURATION_MAX) -> ReadAs:
@@ -201,13 +213,13 @@ def _make_errors(
 
 
 def _make_missing_error(model: type[BaseModel], key: str) -> InputError:
+    from costguard.settings.example import format_toml
+
     stated = next(field for name, field in model.model_fields.items() if (field.alias or name) == key)
-    marks = [mark for mark in stated.metadata if isinstance(mark, ReadAs | CheckFirst)]
-    try:
-        marks[0].read(None, "")
-    except InputError as error:
-        return error
-    raise AssertionError(key)  # a required key's reader refuses None
+    (example,) = stated.examples or [""]
+    if isinstance(example, list) and isinstance(example[0], dict):
+        example = example[:1]  # of several steps the first says how one is written
+    return InputError("is missing", hint=f"write {key} = {format_toml(example, lines=False)}. {stated.description}")
 
 
 def _find_model(model: type[BaseModel], loc: tuple[str | int, ...]) -> type[BaseModel]:

@@ -26,7 +26,7 @@ from costguard.errors import InputError, collect_errors, raise_errors, shorten
 from costguard.guard.alerts.alert import AUDIENCES, GROUP_BY_FIELDS, INFO, REPEAT_INTERVALS, SEVERITIES, AlertRoute
 from costguard.reporting.schedule import MAIL_PREFIX, REPORT_FREQUENCIES, ReportSchedule
 from costguard.reporting.statement.groups import parse_group_keys
-from costguard.settings.fields import SettingsTable, parse_duration, read_section, read_text, read_texts
+from costguard.settings.fields import SettingsTable, parse_duration, read_name, read_section, read_text, read_texts
 from costguard.settings.files import expand_path
 from costguard.settings.model import (
     Flag,
@@ -37,11 +37,12 @@ from costguard.settings.model import (
     choose_many,
     describe_flag,
     describe_key,
-    name_as,
+    fit,
     read_model,
     read_models,
     require_table,
 )
+from costguard.settings.web import LOOPBACK
 from costguard.system.file_security import describe_exposure
 from costguard.system.input_file import read_input_file
 from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of
@@ -52,7 +53,6 @@ JOURNAL_SCHEMES = ("syslog", "rsyslog", "journald", "dbus", "gnome", "glib", "kd
 VARIABLE_PATTERN = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 FILE_PATTERN = re.compile(r"file:(\S.*)")
 SCHEME_PATTERN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_PATTERN = re.compile(r"(?=.*[0-9])[A-Za-z0-9_+=~-]{16,}|[A-Za-z]{32,}|[A-Z0-9]{9,}|[0-9a-f]{8}-[0-9a-f-]{27}")
 """A part of a path that gives away more than a place."""
 SECRET_BYTES_MAX = 64 * 2**10
@@ -126,8 +126,6 @@ REPEAT_MIN = timedelta(minutes=15)
 
 
 def _read_channels(stated: object, field: str) -> tuple[str, ...]:
-    if stated is None:
-        raise InputError("is missing", field=field, hint=ROUTE_TO_HINT)
     channels = tuple(dict.fromkeys(read_channel(text, field) for text in read_texts(stated, field)))
     require(bool(channels), field, "is empty", ROUTE_TO_HINT)
     return channels
@@ -140,17 +138,16 @@ def _read_repeat(stated: object, field: str) -> tuple[timedelta, ...]:
     return times
 
 
+def require_secret_place(text: str, field: str, variable: str) -> str:
+    """Return `text`, which says where a secret is kept, such as in `variable`; raise InputError for a secret itself."""
+    kept = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
+    hint = f'write "env:{variable}", or "file:PATH" of a file that holds it'
+    require(kept is not None, field, "holds a secret; the settings file must not contain one", hint)
+    return text
+
+
 def _read_secret_place(variable: str) -> ReadAs:
-    """Return the mark of a field that says where a secret is kept, such as in `variable`."""
-
-    def read(stated: object, field: str) -> str:
-        text = read_text(stated, field)
-        kept = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
-        hint = f'write "env:{variable}", or "file:PATH" of a file that holds it'
-        require(kept is not None, field, "holds a secret; the settings file must not contain one", hint)
-        return text
-
-    return ReadAs(read)
+    return ReadAs(lambda stated, field: require_secret_place(read_text(stated, field), field, variable))
 
 
 class RouteMatchTable(SettingsModel):
@@ -171,7 +168,7 @@ class RouteTable(SettingsModel):
         "slack://..., mailto://..., ntfy://..., all that Apprise supports.",
         ["env:SLACK_URL", "console"],
     )
-    name: Annotated[str | None, name_as("team")] = describe_key(None, "Default: the text of `to`.", "team")
+    name: Annotated[str | None, ReadAs(read_name)] = describe_key(None, "Default: the text of `to`.", "team")
     group_by: Annotated[tuple[str, ...], choose_many(*GROUP_BY_FIELDS)] = describe_key(
         ("owner", "policy"), "owner, policy, topic, subject; []: one message for all notices of a run.", ["owner", "policy"]
     )
@@ -275,7 +272,7 @@ NO_MAIL_HINT = (
 )
 MAIL_PATTERN = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
 CLOCK_PATTERN = re.compile(r"([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
-FORMAT_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,39}")
+FORMAT_PATTERN = r"[a-z][a-z0-9-]{0,39}"
 
 
 def read_recipient(
@@ -306,15 +303,7 @@ def read_person(text: str, field: str, *, mail: str) -> str:
     return f"{MAIL_PREFIX}{text}"
 
 
-def _read_every(stated: object, field: str) -> str:
-    if stated is None:
-        raise InputError("is missing", field=field, hint='write every = "month"')
-    return require_one_of(stated, REPORT_FREQUENCIES, field)
-
-
 def _read_recipients(stated: object, field: str) -> tuple[str, ...]:
-    if stated is None:
-        raise InputError("is missing", field=field, hint=REPORT_TO_HINT)
     texts = read_texts(stated, field)
     require(bool(texts), field, "is empty", REPORT_TO_HINT)
     return texts
@@ -339,19 +328,13 @@ def _read_clock(stated: object, field: str) -> time:
     return time(int(found[1]), int(found[2]))
 
 
-def _read_format(stated: object, field: str) -> str:
-    name = read_text(stated, field)
-    require(bool(FORMAT_PATTERN.fullmatch(name)), field, f"is not a name of a format: {describe_value(name)}", 'write "html"')
-    return name
-
-
 class ReportTable(SettingsModel):
     """A `[[report]]` table: a report that `costguard watch` sends."""
 
-    name: Annotated[str | None, name_as("month")] = describe_key(
+    name: Annotated[str | None, ReadAs(read_name)] = describe_key(
         None, "Identifies the report (default: `every`); sent reports are recorded under it.", "month"
     )
-    every: Annotated[str, ReadAs(_read_every)] = describe_key(
+    every: Annotated[str, choose(*REPORT_FREQUENCIES)] = describe_key(
         ..., '"day", "week" (from Monday) or "month", of [defaults] timezone.', "month"
     )
     at: Annotated[time, ReadAs(_read_clock)] = describe_key(time(8), "On the first day after the period.", "08:00")
@@ -361,7 +344,7 @@ class ReportTable(SettingsModel):
     by: Annotated[tuple[str, ...], ReadAs(_read_by)] = describe_key(
         parse_group_keys(None), "As `report --by`.", ["provider", "owner"]
     )
-    format: Annotated[str, ReadAs(_read_format)] = describe_key(
+    format: Annotated[str, fit(FORMAT_PATTERN, "is not a name of a format", 'write "html"')] = describe_key(
         "html", "Of the attachment where a channel takes files; a webhook gets JSON.", "html"
     )
 

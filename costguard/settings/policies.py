@@ -76,16 +76,10 @@ AFTER_MAX, TIMEOUT_MAX, STEPS_MAX = 365 * DAY, 60 * MINUTE, 32
 THEN_HINT = 'write then = [{ do = "notify" }, { after = "15m", do = "stop" }]'
 
 
-def _read_do(stated: object, field: str) -> str:
-    if stated is None:
-        raise InputError("is missing", field=field, hint=f"write one of: {', '.join(STEPS)}")
-    return require_one_of(stated, STEPS, field)
-
-
 class StepTable(SettingsModel):
     """A step of `then`."""
 
-    do: Annotated[str, ReadAs(_read_do)] = describe_key(..., ", ".join(STEPS), "notify")
+    do: Annotated[str, choose(*STEPS)] = describe_key(..., ", ".join(STEPS), "notify")
     after: Annotated[timedelta, limit_duration(most=AFTER_MAX)] = describe_key(
         timedelta(), "Counts from the first step.", "15m"
     )
@@ -107,8 +101,6 @@ class StepTable(SettingsModel):
 
 def _check_steps_list(stated: object, field: str) -> object:
     """Return `stated` if it is a list of tables, not too long."""
-    if stated is None:
-        raise InputError("is missing", field=field, hint=THEN_HINT)
     if not isinstance(stated, list) or not all(isinstance(one, dict) for one in stated):
         raise InputError(f"must be a list of steps, not {describe_value(stated)}", field=field, hint=THEN_HINT)
     require(0 < len(stated) <= STEPS_MAX, field, f"has {len(stated) or 'no'} steps", THEN_HINT)
@@ -160,7 +152,7 @@ HOLD_MAX, LEASE_MAX, RENEWALS_MAX, PRIORITY_MAX = 90 * DAY, 30 * DAY, 100, 1000
 
 
 def _read_policy_name(stated: object, field: str) -> str:
-    name = read_name(stated, field, "idle-gpu")
+    name = read_name(stated, field)
     ours = name == TIMED_STOP.name or name.startswith(CAP_SUBJECT)
     require(not ours, field, f"'{name}' is the name of a policy of costguard's own", "choose another name")
     return name

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, timedelta, tzinfo
 from pathlib import Path
 
-from costguard.errors import InputError, UnknownNameError, shorten
+from costguard.errors import InputError, UnknownNameError
 from costguard.settings.fields import describe_unlike, read_text, read_texts
 from costguard.settings.files import expand_path
+from costguard.settings.model import ReadAs, fit_each
 from costguard.values.checks import find_nearest_names, require, require_known_keys
 from costguard.values.money import ExchangeRate, parse_exchange_rate
 
@@ -63,17 +64,9 @@ def read_zone(stated: object, field: str) -> tzinfo:
     return load_zone(read_text(stated, field), field)
 
 
-def read_labels(pattern: str, example: str, more: str = "") -> Callable[[object, str], tuple[str, ...]]:
-    """Return a function that reads a list of places of labels, each of which fits `pattern`."""
-
-    def read(stated: object, field: str) -> tuple[str, ...]:
-        texts = read_texts(stated, field)
-        for text in texts:
-            told = f"'{shorten(text)}' does not say where to look"
-            require(bool(re.fullmatch(pattern, text)), field, told, f'write ["{example}"]{more}')
-        return texts
-
-    return read
+def fit_labels(pattern: str, example: str, more: str = "") -> ReadAs:
+    """Return the mark of a list of places of labels, each of which fits `pattern`."""
+    return fit_each(pattern, "does not say where to look", f'write ["{example}"]{more}')
 
 
 def resolve_path(text: str, folder: Path) -> str:

@@ -21,10 +21,10 @@ from costguard.settings.model import (
     OptionalTexts,
     ReadAs,
     SettingsModel,
-    Text,
-    Texts,
     choose,
     describe_key,
+    fit,
+    fit_each,
     limit_duration,
     refuse,
 )
@@ -34,10 +34,10 @@ from costguard.settings.section_values import (
     INTERVAL_MIN,
     OWNER_PATTERN,
     PROTECTED_PATTERN,
+    fit_labels,
     read_endpoint,
     read_endpoints,
     read_heartbeat,
-    read_labels,
     read_ledger_url,
     read_proxy,
     read_rates,
@@ -46,6 +46,18 @@ from costguard.settings.section_values import (
     resolve_path,
     resolve_url,
 )
+from costguard.settings.web import (
+    HOST_PATTERN,
+    check_web,
+    read_claim_values,
+    read_client_secret_place,
+    read_issuer,
+    read_listen,
+    read_proxy_address,
+    read_scopes,
+    read_url,
+)
+from costguard.values.checks import require
 from costguard.values.money import ExchangeRate, find_exchange_rate
 
 if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
@@ -123,28 +135,32 @@ class DefaultSettings(SettingsModel):
     timezone: Annotated[tzinfo, ReadAs(read_zone)] = describe_key(
         UTC, "Default IANA time zone for the days and months of budgets and reports.", "Europe/Berlin"
     )
-    owner_from: Annotated[tuple[str, ...], ReadAs(read_labels(OWNER_PATTERN, "label:owner"))] = describe_key(
+    owner_from: Annotated[tuple[str, ...], fit_labels(OWNER_PATTERN, "label:owner")] = describe_key(
         ("label:owner",),
         "Labels that name a machine's owner; the first one present counts. Tags count as labels.",
         ["label:owner", "tag:Owner"],
     )
     protect: Annotated[
         tuple[str, ...],
-        ReadAs(read_labels(PROTECTED_PATTERN, "label:costguard=never", "; one machine: costguard protect ID")),
+        fit_each(
+            PROTECTED_PATTERN,
+            "does not say where to look",
+            'write ["label:costguard=never"]; one machine: costguard protect ID',
+        ),
     ] = describe_key(
         ("label:costguard=never",),
         "Machines to protect: label:KEY=VALUE or label:KEY (one machine: costguard protect ID). A protection stays in "
         "force for 24 h after its label disappears.",
         ["label:costguard=never"],
     )
-    group_from: Annotated[tuple[str, ...], ReadAs(read_labels(GROUP_PATTERN, "label:cluster"))] = describe_key(
+    group_from: Annotated[tuple[str, ...], fit_labels(GROUP_PATTERN, "label:cluster")] = describe_key(
         GROUP_LABELS,
         "Labels that group the machines of an account (same value of the first label present). No machine of a group "
         "counts as idle while another one is active or unknown. Default: the labels of SkyPilot, Ray, "
         "ParallelCluster, EMR, EKS, Slurm on GCP, Dataproc, GKE, Dataflow and Batch, and label:cluster. []: no groups.",
         ["label:cluster", "label:eks:cluster-name + label:eks:nodegroup-name"],
     )
-    tenant_labels: Annotated[tuple[str, ...], ReadAs(read_labels(OWNER_PATTERN, "label:team"))] = describe_key(
+    tenant_labels: Annotated[tuple[str, ...], fit_labels(OWNER_PATTERN, "label:team")] = describe_key(
         (),
         "Labels that tenants of a shared account may set themselves. A hard budget, or a policy with a priority, that "
         "selects by one of them is refused: a label of one tenant must not stop machines of another. Default: none.",
@@ -228,36 +244,50 @@ class ReconcileSettings(SettingsModel):
     )
 
 
+ClaimValues = Annotated[tuple[str, ...], ReadAs(read_claim_values)]
+HostNames = Annotated[
+    tuple[str, ...], fit_each(HOST_PATTERN, "is not a name of a host", 'write ["guard.internal"], without a port')
+]
+ClientId = Annotated[str, fit("[ -~]+", "is not plain text", "write the client id that the provider shows")]
+
+
 class OidcSettings(SettingsModel):
     """The `[web.oidc]` section: people log in to the pages at an identity provider (OpenID Connect)."""
 
-    issuer: Text = describe_key(
-        "",
+    issuer: Annotated[str, ReadAs(read_issuer)] = describe_key(
+        ...,
         "People log in to the pages at this identity provider (OpenID Connect), beside one-time links. Register there "
         "the redirect URL https://guard.example/oidc/callback: web.url and /oidc/callback.",
         "https://login.example",
     )
-    client_id: Text = describe_key("", "costguard's client id there.", "costguard")
-    client_secret: Text = describe_key(
+    client_id: ClientId = describe_key(..., "costguard's client id there.", "costguard")
+    client_secret: Annotated[str, ReadAs(read_client_secret_place)] = describe_key(
         "",
         "Source of the client's secret: a variable that begins with COSTGUARD_, or file:PATH. Default: none (PKCE alone).",
         "env:COSTGUARD_OIDC_SECRET",
     )
-    scopes: Texts = describe_key(
+    scopes: Annotated[tuple[str, ...], ReadAs(read_scopes)] = describe_key(
         ("openid", "profile", "email"),
         'Scopes that are asked for; some providers need one more for groups. Default: ["openid", "profile", "email"].',
         ["openid", "profile", "email", "groups"],
     )
-    role_claim: Text = describe_key(
+    role_claim: Annotated[str, fit(".+", "is no name of a claim", 'write "groups"')] = describe_key(
         "groups",
         "Claim of the ID token that decides the role; a dot goes into an object (realm_access.roles). Default: groups.",
         "groups",
     )
-    viewer: Texts = describe_key(
+    viewer: ClaimValues = describe_key(
         (), "Values of that claim that give the role viewer; who has none of any role is refused.", ["ml"]
     )
-    operator: Texts = describe_key((), "The same for operators.", ["ml-leads"])
-    admin: Texts = describe_key((), "The same for admins.", ["platform"])
+    operator: ClaimValues = describe_key((), "The same for operators.", ["ml-leads"])
+    admin: ClaimValues = describe_key((), "The same for admins.", ["platform"])
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        given = bool(self.viewer or self.operator or self.admin)
+        hint = 'write operator = ["ml-leads"], a value of the claim that decides'
+        refuse(require, given, "", "gives nobody a role, so everybody would be refused", hint)
+        return self
 
 
 def _check_oidc_table(stated: object, field: str) -> object:
@@ -271,21 +301,23 @@ ANSWER_LINKS, PAGE_LINKS, NO_LINKS = "answer", "page", "none"
 class WebSettings(SettingsModel):
     """The `[web]` section."""
 
-    listen: OptionalText = describe_key(
+    listen: Annotated[str | None, ReadAs(read_listen)] = describe_key(
         None,
         "Address at which `costguard watch` serves agents and readers; loopback unless tls_cert and tls_key or "
         "behind_proxy are set. Default: not served. Needs pip install 'gpu-costguard[web]'.",
         "127.0.0.1:8470",
     )
-    url: OptionalText = describe_key(
+    url: Annotated[str | None, ReadAs(read_url)] = describe_key(
         None, "URL that machines and readers use; default: the address of listen.", "https://guard.example"
     )
-    hosts: Texts = describe_key((), "Further accepted host names; requests for other hosts are refused.", ["guard.internal"])
+    hosts: HostNames = describe_key(
+        (), "Further accepted host names; requests for other hosts are refused.", ["guard.internal"]
+    )
     tls_cert: FilePathText = describe_key(None, "Certificate chain, a PEM file.", "guard.crt")
     tls_key: FilePathText = describe_key(
         None, "Private key of that certificate, a PEM file that only this user can read.", "guard.key"
     )
-    behind_proxy: OptionalText = describe_key(
+    behind_proxy: Annotated[str | None, ReadAs(read_proxy_address)] = describe_key(
         None, "Address of the proxy that terminates TLS: only its X-Forwarded-For header is trusted.", "127.0.0.1"
     )
     key_file: FilePathText = describe_key(
@@ -309,8 +341,6 @@ class WebSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        from costguard.settings.web import check_web
-
         refuse(check_web, self)
         return self
 

@@ -1,25 +1,31 @@
-"""The `[web]` section: the address at which the watchdog listens, and the protection that the address requires."""
+"""Values of `[web]` and `[web.oidc]`: where the watchdog listens, what that requires, and at which provider people log in."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from costguard.errors import InputError, collect_errors, raise_errors, shorten
+from costguard.settings.fields import read_text, read_texts
 from costguard.values.checks import require
 
 if TYPE_CHECKING:
-    from costguard.settings.sections import WebSettings
+    from costguard.settings.sections import OidcSettings, WebSettings
 
 PORT_RANGE = range(65536)
 LISTEN_PATTERN = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[^:\[\]\s]+)):(?P<port>\d{1,5})", re.ASCII)
-HOST_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]", re.ASCII)
-NAME_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
-IPV6_SIGNS = frozenset("0123456789abcdefABCDEF:.")
-HOST_LENGTH, PORT_DIGITS = 253, 5
+HOST_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]"
+HOST_HEADER_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{1,253}\])(?::\d{0,5})?", re.ASCII)
+SCOPE_PATTERN = re.compile(r"[!#-\[\]-~]{1,100}", re.ASCII)
+"""A scope of RFC 6749, 3.3, not longer than anybody writes one."""
+CALLBACK_PATH = "/oidc/callback"
+SERVER_PREFIX = "COSTGUARD_"
+"""How the variables begin that the process which serves pages gets."""
+SECRET_EXAMPLE = "COSTGUARD_OIDC_SECRET"  # noqa: S105 - where a secret is kept, and no secret
+VALUE_CHARS_MAX = 200
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 LISTEN_EXAMPLE = "127.0.0.1:8470"
 GUARD_HINT = 'write listen = "127.0.0.1:8470", or state tls_cert and tls_key, or behind_proxy = "ADDRESS"'
 
@@ -61,42 +67,103 @@ def parse_listen_address(stated: str, field: str) -> ListenAddress:
 
 
 def check_web(web: WebSettings) -> None:
-    """Raise InputErrors for values of [web] that are invalid or would expose unencrypted traffic to others."""
+    """Raise InputErrors for keys of [web] that do not fit together, or would expose unencrypted traffic to others."""
     errors: list[InputError] = []
-    for key, check in WEB_CHECKS.items():
+    if web.listen is not None:
+        listen = parse_listen_address(web.listen, ".listen")
+        guarded = listen.is_loopback or web.tls_cert or web.tls_key or web.behind_proxy  # one file of two is refused by itself
         with collect_errors(errors):
-            if getattr(web, key) is not None:
-                check(web, f".{key}")
+            require(bool(guarded), ".listen", "is reachable by others, who could read unencrypted traffic", GUARD_HINT)
     if (web.tls_cert is None) != (web.tls_key is None):
         key = ".tls_key" if web.tls_key is None else ".tls_cert"
         errors.append(InputError("is missing", field=key, hint="tls_cert and tls_key belong together"))
+    with collect_errors(errors):
+        if web.oidc is not None:
+            what, hint = "needs the address that browsers come back to", 'set web.url = "https://guard.example"'
+            require(bool(web.url or web.listen), ".oidc", what, hint)
     raise_errors(errors)
 
 
-def _check_proxy_address(web: WebSettings, field: str) -> None:
+def read_listen(stated: object, field: str) -> str:
+    """Return the text of an address to listen at."""
+    text = read_text(stated, field)
+    parse_listen_address(text, field)
+    return text
+
+
+def read_proxy_address(stated: object, field: str) -> str:
+    """Return the text of an IP address."""
+    text = read_text(stated, field)
     try:
-        ipaddress.ip_address(web.behind_proxy or "")
+        ipaddress.ip_address(text)
     except ValueError:
-        told = f"'{shorten(web.behind_proxy or '')}' is not an address"
-        raise InputError(told, field=field, hint='write "127.0.0.1"') from None
+        raise InputError(f"'{shorten(text)}' is not an address", field=field, hint='write "127.0.0.1"') from None
+    return text
 
 
-def _check_hosts(web: WebSettings, field: str) -> None:
-    for host in web.hosts:
-        told = f"'{shorten(host)}' is not a name of a host"
-        require(bool(HOST_PATTERN.fullmatch(host)), field, told, 'write ["guard.internal"], without a port')
+def read_url(stated: object, field: str) -> str:
+    """Return the URL at which others reach the pages."""
+    url, hint = read_text(stated, field), 'write "https://guard.example"'
+    # what stands before an @ may be a password, and is not shown
+    require("@" not in url, field, "holds a name or a password", f"{hint}: agents use their own key")
+    parts = urlsplit(url)
+    plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
+    require(bool(plain) and parts.path in ("", "/"), field, f"'{shorten(url)}' is not an address", hint)
+    near = parts.hostname in LOOPBACK
+    require(parts.scheme == "https" or near, field, "is not https: agents send over TLS only", hint)
+    return url
 
 
-def _check_listen(web: WebSettings, field: str) -> None:
-    listen = parse_listen_address(web.listen or "", field)
-    guarded = listen.is_loopback or web.tls_cert or web.tls_key or web.behind_proxy  # one file of two is refused by itself
-    require(bool(guarded), field, "is reachable by others, who could read unencrypted traffic", GUARD_HINT)
+def read_issuer(stated: object, field: str) -> str:
+    """Return the address of an identity provider."""
+    issuer, hint = read_text(stated, field), 'write "https://login.example", as the ID tokens state it'
+    try:
+        parts = urlsplit(issuer)
+        plain = issuer.isascii() and issuer.isprintable() and not set(" \\?#@") & set(issuer) and parts.port != 0
+    except ValueError:
+        parts, plain = urlsplit(""), False
+    bare = plain and bool(parts.hostname)
+    require(bare, field, f"'{shorten(issuer)}' is not an address" if "@" not in issuer else "holds a user or a password", hint)
+    near = parts.scheme == "http" and parts.hostname in LOOPBACK
+    require(parts.scheme == "https" or near, field, "is not https: whoever is in between could log in as anybody", hint)
+    return issuer
 
 
-def _check_oidc(web: WebSettings, field: str) -> None:
-    from costguard.settings.oidc import check_oidc
+def read_client_secret_place(stated: object, field: str) -> str:
+    """Return where the client's secret is kept; raise InputError unless the process of the pages can read it there."""
+    from costguard.settings.notify import VARIABLE_PATTERN, require_secret_place
 
-    check_oidc(web, field)
+    source = read_text(stated, field)
+    if source and (variable := VARIABLE_PATTERN.fullmatch(require_secret_place(source, field, SECRET_EXAMPLE))):
+        told = f"names {variable[1]}, which the process that serves pages does not get"
+        hint = f'name it {SERVER_PREFIX}..., such as "env:{SECRET_EXAMPLE}"'
+        require(variable[1].startswith(SERVER_PREFIX), field, told, hint)
+    return source
+
+
+def read_client_secret(oidc: OidcSettings) -> str:
+    """Return the client's secret from its source; "" for a public client. Raises InputError if it cannot be read."""
+    from costguard.settings.notify import resolve_address
+
+    return resolve_address(oidc.client_secret, "web.oidc.client_secret", what="secret") if oidc.client_secret else ""
+
+
+def read_scopes(stated: object, field: str) -> tuple[str, ...]:
+    """Return the scopes that are asked for at a login."""
+    scopes = read_texts(stated, field)
+    for scope in scopes:
+        require(bool(SCOPE_PATTERN.fullmatch(scope)), field, f"'{shorten(scope)}' is not a scope", '["openid"]')
+    require("openid" in scopes, field, "lacks openid, without which no ID token comes", '["openid", "email"]')
+    return scopes
+
+
+def read_claim_values(stated: object, field: str) -> tuple[str, ...]:
+    """Return values of a claim."""
+    values = read_texts(stated, field)
+    for value in values:
+        plain = 0 < len(value) <= VALUE_CHARS_MAX and value.isprintable()
+        require(plain, field, f"'{shorten(value)}' is not a value of a claim", 'write viewer = ["ml"]')
+    return values
 
 
 def resolve_web_address(web: WebSettings) -> str:
@@ -131,40 +198,4 @@ def parse_host_header(stated: str) -> str:
 
     A user before `@`, blanks, a path or a port that is no number are refused: two readers could take them for two hosts.
     """
-    if stated.startswith("["):
-        host, bracket, rest = stated.partition("]")
-        host, allowed = host[1:], IPV6_SIGNS
-        port = rest.removeprefix(":") if rest.startswith(":") or not rest else "?"
-        valid = bool(bracket)
-    else:
-        host, _, port = stated.partition(":")
-        allowed, valid = NAME_SIGNS, True
-    port_valid = not port or (port.isascii() and port.isdigit() and len(port) <= PORT_DIGITS)
-    if not valid or not port_valid or not host or len(host) > HOST_LENGTH or not set(host) <= allowed:
-        return ""
-    return normalize_host(stated)
-
-
-def _check_url(web: WebSettings, field: str) -> None:
-    url = web.url or ""
-    if "@" in url:  # what stands before it may be a password, and is not shown
-        raise InputError(
-            "holds a name or a password", field=field, hint='write "https://guard.example": agents use their own key'
-        )
-    parts = urlsplit(url)
-    plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-    require(
-        bool(plain) and parts.path in ("", "/"), field, f"'{shorten(url)}' is not an address", 'write "https://guard.example"'
-    )
-    near = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    require(parts.scheme == "https" or near, field, "is not https: agents send over TLS only", 'write "https://guard.example"')
-
-
-WEB_CHECKS: Mapping[str, Callable[[WebSettings, str], object]] = {
-    "behind_proxy": _check_proxy_address,
-    "hosts": _check_hosts,
-    "url": _check_url,
-    "oidc": _check_oidc,
-    "listen": _check_listen,
-}
-"""What is checked of a key that is stated."""
+    return normalize_host(stated) if HOST_HEADER_PATTERN.fullmatch(stated) else ""

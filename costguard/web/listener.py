@@ -39,7 +39,7 @@ def check_web_files(web: WebSettings, key_file: Path) -> None:
 
     open_seal(key_file)
     if web.oidc is not None:
-        from costguard.settings.oidc import read_client_secret
+        from costguard.settings.web import read_client_secret
 
         read_client_secret(web.oidc)
     if web.tls_cert is None or web.tls_key is None:

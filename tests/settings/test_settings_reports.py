@@ -60,7 +60,7 @@ def test_a_time_without_quotes_is_one_too() -> None:
         ('every = "month"\nto = "console"\nat = 08:00:30', "report 1 (month).at: must be a whole minute, not 08:00:30"),
         ('every = "month"\nto = "console"\nby = ["ownr"]', "report 1 (month).by: "),
         ('every = "month"\nto = "console"\nby = []', "report 1 (month).by: names nothing to group by"),
-        ('every = "month"\nto = "console"\nformat = "x y"', "report 1 (month).format: is not a name of a format: 'x y'"),
+        ('every = "month"\nto = "console"\nformat = "x y"', "report 1 (month).format: 'x y' is not a name of a format"),
         ('every = "month"\nto = "console"\nform = "csv"', "report 1 (month).form: unknown key 'form'"),
         ('every = "month"\nto = "slack://TOKEN"', "report 1 (month).to: slack:// addresses hold a secret"),
         ('every = "month"\nto = "tem"', "report 1 (month).to: is not an address, and no route has this name\nhint: did"),

@@ -302,9 +302,7 @@ def place_on_launch(
         alike = tuple(gpu.name for gpu in facts.get_gpus().values() if _has_memory(gpu, *launch.memory_gb))
         stated = _restrict_gpus(stated, alike)
     if launch.nodes > 1:
-        note = (
-            f"{launch.nodes} machines are stated and no kind of GPU: as many machines as each kind needs are quoted; state --on"
-        )
+        note = f"{launch.nodes} machines are stated and no kind of GPU: as many as each kind needs are quoted; state --on"
         stated = replace(stated, notes=(*stated.notes, f"{note} H100:{launch.gpu_count}x{launch.nodes}"))
     return stated, None, launch.gpu_count
 

@@ -33,8 +33,8 @@ from joserfc.jwk import ECKey, JWKRegistry, OctKey, OKPKey, RSAKey
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, to_one_line
 from costguard.providers.transport.client import Deadline, HttpRequest, HttpResponse, Transport, check_url
-from costguard.settings.oidc import read_client_secret
 from costguard.settings.sections import OidcSettings
+from costguard.settings.web import read_client_secret
 
 ANSWERS_WITHIN_S, LOGIN_WITHIN_S = 10.0, 600.0
 """Seconds for all that one request of a browser has the provider asked, and for a person at the provider's page."""

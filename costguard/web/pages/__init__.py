@@ -16,8 +16,7 @@ from costguard.ledger.agents.logins import LoginStore
 from costguard.services.serving.web_logins import SessionDesk
 from costguard.services.serving.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
-from costguard.settings.oidc import CALLBACK_PATH
-from costguard.settings.web import resolve_web_address
+from costguard.settings.web import CALLBACK_PATH, resolve_web_address
 from costguard.web.pages import answers, ask, fleet, live, login, machine, static
 from costguard.web.pages.room import PageRoom
 from costguard.web.watchdog_client import WatchdogClient

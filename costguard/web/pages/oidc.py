@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request, Response
 
 from costguard.errors import CostguardError, InputError
 from costguard.services.serving.oidc import LOGIN_WITHIN_S, OidcClient
-from costguard.settings.oidc import CALLBACK_PATH
+from costguard.settings.web import CALLBACK_PATH
 from costguard.system.logs import get_log
 from costguard.values.web_login import ROLES, choose_role, name_person
 from costguard.web.middleware import RateLimiter, name_client
