@@ -252,38 +252,38 @@ PRICES_BEGIN, PRICES_END = "<!-- prices: begin -->", "<!-- prices: end -->"
 
 HEAD = """# Accuracy
 
-Written by `python bench/accuracy.py --write docs/ACCURACY.md`; do not edit. It compares what costguard says with what
-others measured and published, and with exact fake-tensor runs, and scores other people's formulas on the same rows."""
+Written by `python bench/accuracy.py --write docs/ACCURACY.md`; do not edit. It compares costguard's predictions with
+published measurements and with exact fake-tensor runs, and scores other formulas on the same rows."""
 
 MEMORY = """Error = predicted / measured - 1, in the row's own metric: allocated or active is our peak, reserved adds the
 allocator's slack, nvidia-smi the CUDA context too, file size the weights, a KV-cache row the cache, a card filled to the
-brim the card it takes. Rows marked `n` in `usable_for_formula` are left out of scores, never of predictions.
+brim the card it takes. Rows marked `n` in `usable_for_formula` are predicted and not scored.
 
 **No constant of the memory model is fitted by a program**, so there is nothing to refit when a source is left out: each
 term is counted from the modules' code or taken from fake-tensor runs, and the few flat figures (context, slack, buffers)
-stand with their source in `overheads.py` and `frameworks.py` of `sizing/memory/`; slack leans to the dear side, about the 60th
-percentile of the published pairs, since too little is a crash. But those were chosen by people who had these rows
-before their eyes, so figures for sources listed here are kinder than those for unseen ones. The last line shows
-what even one fitted number would change: each source times the median of measured / predicted of the others."""
+have their source in `overheads.py` and `frameworks.py` of `sizing/memory/`; slack is about the 60th percentile of the published
+pairs, since too little is a crash. The people who chose these figures had seen the rows, so the scores of the sources listed
+here are better than those of new ones. The last line shows the effect of one fitted number: each source times the median of
+measured / predicted of the others."""
 
-PEERS = """Rows that state enough, each formula on the ground its authors claim: rules of bytes a parameter and Megatron's
+PEERS = """Rows that state enough, each formula on the rows that its authors claim: rules of bytes a parameter and Megatron's
 report where all weights are trained, accelerate on one GPU without adapters, DeepSpeed's estimator under stage 3. Several
-GPUs share states as the ZeRO paper says where a source is silent; EleutherAI's score term is dropped under flash attention.
-All of that is the kindest reading. SIZING.md's figures (median / p90, %) were taken on more rows than are given here and
-on a choice of rows it does not name, so they differ by some points: bytes a parameter, accelerate and LLaMA-Factory's p90
+GPUs share states as in the ZeRO paper if a source does not say how; EleutherAI's score term is dropped under flash attention.
+This is the most favourable reading. SIZING.md's figures (median / p90, %) are of more rows, and of a choice of rows that it
+does not name, so they differ by some points: bytes a parameter, accelerate and LLaMA-Factory's p90
 agree closely; in EleutherAI's and Megatron's a term grows with the length, so that a few long rows decide the p90."""
 
 SPEED = """Tokens a second per GPU in steady state; where a source states TFLOPS only, its tokens/s are derived from
 the FLOPs it says it counted. "Leaving one source out" refits everything without the row's source (weights, evidence,
-width of the interval, whole-run overhead) and then runs the shipped code. Which components a step has, their priors and the
-classes of intervals were chosen by people who had all these rows before their eyes: those choices no row here can prove.
+width of the interval, whole-run overhead) and then runs the shipped code. The people who chose the components of a step,
+their priors and the classes of intervals had seen all these rows: no row here can prove those choices.
 
 GPU hours are those of whole runs: tokens over
 speed times the overhead of restarts and evaluation; hours "projected" from a speed hold none. Hours that were published
 without a token count cannot be answered and are not scored.
 
-Peers: the class-median line agrees with SIZING.md's, so the rows are read alike; 6ND and llm-analysis come out kinder here
-than there because active parameters are counted for mixtures, llm-analysis is held to the 16-bit peak, and rows differ."""
+Peers: the class-median line agrees with SIZING.md's, so the rows are read alike; 6ND and llm-analysis score better here
+than there because active parameters are counted for mixtures, llm-analysis is limited to the 16-bit peak, and rows differ."""
 
 FAKETENSOR = """Exact allocated bytes of two training steps on fake tensors (`tools/faketensor.py`), one GPU, Hugging Face
 modules: no workspaces, no context, no slack. Nothing is fitted here either."""
@@ -291,12 +291,12 @@ modules: no workspaces, no context, no slack. Nothing is fitted here either."""
 READ = """## How to read
 
 - **Each source alike**: every source has the same weight, however many rows it has, because rows of one source share a
-  machine, a person and a way to measure. *by row* gives median / p90 / coverage with each row alike, as this page did before.
+  machine, a person and a way to measure. *by row* gives median / p90 / coverage with each row alike.
 - *median*, *p90*: of the absolute relative error. *under by > 10 %*: for memory a crash after paid minutes, for speed and
-  hours only an error. *interval covers*: share of rows inside the 80 % interval, which never knew the row's source; more
-  than 90 % is too wide.
+  hours only an error. *interval covers*: share of rows inside the 80 % interval, which is fitted without the row's source;
+  more than 90 % is too wide.
 - *costguard there*: our median / p90 on exactly the rows that the formula claims.
 - Rows come from blogs, READMEs and papers: some state a batch but not the length, a maximum over varying lengths, GB for
   GiB. A row off by 5 % may be the row's fault; a source off in one direction is ours.
-- `python bench/accuracy.py --runs FILE --memory FILE --faketensor FILE --predictions DIR` predicts rows nobody has seen.
+- `python bench/accuracy.py --runs FILE --memory FILE --faketensor FILE --predictions DIR` predicts new rows.
   Measured columns never feed a prediction: inputs pass an allow-list (`bench/published.py`), and a test blanks them."""
