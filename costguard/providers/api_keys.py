@@ -96,8 +96,8 @@ def open_keyed_accounts(
 
     `nameless`: what one that states no name is called; "" where the provider says it, so that several may state none.
     """
-    found = list_accounts(table, manifest, places, around, nameless=nameless)
-    return tuple(make(one) if isinstance(one, KeyedAccount) else one for one in found)
+    accounts = list_accounts(table, manifest, places, around, nameless=nameless)
+    return tuple(make(one) if isinstance(one, KeyedAccount) else one for one in accounts)
 
 
 def list_accounts(
@@ -117,14 +117,14 @@ def list_accounts(
     if not isinstance(several, list):
         return (_open_account(table, manifest, places, around),)
     require(bool(several), f"{where}.accounts", "states no account", f"write [[{where}.accounts]], or leave it out")
-    if beside := [name for name in SINGLE_ACCOUNT_KEYS if name in table]:
-        raise InputError("stands beside accounts, which have their own", field=f"{where}.{beside[0]}", hint="put it into each")
+    if keys := [name for name in SINGLE_ACCOUNT_KEYS if name in table]:
+        raise InputError("stands beside accounts, which have their own", field=f"{where}.{keys[0]}", hint="put it into each")
     for i, one in enumerate(several):
         hint = "each account has a key of its own"
         require(bool(one.keys() & {"key_env", "key_file"}), f"{where}.accounts[{i}]", "names no key_env or key_file", hint)
-    found = tuple(_open_or_lock(one, manifest, places, around) for one in several)
-    _require_distinct(found, f"{where}.accounts", nameless)
-    return found
+    accounts = tuple(_open_or_lock(one, manifest, places, around) for one in several)
+    _require_distinct(accounts, f"{where}.accounts", nameless)
+    return accounts
 
 
 def read_timeout(table: Mapping[str, object], manifest: ProviderManifest) -> int:
@@ -180,19 +180,19 @@ def _list_key_sources(
 ) -> list[tuple[str, str, Path | None]]:
     """(where, what stands there, its file) in the order in which they count; of a variable the file is None."""
     env, file = one.get("key_env"), one.get("key_file")
-    stated: list[tuple[str, str, Path | None]] = []
+    sources: list[tuple[str, str, Path | None]] = []
     if env:
-        stated.append((f"the variable {env}", around.environ.get(str(env), ""), None))
+        sources.append((f"the variable {env}", around.environ.get(str(env), ""), None))
     if file:
         place = _resolve_path(str(file), around.home)
-        stated.append((f"the file {file}", read_small_file(place), place))
-    if stated:
-        return stated
-    named = around.environ.get(f"{places.env}_FILE", "").strip()
-    place = _resolve_path(named, around.home)
+        sources.append((f"the file {file}", read_small_file(place), place))
+    if sources:
+        return sources
+    key_file = around.environ.get(f"{places.env}_FILE", "").strip()
+    place = _resolve_path(key_file, around.home)
     return [
         (f"the variable {places.env}", around.environ.get(places.env, ""), None),
-        (f"the file that {places.env}_FILE names", read_small_file(place) if named else "", place),
+        (f"the file that {places.env}_FILE names", read_small_file(place) if key_file else "", place),
         *(
             (f"the file {_shorten_path(path, around.home)}", key_in(read_small_file(path)), path)
             for path, key_in in places.files
@@ -200,9 +200,9 @@ def _list_key_sources(
     ]
 
 
-def _require_distinct(found: Sequence[KeyedAccount | LockedAccount], where: str, nameless: str) -> None:
+def _require_distinct(accounts: Sequence[KeyedAccount | LockedAccount], where: str, nameless: str) -> None:
     names, keys = set[str](), dict[Secret, str]()
-    for one in found:
+    for one in accounts:
         name = one.account or nameless
         require(
             not name or name not in names, where, f"two are called '{name}'", 'give each a name of its own: account = "..."'

@@ -59,9 +59,9 @@ class ProviderRegistry:
             return self.found[name]
         if name in self.broken:
             raise CostguardError(f"the provider '{name}' cannot be used: {self.broken[name]}", field=field, hint=MEND_HINT)
-        known = sorted(self.found)
-        near = find_nearest_names(name, known)
-        raise UnknownNameError("provider", name, field=field, nearest=near, hint=f"installed: {', '.join(known) or 'none'}")
+        names = sorted(self.found)
+        near = find_nearest_names(name, names)
+        raise UnknownNameError("provider", name, field=field, nearest=near, hint=f"installed: {', '.join(names) or 'none'}")
 
 
 MEND_HINT = "reinstall or remove the package that brings it"
@@ -99,13 +99,13 @@ def find_format_by_ending(file: str) -> str:
     ending = _get_ending(file)
     if not ending[:1].isalpha():
         return "table"
-    wanted, names = FORMAT_BY_ENDING.get(ending, ending), sorted(list_entry_points(REPORT_GROUP).names)
-    made_for = [name for name in names if name == wanted or name.endswith(f"-{wanted}")]
+    format_name, names = FORMAT_BY_ENDING.get(ending, ending), sorted(list_entry_points(REPORT_GROUP).names)
+    made_for = [name for name in names if name == format_name or name.endswith(f"-{format_name}")]
     if not made_for:
-        known = ", ".join(f".{one}" for one in sorted({*FORMAT_BY_ENDING, *(name.rpartition("-")[2] for name in names)}))
-        hint = f"end it in {known}, any of them with {PACKED_ENDING} behind it, or say which with --format NAME"
+        endings = ", ".join(f".{one}" for one in sorted({*FORMAT_BY_ENDING, *(name.rpartition("-")[2] for name in names)}))
+        hint = f"end it in {endings}, any of them with {PACKED_ENDING} behind it, or say which with --format NAME"
         raise InputError(f"ends in .{shorten(ending, 20)}, and no format does", field=file, hint=hint)
-    return min(made_for, key=lambda name: name != wanted)
+    return min(made_for, key=lambda name: name != format_name)
 
 
 def _get_ending(file: str) -> str:
@@ -134,7 +134,7 @@ def load_notifier(name: str) -> ChannelPlugin:
 
 def load_providers() -> ProviderRegistry:
     """Every installed provider. One that cannot be imported, or says nothing of itself, is named and stops no other."""
-    found, broken = dict[str, DiscoveredProvider](), dict[str, str]()
+    providers, broken = dict[str, DiscoveredProvider](), dict[str, str]()
     for point in sorted(
         list_entry_points(PROVIDER_GROUP), key=lambda point: (not point.name.startswith(OUR_PREFIX), point.name)
     ):
@@ -145,11 +145,11 @@ def load_providers() -> ProviderRegistry:
             broken[name] = _describe_failure(wrong)
             continue
         name = plugin.manifest.name
-        if name in found:
+        if name in providers:
             broken[point.name] = f"it calls itself {name}, as another package does"
         else:
-            found[name] = plugin
-    return ProviderRegistry(found=found, broken=broken)
+            providers[name] = plugin
+    return ProviderRegistry(found=providers, broken=broken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def load_price_sources() -> PriceSourceRegistry:
     """Every installed source of public prices. One that cannot be imported is named and stops no other."""
     from costguard.providers.ports.price_source import PriceSourceFacts
 
-    found: dict[str, PublicPriceSource] = {}
+    sources: dict[str, PublicPriceSource] = {}
     broken: dict[str, str] = {}
     for point in sorted(list_entry_points(PRICE_SOURCE_GROUP), key=lambda point: point.name):
         try:
@@ -175,8 +175,8 @@ def load_price_sources() -> PriceSourceRegistry:
         except (Exception, SystemExit) as wrong:  # noqa: BLE001 - a package that somebody else wrote may raise anything
             broken[point.name] = _describe_failure(wrong)
             continue
-        found[point.name] = source
-    return PriceSourceRegistry(found=found, broken=broken)
+        sources[point.name] = source
+    return PriceSourceRegistry(found=sources, broken=broken)
 
 
 def load_sellers() -> dict[str, Seller]:
@@ -200,7 +200,7 @@ def find_missing_packages(manifest: ProviderManifest) -> tuple[str, ...]:
     except PackageNotFoundError:
         return ()
     marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(manifest.extra)}['"]""")
-    names = [found[0] for line in needed if marker.search(line) and (found := re.match(r"[A-Za-z0-9._-]+", line))]
+    names = [match[0] for line in needed if marker.search(line) and (match := re.match(r"[A-Za-z0-9._-]+", line))]
     return tuple(name for name in names if not _is_installed(name))
 
 
@@ -221,22 +221,22 @@ def _load_provider(point: EntryPoint) -> DiscoveredProvider:
     if not isinstance(manifest.name, str) or not PROVIDER_NAME.fullmatch(manifest.name):
         raise TypeError(f"{point.value} calls itself by no name that a provider can have: small letters, digits, - and _")
     texts = (manifest.title, manifest.extra, manifest.key_at, *manifest.credentials, *manifest.not_seen)
-    told = (*texts, *manifest.abilities, *manifest.abilities.values())
+    strings = (*texts, *manifest.abilities, *manifest.abilities.values())
     kinds = (*((one, ProviderSetting) for one in manifest.settings), (manifest.seller, Seller | None))
-    if not all(isinstance(one, str) for one in told) or not all(isinstance(one, kind) for one, kind in kinds):
+    if not all(isinstance(one, str) for one in strings) or not all(isinstance(one, kind) for one, kind in kinds):
         raise TypeError(f"{point.value} has a manifest that cannot be read")
     return cast("DiscoveredProvider", plugin)
 
 
 def _load_entry_point(group: str, name: str, kind: str, field: str) -> Callable[..., object]:
     """The object behind entry point `name` of `group`."""
-    found = list_entry_points(group)
-    if name not in found.names:
-        known = tuple(sorted(found.names))
+    entry_points = list_entry_points(group)
+    if name not in entry_points.names:
+        names = tuple(sorted(entry_points.names))
         raise UnknownNameError(
-            kind, name, field=field, nearest=find_nearest_names(name, known), hint=f"installed: {', '.join(known) or 'none'}"
+            kind, name, field=field, nearest=find_nearest_names(name, names), hint=f"installed: {', '.join(names) or 'none'}"
         )
     try:
-        return cast("Callable[..., object]", found[name].load())
+        return cast("Callable[..., object]", entry_points[name].load())
     except (ImportError, AttributeError) as broken:
         raise CostguardError(f"the plug-in '{name}' of {group} cannot be loaded: {broken}", hint=MEND_HINT) from broken

@@ -171,7 +171,7 @@ class TerminateOnlyCloud:
         seen = machine.observation(at) if machine else None
         return None if seen is None or _is_gone(seen, at) else seen
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
         """A sample of each signal for each whole minute of `period`, of those that run and measure something.
 
         What was told once is not told again. UnreachableError while the provider is down.
@@ -179,7 +179,7 @@ class TerminateOnlyCloud:
         if any(one.what == DOWN for one in self._at_work(self._clock.now())):
             raise UnreachableError("the provider answered 503", provider=self._provider)
         samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
-        for one in seen:
+        for one in observations:
             at = max(period.start, self._told.get(one.key, period.start)).replace(second=0, microsecond=0)
             while at < period.end:
                 samples += self._samples((one,), at) if at >= period.start else ()

@@ -139,13 +139,13 @@ class AwsPlugin:
         path = "/latest/meta-data/spot/instance-action"
         status, body = metadata.send(path, {TOKEN_HEADER: metadata.token} if metadata.token else {})
         if status == UNAUTHORIZED:
-            found, token = metadata.send("/latest/api/token", {f"{TOKEN_HEADER}-ttl-seconds": "21600"}, method="PUT")
-            metadata.token = token if found == OK and token.isprintable() else ""
+            token_status, token = metadata.send("/latest/api/token", {f"{TOKEN_HEADER}-ttl-seconds": "21600"}, method="PUT")
+            metadata.token = token if token_status == OK and token.isprintable() else ""
             status, body = metadata.send(path, {TOKEN_HEADER: metadata.token})
-        said = json.loads(body) if status == OK else None
-        if not isinstance(said, dict) or not isinstance(said.get("action"), str):
+        notice = json.loads(body) if status == OK else None
+        if not isinstance(notice, dict) or not isinstance(notice.get("action"), str):
             return None
-        return f"{said['action']} at {said.get('time', 'a time that it does not say')}"
+        return f"{notice['action']} at {notice.get('time', 'a time that it does not say')}"
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[AwsAccount]:
         """Return an account for each profile and role, or for the default chain; raises CredentialsError if one has no key."""

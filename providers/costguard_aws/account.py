@@ -58,10 +58,10 @@ class AwsAccount:
     def __init__(
         self, source: CredentialSource, table: Mapping[str, Any], around: ProviderContext, *, exports: bool = True
     ) -> None:
-        stated: list[str] = table.get("regions", [])
-        self._regions_stated, self._expected = tuple(stated), frozenset(table.get("accounts", []))
+        regions: list[str] = table.get("regions", [])
+        self._regions_stated, self._expected = tuple(regions), frozenset(table.get("accounts", []))
         self._clock, self._timeout_s = around.clock, table.get("timeout_s", TIMEOUT_S)
-        region = table.get("region", stated[0] if stated else "")
+        region = table.get("region", regions[0] if regions else "")
         self.session = AwsSession(source, around, endpoint=table.get("endpoint_url", ""), region=region)
         self._ec2 = Ec2Api(self.session)
         self._catalogue = InstanceTypeCatalogue(self._ec2, around.gpus, around.clock)
@@ -114,8 +114,8 @@ class AwsAccount:
         item = self._ec2.find_instance(key.region, key.id)
         if item is None:
             return None
-        seen, _ = self._listing.observe_one(item, place)
-        return seen if seen.state == "ended" else add_protections(seen, self._read_protections(key))
+        observation, _ = self._listing.observe_one(item, place)
+        return observation if observation.state == "ended" else add_protections(observation, self._read_protections(key))
 
     def fetch_identity(self) -> str:
         """Return the account's twelve digits; raises InputError if the settings expect another account."""
@@ -125,11 +125,11 @@ class AwsAccount:
             return self.session.account
 
     def _fetch_identity(self) -> str:
-        found = self._ec2.fetch_account_id()
-        if self._expected and found not in self._expected:
+        account_id = self._ec2.fetch_account_id()
+        if self._expected and account_id not in self._expected:
             hint = f"accounts = [{', '.join(sorted(self._expected))}] in [providers.aws] does not name it"
-            raise CredentialsError(f"{self.session.source.label} belongs to account {found}", provider=AWS, hint=hint)
-        return found
+            raise CredentialsError(f"{self.session.source.label} belongs to account {account_id}", provider=AWS, hint=hint)
+        return account_id
 
     def list_regions(self) -> Sequence[str]:
         """Return the regions to poll.
@@ -148,16 +148,16 @@ class AwsAccount:
                         raise
             return self._regions
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Return CloudWatch's metrics of the running machines: GPU if an agent reports it, else CPU."""
-        return self._metrics.fetch_utilization(self._list_own(seen), period)
+        return self._metrics.fetch_utilization(self._list_own(observations), period)
 
-    def poll_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+    def poll_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Return the same, asking only for what an earlier poll did not get."""
-        return self._metrics.poll_utilization(self._list_own(seen), period)
+        return self._metrics.poll_utilization(self._list_own(observations), period)
 
-    def _list_own(self, seen: Sequence[Observation]) -> list[Observation]:
-        return [one for one in seen if one.key.account == self.session.account]
+    def _list_own(self, observations: Sequence[Observation]) -> list[Observation]:
+        return [one for one in observations if one.key.account == self.session.account]
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return list and spot prices of GPU types in the polled regions."""
@@ -196,8 +196,8 @@ class AwsAccount:
     def fetch_start_price(self, key: ResourceKey) -> Price:
         """Return the present price of its type, or of its spot pool: EC2 charges a start at today's."""
         with limit_requests(Deadline(LOOK_S)):
-            seen = self.look_up(key)
-        return seen.prices[-1] if seen is not None and seen.prices else Price(None)
+            observation = self.look_up(key)
+        return observation.prices[-1] if observation is not None and observation.prices else Price(None)
 
     def _check_own(self, account: str, provider: str = AWS) -> None:
         if provider != AWS or self.fetch_identity() != account:

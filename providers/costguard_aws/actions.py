@@ -39,8 +39,8 @@ class InstanceActions:
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         """Terminate one instance."""
-        found: dict[str, Ec2Item] = {}
-        return _receive_act(lambda: self._explain_no_end(key, found), lambda: self._send_terminate(key, found[key.id]))
+        items: dict[str, Ec2Item] = {}
+        return _receive_act(lambda: self._explain_no_end(key, items), lambda: self._send_terminate(key, items[key.id]))
 
     def start(self, key: ResourceKey) -> ActionResponse:
         """Start one stopped instance."""
@@ -75,13 +75,13 @@ class InstanceActions:
             return _refuse(f"a stop would lose {', '.join(unsaved)}")
         return self._explain_kept_up(item) or self._explain_spot_stop(item, key) or self._explain_protection(key, "stop")
 
-    def _explain_no_end(self, key: ResourceKey, found: dict[str, Ec2Item]) -> ActionResponse | None:
+    def _explain_no_end(self, key: ResourceKey, items: dict[str, Ec2Item]) -> ActionResponse | None:
         item = self._ec2.find_instance(key.region, key.id)
         if item is None:
             return ActionResponse(said=MISSING)
         if _read_state(item) in GONE:
             return ActionResponse(said=ALREADY, why=f"it is {_read_state(item)}")
-        found[key.id] = item
+        items[key.id] = item
         controller = find_item_controller(item)
         if controller is not None and not controller.group:
             return _refuse(f"{controller.name} would replace it: {controller.ask}")
@@ -117,18 +117,18 @@ class InstanceActions:
         return _refuse(f"it is protected against {act}; costguard does not lift protections") if protected else None
 
     def _send_stop(self, key: ResourceKey) -> ActionResponse:
-        before, now = self._ec2.stop(key.region, key.id)
-        return _judge_state_change(before, now, OFF)
+        old_state, new_state = self._ec2.stop(key.region, key.id)
+        return _judge_state_change(old_state, new_state, OFF)
 
     def _send_start(self, key: ResourceKey) -> ActionResponse:
-        before, now = self._ec2.start(key.region, key.id)
-        return _judge_state_change(before, now, ON)
+        old_state, new_state = self._ec2.start(key.region, key.id)
+        return _judge_state_change(old_state, new_state, ON)
 
     def _send_terminate(self, key: ResourceKey, item: Ec2Item) -> ActionResponse:
         controller = find_item_controller(item)
         if controller is None:
-            before, now = self._ec2.terminate(key.region, key.id)
-            return _judge_state_change(before, now, GONE)
+            old_state, new_state = self._ec2.terminate(key.region, key.id)
+            return _judge_state_change(old_state, new_state, GONE)
         status = self._ec2.terminate_member(key.region, key.id)
         if status in ("Failed", "Cancelled", ""):
             return ActionResponse(said=UNCLEAR, why=f"{controller.name} says of it: {status or 'nothing'}")
@@ -153,13 +153,13 @@ def _receive_act(refusal: Callable[[], ActionResponse | None], act: Callable[[],
         return _refuse(broken.what)
 
 
-def _judge_state_change(before: str, now: str, wanted: tuple[str, str]) -> ActionResponse:
+def _judge_state_change(old_state: str, new_state: str, target_states: tuple[str, str]) -> ActionResponse:
     """Return the result of an act from the states before and after it."""
-    if before in wanted:
-        return ActionResponse(said=ALREADY, why=f"it was {before}")
-    if now in wanted:
+    if old_state in target_states:
+        return ActionResponse(said=ALREADY, why=f"it was {old_state}")
+    if new_state in target_states:
         return ActionResponse(said=ACCEPTED)
-    return ActionResponse(said=UNCLEAR, why=f"it was {before or 'unknown'} and is {now or 'unknown'}")
+    return ActionResponse(said=UNCLEAR, why=f"it was {old_state or 'unknown'} and is {new_state or 'unknown'}")
 
 
 def _read_state(item: Ec2Item) -> str:

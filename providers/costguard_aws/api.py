@@ -42,38 +42,38 @@ class Ec2Api:
 
     def fetch_account_id(self) -> str:
         """Return the twelve digits of the key's account."""
-        found = str(call_operation(self._session, "sts", self._session.region, "get_caller_identity").get("Account", ""))
-        if not found.isdigit():
+        account_id = str(call_operation(self._session, "sts", self._session.region, "get_caller_identity").get("Account", ""))
+        if not account_id.isdigit():
             raise InvalidAnswerError("GetCallerIdentity names no account", provider=AWS)
-        return found
+        return account_id
 
     def list_regions(self) -> list[str]:
         """Return every region that is enabled for the account."""
         listed = self._list(self._session.region, "describe_regions", "Regions")
-        found = [str(item.get("RegionName", "")) for item in listed if item.get("OptInStatus") != "not-opted-in"]
-        if not found or not all(found):
+        regions = [str(item.get("RegionName", "")) for item in listed if item.get("OptInStatus") != "not-opted-in"]
+        if not regions or not all(regions):
             raise InvalidAnswerError("DescribeRegions names no region", provider=AWS)
-        return sorted(found)
+        return sorted(regions)
 
-    def list_instances(self, region: str, size: int = PAGE, **asked: Any) -> Iterator[list[Ec2Item]]:  # noqa: ANN401 - EC2's words
+    def list_instances(self, region: str, size: int = PAGE, **params: Any) -> Iterator[list[Ec2Item]]:  # noqa: ANN401 - EC2's words
         """Yield pages of instances, including those that other AWS services run."""
         more = {} if region in self._unmanaged else {"IncludeManagedResources": True}
         try:
-            yield from self._list_instances(region, size, **asked, **more)
+            yield from self._list_instances(region, size, **params, **more)
         except RefusedError as refused:
             if refused.code not in UNKNOWN_PARAMETER or not more:
                 raise
             self._unmanaged.add(region)
-            yield from self._list_instances(region, size, **asked)
+            yield from self._list_instances(region, size, **params)
 
-    def _list_instances(self, region: str, size: int, **asked: Any) -> Iterator[list[Ec2Item]]:  # noqa: ANN401 - EC2's words
+    def _list_instances(self, region: str, size: int, **params: Any) -> Iterator[list[Ec2Item]]:  # noqa: ANN401 - EC2's words
         """A reservation without an instance, which EC2 does not produce, becomes an unreadable item."""
-        for page in self._read_pages(region, "describe_instances", "Reservations", size=size, **asked):
+        for page in self._read_pages(region, "describe_instances", "Reservations", size=size, **params):
             yield [item for reservation in page for item in reservation.get("Instances") or [reservation]]
 
-    def list_volumes(self, region: str, **asked: Any) -> Iterator[list[Ec2Item]]:  # noqa: ANN401 - EC2's words
+    def list_volumes(self, region: str, **params: Any) -> Iterator[list[Ec2Item]]:  # noqa: ANN401 - EC2's words
         """Yield pages of EBS volumes, attached or not."""
-        return self._read_pages(region, "describe_volumes", "Volumes", most=MOST_VOLUMES, **asked)
+        return self._read_pages(region, "describe_volumes", "Volumes", most=MOST_VOLUMES, **params)
 
     def list_addresses(self, region: str) -> list[Ec2Item]:
         """Return all Elastic IPs; this list has no pages."""
@@ -81,8 +81,8 @@ class Ec2Api:
 
     def describe_types(self, region: str, names: Sequence[str]) -> Iterator[Ec2Item]:
         """Yield those of `names` that exist in the region."""
-        asked = _build_filter("instance-type", names)
-        for page in self._read_pages(region, "describe_instance_types", "InstanceTypes", size=TYPES_PAGE, Filters=asked):
+        filters = _build_filter("instance-type", names)
+        for page in self._read_pages(region, "describe_instance_types", "InstanceTypes", size=TYPES_PAGE, Filters=filters):
             yield from page
 
     def find_instance(self, region: str, id: str) -> Ec2Item | None:  # noqa: A002 - EC2's word
@@ -105,8 +105,8 @@ class Ec2Api:
     def find_address(self, region: str, id: str) -> Ec2Item | None:  # noqa: A002 - EC2's word
         """Return one Elastic IP by its allocation id or, for an old one, its address; None if it does not exist."""
         kind = "allocation-id" if id.startswith("eipalloc-") else "public-ip"
-        found = self._list(region, "describe_addresses", "Addresses", Filters=_build_filter(kind, [id]))
-        return next((item for item in found if id in (item.get("AllocationId"), item.get("PublicIp"))), None)
+        addresses = self._list(region, "describe_addresses", "Addresses", Filters=_build_filter(kind, [id]))
+        return next((item for item in addresses if id in (item.get("AllocationId"), item.get("PublicIp"))), None)
 
     def list_protections(self, region: str, id: str) -> tuple[str, ...]:  # noqa: A002 - EC2's word
         """Return the acts that EC2 refuses until the protection of this instance is lifted: two requests."""
@@ -119,10 +119,10 @@ class Ec2Api:
 
         A cancelled or closed request counts as "one-time".
         """
-        asked = _build_filter("spot-instance-request-id", [id])
-        requests = self._list(region, "describe_spot_instance_requests", "SpotInstanceRequests", Filters=asked)
-        found = next((item for item in requests if item.get("SpotInstanceRequestId") == id), {})
-        return str(found.get("Type", "")) if found.get("State") not in ("cancelled", "closed") else "one-time"
+        filters = _build_filter("spot-instance-request-id", [id])
+        requests = self._list(region, "describe_spot_instance_requests", "SpotInstanceRequests", Filters=filters)
+        request = next((item for item in requests if item.get("SpotInstanceRequestId") == id), {})
+        return str(request.get("Type", "")) if request.get("State") not in ("cancelled", "closed") else "one-time"
 
     def stop(self, region: str, id: str) -> tuple[str, str]:  # noqa: A002 - EC2's word
         """Send one request, and return EC2's states before and after."""
@@ -142,8 +142,8 @@ class Ec2Api:
         Returns the status of the group's activity.
         """
         operation = "terminate_instance_in_auto_scaling_group"
-        asked = {"InstanceId": id, "ShouldDecrementDesiredCapacity": True}
-        answer = call_operation(self._session, "autoscaling", region, operation, **asked)
+        params = {"InstanceId": id, "ShouldDecrementDesiredCapacity": True}
+        answer = call_operation(self._session, "autoscaling", region, operation, **params)
         return str(answer.get("Activity", {}).get("StatusCode", ""))
 
     def check_permission(self, region: str, operation: str, **more: Any) -> bool:  # noqa: ANN401 - EC2's words
@@ -157,8 +157,8 @@ class Ec2Api:
         return True
 
     def _read_attribute(self, region: str, id: str, name: str) -> bool:  # noqa: A002 - EC2's word
-        asked = {"InstanceId": id, "Attribute": name}
-        answer = call_operation(self._session, "ec2", region, "describe_instance_attribute", **asked)
+        params = {"InstanceId": id, "Attribute": name}
+        answer = call_operation(self._session, "ec2", region, "describe_instance_attribute", **params)
         return answer.get(name[0].upper() + name[1:], {}).get("Value") is True
 
     def _change_state(self, region: str, operation: str, key: str, id: str) -> tuple[str, str]:  # noqa: A002 - EC2's word
@@ -168,8 +168,8 @@ class Ec2Api:
             raise InvalidAnswerError(f"{operation} does not mention {id}", provider=AWS)
         return item.get("PreviousState", {}).get("Name", ""), item.get("CurrentState", {}).get("Name", "")
 
-    def _list(self, region: str, operation: str, key: str, **asked: Any) -> list[Ec2Item]:  # noqa: ANN401 - EC2's words
-        return _find_rows(call_operation(self._session, "ec2", region, operation, **asked), key, operation)
+    def _list(self, region: str, operation: str, key: str, **params: Any) -> list[Ec2Item]:  # noqa: ANN401 - EC2's words
+        return _find_rows(call_operation(self._session, "ec2", region, operation, **params), key, operation)
 
     def _read_pages(
         self,
@@ -179,13 +179,13 @@ class Ec2Api:
         *,
         size: int = PAGE,
         most: int = MOST_ITEMS,
-        **asked: Any,  # noqa: ANN401 - EC2's words
+        **params: Any,  # noqa: ANN401 - EC2's words
     ) -> Iterator[list[Ec2Item]]:
         """Yield each page.
 
         Raises a ProviderError if the first page fails, CutShortError if a later one does or the list has no end.
         """
-        pages, number, count = read_pages(self._session, "ec2", region, operation, size=size, most=MOST_PAGES, **asked), 0, 0
+        pages, number, count = read_pages(self._session, "ec2", region, operation, size=size, most=MOST_PAGES, **params), 0, 0
         while True:
             number += 1
             try:
@@ -205,10 +205,10 @@ class Ec2Api:
 
 def _find_rows(answer: Mapping[str, Any], key: str, operation: str) -> list[Ec2Item]:
     """Return the list `key`; raises InvalidAnswerError if it is missing: a missing list is not an empty one."""
-    found = answer.get(key)
-    if not isinstance(found, list):
+    rows = answer.get(key)
+    if not isinstance(rows, list):
         raise InvalidAnswerError(f"{operation} answered without its {key}", provider=AWS)
-    return found
+    return rows
 
 
 def _read_all_pages(pages: Iterator[list[Ec2Item]]) -> list[Ec2Item]:

@@ -94,67 +94,69 @@ class CloudWatchMetrics:
         self._aws, self._clock, self._namespace, self._cache = aws, clock, namespace, cache
         self._regions: dict[str, RegionMetrics] = {}
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """Return samples of the running instances among `seen`; if one region fails, only its machines are blind."""
-        return self._measure(seen, period, lambda _: RegionMetrics())
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return samples of the running instances among `observations`; if one region fails, only its machines are blind."""
+        return self._measure(observations, period, lambda _: RegionMetrics())
 
-    def poll_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """Return the same, asking only for what an earlier poll did not get (`metric_memory`). `seen`: all of the account."""
-        return self._measure(seen, period, self._find_memory)
+    def poll_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return the same, asking only for what an earlier poll lacks (`metric_memory`). `observations`: of the account."""
+        return self._measure(observations, period, self._find_memory)
 
     def _find_memory(self, region: str) -> RegionMetrics:
         name = f"aws-series-{self._aws.account}-{region}-{self._namespace}"
         return self._regions.setdefault(region, RegionMetrics(self._cache, name))
 
     def _measure(
-        self, seen: Sequence[Observation], period: Period, memory: Callable[[str], RegionMetrics]
+        self, observations: Sequence[Observation], period: Period, memory: Callable[[str], RegionMetrics]
     ) -> UtilizationSamples:
-        running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING]
+        running = [one for one in observations if one.kind == INSTANCE and one.state == RUNNING]
         window = align_window(period, self._clock.now())
         samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
         for region in dict.fromkeys(one.key.region for one in running):
-            here = [one for one in running if one.key.region == region]
+            region_observations = [one for one in running if one.key.region == region]
             if window is None:
-                blind += [(one.key, "CloudWatch data ends 5 minutes ago; the period is later") for one in here]
+                blind += [(one.key, "CloudWatch data ends 5 minutes ago; the period is later") for one in region_observations]
                 continue
-            measured = self._measure_region(region, here, window, memory(region))
+            measured = self._measure_region(region, region_observations, window, memory(region))
             samples += measured.samples
             blind += measured.blind
         return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
     def _measure_region(
-        self, region: str, here: Sequence[Observation], window: Period, memory: RegionMetrics
+        self, region: str, observations: Sequence[Observation], window: Period, memory: RegionMetrics
     ) -> UtilizationSamples:
-        ids, now = frozenset(one.key.id for one in here), self._clock.now()
+        ids, now = frozenset(one.key.id for one in observations), self._clock.now()
         asks_gpu = any(signal in GPU_METRICS for signal in self._signals)
-        counted = all(one.gpu_count or one.vcpus for one in here)  # else its series alone say how many GPUs it has
-        known = (memory.find_series(ids, now) if counted else None) or self._discover(region, ids, now)
+        counted = all(one.gpu_count or one.vcpus for one in observations)  # else its series alone say how many GPUs it has
+        series_list = (memory.find_series(ids, now) if counted else None) or self._discover(region, ids, now)
         queries, settled = list[_Query](), dict[ResourceKey, tuple[Sample, ...]]()
-        for one in here:
-            unsure = known.why and not (one.gpu_count or one.vcpus)  # its GPUs cannot be counted by an incomplete list
-            asked = tuple(self._build_queries(one, () if unsure else known.series.get(one.key.id, ())))
-            before = memory.find_settled(one.key, {query.signal for query in asked}, window)
-            if before is None:
-                queries += asked
+        for one in observations:
+            unsure = series_list.why and not (one.gpu_count or one.vcpus)  # its GPUs cannot be counted by an incomplete list
+            machine_queries = tuple(self._build_queries(one, () if unsure else series_list.series.get(one.key.id, ())))
+            settled_samples = memory.find_settled(one.key, {query.signal for query in machine_queries}, window)
+            if settled_samples is None:
+                queries += machine_queries
             else:
-                settled[one.key] = before
+                settled[one.key] = settled_samples
         values, lost = self._fetch_values(region, queries, window)
         samples, blind, lacks = list[Sample](), list[tuple[ResourceKey, str]](), False
-        for one in here:
-            mine = values.get(one.key, [])
-            found = settled.get(one.key) or (
-                *build_gpu_samples(one, _group_by_signal(mine), window),
-                *_build_fallback_samples(one.key, mine),
+        for one in observations:
+            query_points = values.get(one.key, [])
+            machine_samples = settled.get(one.key) or (
+                *build_gpu_samples(one, _group_by_signal(query_points), window),
+                *_build_fallback_samples(one.key, query_points),
             )
-            samples += found
-            seen_gpu = any(sample.signal in GPU_METRICS for sample in found)
-            if not found or (one.gpu_count and not seen_gpu and asks_gpu):
-                gpus = known.series.get(one.key.id, ())
+            samples += machine_samples
+            has_gpu_samples = any(sample.signal in GPU_METRICS for sample in machine_samples)
+            if not machine_samples or (one.gpu_count and not has_gpu_samples and asks_gpu):
+                gpus = series_list.series.get(one.key.id, ())
                 lacks = lacks or bool(one.gpu_count or gpus)
-                blind.append((one.key, self._explain_blindness(one, gpus, lost.get(one.key) or known.why, found)))
+                blind.append(
+                    (one.key, self._explain_blindness(one, gpus, lost.get(one.key) or series_list.why, machine_samples))
+                )
         memory.keep_samples(samples)
-        if counted and (known.at == now or (known.at != NEVER and lacks != known.lacks)):
-            memory.keep_series(replace(known, lacks=lacks))
+        if counted and (series_list.at == now or (series_list.at != NEVER and lacks != series_list.lacks)):
+            memory.keep_series(replace(series_list, lacks=lacks))
         return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
     def _discover(self, region: str, ids: frozenset[str], now: datetime) -> SeriesList:
@@ -164,14 +166,14 @@ class CloudWatchMetrics:
         """
         if not any(signal in GPU_METRICS for signal in self._signals):
             return SeriesList(at=NEVER, ids=ids, series={})
-        asked: dict[str, Any] = {
+        params: dict[str, Any] = {
             "Namespace": self._namespace,
             "MetricName": GPU_METRICS[GPU_UTIL].name,
             "RecentlyActive": "PT3H",
         }
         metrics = list[Mapping[str, Any]]()
         try:
-            for page in read_pages(self._aws, "cloudwatch", region, "list_metrics", **asked):
+            for page in read_pages(self._aws, "cloudwatch", region, "list_metrics", **params):
                 metrics += page.get("Metrics") or ()
         except ProviderError as broken:
             why = f"GPU metrics could not be looked for: {broken.what}"
@@ -209,24 +211,24 @@ class CloudWatchMetrics:
                 lost |= {query.key: f"CloudWatch could not be asked: {broken.what}" for query in batch}
             for query, at in zip(batch, points, strict=True):
                 values.setdefault(query.key, []).append((query, at))
-        return {key: mine for key, mine in values.items() if key not in lost}, lost
+        return {key: query_points for key, query_points in values.items() if key not in lost}, lost
 
     def _fetch_batch(self, region: str, batch: Sequence[_Query], window: Period, points: list[dict[datetime, float]]) -> None:
         """Fetch one batch into `points`; a series may be spread over several pages."""
-        asked: dict[str, Any] = {
+        params: dict[str, Any] = {
             "MetricDataQueries": [_build_query(number, query.series) for number, query in enumerate(batch)],
             "StartTime": window.start,
             "EndTime": window.end,
             "ScanBy": "TimestampAscending",
             "MaxDatapoints": POINTS,
         }
-        for page in read_pages(self._aws, "cloudwatch", region, "get_metric_data", **asked):
+        for page in read_pages(self._aws, "cloudwatch", region, "get_metric_data", **params):
             for result in page.get("MetricDataResults") or ():
                 number = _parse_query_number(result.get("Id"), len(batch)) if isinstance(result, Mapping) else None
                 if number is not None:
                     points[number].update(_parse_points(result, window))
 
-    def _explain_blindness(self, one: Observation, gpus: tuple[GpuSeries, ...], why: str, found: Sequence[Sample]) -> str:
+    def _explain_blindness(self, one: Observation, gpus: tuple[GpuSeries, ...], why: str, samples: Sequence[Sample]) -> str:
         """Return why a machine is blind."""
         if why:
             return why
@@ -234,7 +236,7 @@ class CloudWatchMetrics:
             return f"the CloudWatch agent reported {len(gpus)} GPU series within 3 h, but not every GPU has data for the period"
         if one.gpu_count:
             agent = f"no GPU metrics in {self._namespace}: the CloudWatch agent with nvidia_gpu and InstanceId is not on it"
-            return f"{agent}; {'its CPU alone is known' if found else 'and CloudWatch has no other data of it'}"
+            return f"{agent}; {'its CPU alone is known' if samples else 'and CloudWatch has no other data of it'}"
         return "CloudWatch has no data of it in the period"
 
 
@@ -262,8 +264,8 @@ def _build_query(number: int, series: GpuSeries) -> dict[str, Any]:
     return {"Id": f"q{number}", "MetricStat": stat, "ReturnData": True}
 
 
-def _parse_query_number(stated: object, count: int) -> int | None:
-    text = str(stated)[1:]
+def _parse_query_number(query_id: object, count: int) -> int | None:
+    text = str(query_id)[1:]
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 and int(text) < count else None  # noqa: PLR2004 - q0 to q499
 
 
@@ -284,19 +286,19 @@ def _parse_points(result: Mapping[str, Any], window: Period) -> Iterable[tuple[d
 
 
 def _group_by_signal(
-    mine: Iterable[tuple[_Query, dict[datetime, float]]],
+    query_points: Iterable[tuple[_Query, dict[datetime, float]]],
 ) -> Mapping[str, list[tuple[GpuSeries, dict[datetime, float]]]]:
-    found: dict[str, list[tuple[GpuSeries, dict[datetime, float]]]] = {}
-    for query, points in mine:
+    by_signal: dict[str, list[tuple[GpuSeries, dict[datetime, float]]]] = {}
+    for query, points in query_points:
         if query.signal in GPU_METRICS:
-            found.setdefault(query.signal, []).append((query.series, points))
-    return found
+            by_signal.setdefault(query.signal, []).append((query.series, points))
+    return by_signal
 
 
-def _build_fallback_samples(key: ResourceKey, mine: Iterable[tuple[_Query, dict[datetime, float]]]) -> Iterable[Sample]:
+def _build_fallback_samples(key: ResourceKey, query_points: Iterable[tuple[_Query, dict[datetime, float]]]) -> Iterable[Sample]:
     """Yield samples of AWS/EC2; for a signal of two metrics only where both have a value."""
     parts: dict[str, list[dict[datetime, float]]] = {}
-    for query, points in mine:
+    for query, points in query_points:
         if query.signal in FALLBACKS:
             parts.setdefault(query.signal, []).append({at: value * query.factor for at, value in points.items()})
     for signal, series in parts.items():
@@ -348,25 +350,25 @@ def group_series(metrics: Iterable[Mapping[str, Any]], ids: Collection[str]) -> 
         if not isinstance(metric, Mapping):
             continue
         dimensions = _parse_dimensions(metric.get("Dimensions"))
-        named = dict(dimensions)
-        instance = named.get("InstanceId", "")
+        value_by_name = dict(dimensions)
+        instance = value_by_name.get("InstanceId", "")
         nameless += not instance
         if instance not in ids:
             continue
         series = GpuSeries(str(metric.get("Namespace") or ""), str(metric.get("MetricName") or ""), dimensions)
-        if "index" in named:
+        if "index" in value_by_name:
             single.setdefault(instance, []).append(series)
-        elif set(named) == {"InstanceId"}:
+        elif set(value_by_name) == {"InstanceId"}:
             rolled.setdefault(instance, []).append(replace(series, statistic="Maximum", rolled=True))
     why = "CloudWatch agents report GPUs without InstanceId: set append_dimensions in their configuration" if nameless else ""
     return {instance: tuple(single.get(instance) or rolled[instance]) for instance in {**single, **rolled}}, why
 
 
 def build_gpu_samples(
-    one: Observation, told: Mapping[str, Sequence[tuple[GpuSeries, Mapping[datetime, float]]]], window: Period
+    one: Observation, by_signal: Mapping[str, Sequence[tuple[GpuSeries, Mapping[datetime, float]]]], window: Period
 ) -> Iterable[Sample]:
     """Yield one sample for each time at which every GPU of the machine has a value."""
-    for signal, series in told.items():
+    for signal, series in by_signal.items():
         by_gpu: dict[str, dict[datetime, float]] = {}
         for which, points in series:
             gpu = by_gpu.setdefault("" if which.rolled else which.index, {})
@@ -386,6 +388,6 @@ def _combine_gpus(one: Observation, signal: str, by_gpu: Mapping[str, Mapping[da
             yield Sample(key=one.key, signal=signal, at=at, value=value)
 
 
-def _parse_dimensions(stated: object) -> tuple[tuple[str, str], ...]:
-    pairs = stated if isinstance(stated, list) else []
+def _parse_dimensions(dimensions: object) -> tuple[tuple[str, str], ...]:
+    pairs = dimensions if isinstance(dimensions, list) else []
     return keep_pairs_once((str(pair.get("Name")), str(pair.get("Value"))) for pair in pairs if isinstance(pair, Mapping))

@@ -65,11 +65,11 @@ class CostExplorer:
         """Return every line of `period`, by whole UTC days; raises a ProviderError if Cost Explorer cannot be read."""
         lines, why = list[BillLine](), list[str]()
         for month in _list_months(period, self._clock.now()):
-            kept = self._read_month(month)
-            read, odd = parse_bill_lines(kept.results, self._aws.account, month)
+            entry = self._read_month(month)
+            read, odd = parse_bill_lines(entry.results, self._aws.account, month)
             lines += [line for line in read if line.start < period.end and period.start < line.end]
             why += [odd] if odd else []
-            why += [] if kept.whole else [f"Cost Explorer's answer for {month.start:%Y-%m} has more than {MOST_PAGES} pages"]
+            why += [] if entry.whole else [f"Cost Explorer's answer for {month.start:%Y-%m} has more than {MOST_PAGES} pages"]
         return BillLines(lines=tuple(lines), why="; ".join(dict.fromkeys(why)))
 
     def _read_month(self, month: Period) -> _CachedMonth:
@@ -78,21 +78,21 @@ class CostExplorer:
         fresh = timedelta(days=1) if now - month.end > SETTLED else FRESH
         data = self._cache.get(name, now - fresh)
         try:
-            kept = None if data is None else msgspec.json.decode(data, type=_CachedMonth)
+            entry = None if data is None else msgspec.json.decode(data, type=_CachedMonth)
         except msgspec.DecodeError:
-            kept = None
-        if kept is None or now - kept.at >= fresh:
-            results, whole = self._fetch_month(month)
-            kept = _CachedMonth(at=now, results=results, whole=whole)
-            self._cache.put(name, msgspec.json.encode(kept))
-        return kept
+            entry = None
+        if entry is None or now - entry.at >= fresh:
+            results, is_complete = self._fetch_month(month)
+            entry = _CachedMonth(at=now, results=results, whole=is_complete)
+            self._cache.put(name, msgspec.json.encode(entry))
+        return entry
 
     def _fetch_month(self, month: Period) -> tuple[list[dict[str, Any]], bool]:
         """Return the results of every page, and whether the last page was reached.
 
         botocore has no paginator for this operation. The End of its period is exclusive.
         """
-        asked: dict[str, Any] = {
+        params: dict[str, Any] = {
             "TimePeriod": {"Start": f"{month.start:%Y-%m-%d}", "End": f"{month.end:%Y-%m-%d}"},
             "Granularity": "DAILY",
             "Metrics": [METRIC],
@@ -104,18 +104,18 @@ class CostExplorer:
                 ]
             },
         }
-        results, token, seen = list[dict[str, Any]](), "", set[str]()
+        results, token, page_tokens = list[dict[str, Any]](), "", set[str]()
         for _ in range(MOST_PAGES):
             more = {"NextPageToken": token} if token else {}
-            page = call_operation(self._aws, "ce", HOME, "get_cost_and_usage", **asked, **more)
+            page = call_operation(self._aws, "ce", HOME, "get_cost_and_usage", **params, **more)
             some = page.get("ResultsByTime")
             if not isinstance(some, list):
                 raise InvalidAnswerError("Cost Explorer's answer has no results", provider="aws", account=self._aws.account)
             results += some
             token = str(page.get("NextPageToken") or "")
-            if not token or token in seen:
+            if not token or token in page_tokens:
                 return results, not token
-            seen.add(token)
+            page_tokens.add(token)
         return results, False
 
 
@@ -146,9 +146,9 @@ def parse_bill_lines(results: Iterable[object], account: str, period: Period) ->
     `account`: used for lines that state none.
     """
     lines, unread, first = list[BillLine](), 0, ""
-    for stated in results:
+    for raw_result in results:
         try:
-            result = msgspec.convert(stated, _Result)
+            result = msgspec.convert(raw_result, _Result)
         except msgspec.ValidationError as odd:
             unread, first = unread + 1, first or shorten(str(odd))
             continue
@@ -189,12 +189,12 @@ def _make_line(group: _Group, result: _Result, account: str) -> BillLine:
 def _parse_money(cost: _Cost) -> Money:
     """Parse an amount, a string of ten or more decimals, rounded half to even to the nano-unit."""
     try:
-        stated = Decimal(cost.amount)
+        amount = Decimal(cost.amount)
     except InvalidOperation:
-        stated = Decimal("NaN")
-    if not stated.is_finite() or abs(stated) >= LARGEST_AMOUNT:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or abs(amount) >= LARGEST_AMOUNT:
         raise InputError(f"is not an amount: {shorten(cost.amount, 40)}", field=METRIC)
-    return Money(nano=int(stated.scaleb(9).to_integral_value()), currency=cost.unit)
+    return Money(nano=int(amount.scaleb(9).to_integral_value()), currency=cost.unit)
 
 
 PREFIXES = {

@@ -79,16 +79,16 @@ class FocusExport:
         """Yield the export files under the prefix; raises InputError if there are none, or one is too large for this."""
         if self._aws is None:
             raise InputError("an s3:// address needs an AWS account", field="focus_export")
-        parts, found = urlsplit(self._where), 0
+        parts, count = urlsplit(self._where), 0
         for one in _list_keys(self._aws, self._region, parts.netloc, parts.path.lstrip("/")):
-            name, found = f"{S3}{parts.netloc}/{one['Key']}", found + 1
+            name, count = f"{S3}{parts.netloc}/{one['Key']}", count + 1
             if int(one.get("Size") or 0) > MOST_OBJECT:
                 hint = "copy the export with `aws s3 sync`, and name the folder in focus_export"
                 raise InputError(f"has {one['Size']} bytes, too many to be read from S3", field=name, hint=hint)
-            made = one.get("LastModified")
+            modified_at = one.get("LastModified")
             opened = partial(_open_object, self._aws, self._region, parts.netloc, str(one["Key"]))
-            yield BillFilePiece(name=name, opened=opened, made_at=made if isinstance(made, datetime) else None)
-        if not found:
+            yield BillFilePiece(name=name, opened=opened, made_at=modified_at if isinstance(modified_at, datetime) else None)
+        if not count:
             hint = (
                 f"files there end in {', '.join(EXPORT_FILE_KINDS)}; or name a path, or a pattern such as /exports/**/*.csv.gz"
             )
@@ -98,8 +98,8 @@ class FocusExport:
 @contextmanager
 def _open_object(aws: AwsClients, region: str, bucket: str, key: str) -> Iterator[io.BufferedReader]:
     """Open the bytes of one object; raises a ProviderError if it cannot be fetched."""
-    found = call_operation(aws, "s3", region, "get_object", Bucket=bucket, Key=key)
-    yield io.BufferedReader(io.BytesIO(found["Body"].read()))
+    answer = call_operation(aws, "s3", region, "get_object", Bucket=bucket, Key=key)
+    yield io.BufferedReader(io.BytesIO(answer["Body"].read()))
 
 
 def _list_keys(aws: AwsClients, region: str, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:

@@ -59,13 +59,13 @@ class CredentialSource:
 
 def parse_sources(table: Mapping[str, Any]) -> Sequence[CredentialSource]:
     """Return every set of credentials of the settings; the default chain if they name none."""
-    found = [CredentialSource(profile=name) for name in table.get("profiles", [])]
+    sources = [CredentialSource(profile=name) for name in table.get("profiles", [])]
     for role in table.get("roles", []):
         arn = role.get("role_arn", "")
         if not arn.startswith("arn:") or ":role/" not in arn:
             hint = 'role_arn = "arn:aws:iam::111122223333:role/costguard-reader"'
             raise InputError("needs the ARN of a role", field="providers.aws.roles.role_arn", hint=hint)
-        found.append(
+        sources.append(
             CredentialSource(
                 profile=role.get("source_profile", DEFAULT),
                 role_arn=arn,
@@ -73,9 +73,9 @@ def parse_sources(table: Mapping[str, Any]) -> Sequence[CredentialSource]:
                 session_name=role.get("session_name", SESSION_NAME),
             )
         )
-    if len(set(found)) != len(found):
+    if len(set(sources)) != len(sources):
         raise InputError("name one set of credentials twice", field="providers.aws", hint="remove one of profiles or roles")
-    return found or [CredentialSource()]
+    return sources or [CredentialSource()]
 
 
 def open_botocore_session(source: CredentialSource, environ: Mapping[str, str], home: Path) -> BotocoreSession:
@@ -114,17 +114,17 @@ def _build_resolver(session: BotocoreSession, environ: Mapping[str, str]) -> Cre
     with _named(session):
         providers = create_credential_resolver(session).providers
     off = environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
-    found = []
+    chain = []
     for provider in providers:
         if isinstance(provider, EnvProvider):
-            found.append(EnvProvider(environ=environ))
+            chain.append(EnvProvider(environ=environ))
         elif isinstance(provider, ContainerProvider):
-            found.append(ContainerProvider(environ=environ))
+            chain.append(ContainerProvider(environ=environ))
         elif not isinstance(provider, InstanceMetadataProvider):
-            found.append(provider)
+            chain.append(provider)
         elif not off:
-            found.append(_bypass_proxy(provider))
-    return CredentialResolver(providers=found)
+            chain.append(_bypass_proxy(provider))
+    return CredentialResolver(providers=chain)
 
 
 def _bypass_proxy(provider: InstanceMetadataProvider) -> InstanceMetadataProvider:
@@ -154,21 +154,21 @@ def load_credentials(source: CredentialSource, session: BotocoreSession, create:
     A role is assumed at its first use only, by a client that `create` makes. Raises CredentialsError if there are none.
     """
     with _named(session), translate_botocore_errors(source.label):
-        found = session.get_component("credential_provider").load_credentials()
-    if found is None:
+        credentials = session.get_component("credential_provider").load_credentials()
+    if credentials is None:
         looked = "the environment, ~/.aws and this machine's own role"
         where = looked if source.profile == DEFAULT else f"profile {source.profile} of ~/.aws"
         raise CredentialsError(f"no key in {where}", provider=AWS, hint=NO_KEY)
-    _check_exposure(source, session, str(found.method or ""))
+    _check_exposure(source, session, str(credentials.method or ""))
     if source.role_arn:
-        found = _assume_role(source, found, create)
-    session.register_component("credential_provider", _Loaded(found))
-    return found
+        credentials = _assume_role(source, credentials, create)
+    session.register_component("credential_provider", _Loaded(credentials))
+    return credentials
 
 
-def _assume_role(source: CredentialSource, found: Any, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - the same
+def _assume_role(source: CredentialSource, credentials: Any, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - the same
     more = {"RoleSessionName": source.session_name} | ({"ExternalId": source.external_id} if source.external_id else {})
-    fetcher = AssumeRoleCredentialFetcher(create, found, source.role_arn, extra_args=more)
+    fetcher = AssumeRoleCredentialFetcher(create, credentials, source.role_arn, extra_args=more)
     return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method="assume-role")
 
 

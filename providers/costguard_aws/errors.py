@@ -56,13 +56,13 @@ def make_fault_reader(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[Ht
     def fault(reply: HttpResponse) -> ProviderError | None:
         if 200 <= reply.status < 300:  # noqa: PLR2004 - HTTP's own
             return _detect_odd_page(reply)
-        code, told = parse_error_code(reply), _parse_error_text(reply)
+        code, text = parse_error_code(reply), _parse_error_text(reply)
         kind = _classify_error(code, reply.status)
         if not code or kind is None:
             return otherwise(reply)
         for secret in secrets():
-            told = told.replace(secret.reveal(), "[secret]")
-        what = f"{code}: {told}" if told else code
+            text = text.replace(secret.reveal(), "[secret]")
+        what = f"{code}: {text}" if text else code
         return kind(what, provider=AWS, status=reply.status, code=code, hint=_HINTS.get(code))
 
     return fault
@@ -94,15 +94,15 @@ def parse_error_code(reply: HttpResponse) -> str:
     if header:
         return header.split(";")[0].split(":")[0].rsplit("#", 1)[-1][:100]
     head = reply.body[:_LOOKED_AT]
-    found = _CODE_XML.search(head) or _CODE_JSON.search(head) or _CODE_CBOR.search(head)
-    return found[1].decode("ascii", "replace") if found else ""
+    match = _CODE_XML.search(head) or _CODE_JSON.search(head) or _CODE_CBOR.search(head)
+    return match[1].decode("ascii", "replace") if match else ""
 
 
 def _parse_error_text(reply: HttpResponse) -> str:
     """Return AWS's error message, without the encoded part that only AWS's tools can read."""
     head = reply.body[:_LOOKED_AT]
-    found = _TOLD_XML.search(head) or _TOLD_JSON.search(head)
-    text = found[1].decode("utf-8", "replace") if found else ""
+    match = _TOLD_XML.search(head) or _TOLD_JSON.search(head)
+    text = match[1].decode("utf-8", "replace") if match else ""
     return shorten(to_one_line(text.split("Encoded authorization")[0].strip()), LONGEST_TOLD)
 
 
@@ -111,9 +111,9 @@ def _classify_error(code: str, status: int) -> type[ProviderError] | None:
     stem = code.removesuffix("Exception")
     if stem.startswith("Throttl"):
         return ThrottledError
-    named = next((kind for kind, codes in _KINDS.items() if code in codes or stem in codes), None)
-    if named is not None or status == 429:  # noqa: PLR2004 - HTTP's own
-        return named
+    error_type = next((kind for kind, codes in _KINDS.items() if code in codes or stem in codes), None)
+    if error_type is not None or status == 429:  # noqa: PLR2004 - HTTP's own
+        return error_type
     if status >= 500:  # noqa: PLR2004 - HTTP's own
         return UnreachableError
     return MissingError if code.endswith(".NotFound") else RefusedError
@@ -237,14 +237,14 @@ def read_pages(
     *,
     size: int | None = None,
     most: int = 200,
-    **asked: Any,  # noqa: ANN401 - AWS's words
+    **params: Any,  # noqa: ANN401 - AWS's words
 ) -> Iterator[Mapping[str, Any]]:
     """Yield each page of a list, by boto3's paginator; raises ProviderErrors, one of them if the list has no end.
 
     `size`: of items a page, None for AWS's own. `most`: of pages.
     """
     paginator = aws.client(service, region).get_paginator(operation)
-    pages = iter(paginator.paginate(**asked, PaginationConfig={"PageSize": size} if size else {}))
+    pages = iter(paginator.paginate(**params, PaginationConfig={"PageSize": size} if size else {}))
     for _ in range(most):
         with translate_botocore_errors(aws.account):
             try:

@@ -59,26 +59,26 @@ class AccountExamination:
 
     def run_checks(self) -> Sequence[HealthCheck]:
         """Return the results, in the order of the checks."""
-        found = self._check_reach(self._check_key())
-        if any(check.outcome == CHECK_BAD for check in found):
+        checks = self._check_reach(self._check_key())
+        if any(check.outcome == CHECK_BAD for check in checks):
             return [
-                *found,
+                *checks,
                 *(
                     HealthCheck(subject=s, outcome=CHECK_SKIPPED, told="not asked")
                     for s in (PERMISSION_CHECK, CLOCK_CHECK, UTILIZATION_CHECK)
                 ),
             ]
-        return [*found, *self._check_rights(), self._check_clock(), self._check_metrics()]
+        return [*checks, *self._check_rights(), self._check_clock(), self._check_metrics()]
 
     def _check_key(self) -> HealthCheck:
         where = self._session.source.label
         try:
-            told = f"{where}: key {self._session.read_key_hint()} from {self._session.method}"
+            text = f"{where}: key {self._session.read_key_hint()} from {self._session.method}"
         except CostguardError as broken:
             return HealthCheck(
                 subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{where}: {broken.what}", fix=broken.hint or "aws configure"
             )
-        return HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=told)
+        return HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=text)
 
     def _check_reach(self, key: HealthCheck) -> list[HealthCheck]:
         """Return the result for the key, whether STS answers, and the account of the key."""
@@ -97,17 +97,17 @@ class AccountExamination:
         return [key, reached, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"account {account}")]
 
     def _check_rights(self) -> list[HealthCheck]:
-        found = [self._check_regions()]
-        found += [self._check_read(name, action) for name, action in READS.items()]
-        found.append(
+        checks = [self._check_regions()]
+        checks += [self._check_read(name, action) for name, action in READS.items()]
+        checks.append(
             self._check_service("offers", "pricing", "us-east-1", "get_products", ServiceCode="AmazonEC2", MaxResults=1)
         )
         instance = self._find_test_instance()
-        found += [
+        checks += [
             self._check_act(name, action, instance)
             for name, action in (("stop", "stop_instances"), ("terminate", "terminate_instances"), ("start", "start_instances"))
         ]
-        return found
+        return checks
 
     def _check_regions(self) -> HealthCheck:
         try:
@@ -131,19 +131,19 @@ class AccountExamination:
         return self._prove(f"{PERMISSION_CHECK}: {name}", lambda: self._ec2.check_permission(self._region, action), READER)
 
     def _check_act(self, name: str, action: str, instance: str) -> HealthCheck:
-        subject, told = f"{PERMISSION_CHECK}: {name}", f"may {name} {instance}" if instance else f"may {name}"
+        subject, text = f"{PERMISSION_CHECK}: {name}", f"may {name} {instance}" if instance else f"may {name}"
         try:
             self._ec2.check_permission(self._region, action, InstanceIds=[instance or NOWHERE])
         except MissingError:
-            return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
+            return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=text)
         except ForbiddenError as denied:
             tag = "=".join(ALLOWED_TAG)
             fix = f"where costguard is to act, attach config/iam/aws-actor-{name}.json and tag what it may {name} {tag}"
-            told = f"this key may not {name}: costguard can watch, not act ({denied.what})"
-            return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=told, fix=fix)
+            text = f"this key may not {name}: costguard can watch, not act ({denied.what})"
+            return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=text, fix=fix)
         except CostguardError as broken:
             return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=broken.what, fix=broken.hint or "")
-        return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
+        return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=text)
 
     def _find_test_instance(self) -> str:
         """Return an instance for a dry run, preferably one that the policy allows; "" if there is none."""
@@ -185,18 +185,18 @@ class AccountExamination:
     def _check_metrics(self) -> HealthCheck:
         """Check whether any CloudWatch agent reports GPUs in the examined region."""
         try:
-            found = call_operation(
+            answer = call_operation(
                 self._session, "cloudwatch", self._region, "list_metrics", Namespace="CWAgent", RecentlyActive="PT3H"
             )
         except ForbiddenError as denied:
             return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_BAD, told=denied.what, fix=READER)
         except ProviderError as broken:
             return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=broken.what, fix=broken.hint or "")
-        gpus = {str(one.get("MetricName", "")) for one in found.get("Metrics", ())}
+        gpus = {str(one.get("MetricName", "")) for one in answer.get("Metrics", ())}
         if any("nvidia_smi" in name or "neuroncore" in name for name in gpus):
             return HealthCheck(
                 subject=UTILIZATION_CHECK, outcome=CHECK_GOOD, told=f"GPU use from the CloudWatch agent in {self._region}"
             )
-        told = f"no CloudWatch agent reports GPUs in {self._region}: only processor use is measured, which cannot show idleness"
+        text = f"no CloudWatch agent reports GPUs in {self._region}: only processor use is measured, which cannot show idleness"
         fix = "costguard agent enrol ID for each machine, or CloudWatch's with nvidia_gpu and append_dimensions InstanceId"
-        return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix=fix)
+        return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=text, fix=fix)

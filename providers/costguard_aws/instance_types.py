@@ -49,7 +49,7 @@ class InstanceTypeCatalogue:
         self._ask_again: dict[str, datetime] = {}
         self._lock = threading.Lock()
 
-    def learn(self, names: Collection[str], region: str, told: Callable[[str], None]) -> None:
+    def learn(self, names: Collection[str], region: str, note: Callable[[str], None]) -> None:
         """Fetch those of `names` that are not known yet; if EC2 cannot be reached, note that and use the shipped table."""
         with self._lock:
             now = self._clock.now()
@@ -57,13 +57,13 @@ class InstanceTypeCatalogue:
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
                 try:
-                    found = {item.get("InstanceType", ""): item for item in self._ec2.describe_types(region, batch)}
+                    items = {item.get("InstanceType", ""): item for item in self._ec2.describe_types(region, batch)}
                 except ProviderError as broken:
-                    told(f"{region}: its instance types could not be asked for; the shipped table is used ({broken.what})")
-                    found = {}
+                    note(f"{region}: its instance types could not be asked for; the shipped table is used ({broken.what})")
+                    items = {}
                 for name in batch:
-                    self._kinds[name] = self._parse_type(found[name], told) if name in found else self._use_table(name, told)
-                    if name not in found:
+                    self._kinds[name] = self._parse_type(items[name], note) if name in items else self._use_table(name, note)
+                    if name not in items:
                         self._ask_again[name] = now + ASK_AGAIN
 
     def find_type(self, name: str) -> GpuInstanceType | None:
@@ -73,22 +73,22 @@ class InstanceTypeCatalogue:
     def _is_due(self, name: str, now: datetime) -> bool:
         return name not in self._kinds or (name in self._ask_again and now >= self._ask_again.pop(name))
 
-    def _use_table(self, name: str, told: Callable[[str], None]) -> GpuInstanceType | None:
-        known = load_known_types().get(name)
-        if known is not None:
-            return known
+    def _use_table(self, name: str, note: Callable[[str], None]) -> GpuInstanceType | None:
+        instance_type = load_known_types().get(name)
+        if instance_type is not None:
+            return instance_type
         gpu = find_family_gpu(name)
         if gpu or re.match(rf"(?:{'|'.join(ACCELERATED)})\d", name):
-            told(f"{name}: EC2 does not know this type, and how many GPUs it has is unknown")
+            note(f"{name}: EC2 does not know this type, and how many GPUs it has is unknown")
         local_gb = None if gpu or WITH_DISKS.match(name) else 0
         return GpuInstanceType(name=name, gpu=gpu, gpu_count=0, vram_gb=0, vcpus=0, ram_gb=0, local_gb=local_gb)
 
-    def _parse_type(self, item: Ec2Item, told: Callable[[str], None]) -> GpuInstanceType:
+    def _parse_type(self, item: Ec2Item, note: Callable[[str], None]) -> GpuInstanceType:
         name = item["InstanceType"]
         word, count, vram_gb = _find_accelerator(item)
         return GpuInstanceType(
             name=name,
-            gpu=self._find_canonical_gpu(name, word, vram_gb, told) if word else "",
+            gpu=self._find_canonical_gpu(name, word, vram_gb, note) if word else "",
             gpu_count=count if 0 <= count <= MOST_GPUS else 0,
             vram_gb=vram_gb or 0,
             vcpus=item.get("VCpuInfo", {}).get("DefaultVCpus") or 0,
@@ -96,7 +96,7 @@ class InstanceTypeCatalogue:
             local_gb=_sum_local_gb(item),
         )
 
-    def _find_canonical_gpu(self, name: str, word: str, vram_gb: float | None, told: Callable[[str], None]) -> str:
+    def _find_canonical_gpu(self, name: str, word: str, vram_gb: float | None, note: Callable[[str], None]) -> str:
         """Return the canonical name of EC2's GPU name.
 
         It is resolved with the memory that EC2 states, then without it (Trainium2's is wrong there), then by the table;
@@ -107,17 +107,17 @@ class InstanceTypeCatalogue:
                 return self._gpus.resolve(word, vram_gb=size).canonical
             except UnknownNameError:
                 continue
-        known = load_known_types().get(name)
-        if known is not None:
-            return known.gpu
-        told(f"{name}: no GPU is known as '{word[:80]}'")
+        instance_type = load_known_types().get(name)
+        if instance_type is not None:
+            return instance_type.gpu
+        note(f"{name}: no GPU is known as '{word[:80]}'")
         return word[:80]
 
 
 def _sum_local_gb(item: Ec2Item) -> int | None:
     """Return the GB of the host's local disks; None if EC2 states that there are some but not their size."""
-    stated: int | None = item.get("InstanceStorageInfo", {}).get("TotalSizeInGB")
-    return stated if stated is not None else None if item.get("InstanceStorageSupported") else 0
+    total_gb: int | None = item.get("InstanceStorageInfo", {}).get("TotalSizeInGB")
+    return total_gb if total_gb is not None else None if item.get("InstanceStorageSupported") else 0
 
 
 def _find_accelerator(item: Ec2Item) -> tuple[str, float, float | None]:

@@ -91,160 +91,160 @@ class RegionListing:
 
     def poll(self, scope: ScopeKey, timeout_s: float) -> Poll:
         """Poll the region; returns Failed if its instances cannot be listed, and raises nothing."""
-        asked_at, told = self._clock.now(), _PollNotes(Deadline(timeout_s))
-        with limit_requests(told.deadline):
-            inventory = self._read_inventory(scope, told)
+        asked_at, notes = self._clock.now(), _PollNotes(Deadline(timeout_s))
+        with limit_requests(notes.deadline):
+            inventory = self._read_inventory(scope, notes)
         at = max(self._clock.now(), asked_at)
-        return Poll(scope=scope, at=at, asked_at=asked_at, inventory=inventory, notes=tuple(told.notes))
+        return Poll(scope=scope, at=at, asked_at=asked_at, inventory=inventory, notes=tuple(notes.notes))
 
     def observe_one(self, item: Ec2Item, place: ListingScope) -> tuple[Observation, tuple[str, ...]]:
         """Return one instance that was fetched alone, and notes of what could not be learned about it."""
-        told = _PollNotes(Deadline(LOOK_S))
-        found = self._read_instances([item], place, told)
-        if not found:
-            raise InputError("; ".join(told.missing) or "cannot be read", field=f"aws {place.region}")
-        return self._price_spot(found, place.region, told)[0], tuple(told.notes)
+        notes = _PollNotes(Deadline(LOOK_S))
+        instances = self._read_instances([item], place, notes)
+        if not instances:
+            raise InputError("; ".join(notes.missing) or "cannot be read", field=f"aws {place.region}")
+        return self._price_spot(instances, place.region, notes)[0], tuple(notes.notes)
 
-    def _read_inventory(self, scope: ScopeKey, told: _PollNotes) -> Inventory:
+    def _read_inventory(self, scope: ScopeKey, notes: _PollNotes) -> Inventory:
         place = ListingScope(scope.account, scope.name)
-        with make_executor(2, "costguard-aws") as beside:
-            volumes = beside.submit(copy_context().run, self._list_volumes, place, told)
-            addresses = beside.submit(copy_context().run, self._list_addresses, place, told)
+        with make_executor(2, "costguard-aws") as executor:
+            volumes = executor.submit(copy_context().run, self._list_volumes, place, notes)
+            addresses = executor.submit(copy_context().run, self._list_addresses, place, notes)
             try:
-                items = self._list_instances(place, told)
+                items = self._list_instances(place, notes)
             except ProviderError as broken:
                 return Failed(shorten(f"{scope.name}: {format_error(broken)}", LONGEST_WHY))
             disks, attached = volumes.result()
             others = addresses.result()
-        if not told.missing:
-            self._check_attached_volumes(attached - {item.key.id for item in items}, place, told)
+        if not notes.missing:
+            self._check_attached_volumes(attached - {item.key.id for item in items}, place, notes)
         items += disks
         items += others
-        if told.missing:
-            return Partial(tuple(items), shorten("; ".join(told.missing), LONGEST_WHY))
+        if notes.missing:
+            return Partial(tuple(items), shorten("; ".join(notes.missing), LONGEST_WHY))
         return Complete(tuple(items))
 
-    def _list_instances(self, place: ListingScope, told: _PollNotes) -> list[Observation]:
-        found: list[_SeenInstance] = []
+    def _list_instances(self, place: ListingScope, notes: _PollNotes) -> list[Observation]:
+        instances: list[_SeenInstance] = []
         try:
             for page in self._ec2.list_instances(place.region):
-                found += self._read_instances(page, place, told)
+                instances += self._read_instances(page, place, notes)
         except CutShortError as short:
-            told.add_gap(f"{place.region}: {short}")
-        return self._price_spot(found, place.region, told)
+            notes.add_gap(f"{place.region}: {short}")
+        return self._price_spot(instances, place.region, notes)
 
-    def _read_instances(self, items: Sequence[Ec2Item], place: ListingScope, told: _PollNotes) -> list[_SeenInstance]:
+    def _read_instances(self, items: Sequence[Ec2Item], place: ListingScope, notes: _PollNotes) -> list[_SeenInstance]:
         """Return the instances of one page; all types and list prices that they need are learned first."""
         keys = set[PriceKey]()
         for item in items:
             with suppress(AttributeError, TypeError):  # of a field that came twice, as `_read_item` says
                 keys.add(make_price_key(item, place.region))
-        with told.share_deadline():
-            self._catalogue.learn({key.instance_type for key in keys}, place.region, told.note)
-        with told.share_deadline():
+        with notes.share_deadline():
+            self._catalogue.learn({key.instance_type for key in keys}, place.region, notes.note)
+        with notes.share_deadline():
             self._prices.learn([key for key in keys if key.instance_type])
-        known = TypeAndPriceLookup(self._catalogue.find_type, cache(partial(self._find_price, told=told)))
+        lookup = TypeAndPriceLookup(self._catalogue.find_type, cache(partial(self._find_price, notes=notes)))
         with pause_gc():
-            found = [self._read_instance(item, place, told, known) for item in items]
-        return [one for one in found if one is not None]
+            instances = [self._read_instance(item, place, notes, lookup) for item in items]
+        return [one for one in instances if one is not None]
 
     def _read_instance(
-        self, item: Ec2Item, place: ListingScope, told: _PollNotes, known: TypeAndPriceLookup
+        self, item: Ec2Item, place: ListingScope, notes: _PollNotes, lookup: TypeAndPriceLookup
     ) -> _SeenInstance | None:
-        seen = _read_item(
-            item, "InstanceId", INSTANCE, place, told, read=lambda item: observe_instance(item, place, known, told.note)
+        observation = _read_item(
+            item, "InstanceId", INSTANCE, place, notes, read=lambda item: observe_instance(item, place, lookup, notes.note)
         )
-        is_spot = seen is not None and seen.tier == "spot"
-        return None if seen is None else _SeenInstance(seen, _parse_spot_market(item) if is_spot else None)
+        is_spot = observation is not None and observation.tier == "spot"
+        return None if observation is None else _SeenInstance(observation, _parse_spot_market(item) if is_spot else None)
 
-    def _find_price(self, key: PriceKey, told: _PollNotes) -> Price:
-        stated = self._prices.peek_price(key)
-        if stated.why:
-            told.note(stated.why)
-        return stated.price
+    def _find_price(self, key: PriceKey, notes: _PollNotes) -> Price:
+        answer = self._prices.peek_price(key)
+        if answer.why:
+            notes.note(answer.why)
+        return answer.price
 
-    def _price_spot(self, found: list[_SeenInstance], region: str, told: _PollNotes) -> list[Observation]:
+    def _price_spot(self, instances: list[_SeenInstance], region: str, notes: _PollNotes) -> list[Observation]:
         """Return the observations, those of spot machines with the prices that they have paid since their start."""
-        if not any(one.market is not None for one in found):
-            return [one.seen for one in found]
+        if not any(one.market is not None for one in instances):
+            return [one.seen for one in instances]
         now = self._clock.now()
-        wanted: dict[SpotMarket, datetime] = {}
-        for one in found:
+        starts: dict[SpotMarket, datetime] = {}
+        for one in instances:
             if one.market is not None:
                 start = min(one.seen.started_at or now, now)
-                wanted[one.market] = min(wanted.get(one.market, start), start)
-        with told.share_deadline():
-            why = self._spot.refresh(region, wanted, now)
+                starts[one.market] = min(starts.get(one.market, start), start)
+        with notes.share_deadline():
+            why = self._spot.refresh(region, starts, now)
         if why:
-            told.note(why)
+            notes.note(why)
         return [
             replace(one.seen, prices=self._spot.list_prices(one.market, one.seen.started_at))
             if one.market is not None
             else one.seen
-            for one in found
+            for one in instances
         ]
 
-    def _check_attached_volumes(self, unlisted: set[str], place: ListingScope, told: _PollNotes) -> None:
+    def _check_attached_volumes(self, unlisted: set[str], place: ListingScope, notes: _PollNotes) -> None:
         """Detect an incomplete listing that claims to be complete, by volumes attached to unlisted machines.
 
         Those machines are requested only in that case: one that was launched or terminated between the two lists looks the same
         at first.
         """
-        asked = sorted(unlisted)[:ASKED_AFTER]
+        ids = sorted(unlisted)[:ASKED_AFTER]
         try:
-            there = self._ec2.list_existing(place.region, asked) if asked else []
+            items = self._ec2.list_existing(place.region, ids) if ids else []
         except ProviderError as broken:
-            told.add_gap(f"{place.region}: disks hang on machines that are not listed, and not to be asked for: {broken.what}")
+            notes.add_gap(f"{place.region}: disks hang on machines that are not listed, and not to be asked for: {broken.what}")
             return
-        alive = [item for item in there if item.get("State", {}).get("Name") != "terminated"]
+        alive = [item for item in items if item.get("State", {}).get("Name") != "terminated"]
         if alive:
-            told.add_gap(f"{place.region}: the listing lacks {len(alive)} machines on which its disks hang")
+            notes.add_gap(f"{place.region}: the listing lacks {len(alive)} machines on which its disks hang")
 
-    def _list_volumes(self, place: ListingScope, told: _PollNotes) -> tuple[list[Observation], set[str]]:
+    def _list_volumes(self, place: ListingScope, notes: _PollNotes) -> tuple[list[Observation], set[str]]:
         """Return every volume, and the ids of the machines to which volumes are attached."""
-        found: list[Observation | None] = []
+        observations: list[Observation | None] = []
         attached: set[str] = set()
         try:
             for page in self._ec2.list_volumes(place.region):
-                self._learn_storage({item.get("VolumeType", "") for item in page} - {""}, place, told)
+                self._learn_storage({item.get("VolumeType", "") for item in page} - {""}, place, notes)
                 attached.update(str(one.get("InstanceId", "")) for item in page for one in item.get("Attachments", ()))
                 with pause_gc():
-                    found += [self._read_volume(item, place, told) for item in page]
+                    observations += [self._read_volume(item, place, notes) for item in page]
         except (CutShortError, ProviderError) as broken:
-            told.add_gap(f"{place.region}: volumes: {_format_reason(broken)}")
-        return [seen for seen in found if seen is not None], attached - {""}
+            notes.add_gap(f"{place.region}: volumes: {_format_reason(broken)}")
+        return [observation for observation in observations if observation is not None], attached - {""}
 
-    def _read_volume(self, item: Ec2Item, place: ListingScope, told: _PollNotes) -> Observation | None:
-        return _read_item(item, "VolumeId", VOLUME, place, told, read=lambda item: self.observe_disk(item, place, told.note))
+    def _read_volume(self, item: Ec2Item, place: ListingScope, notes: _PollNotes) -> Observation | None:
+        return _read_item(item, "VolumeId", VOLUME, place, notes, read=lambda item: self.observe_disk(item, place, notes.note))
 
-    def _list_addresses(self, place: ListingScope, told: _PollNotes) -> list[Observation]:
+    def _list_addresses(self, place: ListingScope, notes: _PollNotes) -> list[Observation]:
         try:
             page = self._ec2.list_addresses(place.region)
         except ProviderError as broken:
-            told.add_gap(f"{place.region}: addresses: {_format_reason(broken)}")
+            notes.add_gap(f"{place.region}: addresses: {_format_reason(broken)}")
             return []
         if page:
-            self._learn_storage({ADDRESS_KIND}, place, told)
-        found = [
-            _read_item(item, "AllocationId", ADDRESS, place, told, read=lambda item: self.observe_ip(item, place))
+            self._learn_storage({ADDRESS_KIND}, place, notes)
+        observations = [
+            _read_item(item, "AllocationId", ADDRESS, place, notes, read=lambda item: self.observe_ip(item, place))
             for item in page
         ]
-        return [seen for seen in found if seen is not None]
+        return [observation for observation in observations if observation is not None]
 
-    def _learn_storage(self, kinds: set[str], place: ListingScope, told: _PollNotes) -> None:
-        with told.share_deadline():
+    def _learn_storage(self, kinds: set[str], place: ListingScope, notes: _PollNotes) -> None:
+        with notes.share_deadline():
             for why in self._storage.learn(place.region, kinds):
-                told.note(why)
+                notes.note(why)
 
-    def observe_disk(self, item: Ec2Item, place: ListingScope, told: Callable[[str], None]) -> Observation:
+    def observe_disk(self, item: Ec2Item, place: ListingScope, note: Callable[[str], None]) -> Observation:
         """Return one volume with the prices that were learned for its type.
 
         Those of a Local Zone or an Outpost are others, which nobody was asked for.
         """
         kind, zone = item.get("VolumeType", ""), item.get("AvailabilityZone", "")
         if item.get("OutpostArn") or (zone and not is_usual_zone(zone, place.region)):
-            return observe_volume(item, place, told)
-        return observe_volume(item, place, told, lambda line: self._storage.find_price(place.region, kind, line))
+            return observe_volume(item, place, note)
+        return observe_volume(item, place, note, lambda line: self._storage.find_price(place.region, kind, line))
 
     def observe_ip(self, item: Ec2Item, place: ListingScope) -> Observation | None:
         """Return one address with the price that was learned; None for a customer's own."""
@@ -269,7 +269,7 @@ def _read_item(
     id_field: str,
     kind: str,
     place: ListingScope,
-    told: _PollNotes,
+    notes: _PollNotes,
     *,
     read: Callable[[Ec2Item], Observation | None],
 ) -> Observation | None:
@@ -286,18 +286,20 @@ def _read_item(
         AttributeError,
         TypeError,
     ) as odd:  # a doubled element is a list
-        return _make_bare_observation(str(item.get(id_field, "")), kind, place, odd, told)
+        return _make_bare_observation(str(item.get(id_field, "")), kind, place, odd, notes)
 
 
-def _make_bare_observation(id: str, kind: str, place: ListingScope, odd: Exception, told: _PollNotes) -> Observation | None:  # noqa: A002 - the ledger's word
+def _make_bare_observation(id: str, kind: str, place: ListingScope, odd: Exception, notes: _PollNotes) -> Observation | None:  # noqa: A002 - the ledger's word
     why = shorten(odd.what if isinstance(odd, InputError) else type(odd).__name__)
     try:
-        seen = Observation(key=ResourceKey(AWS, place.account, place.region, id), state="unknown", kind=kind, why=UNREADABLE)
+        observation = Observation(
+            key=ResourceKey(AWS, place.account, place.region, id), state="unknown", kind=kind, why=UNREADABLE
+        )
     except InputError:
-        told.add_gap(f"{place.region}: one {kind} cannot be read: {why}")
+        notes.add_gap(f"{place.region}: one {kind} cannot be read: {why}")
         return None
-    told.note(f"{shorten(id)}: cannot be read ({why})")
-    return seen
+    notes.note(f"{shorten(id)}: cannot be read ({why})")
+    return observation
 
 
 def _format_reason(broken: Exception) -> str:

@@ -53,11 +53,11 @@ class LiveOffers:
         self._prices.learn(keys.values())
         offers, doubts = list[Offer](), list[str]()
         for kind in kinds:
-            stated = self._prices.peek_price(keys[kind.name])
-            if stated.price.rate is not None:
-                offers.append(self._make_offer(kind, region, stated.price.rate, note=stated.why))
-            elif stated.doubtful:
-                doubts.append(stated.why)
+            answer = self._prices.peek_price(keys[kind.name])
+            if answer.price.rate is not None:
+                offers.append(self._make_offer(kind, region, answer.price.rate, note=answer.why))
+            elif answer.doubtful:
+                doubts.append(answer.why)
         return offers, doubts
 
     def _list_spot(self, region: str, kinds: Sequence[GpuInstanceType]) -> list[Offer]:
@@ -80,20 +80,20 @@ class LiveOffers:
 
         The request starts now, which includes the last change before it.
         """
-        known = {kind.name: kind for kind in kinds}
-        asked = {
-            "InstanceTypes": list(known),
+        kind_by_name = {kind.name: kind for kind in kinds}
+        params = {
+            "InstanceTypes": list(kind_by_name),
             "ProductDescriptions": [LINUX, LINUX + VPC],
             "StartTime": now,
             "EndTime": now,
         }
-        for entry in read_history(self._aws, region, asked):
+        for entry in read_history(self._aws, region, params):
             name, zone, at = str(entry.get("InstanceType")), str(entry.get("AvailabilityZone") or ""), entry.get("Timestamp")
-            if name not in known or not zone or not isinstance(at, datetime) or at.tzinfo is None:
+            if name not in kind_by_name or not zone or not isinstance(at, datetime) or at.tzinfo is None:
                 continue
-            rate, _ = parse_hourly_rate(entry.get("SpotPrice"), gpus=known[name].gpu_count)
-            before = newest.get((name, zone))
-            if rate is not None and (before is None or at > before[0]):
+            rate, _ = parse_hourly_rate(entry.get("SpotPrice"), gpus=kind_by_name[name].gpu_count)
+            old_entry = newest.get((name, zone))
+            if rate is not None and (old_entry is None or at > old_entry[0]):
                 newest[name, zone] = (at, rate)
 
     def _make_offer(self, kind: GpuInstanceType, region: str, rate: Rate, *, spot: bool = False, note: str = "") -> Offer:

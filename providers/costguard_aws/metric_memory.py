@@ -71,8 +71,8 @@ class SeriesList:
 
     def holds(self, ids: Collection[str], now: datetime) -> bool:
         """Return whether it need not be listed again for `ids` at `now`."""
-        whole = not self.lacks and self.ids.issuperset(ids)
-        return timedelta() <= now - self.at < (SERIES_HOLD if whole else SERIES_AGAIN)
+        is_complete = not self.lacks and self.ids.issuperset(ids)
+        return timedelta() <= now - self.at < (SERIES_HOLD if is_complete else SERIES_AGAIN)
 
 
 def decode_series(data: bytes) -> SeriesList | None:
@@ -112,14 +112,14 @@ class RegionMetrics:
 
     def find_settled(self, key: ResourceKey, signals: Collection[str], window: Period) -> tuple[Sample, ...] | None:
         """Return the samples of a machine in `window` if each signal has one of every bucket; None if it must be asked for."""
-        kept = [sample for sample in self.samples.get(key, ()) if window.holds(sample.at)]
+        samples = [sample for sample in self.samples.get(key, ()) if window.holds(sample.at)]
         buckets = window.length // BUCKET
-        whole = bool(signals) and len({(sample.signal, sample.at) for sample in kept}) == len(signals) * buckets
-        return tuple(kept) if whole and {sample.signal for sample in kept} == set(signals) else None
+        is_complete = bool(signals) and len({(sample.signal, sample.at) for sample in samples}) == len(signals) * buckets
+        return tuple(samples) if is_complete and {sample.signal for sample in samples} == set(signals) else None
 
     def keep_samples(self, samples: Iterable[Sample]) -> None:
         """Remember `samples` of the last window, and no older ones."""
-        found: dict[ResourceKey, list[Sample]] = {}
+        by_key: dict[ResourceKey, list[Sample]] = {}
         for sample in samples:
-            found.setdefault(sample.key, []).append(sample)
-        self.samples = {key: tuple(mine) for key, mine in found.items()}
+            by_key.setdefault(sample.key, []).append(sample)
+        self.samples = {key: tuple(machine_samples) for key, machine_samples in by_key.items()}

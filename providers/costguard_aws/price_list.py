@@ -132,11 +132,11 @@ class OnDemandPrices:
             self._quiet_until = self._clock.now() + QUIET
 
     def _peek_cached(self, key: PriceKey, now: datetime) -> bool:
-        kept = self._kept.get(key) or self._read_cached(key, now)
-        if kept is None:
+        entry = self._kept.get(key) or self._read_cached(key, now)
+        if entry is None:
             return False
-        self._kept[key] = kept
-        return now - kept.at < (FRESH if kept.nano is not None else FRESH_NONE)
+        self._kept[key] = entry
+        return now - entry.at < (FRESH if entry.nano is not None else FRESH_NONE)
 
     def _read_cached(self, key: PriceKey, now: datetime) -> _CachedPrice | None:
         data = self._cache.get(_build_cache_name(key), now - USABLE)
@@ -152,15 +152,15 @@ class OnDemandPrices:
             key = PriceKey(instance_type, region, operation, tenancy)
             one = priced.get(instance_type, ListedPrice())
             nano = one.rate.nano_per_hour if one.rate else None
-            kept = _CachedPrice(
+            entry = _CachedPrice(
                 at=now,
                 nano=nano,
                 since=one.since,
                 why=one.why or ("" if nano else _explain_no_price(key)),
                 doubtful=bool(one.why),
             )
-            self._kept[key] = kept
-            self._cache.put(_build_cache_name(key), msgspec.json.encode(kept))
+            self._kept[key] = entry
+            self._cache.put(_build_cache_name(key), msgspec.json.encode(entry))
 
     def _fetch(self, types: list[str], region: str, operation: str, tenancy: str) -> Mapping[str, ListedPrice]:
         """Return the list's prices of `types`."""
@@ -183,13 +183,13 @@ class OnDemandPrices:
         return [product for products in singly for product in products or ()]
 
 
-def _make_answer(kept: _CachedPrice | None, now: datetime, silence: str) -> PriceAnswer:
-    if kept is None or now - kept.at >= USABLE:
+def _make_answer(entry: _CachedPrice | None, now: datetime, silence: str) -> PriceAnswer:
+    if entry is None or now - entry.at >= USABLE:
         return PriceAnswer(price=Price(None, None, SOURCE), why=silence or "the price list was not asked", doubtful=True)
-    if kept.nano is None:
-        return PriceAnswer(price=Price(None, None, SOURCE), why=kept.why, doubtful=kept.doubtful)
-    old = f"price of {kept.at:%Y-%m-%d}: {silence or 'the price list was not asked since'}" if now - kept.at >= FRESH else ""
-    return PriceAnswer(price=Price(Rate(nano_per_hour=kept.nano), kept.since, SOURCE), why=old, doubtful=bool(old))
+    if entry.nano is None:
+        return PriceAnswer(price=Price(None, None, SOURCE), why=entry.why, doubtful=entry.doubtful)
+    old = f"price of {entry.at:%Y-%m-%d}: {silence or 'the price list was not asked since'}" if now - entry.at >= FRESH else ""
+    return PriceAnswer(price=Price(Rate(nano_per_hour=entry.nano), entry.since, SOURCE), why=old, doubtful=bool(old))
 
 
 def _explain_no_price(key: PriceKey) -> str:
@@ -243,7 +243,7 @@ def build_filters(types: Collection[str], region: str, operation: str, tenancy: 
 
     One type uses TERM_MATCH, which every endpoint supports; several use ANY_OF.
     """
-    wanted = {
+    attributes = {
         "regionCode": region,
         "tenancy": TENANCIES.get(tenancy, tenancy),
         "capacitystatus": "Used",
@@ -251,9 +251,9 @@ def build_filters(types: Collection[str], region: str, operation: str, tenancy: 
         "operation": operation,
     }
     if operation == PLAIN:
-        wanted |= {"operatingSystem": "Linux", "preInstalledSw": "NA", "licenseModel": "No License required"}
+        attributes |= {"operatingSystem": "Linux", "preInstalledSw": "NA", "licenseModel": "No License required"}
     kind = "TERM_MATCH" if len(types) == 1 else "ANY_OF"
-    return [PriceFilter(Type=kind, Field="instanceType", Value=",".join(types)), *match_fields(**wanted)]
+    return [PriceFilter(Type=kind, Field="instanceType", Value=",".join(types)), *match_fields(**attributes)]
 
 
 def parse_prices(
@@ -263,16 +263,16 @@ def parse_prices(
 
     `types`: with their number of GPUs, which bounds the accepted price.
     """
-    stated: dict[str, list[ListedPrice]] = {}
+    by_type: dict[str, list[ListedPrice]] = {}
     for product in products:
         listed = parse_product(product)
         if listed is None:
             continue
-        told = listed.product.attributes
-        fits = told.region_code == region and told.operation == operation and told.tenancy == TENANCIES.get(tenancy, tenancy)
-        if fits and told.instance_type in types and told.capacitystatus == "Used" and told.marketoption == "OnDemand":
-            stated.setdefault(told.instance_type, []).extend(_list_prices(listed, types[told.instance_type], now))
-    return {name: _agree_on_price(prices) for name, prices in stated.items()}
+        attrs = listed.product.attributes
+        fits = attrs.region_code == region and attrs.operation == operation and attrs.tenancy == TENANCIES.get(tenancy, tenancy)
+        if fits and attrs.instance_type in types and attrs.capacitystatus == "Used" and attrs.marketoption == "OnDemand":
+            by_type.setdefault(attrs.instance_type, []).extend(_list_prices(listed, types[attrs.instance_type], now))
+    return {name: _agree_on_price(prices) for name, prices in by_type.items()}
 
 
 def _list_prices(listed: ListedProduct, gpus: float, now: datetime) -> list[ListedPrice]:
@@ -287,10 +287,10 @@ def _list_prices(listed: ListedProduct, gpus: float, now: datetime) -> list[List
 
 def _agree_on_price(prices: list[ListedPrice]) -> ListedPrice:
     """Return the one price that all entries state, with its oldest date; without a rate if they differ."""
-    known = {price.rate for price in prices if price.rate}
+    rates = {price.rate for price in prices if price.rate}
     odd = next((price.why for price in prices if price.why), "")
-    if len(known) != 1 or odd:
-        told = sorted({price.rate.format(4) for price in prices if price.rate})
-        return ListedPrice(why=odd or (f"the price list has several prices: {', '.join(told[:4])}" if told else ""))
+    if len(rates) != 1 or odd:
+        amounts = sorted({price.rate.format(4) for price in prices if price.rate})
+        return ListedPrice(why=odd or (f"the price list has several prices: {', '.join(amounts[:4])}" if amounts else ""))
     since = [price.since for price in prices if price.since is not None]
-    return ListedPrice(rate=known.pop(), since=min(since) if since else None)
+    return ListedPrice(rate=rates.pop(), since=min(since) if since else None)

@@ -95,36 +95,36 @@ def parse_product(product: object) -> ListedProduct | None:
         return None
 
 
-def match_fields(**wanted: str) -> list[PriceFilter]:
-    """Return the filters that select products whose attributes equal `wanted`."""
-    return [PriceFilter(Type="TERM_MATCH", Field=field, Value=value) for field, value in wanted.items()]
+def match_fields(**values: str) -> list[PriceFilter]:
+    """Return the filters that select products whose attributes equal `values`."""
+    return [PriceFilter(Type="TERM_MATCH", Field=field, Value=value) for field, value in values.items()]
 
 
-def fetch_products(aws: AwsClients, asked: list[PriceFilter], service: str = COMPUTE_SERVICE) -> list[object] | None:
+def fetch_products(aws: AwsClients, filters: list[PriceFilter], service: str = COMPUTE_SERVICE) -> list[object] | None:
     """Return the products of every page; None if the list does not support this kind of filter.
 
     Raises ProviderError if no endpoint answers, or one refuses.
     """
     products: list[object] = []
-    token, seen = "", set[str]()
+    token, page_tokens = "", set[str]()
     endpoints: tuple[str, ...] = ENDPOINTS
     for _ in range(MOST_PAGES):
         try:
-            page, token, endpoint = _fetch_page(aws, asked, service, token, endpoints)
+            page, token, endpoint = _fetch_page(aws, filters, service, token, endpoints)
         except ProviderError as refused:
             if refused.code == "InvalidParameterException" and not products:
                 return None
             raise
         products += page
-        if not token or token in seen:
+        if not token or token in page_tokens:
             break
-        seen.add(token)
+        page_tokens.add(token)
         endpoints = (endpoint,)
     return products
 
 
 def _fetch_page(
-    aws: AwsClients, asked: list[PriceFilter], service: str, token: str, endpoints: tuple[str, ...]
+    aws: AwsClients, filters: list[PriceFilter], service: str, token: str, endpoints: tuple[str, ...]
 ) -> tuple[list[object], str, str]:
     """Return one page, the next token, and the endpoint: the first that answers.
 
@@ -133,7 +133,7 @@ def _fetch_page(
     more = {"MaxResults": 100, **({"NextToken": token} if token else {})}
     for endpoint in endpoints:
         try:
-            page = call_operation(aws, "pricing", endpoint, "get_products", ServiceCode=service, Filters=asked, **more)
+            page = call_operation(aws, "pricing", endpoint, "get_products", ServiceCode=service, Filters=filters, **more)
             products = _list_products(page)
         except (UnreachableError, InvalidAnswerError, ThrottledError):
             if endpoint == endpoints[-1]:
@@ -145,7 +145,7 @@ def _fetch_page(
 
 def _list_products(page: Mapping[str, object]) -> list[object]:
     """Return a page's list; raises InvalidAnswerError if it is missing: a missing list is not an empty one."""
-    found = page.get("PriceList")
-    if not isinstance(found, list):
+    products = page.get("PriceList")
+    if not isinstance(products, list):
         raise InvalidAnswerError("answered without its PriceList", provider=AWS)
-    return found
+    return products

@@ -136,16 +136,15 @@ class AwsSession:
     def _find_stated_endpoint(self, service: str) -> str:
         """Return the configured address, looked up as AWS's own tools do: for the service, for all, in the profile."""
         name = _SERVICE_IDS.get(service, service).upper().replace("-", "_")
-        named = self._around.environ.get(f"AWS_ENDPOINT_URL_{name}")
-        found = (
-            self.endpoint or named or self._around.environ.get("AWS_ENDPOINT_URL") or self._read_profile().get("endpoint_url")
-        )
-        return check_url(found, "AWS_ENDPOINT_URL") if found else ""
+        environ = self._around.environ
+        url = self.endpoint or environ.get(f"AWS_ENDPOINT_URL_{name}") or environ.get("AWS_ENDPOINT_URL")
+        url = url or self._read_profile().get("endpoint_url")
+        return check_url(url, "AWS_ENDPOINT_URL") if url else ""
 
     def _read_profile(self) -> Mapping[str, Any]:
         with translate_botocore_errors(self.account):
-            found: Mapping[str, Any] = self._core.get_scoped_config()
-        return found
+            profile: Mapping[str, Any] = self._core.get_scoped_config()
+        return profile
 
     def _read_config(self, name: str) -> str:
         try:
@@ -179,19 +178,19 @@ class AwsSession:
 
     def _open_channel(self, service: str, region: str) -> ProviderChannel:
         with self._lock:
-            found = self._channels.get((service, region))
-            if found is None:
-                per_s, burst, kept = LIMITS.get(service, (5.0, 10.0, 0.0))
-                found = self._channels[service, region] = ProviderChannel(
+            channel = self._channels.get((service, region))
+            if channel is None:
+                per_s, burst, reserve = LIMITS.get(service, (5.0, 10.0, 0.0))
+                channel = self._channels[service, region] = ProviderChannel(
                     self._around.transport,
                     provider=AWS,
                     base_url=self._find_stated_endpoint(service),
                     account=f"{self.account or self.source.label} {region}",
-                    buckets={"": TokenBucket(per_s, burst, kept=kept)},
+                    buckets={"": TokenBucket(per_s, burst, reserve=reserve)},
                     fault=make_fault_reader(lambda: self._secrets),
                     advice={CredentialsError: "costguard doctor aws tells which key was used"},
                 )
-            return found
+            return channel
 
 
 _SERVICE_IDS = {"autoscaling": "auto-scaling", "ce": "cost-explorer"}
@@ -226,13 +225,13 @@ def _to_transport_request(request: AWSPreparedRequest) -> HttpRequest:
 
 def _parse_signed_region(request: AWSPreparedRequest) -> str:
     """Return the region for which a request is signed: `Credential=KEY/20261121/us-east-1/ec2/aws4_request`."""
-    stated = request.headers.get("Authorization", "")
-    text = stated.decode("latin-1") if isinstance(stated, bytes) else str(stated)
+    header = request.headers.get("Authorization", "")
+    text = header.decode("latin-1") if isinstance(header, bytes) else str(header)
     parts = text.partition("Credential=")[2].split(",")[0].split("/")
     return parts[2] if len(parts) == 5 else ""  # noqa: PLR2004 - the scope's form
 
 
 def _drop_encoding_headers(reply: HttpResponse) -> dict[str, str]:
     """Return the headers without those of a compressed body."""
-    kept = {k: v for k, v in reply.headers.items() if k not in ("content-encoding", "transfer-encoding")}
-    return {**kept, "content-length": str(len(reply.body))}
+    headers = {k: v for k, v in reply.headers.items() if k not in ("content-encoding", "transfer-encoding")}
+    return {**headers, "content-length": str(len(reply.body))}

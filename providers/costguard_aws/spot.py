@@ -73,24 +73,24 @@ class SpotHistory:
         self._lock = threading.Lock()
         self._known: dict[SpotMarket, _MarketHistory] = {}
 
-    def refresh(self, region: str, wanted: Mapping[SpotMarket, datetime], now: datetime) -> str:
-        """Fetch the prices of `wanted` up to `now`: each market with the earliest start of its running machines.
+    def refresh(self, region: str, starts: Mapping[SpotMarket, datetime], now: datetime) -> str:
+        """Fetch the prices of `starts` up to `now`: each market with the earliest start of its running machines.
 
         Returns "", or why they could not be fetched; then known prices stay available.
         """
         with self._lock:
             self._forget(now)
-            asked = {market: self._find_start(market, start, now) for market, start in wanted.items()}
-        if not asked:
+            request_starts = {market: self._find_start(market, start, now) for market, start in starts.items()}
+        if not request_starts:
             return ""
         try:
-            entries = self._read_entries(region, asked, now)
+            entries = self._read_entries(region, request_starts, now)
         except ProviderError as broken:
             return f"spot prices of {region} could not be asked: {broken.what}"
         with self._lock:
-            for market, start in asked.items():
+            for market, start in request_starts.items():
                 self._learn(market, start, now, entries.get(market, {}))
-        silent = [market for market in wanted if not self._known[market].prices]
+        silent = [market for market in starts if not self._known[market].prices]
         return f"no spot price of {_format_markets(silent)} in {region}" if silent else ""
 
     def list_prices(self, market: SpotMarket, start: datetime | None) -> tuple[Price, ...]:
@@ -98,81 +98,81 @@ class SpotHistory:
 
         `start` None: the current price alone. Machines with the same history share one tuple.
         """
-        known = self._known.get(market)
-        if known is None or not known.prices:
+        history = self._known.get(market)
+        if history is None or not history.prices:
             return (Price(None, None, SOURCE, surcharged=not market.product.startswith(LINUX)),)
-        first = bisect_right(known.times, start) - 1 if start is not None else -1
-        return known.prices[max(first, 0) :] if start is not None else known.prices[-1:]
+        first = bisect_right(history.times, start) - 1 if start is not None else -1
+        return history.prices[max(first, 0) :] if start is not None else history.prices[-1:]
 
     def _find_start(self, market: SpotMarket, start: datetime, now: datetime) -> datetime:
         """Return the start of a market's request: the machines' start if it is new, else the end of the last answer."""
         earliest = max(start.astimezone(UTC), now - LONGEST)
-        known = self._known.get(market)
-        return earliest if known is None or known.since > earliest else max(known.until - OVERLAP, known.since)
+        history = self._known.get(market)
+        return earliest if history is None or history.since > earliest else max(history.until - OVERLAP, history.since)
 
     def _forget(self, now: datetime) -> None:
         """Drop markets that were not requested for a day; they are fetched again when needed."""
-        for market in [market for market, known in self._known.items() if now - known.until > IDLE]:
+        for market in [market for market, history in self._known.items() if now - history.until > IDLE]:
             del self._known[market]
 
     def _read_entries(
-        self, region: str, asked: Mapping[SpotMarket, datetime], now: datetime
+        self, region: str, starts: Mapping[SpotMarket, datetime], now: datetime
     ) -> dict[SpotMarket, dict[datetime, tuple[bool, Rate]]]:
-        """Return the history of the markets of `asked`; of two entries of one time the one for VPC is used."""
-        found: dict[SpotMarket, dict[datetime, tuple[bool, Rate]]] = {}
-        for entry in self._read_pages(region, asked, now):
+        """Return the history of the markets of `starts`; of two entries of one time the one for VPC is used."""
+        entries: dict[SpotMarket, dict[datetime, tuple[bool, Rate]]] = {}
+        for entry in self._read_pages(region, starts, now):
             product = str(entry.get("ProductDescription") or "")
             market = SpotMarket(str(entry.get("InstanceType")), str(entry.get("AvailabilityZone")), product.removesuffix(VPC))
             at, (rate, _) = entry.get("Timestamp"), parse_hourly_rate(entry.get("SpotPrice"), gpus=16)
-            if market not in asked or rate is None or not isinstance(at, datetime) or at.tzinfo is None or at > now:
+            if market not in starts or rate is None or not isinstance(at, datetime) or at.tzinfo is None or at > now:
                 continue
-            times = found.setdefault(market, {})
-            before, at = times.get(at.astimezone(UTC)), at.astimezone(UTC)
-            if before is None or (product.endswith(VPC), rate.nano_per_hour) > (before[0], before[1].nano_per_hour):
+            times = entries.setdefault(market, {})
+            old_entry, at = times.get(at.astimezone(UTC)), at.astimezone(UTC)
+            if old_entry is None or (product.endswith(VPC), rate.nano_per_hour) > (old_entry[0], old_entry[1].nano_per_hour):
                 times[at] = (product.endswith(VPC), rate)
-        return found
+        return entries
 
-    def _read_pages(self, region: str, asked: Mapping[SpotMarket, datetime], now: datetime) -> Iterable[Mapping[str, Any]]:
+    def _read_pages(self, region: str, starts: Mapping[SpotMarket, datetime], now: datetime) -> Iterable[Mapping[str, Any]]:
         """Yield every entry since the earliest start; markets with very different starts are requested separately."""
-        for group in _group_markets(asked, now):
+        for group in _group_markets(starts, now):
             products = sorted({market.product for market in group})
             more: dict[str, Any] = {
                 "InstanceTypes": sorted({market.instance_type for market in group}),
                 "ProductDescriptions": [*products, *(product + VPC for product in products)],
                 "Filters": [{"Name": "availability-zone", "Values": sorted({market.zone for market in group})}],
-                "StartTime": min(asked[market] for market in group),
+                "StartTime": min(starts[market] for market in group),
                 "EndTime": now,
             }
             yield from read_history(self._aws, region, more)
 
     def _learn(self, market: SpotMarket, start: datetime, now: datetime, entries: Mapping[datetime, tuple[bool, Rate]]) -> None:
-        known = self._known.get(market)
-        if known is None or start < known.since:
-            known = self._known[market] = _MarketHistory(since=start, until=now, rates=known.rates if known else {})
-        known.until = now
-        fresh = {at: rate for at, (_, rate) in entries.items() if known.rates.get(at) != rate}
+        history = self._known.get(market)
+        if history is None or start < history.since:
+            history = self._known[market] = _MarketHistory(since=start, until=now, rates=history.rates if history else {})
+        history.until = now
+        fresh = {at: rate for at, (_, rate) in entries.items() if history.rates.get(at) != rate}
         if fresh:
-            known.rates.update(fresh)
-            changes = sorted(known.rates.items())
-            known.prices = tuple(Price(rate, at, SOURCE) for at, rate in changes)
-            known.times = tuple(at for at, _ in changes)
+            history.rates.update(fresh)
+            changes = sorted(history.rates.items())
+            history.prices = tuple(Price(rate, at, SOURCE) for at, rate in changes)
+            history.times = tuple(at for at, _ in changes)
 
 
-def read_history(aws: AwsClients, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+def read_history(aws: AwsClients, region: str, params: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """Yield every entry of every page of one request; raises InvalidAnswerError if the list is missing or has no end."""
-    for page in read_pages(aws, "ec2", region, "describe_spot_price_history", size=PAGE, most=MOST_PAGES, **asked):
+    for page in read_pages(aws, "ec2", region, "describe_spot_price_history", size=PAGE, most=MOST_PAGES, **params):
         if not isinstance(page.get("SpotPriceHistory"), list):
             raise InvalidAnswerError("answered without its SpotPriceHistory", provider="aws", account=aws.account)
         yield from page["SpotPriceHistory"]
 
 
-def _group_markets(asked: Mapping[SpotMarket, datetime], now: datetime) -> list[list[SpotMarket]]:
+def _group_markets(starts: Mapping[SpotMarket, datetime], now: datetime) -> list[list[SpotMarket]]:
     """Group recently fetched markets, and new ones; each group has at most `MOST_TYPES` types."""
-    recent = [market for market, start in asked.items() if now - start <= 3 * OVERLAP]
-    groups = [sorted(recent), sorted(set(asked) - set(recent))]
+    recent = [market for market, start in starts.items() if now - start <= 3 * OVERLAP]
+    groups = [sorted(recent), sorted(set(starts) - set(recent))]
     return [group[i : i + MOST_TYPES] for group in groups for i in range(0, len(group), MOST_TYPES)]
 
 
 def _format_markets(markets: Iterable[SpotMarket]) -> str:
-    named = sorted(f"{market.instance_type} in {market.zone}" for market in markets)
-    return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")  # noqa: PLR2004 - a sentence's length
+    texts = sorted(f"{market.instance_type} in {market.zone}" for market in markets)
+    return ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")  # noqa: PLR2004 - a sentence's length

@@ -94,8 +94,8 @@ class StoragePrices:
 
     def find_price(self, region: str, kind: str, line: str) -> int | None:
         """Return the learned nano-USD of `line` ("gp3-iops") without a request; None if unknown or older than `USABLE`."""
-        kept = self._kept.get(StorageKey(region, kind))
-        return kept.nanos.get(line) if kept and self._clock.now() - kept.at < USABLE else None
+        entry = self._kept.get(StorageKey(region, kind))
+        return entry.nanos.get(line) if entry and self._clock.now() - entry.at < USABLE else None
 
     def learn(self, region: str, kinds: Collection[str]) -> tuple[str, ...]:
         """Fetch the prices of `kinds` in `region` that are missing or old; returns why some could not be fetched.
@@ -114,11 +114,11 @@ class StoragePrices:
         return tuple(why)
 
     def _is_fresh(self, key: StorageKey) -> bool:
-        kept = self._kept.get(key) or self._read_cached(key)
-        if kept is None:
+        entry = self._kept.get(key) or self._read_cached(key)
+        if entry is None:
             return False
-        self._kept[key] = kept
-        return self._clock.now() - kept.at < (FRESH if kept.nanos else FRESH_NONE)
+        self._kept[key] = entry
+        return self._clock.now() - entry.at < (FRESH if entry.nanos else FRESH_NONE)
 
     def _read_cached(self, key: StorageKey) -> _CachedPrices | None:
         data = self._cache.get(_build_cache_name(key), self._clock.now() - USABLE)
@@ -135,13 +135,15 @@ class StoragePrices:
             every = isinstance(broken, UnreachableError | ThrottledError)
             self._quiet_until[_get_service(key.kind) if every else key] = self._clock.now() + QUIET
             return (f"the price list cannot be asked for storage: {broken.what}",)
-        now, before = self._clock.now(), self._kept.get(key)
-        kept = _CachedPrices(at=now, nanos=parse_storage_prices(products or (), key.region, now))
-        if not kept.nanos and before is not None and before.nanos and now - before.at < USABLE:
+        now, old_prices = self._clock.now(), self._kept.get(key)
+        new_prices = _CachedPrices(at=now, nanos=parse_storage_prices(products or (), key.region, now))
+        if not new_prices.nanos and old_prices is not None and old_prices.nanos and now - old_prices.at < USABLE:
             self._quiet_until[key] = now + FRESH_NONE
-            return (f"the price list answers nothing for {key.kind} in {key.region}: prices of {before.at:%Y-%m-%d} are used",)
-        self._kept[key] = kept
-        self._cache.put(_build_cache_name(key), msgspec.json.encode(kept))
+            return (
+                f"the price list answers nothing for {key.kind} in {key.region}: prices of {old_prices.at:%Y-%m-%d} are used",
+            )
+        self._kept[key] = new_prices
+        self._cache.put(_build_cache_name(key), msgspec.json.encode(new_prices))
         return ()
 
 
@@ -165,21 +167,21 @@ def parse_storage_prices(products: Iterable[object], region: str, now: datetime)
 
     A price of 0 is that of the amount that is included (the first 3,000 IOPS of gp3).
     """
-    stated = defaultdict[str, set[int | None]](set)
+    by_line = defaultdict[str, set[int | None]](set)
     for product in products:
         listed = parse_product(product)
         if listed is None:
             continue
-        told = listed.product.attributes
-        usage = _USAGE.fullmatch(told.usagetype)
+        attrs = listed.product.attributes
+        usage = _USAGE.fullmatch(attrs.usagetype)
         line = LINES.get(usage["usage"]) if usage else None
-        if line is None or told.region_code != region or told.location_type != "AWS Region":
+        if line is None or attrs.region_code != region or attrs.location_type != "AWS Region":
             continue
         for _, dimension in listed.list_dimensions(now.astimezone(UTC)):
             size = _get_units(line).get(dimension.unit.lower())
             if size is not None and "USD" in dimension.price_per_unit:
-                stated[line].add(_parse_nano(dimension.price_per_unit["USD"], size))
-    agreed = {line: tuple(nanos - {0}) for line, nanos in stated.items()}
+                by_line[line].add(_parse_nano(dimension.price_per_unit["USD"], size))
+    agreed = {line: tuple(nanos - {0}) for line, nanos in by_line.items()}
     return {line: nanos[0] for line, nanos in agreed.items() if len(nanos) == 1 and nanos[0] is not None}
 
 
@@ -189,10 +191,10 @@ def _get_units(line: str) -> Mapping[str, int]:
     return IOPS_UNITS if "-iops" in line else THROUGHPUT_UNITS if line.endswith("-mibps") else CAPACITY_UNITS
 
 
-def _parse_nano(stated: object, size: int) -> int | None:
-    """Return nano-USD of one of the `size` units that `stated` is the price of; None if it is no possible price."""
+def _parse_nano(price: object, size: int) -> int | None:
+    """Return nano-USD of one of the `size` units that `price` is for; None if it is no possible price."""
     try:
-        nano = Decimal(str(stated)).scaleb(9) / size
+        nano = Decimal(str(price)).scaleb(9) / size
     except (ArithmeticError, ValueError):
         return None
     return round(nano) if nano.is_finite() and 0 <= nano <= HIGHEST_PER_GB else None

@@ -80,18 +80,18 @@ class TypeAndPriceLookup:
     price: Callable[[PriceKey], Price]
 
 
-def observe_instance(item: Fields, place: ListingScope, known: TypeAndPriceLookup, told: Callable[[str], None]) -> Observation:
+def observe_instance(item: Fields, place: ListingScope, lookup: TypeAndPriceLookup, note: Callable[[str], None]) -> Observation:
     """Return the observation of one instance.
 
-    `told`: receives a sentence for each field that cannot be read.
+    `note`: receives a sentence for each field that cannot be read.
     """
     key = ResourceKey(AWS, place.account, place.region, item.get("InstanceId", ""))
     word = item.get("State", {}).get("Name", "")
     state = STATES.get(word, "unknown")
     type_name = intern(item.get("InstanceType", ""))
-    kind = known.kind(type_name)
+    kind = lookup.kind(type_name)
     labels = parse_labels(item)
-    launched = _read_time(item, "LaunchTime", key.id, told)
+    launched = _read_time(item, "LaunchTime", key.id, note)
     tier = TIERS.get(item.get("InstanceLifecycle", ""), "reserved")
     return Observation(
         key=key,
@@ -106,7 +106,7 @@ def observe_instance(item: Fields, place: ListingScope, known: TypeAndPriceLooku
         created_at=_find_created_at(item, launched),
         started_at=None if state == "pending" else launched,
         stopped_at=parse_left_at(item.get("StateTransitionReason", "")) if word in LEFT_RUNNING else None,
-        prices=_list_prices(item, place.region, tier, known),
+        prices=_list_prices(item, place.region, tier, lookup),
         why="" if state == word else word[:80],
         handling=_make_handling(item, word, tier, kind),
         vcpus=kind.vcpus if kind else 0,
@@ -121,7 +121,7 @@ def make_price_key(item: Fields, region: str) -> PriceKey:
     return PriceKey(intern(item.get("InstanceType", "")), region, intern(operation), intern(tenancy))
 
 
-def _list_prices(item: Fields, region: str, tier: str, known: TypeAndPriceLookup) -> tuple[Price, ...]:
+def _list_prices(item: Fields, region: str, tier: str, lookup: TypeAndPriceLookup) -> tuple[Price, ...]:
     """Return today's list price; spot prices are learned separately, and those of reserved capacity are not in EC2."""
     if tier == "reserved":
         return (Price(None, None, BLOCK, prepaid=item.get("InstanceLifecycle") == "capacity-block", special=True),)
@@ -130,7 +130,7 @@ def _list_prices(item: Fields, region: str, tier: str, known: TypeAndPriceLookup
     key = make_price_key(item, region)
     if key.tenancy == "host":
         return (Price(None, None, HOST, special=True),)
-    price = known.price(key)
+    price = lookup.price(key)
     plain = key.operation == PLAIN and key.tenancy == "default"
     return (price if plain else replace(price, surcharged=True),)
 
@@ -140,20 +140,20 @@ _LEFT = re.compile(r"\((\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)? ?(?:GMT|UTC
 
 def parse_left_at(reason: str) -> datetime | None:
     """Return when the run ended, from `User initiated (2026-11-21 09:30:00 GMT)`; None for any other text."""
-    found = _LEFT.search(reason)
-    return parse_instant(found[1]) if found else None
+    match = _LEFT.search(reason)
+    return parse_instant(match[1]) if match else None
 
 
 def _find_created_at(item: Fields, launched: datetime | None) -> datetime | None:
     """Return the first launch: when interface 0 or the root volume was attached; None if EC2 shows neither (terminated)."""
     attachments = [interface.get("Attachment", {}) for interface in item.get("NetworkInterfaces", ())]
-    found = [one.get("AttachTime") for one in attachments if one.get("DeviceIndex") == 0 and not one.get("NetworkCardIndex")]
+    values = [one.get("AttachTime") for one in attachments if one.get("DeviceIndex") == 0 and not one.get("NetworkCardIndex")]
     root, devices = item.get("RootDeviceName", ""), item.get("BlockDeviceMappings", ())
-    found += [device.get("Ebs", {}).get("AttachTime") for device in devices if device.get("DeviceName", "") == root]
-    known = [at for at in found if isinstance(at, datetime)]
-    if not known:
+    values += [device.get("Ebs", {}).get("AttachTime") for device in devices if device.get("DeviceName", "") == root]
+    times = [at for at in values if isinstance(at, datetime)]
+    if not times:
         return None
-    return min(*known, launched) if launched is not None else min(known)
+    return min(*times, launched) if launched is not None else min(times)
 
 
 def parse_labels(item: Fields) -> tuple[tuple[str, str], ...]:
@@ -180,10 +180,10 @@ def _parse_role(item: Fields) -> str:
     return str(item.get("IamInstanceProfile", {}).get("Arn", "")).rsplit("/", 1)[-1]
 
 
-def _read_time(item: Fields, name: str, id: str, told: Callable[[str], None]) -> datetime | None:  # noqa: A002 - the ledger's word
+def _read_time(item: Fields, name: str, id: str, note: Callable[[str], None]) -> datetime | None:  # noqa: A002 - the ledger's word
     at = item.get(name)
     if at and not isinstance(at, datetime):
-        told(f"{id}: its {name} cannot be read")
+        note(f"{id}: its {name} cannot be read")
     return at if isinstance(at, datetime) else None
 
 
@@ -194,7 +194,7 @@ def _make_handling(item: Fields, word: str, tier: str, kind: GpuInstanceType | N
     managed, controller = is_managed(item), find_item_controller(item)
     deleted = sum(bool(device.get("Ebs", {}).get("DeleteOnTermination")) for device in item.get("BlockDeviceMappings", ()))
     local = list_local_losses(kind)
-    made = Handling(
+    handling = Handling(
         controller=controller.name if controller else "",
         stops=_can_stop(item, word, tier, managed=managed),
         terminates=not managed and word in STATES,
@@ -206,7 +206,7 @@ def _make_handling(item: Fields, word: str, tier: str, kind: GpuInstanceType | N
     )
     if len(_SHARED) > MOST_SHARED:
         _SHARED.clear()
-    return _SHARED.setdefault(made, made)
+    return _SHARED.setdefault(handling, handling)
 
 
 _SHARED: dict[Handling, Handling] = {}
@@ -256,7 +256,7 @@ def is_usual_zone(zone: str, region: str) -> bool:
 
 
 def observe_volume(
-    item: Fields, place: ListingScope, told: Callable[[str], None], price: StoragePricing = lambda _line: None
+    item: Fields, place: ListingScope, note: Callable[[str], None], price: StoragePricing = lambda _line: None
 ) -> Observation:
     """Return one EBS volume: billed from creation to deletion, attached or not, with the performance that it pays for."""
     key = ResourceKey(AWS, place.account, place.region, item.get("VolumeId", ""))
@@ -264,7 +264,7 @@ def observe_volume(
     state, kind = VOLUME_STATES.get(word, "unknown"), intern(item.get("VolumeType", ""))
     labels, attached = parse_labels(item), next((one.get("InstanceId") for one in item.get("Attachments", ())), "")
     if size is None:
-        told(f"{key.id}: its size cannot be read, so what it costs is unknown")
+        note(f"{key.id}: its size cannot be read, so what it costs is unknown")
     return Observation(
         key=key,
         state=state,
@@ -273,7 +273,7 @@ def observe_volume(
         instance_type=kind,
         owner=_find_label(labels, "owner"),
         labels=labels,
-        created_at=_read_time(item, "CreateTime", key.id, told),
+        created_at=_read_time(item, "CreateTime", key.id, note),
         disks=(_price_disk(size, kind, GB, price), *_list_provisioned(item, kind, price)),
         why="" if state == RUNNING else word[:80],
     )
@@ -327,9 +327,9 @@ def observe_address(item: Fields, place: ListingScope, price: StoragePricing = l
     )
 
 
-def add_protections(seen: Observation, acts: tuple[str, ...]) -> Observation:
-    """Return `seen` with these protections."""
-    return replace(seen, handling=replace(seen.handling, protected=acts)) if acts else seen
+def add_protections(observation: Observation, acts: tuple[str, ...]) -> Observation:
+    """Return `observation` with these protections."""
+    return replace(observation, handling=replace(observation.handling, protected=acts)) if acts else observation
 
 
 GROUP_TAG = "aws:autoscaling:groupName"
@@ -394,9 +394,9 @@ def find_controller(tags: Mapping[str, str], *, managed: bool = False, principal
         if key in tags:
             return Controller(name=f"{name} {tags[key]}".rstrip(), ask=ask)
     for prefix, name, ask in _BY_PREFIX:
-        found = next((key for key in tags if key.startswith(prefix)), None)
-        if found is not None:
-            of = found.removeprefix(prefix) if prefix.endswith("/") else tags[found]
+        tag = next((key for key in tags if key.startswith(prefix)), None)
+        if tag is not None:
+            of = tag.removeprefix(prefix) if prefix.endswith("/") else tags[tag]
             return Controller(name=f"{name} {of}".rstrip(), ask=ask)
     for key, name, ask in _BY_TAG_LAST:
         if key in tags:

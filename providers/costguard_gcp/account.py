@@ -41,10 +41,10 @@ class GcpAccount:
     All requests use one transport, with a channel per project.
     """
 
-    def __init__(self, stated: GcpSettings, login: Login, around: ProviderContext) -> None:
-        self.stated, self.around = stated, around
+    def __init__(self, settings: GcpSettings, login: Login, around: ProviderContext) -> None:
+        self.stated, self.around = settings, around
         self.tokens = TokenSource(login, around.transport)
-        self.google = GoogleApi(around.transport, stated.bases, self.tokens)
+        self.google = GoogleApi(around.transport, settings.bases, self.tokens)
         self.compute = ComputeSdk(self.google)
         self.catalogue = PriceCatalogue(self.google, around.clock, around.cache)
         self.shapes = ShapeCatalogue(self.compute)
@@ -67,9 +67,9 @@ class GcpAccount:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """Poll machines, disks and addresses of one project: three lists, and prices once a day."""
-        asked = self._now()
+        asked_at = self._now()
         inventory, notes = self.lister.list_project(scope.account, Deadline(self.stated.timeout_s))
-        return Poll(scope=scope, asked_at=asked, at=self._now(), inventory=inventory, notes=notes)
+        return Poll(scope=scope, asked_at=asked_at, at=self._now(), inventory=inventory, notes=notes)
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """Return the machine, disk or address with this number in this location; None if it does not exist."""
@@ -88,11 +88,11 @@ class GcpAccount:
         """Return the projects of the settings, whose ids are unique at Google; None if all projects are discovered."""
         return ", ".join(sorted(self.stated.projects)) or None
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Return samples from Cloud Monitoring, with a few requests a project for any number of machines."""
         from costguard_gcp.monitoring import measure_utilization
 
-        return measure_utilization(self.google, seen, period, self.stated.timeout_s)
+        return measure_utilization(self.google, observations, period, self.stated.timeout_s)
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return every GPU machine type in every region for which the price list has all parts."""
@@ -156,8 +156,8 @@ class GcpAccount:
 
     def fetch_start_price(self, key: ResourceKey) -> Price:
         """Return the present price of its type and tier in the price list."""
-        seen = self.look_up(key)
-        return seen.prices[-1] if seen is not None and seen.prices else Price(None)
+        observation = self.look_up(key)
+        return observation.prices[-1] if observation is not None and observation.prices else Price(None)
 
     def _check_ours(self, key: ResourceKey) -> None:
         """Raise RefusedError for a key of another provider or of a project that this login does not watch.
@@ -175,15 +175,15 @@ class GcpAccount:
 
     def _discover_projects(self, deadline: Deadline) -> list[str]:
         """Return every active project, page by page."""
-        found, token = list[str](), ""
+        projects, token = list[str](), ""
         for _ in range(MOST_PAGES):
             params = {"query": "state:ACTIVE", "pageSize": "500", **({"pageToken": token} if token else {})}
             reply = self.google.read(RESOURCES, "", "/v3/projects:search", params, deadline=deadline)
             page = self.google.decode(RESOURCES, "", reply, ProjectPage, "the list of projects")
-            found += [one.project_id for one in page.projects or () if one.state in (None, "ACTIVE")]
+            projects += [one.project_id for one in page.projects or () if one.state in (None, "ACTIVE")]
             token = page.next_page_token or ""
             if not token:
-                return found
+                return projects
         raise InvalidAnswerError("the pages of projects do not end", provider="gcp")
 
     def _now(self) -> datetime:

@@ -61,13 +61,13 @@ def find_instance(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> 
     Raises a ProviderError if the zone gives no usable answer.
     """
     try:
-        found: list[Instance] = list_by_id(
+        instances: list[Instance] = list_by_id(
             compute, ("InstancesClient", "ListInstancesRequest"), {"zone": key.region}, key, deadline
         )
     except MissingError:
-        there: Instance | None = find_in_project(compute, "instances", key, deadline)
-        return there
-    return found[0] if found else None
+        instance: Instance | None = find_in_project(compute, "instances", key, deadline)
+        return instance
+    return instances[0] if instances else None
 
 
 def list_by_id(
@@ -81,9 +81,9 @@ def list_by_id(
     if not (key.id.isascii() and key.id.isdigit()):
         return []
     fields = {"project": key.account, **where, "filter": f"id = {key.id}", "max_results": PAGE}
-    token, seen, doubtful = "", set[str](), False
-    while token not in seen and len(seen) < MOST_PAGES:
-        seen.add(token)
+    token, page_tokens, doubtful = "", set[str](), False
+    while token not in page_tokens and len(page_tokens) < MOST_PAGES:
+        page_tokens.add(token)
         page = compute.ask(listed[0], "list", listed[1], fields | ({"page_token": token} if token else {}), deadline=deadline)
         if not page.items and not page.kind.endswith("List"):
             raise InvalidAnswerError("the answer is not a list", provider="gcp", account=key.account)
@@ -199,9 +199,9 @@ def interpret_operation(operation: Operation, key: ResourceKey) -> ActionRespons
         return ActionResponse(said=UNCLEAR, why=f"the name led to another machine, {operation.target_id}")
     errors = operation.error.errors
     if errors or operation.http_error_status_code >= 400:  # noqa: PLR2004 - HTTP's own line
-        stated = [f"{one.code or '?'}{f': {one.message}' if one.message else ''}" for one in errors]
-        said = shorten(to_one_line("; ".join(stated)), 200) or str(operation.http_error_status_code)
-        return ActionResponse(said=REFUSED, why=f"the operation failed ({said})")
+        error_texts = [f"{one.code or '?'}{f': {one.message}' if one.message else ''}" for one in errors]
+        summary = shorten(to_one_line("; ".join(error_texts)), 200) or str(operation.http_error_status_code)
+        return ActionResponse(said=REFUSED, why=f"the operation failed ({summary})")
     return ActionResponse(said=ACCEPTED)
 
 
@@ -215,8 +215,8 @@ def find_resource(compute: ComputeSdk, key: ResourceKey, deadline: Deadline, pri
     if key.region == GLOBAL:
         return _find_address(compute, ("GlobalAddressesClient", "ListGlobalAddressesRequest"), {}, key, deadline, pricing)
     where = {"region": key.region}
-    found = _find_disk(compute, ("RegionDisksClient", "ListRegionDisksRequest"), where, key, deadline, pricing)
-    return found or _find_address(compute, ("AddressesClient", "ListAddressesRequest"), where, key, deadline, pricing)
+    disk = _find_disk(compute, ("RegionDisksClient", "ListRegionDisksRequest"), where, key, deadline, pricing)
+    return disk or _find_address(compute, ("AddressesClient", "ListAddressesRequest"), where, key, deadline, pricing)
 
 
 def _find_zonal(compute: ComputeSdk, key: ResourceKey, deadline: Deadline, pricing: StoragePricing) -> Observation | None:

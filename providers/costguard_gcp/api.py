@@ -84,14 +84,14 @@ class GoogleApi:
     def open_channel(self, service: str, project: str) -> ProviderChannel:
         """Return the channel to `service` for `project`."""
         with self._lock:
-            found = self._channels.get((service, project))
-            if found is None:
-                found = self._channels[service, project] = ProviderChannel(
+            channel = self._channels.get((service, project))
+            if channel is None:
+                channel = self._channels[service, project] = ProviderChannel(
                     self._transport,
                     provider="gcp",
                     account=project,
                     base_url=self._bases[service],
-                    buckets={"": TokenBucket(PER_S, BURST, kept=KEPT)},
+                    buckets={"": TokenBucket(PER_S, BURST, reserve=KEPT)},
                     fault=_make_fault_reader(self.tokens),
                     advice={
                         CredentialsError: FIX,
@@ -99,7 +99,7 @@ class GoogleApi:
                         MissingError: "check the project's id, and whether these credentials may see it",
                     },
                 )
-            return found
+            return channel
 
     def get_base_url(self, service: str) -> str:
         """Return the base address of `service`."""
@@ -138,23 +138,23 @@ class GoogleApi:
 def _make_fault_reader(tokens: TokenSource) -> FaultReader:
     """Return a function that gives the error of a reply: by its reason, and by its status if it has none."""
 
-    def told(reply: HttpResponse) -> tuple[str, str]:
+    def parse_error(reply: HttpResponse) -> tuple[str, str]:
         body = parse_refusal(reply)
         return ("", "") if body is None else (find_reason(body), scrub_text(body.message or "", tokens.list_secrets()))
 
-    usual = make_status_fault_reader("gcp", told)
+    usual = make_status_fault_reader("gcp", parse_error)
 
     def fault(reply: HttpResponse) -> ProviderError | None:
-        found = usual(reply)
-        code = found.code if found else ""
-        if isinstance(found, ForbiddenError) and code in DISABLED | UNBILLED:
+        error = usual(reply)
+        code = error.code if error else ""
+        if isinstance(error, ForbiddenError) and code in DISABLED | UNBILLED:
             return ForbiddenError(
-                f"{found.what}{_find_disabled_project(reply)}", provider="gcp", status=reply.status, code=code
+                f"{error.what}{_find_disabled_project(reply)}", provider="gcp", status=reply.status, code=code
             )
-        if found is not None and code in THROTTLED and reply.status in (403, 429):
+        if error is not None and code in THROTTLED and reply.status in (403, 429):
             what = f"asked too often ({reply.status} {code})"
             return ThrottledError(what, provider="gcp", status=reply.status, code=code, retry_after_s=parse_retry_after(reply))
-        return found
+        return error
 
     return fault
 
@@ -169,9 +169,9 @@ def _find_disabled_project(reply: HttpResponse) -> str:
     if body is None:
         return ""
     consumers = [(one.metadata or {}).get("consumer", "") for one in body.details or ()]
-    named = [one.removeprefix("projects/") for one in consumers if one.startswith("projects/")]
-    named += [next(filter(None, found)) for found in _IN_MESSAGE.findall(body.message or "")]
-    sound = dict.fromkeys(one for one in named if re.fullmatch(r"[a-z0-9:.-]{1,100}", one))
+    projects = [one.removeprefix("projects/") for one in consumers if one.startswith("projects/")]
+    projects += [next(filter(None, groups)) for groups in _IN_MESSAGE.findall(body.message or "")]
+    sound = dict.fromkeys(one for one in projects if re.fullmatch(r"[a-z0-9:.-]{1,100}", one))
     return f"{SPEAKS_OF}{', '.join(sound)}" if sound else ""
 
 
@@ -185,10 +185,10 @@ def parse_refusal(reply: HttpResponse) -> ErrorBody | None:
 
 def find_reason(body: ErrorBody) -> str:
     """Return an error's reason: a known one of `errors` or `details`, else any of them, else the status."""
-    stated = [one.reason for one in body.errors or () if one.reason]
+    reasons = [one.reason for one in body.errors or () if one.reason]
     detailed = [one.reason for one in body.details or () if one.reason]
-    exact = next((one for one in (*stated, *detailed) if one in THROTTLED | DISABLED | UNBILLED), "")
-    return exact or next(iter((*stated, *detailed)), "") or body.status or ""
+    exact = next((one for one in (*reasons, *detailed) if one in THROTTLED | DISABLED | UNBILLED), "")
+    return exact or next(iter((*reasons, *detailed)), "") or body.status or ""
 
 
 INSTALL = "pip install 'gpu-costguard[gcp]'"
@@ -310,16 +310,20 @@ def _make_adapter(google: GoogleApi, asking: threading.local) -> Any:  # noqa: A
 def _to_transport_request(request: requests.PreparedRequest) -> HttpRequest:
     """Return the SDK's request in the transport's form, without the headers of the connection."""
     body = request.body.encode() if isinstance(request.body, str) else request.body or b""
-    kept = {
+    headers = {
         k: v for k, v in request.headers.items() if k.lower() in ("content-type", "x-goog-api-client", "x-goog-request-params")
     }
-    made = HttpRequest(
+    http_request = HttpRequest(
         method=request.method or "GET",
         url=request.url or "",
-        headers={k: v.decode() if isinstance(v, bytes) else v for k, v in kept.items()},
+        headers={k: v.decode() if isinstance(v, bytes) else v for k, v in headers.items()},
         body=bytes(body) if isinstance(body, bytes | bytearray) else b"",
     )
-    return replace(made, url=_add_partial_success(made.url)) if "/aggregated/" in made.url else made
+    return (
+        replace(http_request, url=_add_partial_success(http_request.url))
+        if "/aggregated/" in http_request.url
+        else http_request
+    )
 
 
 def _add_partial_success(url: str) -> str:

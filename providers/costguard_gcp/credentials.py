@@ -48,12 +48,12 @@ def find_login(table: Mapping[str, object], around: ProviderContext) -> Login:
     impersonate = str(table.get("impersonate") or "")
     if table.get("anonymous"):
         return Login(source="anonymous", anonymous=True)
-    stated = table.get("credentials_file")
-    if stated:
-        return _read_login_file(Path(str(stated)).expanduser(), "[providers.gcp] credentials_file", impersonate)
+    credentials_file = table.get("credentials_file")
+    if credentials_file:
+        return _read_login_file(Path(str(credentials_file)).expanduser(), "[providers.gcp] credentials_file", impersonate)
     environ = around.environ
-    if named := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-        return _read_login_file(Path(named).expanduser(), "GOOGLE_APPLICATION_CREDENTIALS", impersonate)
+    if environ_file := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return _read_login_file(Path(environ_file).expanduser(), "GOOGLE_APPLICATION_CREDENTIALS", impersonate)
     folder = Path(environ["CLOUDSDK_CONFIG"]) if environ.get("CLOUDSDK_CONFIG") else around.home / ".config" / "gcloud"
     own = folder / "application_default_credentials.json"
     if own.is_file():
@@ -151,13 +151,13 @@ class TokenSource:
         return Plain(session=_open_plain_session())
 
     def _load_credentials(self) -> Any:  # noqa: ANN401 - one of google-auth's many kinds
-        found = _load_machine_credentials() if self.login.file is None else _load_file_credentials(self.login.file)
+        credentials = _load_machine_credentials() if self.login.file is None else _load_file_credentials(self.login.file)
         if not self.login.impersonate:
-            return found
+            return credentials
         from google.auth import impersonated_credentials
 
         return impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]
-            source_credentials=found, target_principal=self.login.impersonate, target_scopes=[SCOPE]
+            source_credentials=credentials, target_principal=self.login.impersonate, target_scopes=[SCOPE]
         )
 
 
@@ -180,16 +180,16 @@ def _load_file_credentials(path: Path) -> Any:  # noqa: ANN401 - google-auth has
     import google.auth
 
     try:
-        stated = json.loads(read_input_file(path, LOGIN_BYTES_MAX))
-        kind = stated.get("type") if isinstance(stated, dict) else None
+        data = json.loads(read_input_file(path, LOGIN_BYTES_MAX))
+        kind = data.get("type") if isinstance(data, dict) else None
     except (OSError, ValueError):
         kind = None
     if kind not in _KINDS:
         raise CredentialsError(f"credentials file {path} is not a Google credentials file", provider="gcp", hint=FIX)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # it warns of files of unknown origin; this one is the user's own
-        found, _ = google.auth.load_credentials_from_dict(stated, scopes=[SCOPE])  # type: ignore[no-untyped-call]
-    return found
+        credentials, _ = google.auth.load_credentials_from_dict(data, scopes=[SCOPE])  # type: ignore[no-untyped-call]
+    return credentials
 
 
 _KINDS = ("service_account", "authorized_user", "external_account", "impersonated_service_account")

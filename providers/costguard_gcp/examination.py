@@ -52,17 +52,17 @@ def examine_account(account: GcpAccount) -> list[HealthCheck]:
 
     It raises nothing.
     """
-    found = list(_check_credentials(account))
-    if found[-1].outcome == CHECK_BAD:
+    checks = list(_check_credentials(account))
+    if checks[-1].outcome == CHECK_BAD:
         return [
-            *found,
+            *checks,
             HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_SKIPPED, told="there are no credentials"),
         ]
     try:
         projects = [scope.account for scope in account.list_scopes()]
     except CostguardError as broken:
         return [
-            *found,
+            *checks,
             HealthCheck(
                 subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=to_one_line(str(broken)), fix=_explain_enable(RESOURCES, "")
             ),
@@ -70,25 +70,25 @@ def examine_account(account: GcpAccount) -> list[HealthCheck]:
     if not projects:
         fix = "set projects in [providers.gcp], or grant roles/browser on the projects"
         return [
-            *found,
+            *checks,
             HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_BAD, told="the credentials can see no project", fix=fix),
         ]
     reached = [_check_reach(account, project) for project in projects[:MOST_PROJECTS]]
-    found += reached
+    checks += reached
     who = account.tokens.who or account.tokens.login.source
     shown = ", ".join(projects[:MOST_PROJECTS]) + (
         f" and {len(projects) - MOST_PROJECTS} more" if len(projects) > MOST_PROJECTS else ""
     )
-    found.append(HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"{who}, for {shown}"))
+    checks.append(HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"{who}, for {shown}"))
     for project, check in zip(projects, reached, strict=False):
-        found += _check_rights(account, project) if check.outcome == CHECK_GOOD else ()
-    found += [
+        checks += _check_rights(account, project) if check.outcome == CHECK_GOOD else ()
+    checks += [
         _check_prices(account),
         _check_bill(account),
         _check_clock(account, projects[0]),
         _check_utilization(account, projects[0]),
     ]
-    return found
+    return checks
 
 
 def _check_credentials(account: GcpAccount) -> Iterator[HealthCheck]:
@@ -127,13 +127,15 @@ def _check_reach(account: GcpAccount, project: str) -> HealthCheck:
 
 def _check_rights(account: GcpAccount, project: str) -> Iterator[HealthCheck]:
     """Check the caller's permissions with TestIamPermissions, which changes nothing."""
-    wanted = [right for _, rights, _ in RIGHTS for right in rights]
+    all_rights = [right for _, rights, _ in RIGHTS for right in rights]
     try:
         path = f"/v3/projects/{project}:testIamPermissions"
-        body = {"permissions": wanted}
+        body = {"permissions": all_rights}
         deadline = Deadline(ASKED_S)
         reply = account.google.read(RESOURCES, project, path, method="POST", body=body, deadline=deadline)
-        held = account.google.decode(RESOURCES, project, reply, Permissions, "the answer about permissions").permissions or []
+        permissions = (
+            account.google.decode(RESOURCES, project, reply, Permissions, "the answer about permissions").permissions or []
+        )
     except ProviderError as broken:
         yield HealthCheck(
             subject=f"{PERMISSION_CHECK}: {project}",
@@ -143,23 +145,23 @@ def _check_rights(account: GcpAccount, project: str) -> Iterator[HealthCheck]:
         )
         return
     for name, rights, needed in RIGHTS:
-        missing = [right for right in rights if right not in held]
+        missing = [right for right in rights if right not in permissions]
         subject = f"{PERMISSION_CHECK}: {name} ({project})"
         if not missing:
             yield HealthCheck(subject=subject, outcome=CHECK_GOOD, told=f"may {', '.join(rights)}")
         else:
-            told = f"may not {', '.join(missing)}"
-            told = told if needed else f"this key may not {name}: costguard can watch, not act ({told})"
+            text = f"may not {', '.join(missing)}"
+            text = text if needed else f"this key may not {name}: costguard can watch, not act ({text})"
             fix = _explain_grant(project, READER if needed else ACTOR)
-            yield HealthCheck(subject=subject, outcome=CHECK_BAD if needed else CHECK_UNSURE, told=told, fix=fix)
+            yield HealthCheck(subject=subject, outcome=CHECK_BAD if needed else CHECK_UNSURE, told=text, fix=fix)
 
 
 def _check_prices(account: GcpAccount) -> HealthCheck:
     listed = account.catalogue.read_current(Deadline(account.stated.timeout_s))
     if listed.why:
         fix = "gcloud services enable cloudbilling.googleapis.com"
-        told = f"{listed.why}; machines are priced from last known and public prices, as estimates"
-        return HealthCheck(subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_BAD, told=told, fix=fix)
+        text = f"{listed.why}; machines are priced from last known and public prices, as estimates"
+        return HealthCheck(subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_BAD, told=text, fix=fix)
     return HealthCheck(
         subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_GOOD, told=f"{len(listed.prices)} prices in the Billing Catalog"
     )
@@ -183,15 +185,15 @@ def _check_bill(account: GcpAccount) -> HealthCheck:
 
 
 def _check_clock(account: GcpAccount, project: str) -> HealthCheck:
-    stated = account.google.open_channel(COMPUTE, project).date
-    if stated is None:
+    google_time = account.google.open_channel(COMPUTE, project).date
+    if google_time is None:
         return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Google did not state its time")
-    skew = account.around.clock.now() - stated
-    told = f"{abs(skew.total_seconds()):.0f} s {'ahead of' if skew > timedelta(0) else 'behind'} Google's"
+    skew = account.around.clock.now() - google_time
+    text = f"{abs(skew.total_seconds()):.0f} s {'ahead of' if skew > timedelta(0) else 'behind'} Google's"
     return (
-        HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_BAD, told=told, fix="set the clock: timedatectl set-ntp true")
+        HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_BAD, told=text, fix="set the clock: timedatectl set-ntp true")
         if abs(skew) > SKEW
-        else HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=told)
+        else HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=text)
     )
 
 
@@ -223,10 +225,10 @@ def _check_utilization(account: GcpAccount, project: str) -> HealthCheck:
         )
     ops = "https://cloud.google.com/stackdriver/docs/solutions/agents/ops-agent"
     fix = f"costguard agent enrol ID for each machine, or the Ops Agent: {ops}"
-    told = (
+    text = (
         f"no machine of {project} reports its GPUs by the Ops Agent; CPU is always there, and GPUs of A3 Mega, A3 Ultra and A4"
     )
-    return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix=fix)
+    return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=text, fix=fix)
 
 
 def _explain_grant(project: str, file: str) -> str:

@@ -103,14 +103,14 @@ class ProjectLister:
             shown = (*shown[:MOST_NOTES], f"and {len(shown) - MOST_NOTES} more of the like")
         return (Partial(tuple(items), "; ".join(why)) if why else Complete(tuple(items))), shown
 
-    def prepare_context(self, project: str, found: AggregatedList, deadline: Deadline, notes: list[str]) -> ListingContext:
+    def prepare_context(self, project: str, listing: AggregatedList, deadline: Deadline, notes: list[str]) -> ListingContext:
         """Return the data needed to translate machines.
 
         Prices and types are fetched only if there are machines; disks and addresses fetch prices by themselves.
         """
         machines = {
             (take_last_part(one.zone) or where, take_last_part(one.machine_type))
-            for where, one in found.items
+            for where, one in listing.items
             if one.machine_type
         }
         self._shapes.learn(project, machines, deadline)
@@ -183,38 +183,38 @@ def make_storage_pricing(prices: Prices) -> StoragePricing:
 def _make_pricing(prices: Prices) -> Callable[[PriceQuestion], tuple[Price, str]]:
     """Return a price function from the list; if there is no list, the reason is noted once and not per machine."""
 
-    def price(asked: PriceQuestion) -> tuple[Price, str]:
+    def price(question: PriceQuestion) -> tuple[Price, str]:
         if not prices:
             return Price(None), ""
-        rate, why = compute_rate(asked.machine, asked.accelerators, asked.sku_tier, asked.region, prices)
+        rate, why = compute_rate(question.machine, question.accelerators, question.sku_tier, question.region, prices)
         return Price(rate, source=SOURCE), why
 
     return price
 
 
 def _take_items(
-    found: AggregatedList,
+    listing: AggregatedList,
     items: list[Observation],
     why: list[str],
     notes: list[str],
     translate: Callable[[Any, str], tuple[Observation | None, tuple[str, ...]]],
 ) -> None:
     """Add every item that a ledger can store."""
-    for where, one in found.items:
+    for where, one in listing.items:
         try:
-            seen, more = translate(one, where)
+            observation, more = translate(one, where)
         except InputError as odd:
             why.append(shorten(to_one_line(f"left out: {odd}"), 200))
             continue
         notes += more
-        if seen is not None:
-            items.append(seen)
+        if observation is not None:
+            items.append(observation)
 
 
-def _observe_named(found: AggregatedList, project: str, kind: str, why: list[str]) -> list[Observation]:
+def _observe_named(listing: AggregatedList, project: str, kind: str, why: list[str]) -> list[Observation]:
     """Return items of which only the id can be read, in an unknown state."""
     items: list[Observation] = []
-    for where, one in found.named:
+    for where, one in listing.named:
         try:
             items.append(observe_unreadable(one, where, project, kind))
             why.append(f"{kind} {shorten(to_one_line(str(one.id)))} cannot be read but for its id")
@@ -262,31 +262,31 @@ def read_aggregated(ask: Ask, what: str, page_kind: Any, kind: Any) -> Aggregate
 
     Raises a ProviderError if the first page fails; a later failure is added to `why`.
     """
-    found = AggregatedList()
-    token, seen = "", set[str]()
-    repair = partial(_repair_page, what=what, page_kind=page_kind, kind=kind, found=found)
+    listing = AggregatedList()
+    token, page_tokens = "", set[str]()
+    repair = partial(_repair_page, what=what, page_kind=page_kind, kind=kind, listing=listing)
     while True:
         try:
             page = ask(token, repair)
             check_page(page, what)
         except ProviderError as broken:
-            if not found.pages:
+            if not listing.pages:
                 raise
-            found.why.append(f"page {found.pages + 1} of {what}: {to_one_line(broken.what)}")
-            return found
-        found.pages += 1
-        _merge_page(page, what, found)
-        if len(found.items) > MOST_ITEMS:
-            del found.items[MOST_ITEMS:]
-            found.why.append(f"more than {MOST_ITEMS} {what}")
-            return found
+            listing.why.append(f"page {listing.pages + 1} of {what}: {to_one_line(broken.what)}")
+            return listing
+        listing.pages += 1
+        _merge_page(page, what, listing)
+        if len(listing.items) > MOST_ITEMS:
+            del listing.items[MOST_ITEMS:]
+            listing.why.append(f"more than {MOST_ITEMS} {what}")
+            return listing
         token = page.next_page_token
         if not token:
-            return found
-        if token in seen or found.pages >= MOST_PAGES:
-            found.why.append(f"the pages of {what} {'repeat' if token in seen else 'do not end'}")
-            return found
-        seen.add(token)
+            return listing
+        if token in page_tokens or listing.pages >= MOST_PAGES:
+            listing.why.append(f"the pages of {what} {'repeat' if token in page_tokens else 'do not end'}")
+            return listing
+        page_tokens.add(token)
 
 
 def check_page(page: Any, what: str) -> None:  # noqa: ANN401 - a message of the SDK
@@ -295,26 +295,26 @@ def check_page(page: Any, what: str) -> None:  # noqa: ANN401 - a message of the
         raise InvalidAnswerError(f"the answer is not a list of {what}", provider="gcp")
 
 
-def _merge_page(page: Any, what: str, found: AggregatedList) -> None:  # noqa: ANN401 - a message of the SDK
+def _merge_page(page: Any, what: str, listing: AggregatedList) -> None:  # noqa: ANN401 - a message of the SDK
     for scope, scoped in page.items.items():
         where, items = take_last_part(scope), getattr(scoped, what)
         if "warning" in scoped and scoped.warning.code != EMPTY:  # the scope's content is unknown
-            found.why.append(f"{_shorten_text(where)}: {_shorten_text(scoped.warning.code or 'a warning without a code')}")
+            listing.why.append(f"{_shorten_text(where)}: {_shorten_text(scoped.warning.code or 'a warning without a code')}")
         elif "warning" not in scoped and not items:  # Google warns of an empty scope; protobuf makes one of any other shape
-            found.why.append(f"{_shorten_text(where)} cannot be read")
+            listing.why.append(f"{_shorten_text(where)} cannot be read")
         for one in items:
             if "id" in one:
-                found.items.append((where, one))
+                listing.items.append((where, one))
             else:
-                found.why.append(f"an item in {_shorten_text(where)} cannot be read, not even its id")
+                listing.why.append(f"an item in {_shorten_text(where)} cannot be read, not even its id")
     dead = sorted({_shorten_text(take_last_part(one)) for one in page.unreachables})
     if dead:
-        found.why.append(f"not reached: {', '.join(dead)}")
+        listing.why.append(f"not reached: {', '.join(dead)}")
     if page.warning.code not in ("", EMPTY):
-        found.why.append(_shorten_text(page.warning.code))
+        listing.why.append(_shorten_text(page.warning.code))
 
 
-def _repair_page(body: bytes, what: str, page_kind: Any, kind: Any, found: AggregatedList) -> Any:  # noqa: ANN401 - types of the SDK
+def _repair_page(body: bytes, what: str, page_kind: Any, kind: Any, listing: AggregatedList) -> Any:  # noqa: ANN401 - types of the SDK
     """Return the page without the items that the SDK refuses, for which it refuses a whole page of 500 machines.
 
     They are added to `found.named`, or to `found.why`.
@@ -327,11 +327,11 @@ def _repair_page(body: bytes, what: str, page_kind: Any, kind: Any, found: Aggre
     for scope, scoped in list(scopes.items() if isinstance(scopes, dict) else ()):
         items = scoped.get(what) or [] if isinstance(scoped, dict) else None
         if isinstance(items, list):
-            scoped[what] = [one for one in items if _is_sound(one, take_last_part(scope), kind, found)]
+            scoped[what] = [one for one in items if _is_sound(one, take_last_part(scope), kind, listing)]
             if items and not scoped[what]:
                 scoped.setdefault("warning", {"code": EMPTY})
         else:
-            found.why.append(f"{_shorten_text(take_last_part(scope))} cannot be read")
+            listing.why.append(f"{_shorten_text(take_last_part(scope))} cannot be read")
             del page["items"][scope]
     try:
         return page_kind.from_json(json.dumps(page), ignore_unknown_fields=True)
@@ -339,17 +339,17 @@ def _repair_page(body: bytes, what: str, page_kind: Any, kind: Any, found: Aggre
         raise explain_odd_body(body, odd) from None
 
 
-def _is_sound(item: Any, where: str, kind: Any, found: AggregatedList) -> bool:  # noqa: ANN401 - whatever stands there
+def _is_sound(item: Any, where: str, kind: Any, listing: AggregatedList) -> bool:  # noqa: ANN401 - whatever stands there
     try:
         kind.from_json(json.dumps(item), ignore_unknown_fields=True)
     except Exception:  # noqa: BLE001 - as above
         for partly in (item, {"id": item.get("id")} if isinstance(item, dict) else None):
             try:
-                found.named.append((where, msgspec.convert(partly, Named)))
+                listing.named.append((where, msgspec.convert(partly, Named)))
             except msgspec.ValidationError:
                 continue
             return False
-        found.why.append(f"an item in {_shorten_text(where)} cannot be read, not even its id")
+        listing.why.append(f"an item in {_shorten_text(where)} cannot be read, not even its id")
         return False
     return True
 
@@ -379,8 +379,8 @@ class AbsenceCheck:
         """Return why `broken`, an `is_no_compute_refusal`, does not prove `project` empty; "" if it does."""
         if project in self._saw:
             return "machines were seen there before, so that there are none is not believed"
-        for named in _list_named_numbers(broken):
-            if named != project and not (named.isdigit() and self._may_be_number_of(named, project, deadline)):
+        for other in _list_named_numbers(broken):
+            if other != project and not (other.isdigit() and self._may_be_number_of(other, project, deadline)):
                 return f"that is another project than {project}: pass its quota project, or enable the API there"
         return ""
 
@@ -392,19 +392,19 @@ class AbsenceCheck:
         with self._lock:
             among = self._named.setdefault(number, set())
             among.add(project)
-        known = self._numbers.get(project) or self._fetch_number(project, deadline)
-        return known == number if known else len(among) == 1
+        project_number = self._numbers.get(project) or self._fetch_number(project, deadline)
+        return project_number == number if project_number else len(among) == 1
 
     def _fetch_number(self, project: str, deadline: Deadline) -> str:
         """Return the project's number, "" if the Resource Manager does not return it."""
         try:
             path, limit = f"/v3/projects/{project}", deadline.limit_to(ASKED_S)
             reply = self._google.read(RESOURCES, project, path, deadline=limit)
-            found = take_last_part(self._google.decode(RESOURCES, project, reply, ProjectNumber, "the project").name)
+            number = take_last_part(self._google.decode(RESOURCES, project, reply, ProjectNumber, "the project").name)
         except ProviderError:
             return ""
-        if found.isdigit():
-            self._numbers[project] = found
+        if number.isdigit():
+            self._numbers[project] = number
         return self._numbers.get(project, "")
 
 
@@ -417,5 +417,5 @@ _PROJECT_NUMBER = re.compile(re.escape(SPEAKS_OF) + r"([a-z0-9:., -]+)")
 
 
 def _list_named_numbers(broken: ProviderError) -> list[str]:
-    found = _PROJECT_NUMBER.search(broken.what)
-    return found[1].split(", ") if found else []
+    match = _PROJECT_NUMBER.search(broken.what)
+    return match[1].split(", ") if match else []

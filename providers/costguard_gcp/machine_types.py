@@ -172,42 +172,42 @@ class ShapeCatalogue:
         """Return the known type without a request; None if it is unknown."""
         return find_shape(name) or self._known.get((project, zone, name))
 
-    def learn(self, project: str, wanted: set[tuple[str, str]], deadline: Deadline) -> None:
-        """Fetch those of `wanted` (zone, type) that are unknown.
+    def learn(self, project: str, machine_types: set[tuple[str, str]], deadline: Deadline) -> None:
+        """Fetch those of `machine_types` (zone, type) that are unknown.
 
         It raises nothing.
         """
-        new = [one for one in sorted(wanted) if find_shape(one[1]) is None and (project, *one) not in self._known]
+        new = [one for one in sorted(machine_types) if find_shape(one[1]) is None and (project, *one) not in self._known]
         for zone, name in new[:MOST_ASKED]:
             try:
-                found = self._fetch_shape(project, zone, name, deadline)
+                shape = self._fetch_shape(project, zone, name, deadline)
             except MissingError:
-                found = None
+                shape = None
             except ProviderError:
                 continue  # asked again at the next poll
             with self._lock:
-                self._known[project, zone, name] = found
+                self._known[project, zone, name] = shape
 
     def _fetch_shape(self, project: str, zone: str, name: str, deadline: Deadline) -> MachineShape:
         fields = {"project": project, "zone": zone, "machine_type": name}
-        stated = self._compute.ask("MachineTypesClient", "get", "GetMachineTypeRequest", fields, deadline=deadline)
-        if not all(field in stated for field in ("name", "guest_cpus", "memory_mb")):
+        machine_type = self._compute.ask("MachineTypesClient", "get", "GetMachineTypeRequest", fields, deadline=deadline)
+        if not all(field in machine_type for field in ("name", "guest_cpus", "memory_mb")):
             raise InvalidAnswerError("the answer is not a machine type", provider="gcp")
-        return parse_shape(stated)
+        return parse_shape(machine_type)
 
 
-def parse_shape(stated: MachineType) -> MachineShape:
+def parse_shape(machine_type: MachineType) -> MachineShape:
     """Parse the API's machine type.
 
     No type has several kinds of GPUs, so the first is used.
     """
-    gpus = [one for one in stated.accelerators if one.guest_accelerator_type and one.guest_accelerator_count]
+    gpus = [one for one in machine_type.accelerators if one.guest_accelerator_type and one.guest_accelerator_count]
     return MachineShape(
-        name=stated.name,
-        vcpus=stated.guest_cpus,
-        ram_gib=stated.memory_mb / 1024,
+        name=machine_type.name,
+        vcpus=machine_type.guest_cpus,
+        ram_gib=machine_type.memory_mb / 1024,
         accelerator=gpus[0].guest_accelerator_type if gpus else "",
         gpus=float(gpus[0].guest_accelerator_count) if gpus else 0,
-        ssd_gib=stated.bundled_local_ssds.partition_count * SSD_PART_GIB,
-        shared=stated.is_shared_cpu,
+        ssd_gib=machine_type.bundled_local_ssds.partition_count * SSD_PART_GIB,
+        shared=machine_type.is_shared_cpu,
     )

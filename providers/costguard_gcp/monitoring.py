@@ -99,15 +99,17 @@ Points = dict[tuple[str, datetime], float]
 """(instance id, instant) -> value."""
 
 
-def measure_utilization(google: GoogleApi, seen: Sequence[Observation], period: Period, timeout_s: float) -> UtilizationSamples:
-    """Return samples of the running machines among `seen`, project by project; and a reason for each without."""
+def measure_utilization(
+    google: GoogleApi, observations: Sequence[Observation], period: Period, timeout_s: float
+) -> UtilizationSamples:
+    """Return samples of the running machines among `observations`, project by project; and a reason for each without."""
     samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
-    running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING and one.key.provider == "gcp"]
+    running = [one for one in observations if one.kind == INSTANCE and one.state == RUNNING and one.key.provider == "gcp"]
     for project in dict.fromkeys(one.key.account for one in running):
         own = [one for one in running if one.key.account == project]
-        found, why = _measure_project(google, project, own, period, Deadline(timeout_s))
-        samples += found
-        blind += _explain_blindness(own, found, why)
+        project_samples, why = _measure_project(google, project, own, period, Deadline(timeout_s))
+        samples += project_samples
+        blind += _explain_blindness(own, project_samples, why)
     return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
 
@@ -115,17 +117,17 @@ def _measure_project(
     google: GoogleApi, project: str, own: Sequence[Observation], period: Period, deadline: Deadline
 ) -> tuple[list[Sample], str]:
     """Return the samples of one project, and why a metric could not be read."""
-    asked, why = list[tuple[MonitoredMetric, list[Series]]](), ""
+    metric_series, why = list[tuple[MonitoredMetric, list[Series]]](), ""
     for metric in METRICS:
         if not _is_wanted(metric, own):
             continue
         try:
-            asked.append((metric, _fetch_series(google, project, metric, period, deadline)))
+            metric_series.append((metric, _fetch_series(google, project, metric, period, deadline)))
         except MissingError as missing:
             why = why if metric.gpu else why or to_one_line(missing.what)  # a metric that nobody ever wrote is not there
         except ProviderError as broken:
             why = why or to_one_line(broken.what)
-    return build_samples(asked, {one.key.id: one.key for one in own}, period), why
+    return build_samples(metric_series, {one.key.id: one.key for one in own}, period), why
 
 
 def _is_wanted(metric: MonitoredMetric, own: Iterable[Observation]) -> bool:
@@ -139,15 +141,15 @@ def _is_wanted(metric: MonitoredMetric, own: Iterable[Observation]) -> bool:
 
 
 def _fetch_series(google: GoogleApi, project: str, metric: MonitoredMetric, period: Period, deadline: Deadline) -> list[Series]:
-    found, token = list[Series](), ""
+    series, token = list[Series](), ""
     for _ in range(MOST_PAGES):
         params = [*_build_params(metric, period), *([("pageToken", token)] if token else [])]
         reply = google.read(MONITORING, project, f"/v3/projects/{project}/timeSeries?{urlencode(params)}", deadline=deadline)
         page = google.decode(MONITORING, project, reply, SeriesPage, "the time series")
-        found += page.time_series or ()
+        series += page.time_series or ()
         token = page.next_page_token or ""
         if not token:
-            return found
+            return series
     raise InvalidAnswerError("the pages of time series do not end", provider="gcp", account=project)
 
 
@@ -171,16 +173,16 @@ def _format_instant(at: datetime) -> str:
 
 
 def build_samples(
-    asked: Sequence[tuple[MonitoredMetric, Sequence[Series]]], keys: Mapping[str, ResourceKey], period: Period
+    metric_series: Sequence[tuple[MonitoredMetric, Sequence[Series]]], keys: Mapping[str, ResourceKey], period: Period
 ) -> list[Sample]:
     """Return the samples of the machines in `keys` (by number) within `period`; pure."""
     by_signal: dict[str, list[tuple[int, Points]]] = {}
-    for metric, series in asked:
+    for metric, series in metric_series:
         points = _compute_memory_use(series) if metric.signal == GPU_MEMORY_USED else _read_values(metric, series)
         by_signal.setdefault(metric.signal, []).append((metric.rank, points))
     samples = list[Sample]()
-    for signal, told in by_signal.items():
-        points = _sum_points([p for _, p in told]) if signal in ADDED_UP else _choose_first(told)
+    for signal, ranked_points in by_signal.items():
+        points = _sum_points([p for _, p in ranked_points]) if signal in ADDED_UP else _choose_first(ranked_points)
         for (number, at), value in sorted(points.items()):
             if number in keys and period.holds(at):
                 samples.append(Sample(key=keys[number], signal=signal, at=at, value=value))
@@ -200,15 +202,15 @@ def _read_values(metric: MonitoredMetric, series: Sequence[Series]) -> Points:
 
 def _compute_memory_use(series: Sequence[Series]) -> Points:
     """Return used / (used + free) of the fullest GPU in percent; no sample if one of the two is missing."""
-    held: dict[tuple[str, str, datetime], dict[str, float]] = {}
+    states_by_gpu: dict[tuple[str, str, datetime], dict[str, float]] = {}
     for one in series:
         number = (one.resource.labels or {}).get("instance_id") if one.resource else None
         labels = (one.metric.labels or {}) if one.metric else {}
         for at, value in _list_points(one.points or ()):
             if number and value >= 0:
-                held.setdefault((number, labels.get("gpu_number", ""), at), {})[labels.get("memory_state", "")] = value
+                states_by_gpu.setdefault((number, labels.get("gpu_number", ""), at), {})[labels.get("memory_state", "")] = value
     points: Points = {}
-    for (number, _, at), states in held.items():
+    for (number, _, at), states in states_by_gpu.items():
         used, free = states.get("used"), states.get("free")
         if used is not None and free is not None and used + free > 0:
             points[number, at] = max(100 * (used / (used + free)), points.get((number, at), 0.0))
@@ -219,10 +221,10 @@ def _list_points(points: Iterable[Point]) -> Iterable[tuple[datetime, float]]:
     """Yield (end of the interval, value) of every readable point."""
     for point in points:
         at = parse_instant(point.interval.end_time) if point.interval else None
-        stated = point.value
-        if at is None or stated is None:
+        reading = point.value
+        if at is None or reading is None:
             continue
-        value = stated.double_value if stated.double_value is not None else parse_whole_number(stated.int64_value)
+        value = reading.double_value if reading.double_value is not None else parse_whole_number(reading.int64_value)
         if value is not None and math.isfinite(value):
             yield at, float(value)
 
@@ -247,19 +249,19 @@ def _sum_points(parts: Sequence[Points]) -> Points:
     return {key: sum(one[key] for one in parts) for key in parts[0] if all(key in one for one in parts)}
 
 
-def _choose_first(told: Sequence[tuple[int, Points]]) -> Points:
+def _choose_first(ranked_points: Sequence[tuple[int, Points]]) -> Points:
     """Return for each machine the points of the first metric that has any."""
     chosen: Points = {}
-    for _, points in sorted(told, key=lambda one: one[0]):
-        taken = {number for number, _ in chosen}
-        chosen |= {key: value for key, value in points.items() if key[0] not in taken}
+    for _, points in sorted(ranked_points, key=lambda one: one[0]):
+        chosen_numbers = {number for number, _ in chosen}
+        chosen |= {key: value for key, value in points.items() if key[0] not in chosen_numbers}
     return chosen
 
 
-def _explain_blindness(own: Sequence[Observation], found: Sequence[Sample], why: str) -> list[tuple[ResourceKey, str]]:
+def _explain_blindness(own: Sequence[Observation], samples: Sequence[Sample], why: str) -> list[tuple[ResourceKey, str]]:
     """Return a reason for every machine without a sample, and every GPU machine without a GPU sample."""
-    any_of = {one.key for one in found}
-    gpu_of = {one.key for one in found if one.signal == GPU_UTIL}
+    any_of = {one.key for one in samples}
+    gpu_of = {one.key for one in samples if one.signal == GPU_UTIL}
     blind = list[tuple[ResourceKey, str]]()
     for one in own:
         if one.key not in any_of:

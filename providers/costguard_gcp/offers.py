@@ -32,15 +32,15 @@ def list_offers(listed: PriceList, names: GpuNames, gpus: Collection[str] | None
     A type with a slice of a GPU is left out.
     """
     regions = sorted({key.rsplit("|", 1)[-1] for key in listed.prices})
-    found, unnamed = list[Offer](), dict[str, None]()
+    offers, unnamed = list[Offer](), dict[str, None]()
     for sold in _list_sold():
         accelerator = sold[2][0][0] if sold[2] else sold[1].accelerator
         name = names.find(accelerator)
         if name is None:
             unnamed[accelerator] = None
         elif gpus is None or name.canonical in gpus:
-            found += [one for region in regions for one in _list_offers_in(region, sold, name.canonical, listed)]
-    return OfferListing(offers=tuple(found), unnamed=tuple(unnamed))
+            offers += [one for region in regions for one in _list_offers_in(region, sold, name.canonical, listed)]
+    return OfferListing(offers=tuple(offers), unnamed=tuple(unnamed))
 
 
 def _list_sold() -> Iterator[Sold]:

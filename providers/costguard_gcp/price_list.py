@@ -55,12 +55,12 @@ def collect_prices(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]
         except (msgspec.DecodeError, RecursionError):
             unread += 1
             continue
-        named = classify_sku(sku) or classify_storage_sku(sku)
-        nano = _parse_nano(sku, named[0]) if named else None
-        if named is None or nano is None:
+        parts = classify_sku(sku) or classify_storage_sku(sku)
+        nano = _parse_nano(sku, parts[0]) if parts else None
+        if parts is None or nano is None:
             continue
         for region in sku.service_regions or ():
-            key = "|".join((*named, region))
+            key = "|".join((*parts, region))
             prices[key] = nano if prices.get(key, nano) == nano else TORN
     return unread
 
@@ -327,25 +327,25 @@ class PriceCatalogue:
         `anew`: fetch them now. If they cannot be fetched, the list is empty and states why; it raises nothing.
         """
         with self._lock:
-            now, held = self._clock.now(), self._now
-            if not anew and held is not None and now - held.at < (AGAIN if held.why else self.keep):
-                return held
-            kept = None if anew else self._read_cache(now, self.keep)
-            if kept is None:
-                kept = self._fetch(now, deadline)
-            self._now = kept
-            return kept
+            now, old_list = self._clock.now(), self._now
+            if not anew and old_list is not None and now - old_list.at < (AGAIN if old_list.why else self.keep):
+                return old_list
+            new_list = None if anew else self._read_cache(now, self.keep)
+            if new_list is None:
+                new_list = self._fetch(now, deadline)
+            self._now = new_list
+            return new_list
 
     def _read_cache(self, now: datetime, keep: timedelta) -> PriceList | None:
         data = self._cache.get(CACHED_AS, now - keep)
         if data is None:
             return None
         try:
-            kept = msgspec.json.decode(data, type=_CachedPrices)
+            cached_prices = msgspec.json.decode(data, type=_CachedPrices)
         except (msgspec.DecodeError, RecursionError):
             return None
-        sound = kept.prices and kept.at.tzinfo is not None and timedelta(0) <= now - kept.at < keep
-        return PriceList(at=kept.at, prices=kept.prices) if sound else None
+        sound = cached_prices.prices and cached_prices.at.tzinfo is not None and timedelta(0) <= now - cached_prices.at < keep
+        return PriceList(at=cached_prices.at, prices=cached_prices.prices) if sound else None
 
     def _fetch(self, now: datetime, deadline: Deadline) -> PriceList:
         prices: dict[str, int] = {}
@@ -361,19 +361,19 @@ class PriceCatalogue:
 
     def _make_incomplete(self, prices: dict[str, int], why: str, now: datetime) -> PriceList:
         """Return the pages that were read, completed by the list of an earlier day, except for its spot prices."""
-        kept = self._read_cache(now, USABLE)
-        if kept is None:
+        cached_list = self._read_cache(now, USABLE)
+        if cached_list is None:
             return PriceList(at=now, prices=prices, why=f"{why}; half of it is used" if prices else why)
-        old = {part: nano for part, nano in kept.prices.items() if f"|{SPOT}|" not in part}
+        old = {part: nano for part, nano in cached_list.prices.items() if f"|{SPOT}|" not in part}
         read = {part: nano for part, nano in prices.items() if old.get(part) != TORN}  # two prices of one thing stay none
-        return PriceList(at=now, prices=old | read, why=f"{why}; prices of {kept.at:%Y-%m-%d} are used")
+        return PriceList(at=now, prices=old | read, why=f"{why}; prices of {cached_list.at:%Y-%m-%d} are used")
 
     def _fetch_pages(self, prices: dict[str, int], deadline: Deadline) -> int:
         """Add every price to `prices`, page by page, and return how many SKUs could not be read.
 
         Raises ProviderError where a page fails; `prices` then holds the pages before it.
         """
-        token, seen, unread = "", set[str](), 0
+        token, page_tokens, unread = "", set[str](), 0
         for _ in range(MOST_PAGES):
             params = {"pageSize": "5000", "currencyCode": "USD", **({"pageToken": token} if token else {})}
             reply = self._google.read(BILLING, "", f"/v1/services/{SERVICE}/skus", params, deadline=deadline)
@@ -382,7 +382,7 @@ class PriceCatalogue:
             token = page.next_page_token or ""
             if not token:
                 return unread
-            if token in seen:
+            if token in page_tokens:
                 break
-            seen.add(token)
+            page_tokens.add(token)
         raise InvalidAnswerError("its pages do not end", provider="gcp")

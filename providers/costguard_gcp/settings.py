@@ -64,8 +64,8 @@ def _parse_bases(table: Mapping[str, object]) -> dict[str, str]:
     own = table.get(SETTINGS[COMPUTE])
     bases = {}
     for service, key in SETTINGS.items():
-        stated = table.get(key) or own
-        bases[service] = check_url(str(stated), f"providers.gcp.{key}") if stated else PLACES[service]
+        address = table.get(key) or own
+        bases[service] = check_url(str(address), f"providers.gcp.{key}") if address else PLACES[service]
     return bases
 
 

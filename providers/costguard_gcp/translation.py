@@ -119,22 +119,22 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         "lastStartTimestamp": instance.last_start_timestamp,
         "lastStopTimestamp": instance.last_stop_timestamp,
     }
-    notes += [f"{field} cannot be read" for field, stated in times.items() if stated and parse_instant(stated) is None]
+    notes += [f"{field} cannot be read" for field, timestamp in times.items() if timestamp and parse_instant(timestamp) is None]
     state = STATES.get(instance.status, "unknown")
     if state == "unknown":
         notes.append(f"status {shorten(instance.status or 'missing')} is not known")
-    asked = PriceQuestion(machine=shape, accelerators=attached, sku_tier=find_sku_tier(instance), region=parse_region(where))
-    price, why = reading.price(asked) if type_name else (Price(None), "machine type is missing")
+    question = PriceQuestion(machine=shape, accelerators=attached, sku_tier=find_sku_tier(instance), region=parse_region(where))
+    price, why = reading.price(question) if type_name else (Price(None), "machine type is missing")
     if not (shape and shape.gpus) and _has_uncounted_gpus(instance):
         price, why = Price(None, special=True), "price unknown: how many GPUs it has cannot be read"
-    if asked.sku_tier not in PLAIN_TIERS:
+    if question.sku_tier not in PLAIN_TIERS:
         price = replace(price, special=True)
     elif any(kind.endswith(LICENCE) for kind, _ in attached):
         price = replace(price, surcharged=True)
     if why and state == "running":
         notes.append(why)
     stopped = parse_instant(instance.last_suspended_timestamp if state == "suspended" else instance.last_stop_timestamp)
-    seen = Observation(
+    observation = Observation(
         key=ResourceKey(PROVIDER, reading.project, where, str(instance.id)),
         state=state,
         name=make_storable(shorten(name)),
@@ -148,13 +148,13 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         started_at=started,
         stopped_at=stopped if state in AT_REST or (stopped and started and stopped >= started) else None,
         prices=(price,),
-        disks=_list_local_ssds(instance, shape, reading.local_ssd(asked.sku_tier, asked.region)),
+        disks=_list_local_ssds(instance, shape, reading.local_ssd(question.sku_tier, question.region)),
         why=make_storable(shorten(instance.status)),
         handling=make_handling(instance, shape, started),
         vcpus=shape.vcpus if shape else _parse_vcpus(type_name),
         ram_gb=shape.ram_gib if shape else 0,
     )
-    return seen, tuple(f"{name or instance.id}: {note}" for note in notes)
+    return observation, tuple(f"{name or instance.id}: {note}" for note in notes)
 
 
 def observe_unreadable(item: Named, zone: str, project: str, kind: str) -> Observation:
@@ -176,8 +176,8 @@ LONGEST_ZONE_LETTER = 2
 
 def list_accelerators(instance: Instance) -> tuple[tuple[str, int], ...]:
     """Return (API's name, count) of the GPUs that the machine states; TPUs (ct...) are not GPUs."""
-    stated = [(take_last_part(one.accelerator_type), _parse_count(one)) for one in instance.guest_accelerators]
-    return tuple((name, count) for name, count in stated if name and count and not name.startswith("ct"))
+    accelerators = [(take_last_part(one.accelerator_type), _parse_count(one)) for one in instance.guest_accelerators]
+    return tuple((name, count) for name, count in accelerators if name and count and not name.startswith("ct"))
 
 
 def _has_uncounted_gpus(instance: Instance) -> bool:
@@ -240,14 +240,14 @@ def find_sku_tier(instance: Instance) -> str:
     if find_tier(instance) == SPOT:
         return SPOT
     model = instance.scheduling.provisioning_model
-    known = {"": ON_DEMAND, "STANDARD": ON_DEMAND, "FLEX_START": FLEX}
-    return known.get(model, "reservation" if model == "RESERVATION_BOUND" else "unknown")
+    tier_by_model = {"": ON_DEMAND, "STANDARD": ON_DEMAND, "FLEX_START": FLEX}
+    return tier_by_model.get(model, "reservation" if model == "RESERVATION_BOUND" else "unknown")
 
 
 def _parse_vcpus(type_name: str) -> int:
     """Return the vCPUs that the name of a machine type states (c9-standard-8: 8); 0 if it states none."""
-    found = _VCPUS.fullmatch(type_name)
-    return int(found[1]) if found else 0
+    match = _VCPUS.fullmatch(type_name)
+    return int(match[1]) if match else 0
 
 
 _VCPUS = re.compile(r"[a-z]\w{0,6}-[a-z]+-([1-9]\d{0,3})", re.ASCII)
@@ -304,7 +304,7 @@ def observe_disk(
         disks = (_make_disk(size, line, GB, price(line, region)), *_list_provisioned(disk, kind, region, price))
     except InputError:
         disks, notes = (Disk(None, line),), [f"size {size} GB is more than any disk has"]
-    seen = Observation(
+    observation = Observation(
         key=_make_key(project, take_last_part(disk.zone) or take_last_part(disk.region) or where, disk.id),
         kind=VOLUME,
         state=DISK_STATES.get(disk.status, "unknown"),
@@ -316,7 +316,7 @@ def observe_disk(
         disks=disks,
         why=make_storable(shorten(disk.status)),
     )
-    return seen, tuple(f"disk {disk.name or disk.id}: {note}" for note in notes)
+    return observation, tuple(f"disk {disk.name or disk.id}: {note}" for note in notes)
 
 
 INCLUDED = {"hyperdisk-balanced": (3000, 140), "hyperdisk-balanced-high-availability": (3000, 140)}
@@ -407,10 +407,10 @@ def find_controller(instance: Instance) -> str:
     labels = instance.labels
     if "/instanceGroupManagers/" in maker and not _find_label_owner(labels, "goog-gke"):
         return f"managed instance group {_shorten_name(take_last_part(maker))}"
-    for starts, told, named_by in _OWNERS:
+    for starts, controller, named_by in _OWNERS:
         if _find_label_owner(labels, *starts):
             name = next((labels[key] for key in named_by if labels.get(key)), "")
-            return f"{told} {_shorten_name(name)}".rstrip()
+            return f"{controller} {_shorten_name(name)}".rstrip()
     if "/instanceGroupManagers/" in maker:
         return f"managed instance group {_shorten_name(take_last_part(maker))}"
     if instance.name.startswith("gke-"):
@@ -455,13 +455,13 @@ _STOPPABLE = frozenset(
 
 def _list_deleted_disks(instance: Instance) -> tuple[str, ...]:
     """Return the persistent disks that are deleted with the machine."""
-    told: list[str] = []
+    descriptions: list[str] = []
     for disk in instance.disks:
         if disk.auto_delete and disk.type_ != "SCRATCH":
             size = read_number(disk, "disk_size_gb")
             name = _shorten_name(take_last_part(disk.source) or disk.device_name or "?")
-            told.append(f"{'boot disk' if disk.boot else 'disk'} {name}{'' if size is None else f' ({size} GB)'}")
-    return tuple(told)
+            descriptions.append(f"{'boot disk' if disk.boot else 'disk'} {name}{'' if size is None else f' ({size} GB)'}")
+    return tuple(descriptions)
 
 
 def _describe_commitment(instance: Instance) -> str:
@@ -482,9 +482,9 @@ def _find_end(instance: Instance, started: datetime | None) -> datetime | None:
     scheduling = instance.scheduling
     if instance.status in STOPPED_WORDS:
         return None
-    stated = parse_instant(scheduling.termination_time)
-    if stated is not None:
-        return stated
+    end_at = parse_instant(scheduling.termination_time)
+    if end_at is not None:
+        return end_at
     seconds = scheduling.max_run_duration.seconds
     if started is None or not 0 < seconds <= LONGEST_MAX_RUN_S:
         return None

@@ -71,7 +71,7 @@ def parse_base_url(stated: object) -> str:
 
 def open_rest_channel(around: ProviderContext, key: KeyedAccount, account: str, base: str, per_minute: int) -> ProviderChannel:
     """Return the account's channel to REST v2."""
-    bucket = TokenBucket(per_minute * FILLED / 60, per_minute * AT_ONCE, kept=per_minute * KEPT)
+    bucket = TokenBucket(per_minute * FILLED / 60, per_minute * AT_ONCE, reserve=per_minute * KEPT)
     return _open_channel(around, key, account, base, bucket)
 
 

@@ -278,7 +278,7 @@ class ToyPlugin:
         if "TOY_KEY" not in around.environ:
             raise CredentialsError("there is no key", provider="toy", hint="set TOY_KEY")
         key = Secret(f"Bearer {around.environ['TOY_KEY']}")
-        buckets = {"": TokenBucket(1000, 1000, kept=10)}
+        buckets = {"": TokenBucket(1000, 1000, reserve=10)}
         channel = ProviderChannel(
             around.transport, provider="toy", base_url=base_url, headers={"Authorization": key}, buckets=buckets
         )

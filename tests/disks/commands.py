@@ -93,11 +93,11 @@ class Cloud:
         os.close(file)
         return ActionResponse(said=ACCEPTED)
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
         minutes = range(int((period.end - period.start) / MINUTE))
         samples = [
             Sample(key=one.key, signal=signal, at=period.start + n * MINUTE, value=0.0)
-            for one in seen
+            for one in observations
             for signal in (GPU_UTIL, CPU_UTIL)
             for n in minutes
         ]

@@ -62,11 +62,11 @@ class Measures(Listed):
         self.broken, self.blind = broken, blind
         self.asked: list[tuple[tuple[str, ...], Period]] = []
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        self.asked.append((tuple(one.key.id for one in seen), period))
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        self.asked.append((tuple(one.key.id for one in observations), period))
         if self.broken:
             raise self.broken
-        taken = tuple(Sample(key=one.key, signal="gpu_util", at=NOW - timedelta(minutes=1), value=3.0) for one in seen)
+        taken = tuple(Sample(key=one.key, signal="gpu_util", at=NOW - timedelta(minutes=1), value=3.0) for one in observations)
         return UtilizationSamples(samples=taken, blind=self.blind)
 
 

@@ -35,12 +35,12 @@ class Account:
     broken: str = ""
     asked: list[list[str]] = field(default_factory=list)
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        self.asked.append([one.key.id for one in seen])
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        self.asked.append([one.key.id for one in observations])
         if self.broken:
             raise UnreachableError(self.broken, provider="aws")
         ats = [period.end - n * MIN for n in range(10)]
-        of = [one for one in seen if one.key.id in self.duty]
+        of = [one for one in observations if one.key.id in self.duty]
         return UtilizationSamples(
             samples=tuple(Sample(key=o.key, signal=GPU_UTIL, at=at, value=self.duty[o.key.id]) for o in of for at in ats)
         )

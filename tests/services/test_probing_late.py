@@ -30,12 +30,12 @@ class Buckets:
 
     last: float
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
         newest = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ats = [newest - n * BUCKET for n in range(9) if newest - n * BUCKET >= period.start]
         duty = {at: self.last if at == newest else 0.0 for at in ats}
         return UtilizationSamples(
-            samples=tuple(Sample(key=one.key, signal=GPU_UTIL, at=at, value=duty[at]) for one in seen for at in ats)
+            samples=tuple(Sample(key=one.key, signal=GPU_UTIL, at=at, value=duty[at]) for one in observations for at in ats)
         )
 
 

@@ -141,8 +141,8 @@ class LoggedEndingCloud(TerminateOnlyCloud):
         seen = super().look_up(key)
         return self._priced(seen, self._clock.now()) if seen else None
 
-    def fetch_utilization(self, seen: list[Observation], period: Period) -> UtilizationSamples:  # type: ignore[override] # as it is called
-        found = super().fetch_utilization(seen, period)
+    def fetch_utilization(self, observations: list[Observation], period: Period) -> UtilizationSamples:  # type: ignore[override] # as it is called
+        found = super().fetch_utilization(observations, period)
         self.log.measured(found.samples)
         return found
 

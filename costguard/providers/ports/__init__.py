@@ -66,16 +66,16 @@ class IdentitySource(Protocol):
 class UtilizationSource(Protocol):
     """A provider that is asked for measures of work, apart from its listing."""
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """Samples of the running ones among `seen` within `period`. What cannot be measured is missing, never zero."""
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Samples of the running ones among `observations` within `period`. What cannot be measured is missing, never zero."""
 
 
 @runtime_checkable
 class PolledUtilizationSource(UtilizationSource, Protocol):
     """One that remembers between polls what cannot change any more, and need not be asked for again."""
 
-    def poll_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """The same samples. `seen`: all machines of its accounts. Before an act `fetch_utilization` asks for everything."""
+    def poll_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """The same. `observations`: all machines of its accounts. Before an act `fetch_utilization` asks for everything."""
 
 
 @runtime_checkable

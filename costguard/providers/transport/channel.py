@@ -90,8 +90,10 @@ class ProviderChannel:
         self.provider, self.account, self.base_url = provider, account, base_url
         self._transport, self._headers, self._advice = transport, dict(headers or {}), dict(advice or {})
         self._buckets = dict(buckets or {})
-        held = (*(value for value in self._headers.values() if isinstance(value, Secret)), *secrets)
-        self._secrets = tuple(sorted({part for one in held for part in split_secret(one)}, key=lambda one: -len(one.reveal())))
+        secrets = (*(value for value in self._headers.values() if isinstance(value, Secret)), *secrets)
+        self._secrets = tuple(
+            sorted({part for one in secrets for part in split_secret(one)}, key=lambda one: -len(one.reveal()))
+        )
         self._fault, self._pause = fault or make_status_fault_reader(provider), pause
         self._check_headers()
         self._circuits = CircuitBreakers()
@@ -181,8 +183,8 @@ class ProviderChannel:
             tries += 1
             if tries == ATTEMPTS or not isinstance(broken, ThrottledError | UnreachableError):
                 return False
-            stated = broken.retry_after_s if isinstance(broken, ThrottledError) else None
-            wait = next(waits, BACKOFF_S[-1]) * random.uniform(0.5, 1.5) if stated is None else stated  # noqa: S311 - no secret
+            retry_after_s = broken.retry_after_s if isinstance(broken, ThrottledError) else None
+            wait = next(waits, BACKOFF_S[-1]) * random.uniform(0.5, 1.5) if retry_after_s is None else retry_after_s  # noqa: S311 - no secret
             return pass_simulated_time(wait) if wait < deadline.compute_left() else False
 
         for attempt in stamina.retry_context(on=again, attempts=ATTEMPTS, timeout=None):
@@ -231,7 +233,7 @@ class ProviderChannel:
 
     def _add_advice(self, fault: ProviderError) -> ProviderError:
         """`fault` with the account's name and what to do, and without any secret."""
-        hint = fault.hint or next((told for kind, told in self._advice.items() if isinstance(fault, kind)), None)
+        hint = fault.hint or next((advice for kind, advice in self._advice.items() if isinstance(fault, kind)), None)
         what = scrub_text(fault.what, self._secrets)
         hint = None if hint is None else scrub_text(hint, self._secrets)
         more: dict[str, Any] = {"retry_after_s": fault.retry_after_s} if isinstance(fault, ThrottledError) else {}
@@ -247,20 +249,20 @@ class ProviderChannel:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as odd:
             page = reply.body[:64].lstrip()[:1] == b"<"
             why = "is a web page, not JSON" if page else f"cannot be read ({shorten(str(odd), LONGEST_SHOWN)})"
-            told = scrub_text(f"{what} {why}", self._secrets)
-            raise InvalidAnswerError(told, provider=self.provider, account=self.account, status=reply.status) from None
+            message = scrub_text(f"{what} {why}", self._secrets)
+            raise InvalidAnswerError(message, provider=self.provider, account=self.account, status=reply.status) from None
 
 
-def make_status_fault_reader(provider: str, told: Callable[[HttpResponse], tuple[str, str]] | None = None) -> FaultReader:
-    """What a status means by HTTP's own rules. `told`: the provider's code and words in the body of an error."""
-    words = told or (lambda _: ("", ""))
+def make_status_fault_reader(provider: str, parse: Callable[[HttpResponse], tuple[str, str]] | None = None) -> FaultReader:
+    """What a status means by HTTP's own rules. `parse`: returns the provider's code and message in an error's body."""
+    words = parse or (lambda _: ("", ""))
 
     def fault(reply: HttpResponse) -> ProviderError | None:
         status = reply.status
         if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own line
             return None
-        code, said = words(reply)
-        about = f"{status}{f' {code}' if code else ''}{f': {shorten(said, LONGEST_SHOWN)}' if said else ''}"
+        code, message = words(reply)
+        about = f"{status}{f' {code}' if code else ''}{f': {shorten(message, LONGEST_SHOWN)}' if message else ''}"
         make: type[ProviderError] = _ERRORS_BY_STATUS.get(status, RefusedError)
         if 300 <= status < 400:  # noqa: PLR2004
             return InvalidAnswerError(
@@ -269,9 +271,9 @@ def make_status_fault_reader(provider: str, told: Callable[[HttpResponse], tuple
         if status >= 500:  # noqa: PLR2004
             make = UnreachableError
         if make is ThrottledError:
-            after = parse_retry_after(reply)
+            retry_after_s = parse_retry_after(reply)
             return ThrottledError(
-                f"asked too often ({about})", provider=provider, status=status, code=code, retry_after_s=after
+                f"asked too often ({about})", provider=provider, status=status, code=code, retry_after_s=retry_after_s
             )
         return make(f"{_ERROR_WORDS.get(make, 'answered')} ({about})", provider=provider, status=status, code=code)
 
@@ -298,10 +300,10 @@ _ERROR_WORDS: Mapping[type[ProviderError], str] = {
 
 def parse_retry_after(reply: HttpResponse) -> float | None:
     """Seconds of a Retry-After header, given in seconds or as a date; None where there is none that can be read."""
-    stated = reply.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,9}(?:\.\d{0,9})?", stated, re.ASCII):  # ten digits are an epoch, not a pause
-        return float(stated)
-    at, sent = _parse_http_date(stated), _read_date(reply)
+    text = reply.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}(?:\.\d{0,9})?", text, re.ASCII):  # ten digits are an epoch, not a pause
+        return float(text)
+    at, sent = _parse_http_date(text), _read_date(reply)
     return max(0.0, (at - (sent or datetime.now(UTC))).total_seconds()) if at else None
 
 

@@ -212,10 +212,10 @@ def _unpack_pieces(response: httpx2.Response, place: str, provider: str) -> Iter
     if packing not in ("gzip", "x-gzip"):
         what = f"{place} answered in the packing '{shorten(packing)}', which was not asked for"
         raise InvalidAnswerError(what, provider=provider, status=response.status_code)
-    unpack, came = zlib.decompressobj(zlib.MAX_WBITS | 16), False
+    unpack, has_data = zlib.decompressobj(zlib.MAX_WBITS | 16), False
     try:
         for packed in response.iter_raw(PIECE_BYTES):
-            rest, came = packed, came or bool(packed)
+            rest, has_data = packed, has_data or bool(packed)
             while rest and not unpack.eof:
                 yield unpack.decompress(rest, PIECE_BYTES)
                 rest = unpack.unconsumed_tail
@@ -223,24 +223,24 @@ def _unpack_pieces(response: httpx2.Response, place: str, provider: str) -> Iter
                 raise InvalidAnswerError(f"{place} answered with more after its end", provider=provider)
     except zlib.error:
         raise InvalidAnswerError(f"{place} answered with a body that cannot be unpacked", provider=provider) from None
-    if came and not unpack.eof:
+    if has_data and not unpack.eof:
         raise InvalidAnswerError(f"{place} answered with a body that is cut short", provider=provider)
 
 
 def _explain_failure(broken: Exception, request: HttpRequest, provider: str) -> ProviderError:
     """What happened in words. The exception's own are left out: they may hold a header, or a proxy's password."""
-    said = str(broken)
-    if isinstance(broken, httpx2.ProtocolError) and "without sending" not in said:
-        ours = isinstance(broken, httpx2.LocalProtocolError)
-        what = ": a header holds a character that cannot be sent" if ours else " did not answer in HTTP"
+    message = str(broken)
+    if isinstance(broken, httpx2.ProtocolError) and "without sending" not in message:
+        is_local = isinstance(broken, httpx2.LocalProtocolError)
+        what = ": a header holds a character that cannot be sent" if is_local else " did not answer in HTTP"
         return InvalidAnswerError(f"{request.place}{what}", provider=provider)
     trouble = None if isinstance(broken, httpx2.TimeoutException) else explain_tls_error(broken)
     if trouble is not None:
         return UnreachableError(f"{request.place}: {trouble.what}", provider=provider, hint=trouble.hint)
     what = next(
-        (told for kinds, told in _FAILURE_WORDS if isinstance(broken, kinds)), f": no connection ({type(broken).__name__})"
+        (words for kinds, words in _FAILURE_WORDS if isinstance(broken, kinds)), f": no connection ({type(broken).__name__})"
     )
-    if "complete message body" in said:
+    if "complete message body" in message:
         what = " broke off in the middle of its answer"
     return UnreachableError(f"{request.place}{what}", provider=provider)
 
@@ -280,12 +280,12 @@ _thread_deadline = threading.local()
 @contextmanager
 def bound_network(deadline: Deadline) -> Iterator[None]:
     """In this block no network operation of this thread outlasts `deadline`."""
-    before: Deadline | None = getattr(_thread_deadline, "deadline", None)
+    previous_deadline: Deadline | None = getattr(_thread_deadline, "deadline", None)
     _thread_deadline.deadline = deadline
     try:
         yield
     finally:
-        _thread_deadline.deadline = before
+        _thread_deadline.deadline = previous_deadline
 
 
 def _bound_timeout(timeout: float | None, late: type[Exception]) -> float | None:
@@ -360,12 +360,12 @@ class _TimedStream(httpcore2.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        made = self._inner.start_tls(ssl_context, server_hostname, _bound_timeout(timeout, httpcore2.ConnectTimeout))
-        line = made.get_extra_info("socket")
+        stream = self._inner.start_tls(ssl_context, server_hostname, _bound_timeout(timeout, httpcore2.ConnectTimeout))
+        line = stream.get_extra_info("socket")
         if isinstance(line, ssl.SSLSocket):
             # an end that TLS did not announce is a cut, not the end of an answer
             line.suppress_ragged_eofs = False  # type: ignore[attr-defined]  # the stubs lack it
-        return _TimedStream(made)
+        return _TimedStream(stream)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the shape is httpcore's
         return self._inner.get_extra_info(info)

@@ -1,8 +1,8 @@
 """How often a provider may be asked: a bucket of permissions that fills with time, in which acts go first.
 
-Reads leave `kept` permissions for acts, wait in the order in which they came, and wait while an act waits; so a stop is never
+Reads leave `reserve` permissions for acts, wait in the order in which they came, and wait while an act waits: a stop is never
 behind a queue of listings. A pause that the provider asked of reads does not hold up an act: one request more does no harm.
-Example: 60 a minute with 10 kept: a burst of 50 listings goes out at once, the 51st waits a second, a stop goes at once.
+Example: 60 a minute with a reserve of 10: 50 listings go out at once, the 51st waits a second, a stop goes at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROUNDING = 1e-9
 
 
 class TokenBucket:
-    """`per_s` permissions a second, at most `burst` at once, the last `kept` of them for acts alone.
+    """`per_s` permissions a second, at most `burst` at once, the last `reserve` of them for acts alone.
 
     `monotonic` and `sleep` may be a test's; without `sleep` a waiting thread is woken as soon as its turn may have come.
     """
@@ -30,11 +30,11 @@ class TokenBucket:
         per_s: float,
         burst: float = 1,
         *,
-        kept: float = 0,
+        reserve: float = 0,
         monotonic: Callable[[], float] = usual,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
-        self.per_s, self.burst, self.kept = per_s, max(1.0, burst), kept
+        self.per_s, self.burst, self.reserve = per_s, max(1.0, burst), reserve
         self._monotonic, self._sleep = monotonic, sleep
         self._turn = threading.Condition()
         self._tokens, self._at = self.burst, monotonic()
@@ -74,10 +74,10 @@ class TokenBucket:
         closed = (self._acts_closed_until if act else self._closed_until) - now
         if closed > 0:
             return closed
-        before = self._acts.index(ticket) if act else len(self._acts) + self._reads.index(ticket)
-        needed = 1.0 if act else 1.0 + min(max(self.kept, 0.0), self.burst - 1)
-        lacking = needed + before - self._tokens
-        if before == 0 and lacking <= ROUNDING:
+        tickets_ahead = self._acts.index(ticket) if act else len(self._acts) + self._reads.index(ticket)
+        needed = 1.0 if act else 1.0 + min(max(self.reserve, 0.0), self.burst - 1)
+        lacking = needed + tickets_ahead - self._tokens
+        if tickets_ahead == 0 and lacking <= ROUNDING:
             self._tokens -= 1.0
             return 0.0
         return max(lacking / self.per_s, ROUNDING)

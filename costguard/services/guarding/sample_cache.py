@@ -43,12 +43,12 @@ class AgentSampleCache:
             if not line:
                 del self._records[key]
 
-    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """Return every record of `seen` within `period`, each as samples of its own. Unreported signals are missing."""
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return every record of `observations` within `period`, each as samples of its own. Unreported signals are missing."""
         start, end = to_micros(period.start), to_micros(period.end)
         samples = list[Sample]()
         with self._lock:
-            for one in seen:
+            for one in observations:
                 lately = [record for record in self._records.get(one.key, ()) if start <= record.at_us <= end]
                 samples += convert_records(one.key, lately)
         return UtilizationSamples(samples=tuple(samples))

@@ -29,7 +29,7 @@ def hand() -> Hand:
 
 
 def bucket(hand: Hand, per_s: float, burst: float = 1, kept: float = 0) -> TokenBucket:
-    return TokenBucket(per_s, burst, kept=kept, monotonic=hand.now, sleep=hand.sleep)
+    return TokenBucket(per_s, burst, reserve=kept, monotonic=hand.now, sleep=hand.sleep)
 
 
 def wait(hand: Hand, seconds: float) -> Deadline:

@@ -417,7 +417,7 @@ def test_retries_print_and_log_nothing(caplog: pytest.LogCaptureFixture, capfd: 
 
 def test_an_act_goes_before_a_queue_of_reads() -> None:
     cloud = Told()
-    with channel_to(cloud, buckets={"": TokenBucket(10, 2, kept=1)}) as channel:
+    with channel_to(cloud, buckets={"": TokenBucket(10, 2, reserve=1)}) as channel:
         reads = [threading.Thread(target=lambda: channel.read("/v2", deadline=Deadline(30))) for _ in range(10)]
         for thread in reads:
             thread.start()
