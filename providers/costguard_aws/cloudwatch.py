@@ -151,9 +151,8 @@ class CloudWatchMetrics:
             if not machine_samples or (one.gpu_count and not has_gpu_samples and asks_gpu):
                 gpus = series_list.series.get(one.key.id, ())
                 lacks = lacks or bool(one.gpu_count or gpus)
-                blind.append(
-                    (one.key, self._explain_blindness(one, gpus, lost.get(one.key) or series_list.why, machine_samples))
-                )
+                why = lost.get(one.key) or series_list.why
+                blind.append((one.key, self._explain_blindness(one, gpus, why, machine_samples)))
         memory.keep_samples(samples)
         if counted and (series_list.at == now or (series_list.at != NEVER and lacks != series_list.lacks)):
             memory.keep_series(replace(series_list, lacks=lacks))

@@ -135,15 +135,13 @@ class StoragePrices:
             every = isinstance(broken, UnreachableError | ThrottledError)
             self._quiet_until[_get_service(key.kind) if every else key] = self._clock.now() + QUIET
             return (f"the price list cannot be asked for storage: {broken.what}",)
-        now, old_prices = self._clock.now(), self._kept.get(key)
-        new_prices = _CachedPrices(at=now, nanos=parse_storage_prices(products or (), key.region, now))
-        if not new_prices.nanos and old_prices is not None and old_prices.nanos and now - old_prices.at < USABLE:
+        now, old = self._clock.now(), self._kept.get(key)
+        new = _CachedPrices(at=now, nanos=parse_storage_prices(products or (), key.region, now))
+        if not new.nanos and old is not None and old.nanos and now - old.at < USABLE:
             self._quiet_until[key] = now + FRESH_NONE
-            return (
-                f"the price list answers nothing for {key.kind} in {key.region}: prices of {old_prices.at:%Y-%m-%d} are used",
-            )
-        self._kept[key] = new_prices
-        self._cache.put(_build_cache_name(key), msgspec.json.encode(new_prices))
+            return (f"the price list answers nothing for {key.kind} in {key.region}: prices of {old.at:%Y-%m-%d} are used",)
+        self._kept[key] = new
+        self._cache.put(_build_cache_name(key), msgspec.json.encode(new))
         return ()
 
 
