@@ -132,7 +132,7 @@ BUDGETS = {
     "costguard/agents": 700,
     "costguard/bills": 1850,
     "costguard/budgets": 650,
-    "costguard/cli": 3250,
+    "costguard/cli": 3150,
     "costguard/data": 300,
     "costguard/files": 600,
     "costguard/formats": 3850,

@@ -10,8 +10,6 @@ Examples:
 Exit code 0: held; 3: refused by a budget, or without a price, and nothing was held. costguard submit does it around a launcher.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from typer import Context, Option

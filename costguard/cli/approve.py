@@ -7,8 +7,6 @@ Examples:
 An approval is valid for one day and only for the machine's current run. Without an approval the machine keeps running.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context, Option

@@ -7,8 +7,6 @@ Examples:
   costguard audit adopt --why "the disk died, this is the backup"    # continue with an older ledger
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -8,8 +8,6 @@ It opens where a quarter of the fleet, and at least five machines, turn idle or 
 It holds these machines only, asks about each after an hour, and closes by itself after a day. Once closed, it holds none.
 """
 
-from __future__ import annotations
-
 from typer import Context
 
 from costguard.cli import options as o

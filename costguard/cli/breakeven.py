@@ -5,8 +5,6 @@ Examples:
   costguard breakeven --gpu RTX-4090 --price 1600 --rate 0.40 --hours-week 20 --usd-per-kwh 0.30 --resale 700
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

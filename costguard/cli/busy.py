@@ -7,8 +7,6 @@ Examples:
 It ends after the given time or when the machine restarts. Hard caps still apply.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Exit, Option

@@ -10,8 +10,6 @@ A row is a job (model, method, seq_len, micro_batch ..., as in a job file; lora_
 peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one GPU. Also name, note, source, at.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context, Option

@@ -10,8 +10,6 @@ Examples:
   sqlite3 -readonly "$(costguard db path)" "SELECT * FROM v_daily"
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context

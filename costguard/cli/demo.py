@@ -8,8 +8,6 @@ Examples:
   costguard demo --ledger demo.db     # then: COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

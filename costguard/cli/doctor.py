@@ -9,8 +9,6 @@ It changes, starts and stops nothing, and shows only the last four characters of
 there is no provider to check.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -5,8 +5,6 @@ Examples:
   costguard explain
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context

@@ -7,8 +7,6 @@ Examples:
 It applies to every watchdog on this ledger from its next run on. Hard caps do not act either; polls and messages continue.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

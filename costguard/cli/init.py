@@ -10,8 +10,6 @@ Examples:
 It looks for every provider's credentials in their usual places. It contacts no provider and writes no key.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

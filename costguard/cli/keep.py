@@ -9,8 +9,6 @@ ID is the provider's id, a name, the beginning of either, or provider/account/re
 lease and the number of renewals. A lease does not stop a hard cap.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -10,8 +10,6 @@ Agents quote, size, list offers, and read status and reports; keep needs a reaso
 takes the path of costguard stop, and counts against acts per_10m of [rails].
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

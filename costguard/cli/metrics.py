@@ -9,8 +9,6 @@ Examples:
   `costguard watch` serves the same at /metrics, with a token: costguard web token prometheus
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

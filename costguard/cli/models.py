@@ -5,8 +5,6 @@ Examples:
   costguard models qwen
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context

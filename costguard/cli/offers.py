@@ -6,8 +6,6 @@ Examples:
   costguard offers --live --gpu H100
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

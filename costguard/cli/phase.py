@@ -8,8 +8,6 @@ Examples:
 It ends after the given time or when the machine restarts.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context, Exit, Option

@@ -9,8 +9,6 @@ It changes nothing and sends nothing. If the first run of new settings would act
 watchdog waits until you accept the plan by its hash.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -12,8 +12,6 @@ say; lowering one counts at once. More than notify counts for the policy as it i
 reviewed file that is rolled out, accept arms the policies of these digests as far as the file says; policy lint prints them.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context, Option

@@ -9,8 +9,6 @@ Examples:
   costguard prices history --gpu H100 --provider runpod
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

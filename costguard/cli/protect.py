@@ -8,8 +8,6 @@ A hard cap does not stop a protected machine either: it sends a page instead. A 
 own protection, do the same, and no command here lifts those.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

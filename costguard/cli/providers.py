@@ -5,8 +5,6 @@ Examples:
   costguard providers --json | jq '.providers[] | {name, credentials}'
 """
 
-from __future__ import annotations
-
 from typer import Context
 
 from costguard.cli.commands import FileCommand

@@ -12,8 +12,6 @@ Examples:
   costguard quote --template lora-7b
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

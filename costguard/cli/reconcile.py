@@ -11,8 +11,6 @@ It exits 3 if a bill differs from the charges by more than the tolerance. AWS ta
 the settings ask for it.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -10,8 +10,6 @@ Examples:
   costguard report --month 2026-10 --email lead@lab.org --notify team        # [[report]] sends it every month
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -9,8 +9,6 @@ It compares the commits BASE and HEAD, and quotes each matching file that differ
 also matches /. Exit 3: over a limit, or a limit is set and a job cannot be quoted.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -15,8 +15,6 @@ The command tells its steps with two lines of Python:
   costguard_agent.progress(step)
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context, Exit, Option

@@ -9,8 +9,6 @@ It reads the ledger, and hands agents' messages to the watchdog on the same mach
 refuses messages (503): their agents send them again.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

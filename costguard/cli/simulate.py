@@ -9,8 +9,6 @@ Every policy is replayed as if it were armed for all of its steps. No cloud is c
 a machine that worked again within the hour is a suspected false stop.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -8,8 +8,6 @@ Examples:
   pip install 'gpu-costguard[exact]'        # what --exact needs
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

@@ -8,8 +8,6 @@ Examples:
 The policy still acts: use costguard keep or costguard freeze to prevent acts.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context, Option

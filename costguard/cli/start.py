@@ -8,8 +8,6 @@ It looks at the machine, says what it costs an hour at its provider's price of n
 is protected or frozen, to one that its provider cannot start, or twice.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

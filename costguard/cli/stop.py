@@ -10,8 +10,6 @@ kept by somebody, or frozen, and nothing is sent twice. With --after or --at its
 then, unless somebody keeps or restarts it.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Context, Option

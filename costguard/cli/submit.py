@@ -9,8 +9,6 @@ Without --job and flags, the job is read from the launcher's own file, if it nam
 was not started; else the launcher's. Where it fails, the hold is released.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context, Exit, Option

@@ -8,8 +8,6 @@ It looks at the machine, says what is lost and what goes on billing, and asks. N
 kept by somebody, or frozen, and nothing is sent twice.
 """
 
-from __future__ import annotations
-
 from typer import Context
 
 from costguard.cli import options as o

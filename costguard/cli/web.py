@@ -10,8 +10,6 @@ Examples:
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8470/v1/status
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument, Context, Option
