@@ -19,7 +19,8 @@ from zoneinfo import ZoneInfo
 from bench import fleet
 from bench.measured import Measured, cpu, median
 from costguard.ledger.db.codecs import decode_span, encode_attribution, encode_observation, encode_span
-from costguard.ledger.db.connection import open_engine
+from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.posting import DailyRollup
 from costguard.metering.billing import list_meters
@@ -93,16 +94,19 @@ def written(path: Path, *, instances: int) -> History:
                 for span in lived:
                     spans += 1
                     still_open += span.end is None
-                    rows.append((spans, *encode_span(span, number + 1, owner, daily.add(span, owner) if span.end else None)))
+                    amounts = daily.add(span, number + 1, owner) if span.end else None
+                    rows.append((spans, *encode_span(span, number + 1, owner, amounts)))
             known = [(number, *encode_attribution(each)) for each, number in attributions.items()]
             connection.executemany(f"INSERT OR IGNORE INTO attribution VALUES ({', '.join('?' * 11)})", known)  # noqa: S608 - marks
             _insert(connection, "resource", resources)
             _insert(connection, "observation", observations)
             _insert(connection, "span", rows)
-        daily.write(connection.executemany)
         connection.execute("UPDATE ledger_state SET revision = 1")
         connection.execute("COMMIT")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    engine = open_engine(f"sqlite:///{path}")
+    with begin_write(engine) as written_by:
+        daily.write(open_sql_session(written_by)[1])
+    engine.dispose()
     return History(path, spans, still_open)
 
 

@@ -156,7 +156,9 @@ def test_the_last_bucket_grows_and_is_replaced_not_joined(
     with StagedStatement() as staged:
         staged.add([*noon.items(), *evening.items()])
         ((one,),) = staged.iterate_batches("aws")
-    assert (one[5], one[6]) == (to_micros(START + HOUR), 1_306_000_000), "two parts of one line in one file are their sum"
+    assert (one["end_us"], one["nano"]) == (to_micros(START + HOUR), 1_306_000_000), (
+        "two parts of one line in one file are their sum"
+    )
 
 
 def grown(name: str, hours: int) -> Bill:

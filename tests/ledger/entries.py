@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,19 +11,16 @@ from sqlalchemy import Connection, Engine, insert, text
 from costguard.ledger.db.codecs import encode_attribution, encode_span
 from costguard.ledger.db.connection import begin_write
 from costguard.ledger.db.session import open_sql_session
-from costguard.ledger.spans.hourly import HourlyRollup
-from costguard.ledger.spans.monthly import MonthlyRollup
-from costguard.ledger.spans.posting import is_machine_time
+from costguard.ledger.spans.posting import DailyRollup
 from costguard.ledger.tables import load_metadata
 from costguard.metering.meter import Meter, PriceRange
-from costguard.metering.span import Span, compute_amounts, split_by_day
+from costguard.metering.span import Span, compute_amounts
 from costguard.values.instant import to_micros
 from costguard.values.resource import Attribution, ResourceKey
 
 METADATA = load_metadata()
 ATTRIBUTION = METADATA.tables["attribution"]
 COVERAGE = METADATA.tables["coverage"]
-DAILY = METADATA.tables["daily"]
 OBSERVATION = METADATA.tables["observation"]
 RESOURCE = METADATA.tables["resource"]
 SCOPE = METADATA.tables["scope"]
@@ -94,28 +90,11 @@ def add(connection: Connection, number: int, one: Span, *, resource_id: int = 1)
 
 
 def roll_up(connection: Connection, *spans: Span) -> None:
-    """The days and the months that `spans` add up to."""
-    sums: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    months, hours = MonthlyRollup(), HourlyRollup()
+    """The days, months and hours that `spans` add up to."""
+    daily, (_, tell) = DailyRollup(), open_sql_session(connection)
     for one in spans:
-        hours.add(one, compute_amounts(one, 0, to_micros(one.end or one.start))[1])
-        for part in split_by_day(one):
-            day, money, us = part
-            months.add_day(one, 1, part)
-            place = sums[day, one.meter.charge]
-            for index, value in enumerate((*money, us if is_machine_time(one) else 0)):
-                place[index] += value
-    connection.execute(
-        insert(DAILY),
-        [
-            {"day": day, "attribution_id": 1, "charge": charge, "currency": "USD", "known": 1}
-            | dict(zip(("low", "expected", "high", "us"), money, strict=True))
-            for (day, charge), money in sums.items()
-        ],
-    )
-    _, tell = open_sql_session(connection)
-    for kept in (months, hours):
-        kept.write(lambda sql, rows: tell(sql, rows) if rows else 0)
+        daily.add(one, 1, 1)
+    daily.write(tell)
 
 
 def scalar(engine: Engine, query: str) -> Any:  # noqa: ANN401 - whatever it is

@@ -5,7 +5,6 @@ i-1 runs at $2 an hour with a disk, is stopped by the guard at 23:00 and lies th
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,9 +16,7 @@ from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import HoldStore
-from costguard.ledger.reports import reader
 from costguard.ledger.reports.reader import ReportReader
-from costguard.ledger.spans import sums
 from costguard.ledger.spans.writer import LedgerWriter, record_samples, roll_up_samples
 from costguard.metering.observation import Disk
 from costguard.reporting.statement.groups import LEDGER_KEYS, get_group_value
@@ -132,25 +129,6 @@ def test_days_come_to_what_each_value_of_a_key_cost(accounts: str) -> None:
             for part in books.load_spending(WEEK, AT):
                 spent[get_group_value(part, by)] += part.money.expected.nano
             assert found == spent
-
-
-def test_a_table_read_from_end_to_end_says_what_an_index_does(accounts: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
-        each, rates = sorted(books.load_costs(NIGHT, AT), key=str), books.load_rate_changes(NIGHT, AT)
-        for most in (0, 10**9):
-            monkeypatch.setattr(sums, "SCAN_FRACTION", most)
-            assert sorted(books.load_costs(NIGHT, AT), key=str) == each
-            again = books.load_rate_changes(NIGHT, AT)
-            assert again.keys() == rates.keys()
-            assert all(again[hour] == pytest.approx(one) for hour, one in rates.items())
-
-
-@pytest.mark.parametrize("sql", [sums._WITHIN, sums._WITHIN_EACH, sums._ACROSS, reader._RATES])
-def test_a_ledger_without_corrections_is_asked_for_none(sql: str) -> None:
-    bare = sums.drop_unused_corrections(lambda _, __: [], sql)
-    assert "correction" not in bare
-    assert not re.search(r"\bc\.", bare)
-    assert sums.drop_unused_corrections(lambda _, __: [(1,)], sql) == sql
 
 
 def test_an_act_is_told_with_what_it_ended(accounts: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Connection, Engine, event, select
 from sqlalchemy.exc import DatabaseError
 from sqlmodel import col
 
@@ -22,7 +22,7 @@ from costguard.bills.bill_line import COMPUTE, TAX, BillImport, BillLine
 from costguard.bills.drift import BEYOND, WITHIN, DriftPart, DriftResult
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.bills.reader import STATED, UNFINISHED, BillLedgerReader
-from costguard.ledger.bills.staging import BATCH_LINES, StagedStatement
+from costguard.ledger.bills.staging import BATCH_LINES, BilledRow, StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.bills.unfinished import HOLD_S, ShortTransactions, remove_unfinished_imports
 from costguard.ledger.db import maintenance
@@ -261,11 +261,11 @@ MANY = 3 * BATCH_LINES + 20
 
 
 def die_in_an_import(url: str, after: int, hold_s: float) -> None:
-    """Take a second bill in, and die by SIGKILL after the statement number `after` that an engine executes."""
+    """Take a second bill in, and die by SIGKILL after the statement number `after` in the ledger."""
     seen: list[int] = []
 
-    def die(*_: object) -> None:
-        seen.append(1)
+    def die(connection: Connection, *_: object) -> None:
+        seen.extend([1] if "ledger" in connection.get_execution_options() else [])
         if len(seen) > after:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -323,7 +323,7 @@ def test_an_import_that_fails_between_transactions_leaves_nothing(url: str, monk
     before = stated(url)
     whole = StagedStatement.iterate_batches
 
-    def broken(self: StagedStatement, provider: str) -> Iterator[list[SqlRow]]:
+    def broken(self: StagedStatement, provider: str) -> Iterator[list[BilledRow]]:
         yield from whole(self, provider)
         raise OSError(5, "read error")
 

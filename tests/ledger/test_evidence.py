@@ -18,11 +18,13 @@ from costguard.ledger.bills import evidence, store
 from costguard.ledger.bills.evidence import EvidenceResult
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
-from costguard.ledger.bills.unfinished import ShortTransactions, finish_imports
-from costguard.ledger.db.codecs import Query
+from costguard.ledger.bills.unfinished import ShortTransactions
+from costguard.ledger.db.codecs import Execute, Query, SqlRow
 from costguard.ledger.db.maintenance import check_ledger
+from costguard.ledger.db.rows import delete_rows
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.ledger.types import LedgerRow
 from costguard.values.calendar import Period
 from costguard.values.money import Money
 from tests.fakes.server import START as FAKES_START
@@ -171,7 +173,7 @@ def test_lines_of_an_unfinished_import_narrow_nothing_and_count_when_it_ends(
     """A bill in two transactions: between them, another process weighs the bills, and spends as before."""
     take_in(found, line(0, "24"))
     before, seen, pause = spent(found), list[Amounts](), ShortTransactions.pause
-    load, loads, writing = evidence.load_bill_facts, list[bool](), list[ShortTransactions]()
+    load, loads, writing = evidence.load_bill_facts, list[bool](), list[bool]()
 
     def watch(ask: Query, *rest: Any) -> evidence.BillFacts:  # noqa: ANN401 - what it is given
         loads.append(bool(writing))
@@ -183,14 +185,14 @@ def test_lines_of_an_unfinished_import_narrow_nothing_and_count_when_it_ends(
             assert beside.apply_evidence("acme", ALL, now=NOW).corrections == 0
         seen.append(spent(found))
 
-    def finish(writes: ShortTransactions, numbers: Sequence[int]) -> None:
-        writing.append(writes)
-        finish_imports(writes, numbers)
+    def finish(tell: Execute, row: type[LedgerRow], keys: Sequence[SqlRow]) -> None:
+        writing.append(True)
+        delete_rows(tell, row, keys)
 
     monkeypatch.setattr(ShortTransactions, "pause", look)
     monkeypatch.setattr(store, "load_bill_facts", watch)
     monkeypatch.setattr(evidence, "load_bill_facts", watch)
-    monkeypatch.setattr(store, "finish_imports", finish)
+    monkeypatch.setattr(store, "delete_rows", finish)
     with StagedStatement() as staged, BillStore(found, rules=RULES, hold_s=0) as bills:
         staged.add((one, Decimal(0)) for one in (line(0, "30.5"), line(1, "1", id="future", resource_id="i-2")))
         bills.import_statements([GatheredStatement(staged=staged, source="x", stated_at=NOW)], who="ada", now=NOW)

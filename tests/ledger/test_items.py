@@ -181,12 +181,12 @@ def test_items_are_read_in_lots_and_not_all_at_once(sqlite_url: str) -> None:
         book.record_polls([poll(0, *(machine(f"i-{number}", started_at=START) for number in range(1200)))])
     with SpendingReader(sqlite_url, rules=RULES) as books:
         given_out = books.items(Period(start=START, end=START + DAY), START + HOUR)
-        asked: list[str] = []
+        asked: list[object] = []
         ask = books._reader._ask
 
-        def heard(sql: str, values: Sequence[object]) -> Sequence[SqlRow]:
-            asked.append(sql)
-            return ask(sql, values)
+        def heard(statement: object, values: object = ()) -> Sequence[SqlRow]:
+            asked.append(statement)
+            return ask(statement, values)
 
         books._reader._ask = heard
         next(given_out)

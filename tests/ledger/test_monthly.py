@@ -17,11 +17,8 @@ from costguard.bills.bill_line import BillLine
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.db import maintenance
-from costguard.ledger.db.codecs import Query, SqlRow
-from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.session import open_sql_session
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.reports.reader import ReportReader
-from costguard.ledger.spans.monthly import rebuild_rollups
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.ledger.spans.sums import PeriodSums, SumKey
 from costguard.ledger.spans.writer import LedgerWriter
@@ -121,31 +118,6 @@ def test_any_period_comes_to_what_its_spans_do(
     for period in (drawn, year, OCTOBER, NOVEMBER, make_month(2026, 11, BERLIN), make_month(2026, 10, BERLIN)):
         assert sums(url, period, from_spans=False) == sums(url, period, from_spans=True)
     assert maintenance.check_ledger(url) == []
-
-
-@FEW
-@given(said=histories(), billed=bills())
-def test_sums_made_for_an_older_ledger_are_those_that_polls_and_bills_keep(
-    fresh: Callable[[], str], said: list[Poll], billed: list[BillLine]
-) -> None:
-    url = fresh()
-    record(url, said)
-    find_late(url)
-    take_in(url, *billed)
-    before, engine = counted(url), open_engine(url)
-    with begin_write(engine) as connection:
-        ask, tell = open_sql_session(connection)
-        connection.exec_driver_sql("DELETE FROM monthly")
-        connection.exec_driver_sql("DELETE FROM hourly")
-        rebuild_rollups(ask, tell)
-    engine.dispose()
-    assert counted(url) == before
-
-
-def counted(url: str) -> list[SqlRow]:
-    """The rows that are not zero: one whose parts a bill gave another kind of price is."""
-    kept = rows(url)
-    return [row for row in kept["monthly"] if any(row[-4:])] + [row for row in kept["hourly"] if any(row[-2:])]
 
 
 def test_a_bill_that_bounds_parts_counts_once_in_months_and_rates(url: str) -> None:

@@ -149,12 +149,12 @@ def test_a_thousand_machines_are_asked_about_in_a_few_questions(sqlite_url: str)
     counts = []
     for size in (10, 1000):
         url = told(f"{sqlite_url}.{size}", poll(0, *(machine(f"i-{n}", started_at=START) for n in range(size))))
-        questions = list[str]()
+        questions = list[object]()
 
-        def question(ask: Query, questions: list[str] = questions) -> object:
-            def counted(sql: str, values: object) -> object:
-                questions.append(sql)
-                return ask(sql, values)
+        def question(ask: Query, questions: list[object] = questions) -> object:
+            def counted(statement: object, values: object = ()) -> object:
+                questions.append(statement)
+                return ask(statement, values)
 
             starts = find_spending_starts(EVERY, UTC, START + HOUR)
             return compute_spend_to_date(counted, starts, lambda *_: KnownUntil.exactly(START + HOUR), START + HOUR)  # type: ignore[arg-type]  # counts what it is asked

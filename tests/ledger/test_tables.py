@@ -284,7 +284,7 @@ def test_ids_are_counted_up_where_none_is_given(connection: Connection) -> None:
 
 
 def test_the_index_of_long_spans_is_what_the_sums_ask_for() -> None:
-    assert str(sums._LONG_US) in str(IS_LONG)
+    assert str(sums.LONG_US) in str(IS_LONG)
 
 
 def test_numbers_of_an_agent_never_fall_and_what_is_over_stays_so(connection: Connection) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Insert, Update
 
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db.codecs import decode_attribution, decode_observation, encode_attribution, encode_observation
@@ -134,18 +135,19 @@ def test_a_poll_without_change_is_one_update_of_the_scope_s_coverage(url: str, m
     wrote: list[tuple[str, Any]] = []
     write = PollTransaction._write
 
-    def spied(self: PollTransaction, sql: str, values: list[Any]) -> None:
+    def spied(self: PollTransaction, statement: Insert | Update, values: list[Any]) -> None:
         if values:
-            wrote.append((" ".join(sql.split()[:2]), values))
-        write(self, sql, values)
+            wrote.append((" ".join(str(statement).split()[:2]), values))
+        write(self, statement, values)
 
     with ledger(url) as book:
         book.record_polls([poll(0, machine("i-1"), machine("i-2"))])
         monkeypatch.setattr(PollTransaction, "_write", spied)
         book.record_polls([poll(1, machine("i-1"), machine("i-2"))])
-    assert wrote == [("UPDATE coverage", [(to_micros(START) + 60_000_000, 2, 1)]), ("UPDATE account_state", [(2, 1)])]
-    (covered,) = rows(url)["coverage"]
-    assert covered == (1, 1, "complete", "", to_micros(START), to_micros(START) + 60_000_000, 2)
+    covered = {"row": 1, "end_us": to_micros(START) + 60_000_000, "polls": 2}
+    assert wrote == [("UPDATE coverage", [covered]), ("UPDATE account_state", [{"row": 1, "revision": 2}])]
+    (kept,) = rows(url)["coverage"]
+    assert kept == (1, 1, "complete", "", to_micros(START), to_micros(START) + 60_000_000, 2)
 
 
 def test_a_poll_that_is_not_fresh_writes_nothing(url: str) -> None:

@@ -14,9 +14,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import and_, func, insert, or_, update
+from sqlalchemy import and_, func, or_, update
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
@@ -33,27 +34,22 @@ from costguard.bills.evidence import (
     UnusedLine,
     weigh_lines,
 )
-from costguard.ledger.bills.reader import (
-    STATED,
-    UNFINISHED,
-    count_where,
-    is_of_statement,
-    load_statements,
-    sum_amounts,
-)
-from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_span, split_batches
+from costguard.ledger.bills.reader import STATED, UNFINISHED, count_where, is_of_statement, load_statements, sum_amounts
+from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_span
+from costguard.ledger.db.rows import IDS, insert_tuples, query_batches
 from costguard.ledger.spans.correction_parts import (
     PART_COLUMNS,
     RESOURCE,
     SPAN,
     CorrectionPart,
+    Rows,
     cover_span,
     decode_parts,
     encode_parts,
     join_last_correction,
 )
 from costguard.ledger.spans.numbering import RowNumbers
-from costguard.ledger.spans.posting import CORRECTION_COLUMNS, DailyRollup
+from costguard.ledger.spans.posting import DailyRollup
 from costguard.ledger.spans.scope_state import load_attributions, load_books, load_known
 from costguard.ledger.tables.bills import BillImportRow, BillLineRow
 from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, LedgerStateRow, ResourceRow, SpanRow
@@ -214,25 +210,22 @@ _Place = tuple[int, str]
 def _load_charges(ask: Query, ids: Sequence[int], first_us: int, last_us: int) -> dict[_Place, _Charges]:
     """Return every span of the resources that touches the time, as polls recorded it, by resource and charge."""
     attributions, found = load_attributions(ask), dict[_Place, _Charges]()
+    start_us, end_us = col(SpanRow.start_us), col(SpanRow.end_us)
     # what polls said last is the presence of the last correction: one that a bill makes repeats it
     said = [func.coalesce(CorrectionRow.presence, one) if one is SpanRow.presence else one for one in SPAN]
     spans = join_last_correction(
         select_columns(col(SpanRow.id), col(SpanRow.resource_id), col(SpanRow.attribution_id), *RESOURCE, *said)
         .join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
-        .where(col(SpanRow.charge).in_(NARROWED_CHARGES))
-        .order_by(col(SpanRow.resource_id), col(SpanRow.start_us), col(SpanRow.id))
+        .where(col(SpanRow.charge).in_(NARROWED_CHARGES), col(SpanRow.resource_id).in_(IDS), start_us < last_us)
+        .where(or_(end_us.is_(None), and_(end_us > first_us, end_us > start_us)))
+        .order_by(col(SpanRow.resource_id), start_us, col(SpanRow.id))
     )
-    for lot in split_batches(ids):
-        touches = or_(
-            col(SpanRow.end_us).is_(None), and_(col(SpanRow.end_us) > first_us, col(SpanRow.end_us) > SpanRow.start_us)
-        )
-        of_lot = spans.where(col(SpanRow.resource_id).in_(lot), touches, col(SpanRow.start_us) < last_us)
-        for number, resource_id, attribution_id, *rest in ask(of_lot):
-            key = ResourceKey(*rest[:4])
-            span = decode_span(key, attributions[attribution_id], tuple(rest[4:]))
-            one = found.setdefault((resource_id, span.meter.charge), _Charges(key, span.meter.charge))
-            one.spans.append(EvidenceSpan(number, span))
-            one.attributions[number] = attribution_id
+    for number, resource_id, attribution_id, *rest in query_batches(ask, spans, ids):
+        key = ResourceKey(*rest[:4])
+        span = decode_span(key, attributions[attribution_id], tuple(rest[4:]))
+        one = found.setdefault((resource_id, span.meter.charge), _Charges(key, span.meter.charge))
+        one.spans.append(EvidenceSpan(number, span))
+        one.attributions[number] = attribution_id
     return found
 
 
@@ -241,21 +234,24 @@ def _load_lines(
 ) -> dict[tuple[str, str, str], list[EvidenceLine]]:
     """Return the current lines of the statement that counts for each account, by account, id and charge."""
     names = defaultdict[str, set[str]](set)
-    for lot in split_batches(ids):
-        of_lot = select(ResourceRow.account, ResourceRow.external_id).where(col(ResourceRow.id).in_(lot))
-        for account, external_id in ask(of_lot):
-            names[account].add(external_id)
+    resources = select(ResourceRow.account, ResourceRow.external_id).where(col(ResourceRow.id).in_(IDS))
+    for account, external_id in query_batches(ask, resources, ids):
+        names[account].add(external_id)
     found = defaultdict[tuple[str, str, str], list[EvidenceLine]](list)
     for account, statement in statements.items():
-        for some in split_batches(sorted(names[account])):
-            lines = select(BillLineRow).where(is_of_statement(provider, statement), col(BillLineRow.external_id).in_(some))
-            touches = (col(BillLineRow.start_us) < within[1], col(BillLineRow.end_us) > within[0])
-            rows: Sequence[BillLineRow] = ask(lines.where(*touches).order_by(col(BillLineRow.start_us), col(BillLineRow.id)))
-            for row in rows:
-                amount = (row.nano, row.currency, bool(row.estimated))
-                one = EvidenceLine(row.id, row.start_us, row.end_us, *amount, row.description, row.stated_us)
-                found[account, row.external_id, row.charge].append(one)
+        touches = (col(BillLineRow.start_us) < within[1], col(BillLineRow.end_us) > within[0])
+        lines = _select_lines().where(is_of_statement(provider, statement), *touches)
+        for external_id, charge, *facts in query_batches(ask, lines, sorted(names[account])):
+            found[account, external_id, charge].append(EvidenceLine(*facts))
     return found
+
+
+@cache
+def _select_lines() -> Rows:
+    """Select the resource, the charge, and what an `EvidenceLine` has, of each line."""
+    names = ("external_id", "charge", "id", "start_us", "end_us", "nano", "currency", "estimated", "description", "stated_us")
+    lines = select_columns(*(getattr(BillLineRow, name) for name in names)).where(col(BillLineRow.external_id).in_(IDS))
+    return lines.order_by(col(BillLineRow.start_us), col(BillLineRow.id))
 
 
 def _load_contexts(
@@ -298,26 +294,25 @@ def _write_corrections(  # noqa: PLR0917 - what is written, and when
 ) -> int:
     """Write a correction for each closed span whose parts differ from those of its last correction."""
     spans = {
-        one.id: (one.span, group.attributions[one.id])
-        for group in charged.values()
+        one.id: (one.span, resource_id, group.attributions[one.id])
+        for (resource_id, _), group in charged.items()
         for one in group.spans
         if one.span.end is not None
     }
     before = _load_parts(ask, list(spans))
-    daily, corrections, rows = DailyRollup(), list[dict[str, object]](), list[SqlRow]()
-    for span_id, (span, attribution_id) in spans.items():
+    daily, corrections, rows = DailyRollup(), list[SqlRow](), list[SqlRow]()
+    for span_id, (span, *place) in spans.items():
         after, held = cover_span(span, billed.get(span_id, ())), decode_parts(span, before.get(span_id, ()))
         if after == held:
             continue
-        number = numbers.take("correction")
-        amounts = daily.replace([one.span for one in held] or [span], [one.span for one in after] or [span], attribution_id)
+        number = numbers.take(CorrectionRow)
+        amounts = daily.replace([one.span for one in held] or [span], [one.span for one in after] or [span], *place)
         reason = make_storable(_describe_correction(after))
-        values = (number, span_id, to_micros(now), span.presence, reason, *amounts)
-        corrections.append(dict(zip(CORRECTION_COLUMNS.split(", "), values, strict=True)))
+        corrections.append((number, span_id, to_micros(now), span.presence, reason, *amounts))
         rows += encode_parts(number, after)
     if corrections:
-        tell(insert(CorrectionRow), corrections)
-        tell(insert(CorrectionPartRow), [dict(zip(PART_COLUMNS.split(", "), row, strict=True)) for row in rows])
+        insert_tuples(tell, CorrectionRow, corrections)
+        insert_tuples(tell, CorrectionPartRow, rows)
         daily.write(tell)
         tell(update(LedgerStateRow).values(revision=col(LedgerStateRow.revision) + 1))
     return len(corrections)
@@ -336,10 +331,9 @@ def _load_parts(ask: Query, span_ids: Sequence[int]) -> dict[int, list[SqlRow]]:
     parts = join_last_correction(select_columns(col(SpanRow.id), *columns)).join(
         CorrectionPartRow, col(CorrectionPartRow.correction_id) == CorrectionRow.id
     )
-    parts = parts.order_by(col(SpanRow.id), col(CorrectionPartRow.start_us))
-    for lot in split_batches(span_ids):
-        for span_id, *row in ask(parts.where(col(SpanRow.id).in_(lot))):
-            found[span_id].append(tuple(row))
+    parts = parts.where(col(SpanRow.id).in_(IDS)).order_by(col(SpanRow.id), col(CorrectionPartRow.start_us))
+    for span_id, *row in query_batches(ask, parts, span_ids):
+        found[span_id].append(tuple(row))
     return found
 
 

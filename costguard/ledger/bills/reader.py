@@ -46,7 +46,7 @@ ROW_STEPS = (10_000_000, 1_000_000, 100_000)
 
 def count_own_import(ask: Query) -> Query:
     """Return `ask` as the ledger will answer once the present import counts. For whoever holds the lock of imports."""
-    return lambda statement: ask(statement.params(least=1))
+    return lambda statement, values=(): ask(statement, {**dict(values), "least": 1})
 
 
 class BillLedgerReader:

@@ -8,17 +8,23 @@ nothing, and reading a large file blocks no other writer.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+from sqlalchemy import Column, MetaData, Select, Table, bindparam, case, create_engine, func, inspect, select
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.pool import StaticPool
+from sqlalchemy.types import Integer, LargeBinary, Text
 
 from costguard.bills.bill_files import BillLinePart
-from costguard.bills.bill_line import BillLine
+from costguard.bills.bill_line import CREDIT, TAX, BillLine
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.db.codecs import SqlRow, format_placeholders
+from costguard.ledger.tables.bills import LINE_KEY_NAMES, BillLineRow
 from costguard.values.instant import to_micros
 from costguard.values.money import divide_half_even
 from costguard.values.resource import make_storable
@@ -30,9 +36,9 @@ ID_CHARS_MAX = 120
 ATTO, ATTO_PER_NANO = 18, 10**9
 CACHE_KIB = 32 * 1024
 
-LINE_KEY_COLUMNS = "provider, account, statement, line_id"
-LINE_FACT_COLUMNS = "start_us, end_us, nano, currency, charge, external_id, region, estimated, source, description"
-LINE_COLUMNS = f"{LINE_KEY_COLUMNS}, {LINE_FACT_COLUMNS}"
+LINE_FACTS = ("start_us", "end_us", "nano", "currency", "charge", "external_id", "region", "estimated", "source", "description")
+LINE_COLUMNS = (*LINE_KEY_NAMES, *LINE_FACTS)
+BilledRow = dict[str, Any]  # by the names of LINE_COLUMNS
 
 
 class StagedStatement:
@@ -43,21 +49,22 @@ class StagedStatement:
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="costguard-bill-")
-        self._file = sqlite3.connect(f"{self._folder.name}/lines.db", isolation_level=None)
+        self._file = sqlite3.connect(f"{self._folder.name}/lines.db")
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE_KIB}"):
             self._file.execute(f"PRAGMA {pragma}").fetchall()
-        self._file.execute(_TABLE)
+        self._engine = create_engine("sqlite://", creator=lambda: self._file, poolclass=StaticPool, hide_parameters=True)
+        _LINE.metadata.create_all(self._engine)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
+        self._engine.dispose()
         self._folder.cleanup()
 
     def add(self, parts: Iterable[BillLinePart], *, sums: bool = True) -> None:
         """Store `parts`: each is added to the amount of its line, or replaces the line if `sums` is False."""
-        lot = list[SqlRow]()
+        lot = list[dict[str, object]]()
         for line, amount in parts:
             lot.append(_encode_line(line, *divmod(int(amount.scaleb(ATTO).to_integral_value()), ATTO_PER_NANO)))
             if len(lot) == BATCH_LINES:
@@ -67,55 +74,52 @@ class StagedStatement:
 
     def list_providers(self) -> list[str]:
         """Return the providers of the lines, sorted."""
-        return [name for (name,) in self._file.execute("SELECT DISTINCT provider FROM line ORDER BY provider")]
+        return [name for (name,) in self._ask(select(_LINE.c.provider).distinct().order_by(_LINE.c.provider))]
 
     def compute_extent(self, provider: str) -> tuple[int, int, int, int]:
         """Return (lines, first start, last end, estimated lines) of one provider, times in microseconds.
 
         Tax and credits cover whole months, so they do not count for start and end unless there are no other lines.
         """
-        sql = """
-SELECT count(*), min(CASE WHEN charge NOT IN ('tax', 'credit') THEN start_us END),
-    max(CASE WHEN charge NOT IN ('tax', 'credit') THEN end_us END), min(start_us), max(end_us), sum(estimated)
-FROM line WHERE provider = ?
-"""
-        lines, start, end, first, last, estimated = self._file.execute(sql, (provider,)).fetchone()
-        return lines, (first or 0) if start is None else start, (last or 0) if end is None else end, estimated or 0
+        start_us, end_us, counts = _LINE.c.start_us, _LINE.c.end_us, _LINE.c.charge.not_in((TAX, CREDIT))
+        start = func.coalesce(func.min(case((counts, start_us))), func.min(start_us), 0)
+        end = func.coalesce(func.max(case((counts, end_us))), func.max(end_us), 0)
+        sums = select(func.count(), start, end, func.coalesce(func.sum(_LINE.c.estimated), 0))
+        (extent,) = self._ask(sums.where(_LINE.c.provider == provider))
+        return tuple(extent)
 
-    def iterate_batches(self, provider: str) -> Iterator[list[SqlRow]]:
-        """Yield the lines of one provider in batches, as rows of `LINE_COLUMNS`."""
-        last = 0
-        sql = (
-            f"SELECT rowid, rest, {LINE_COLUMNS} FROM line WHERE provider = ? AND rowid > ? ORDER BY rowid LIMIT {BATCH_LINES}"  # noqa: S608 - our own names
-        )
-        while rows := self._file.execute(sql, (provider, last)).fetchall():
+    def iterate_batches(self, provider: str) -> Iterator[list[BilledRow]]:
+        """Yield the lines of one provider in batches, as the ledger has them."""
+        last, names = 0, (_LINE.c[name] for name in LINE_COLUMNS)
+        lines = select(_LINE.c.id, _LINE.c.rest, *names).where(_LINE.c.provider == provider, _LINE.c.id > bindparam("last"))
+        page = lines.order_by(_LINE.c.id).limit(BATCH_LINES)
+        while rows := self._ask(page, {"last": last}):
             last = rows[-1][0]
-            yield [_round_sum(row[1], row[2:]) for row in rows]
+            yield [_round_sum(row[1], dict(zip(LINE_COLUMNS, row[2:], strict=True))) for row in rows]
 
     def list_bills(self, provider: str) -> list[tuple[str, str]]:
         """Return (statement, bill) of the bills of its lines that are delivered as a whole."""
-        sql = "SELECT DISTINCT statement, bill FROM line WHERE provider = ? AND bill <> '' ORDER BY statement, bill"
-        return self._file.execute(sql, (provider,)).fetchall()
+        bills = select(_LINE.c.statement, _LINE.c.bill).where(_LINE.c.provider == provider, _LINE.c.bill != "").distinct()
+        return [(statement, bill) for statement, bill in self._ask(bills.order_by(_LINE.c.statement, _LINE.c.bill))]
 
     def list_accounts(self, provider: str) -> set[tuple[str, str]]:
         """Return (account, statement) of the lines that belong to no such bill."""
-        return set(
-            self._file.execute("SELECT DISTINCT account, statement FROM line WHERE provider = ? AND bill = ''", (provider,))
-        )
+        accounts = select(_LINE.c.account, _LINE.c.statement).where(_LINE.c.provider == provider, _LINE.c.bill == "")
+        return {(account, statement) for account, statement in self._ask(accounts.distinct())}
 
     def find_digests(self, names: Sequence[tuple[str, str, str, str]]) -> set[bytes]:
         """Return the digests of those of `names` that the statement has."""
         digests = [hash_line_key(*name) for name in names]
-        sql = f"SELECT digest FROM line WHERE digest IN ({format_placeholders(digests)})"  # noqa: S608 - question marks
-        return {found for (found,) in self._file.execute(sql, digests)}
+        return {found for (found,) in self._ask(_STATED, {"digests": digests})}
 
-    def _write(self, lot: list[SqlRow], *, sums: bool) -> None:
-        if not lot:
-            return
-        with _translate_staging_errors():
-            self._file.execute("BEGIN")
-            self._file.executemany(_ADD_TO_LINE if sums else _REPLACE_LINE, lot)
-            self._file.execute("COMMIT")
+    def _ask(self, statement: Select[Any], values: Mapping[str, object] | None = None) -> Sequence[Any]:
+        with self._engine.connect() as connection:
+            return connection.execute(statement, values).all()
+
+    def _write(self, lot: list[dict[str, object]], *, sums: bool) -> None:
+        if lot:
+            with _translate_staging_errors(), self._engine.begin() as connection:
+                connection.execute(_ADD_TO_LINE if sums else _REPLACE_LINE, lot)
 
 
 def hash_line_key(provider: str, account: str, statement: str, line_id: str) -> bytes:
@@ -137,59 +141,55 @@ def _translate_staging_errors() -> Iterator[None]:
     """Raise LedgerError if lines cannot be stored, and InputError if a line's sum is too large for any bill."""
     try:
         yield
-    except (sqlite3.IntegrityError, OverflowError):
+    except (IntegrityError, OverflowError):
         raise InputError("sums to more than nine billion in one line", field="bill", hint="check its currency") from None
-    except (sqlite3.Error, OSError) as broken:
+    except (DBAPIError, OSError) as broken:
         hint = "free disk space there, or set TMPDIR to another folder"
-        what = f"the bill's lines cannot be stored temporarily: {broken}"
+        what = f"the bill's lines cannot be stored temporarily: {broken.orig if isinstance(broken, DBAPIError) else broken}"
         raise LedgerError(what, field="the folder for temporary files", hint=hint) from None
 
 
-def _encode_line(line: BillLine, nano: int, rest: int) -> SqlRow:
+def _encode_line(line: BillLine, nano: int, rest: int) -> dict[str, object]:
     name = (make_storable(line.provider), make_storable(line.account), line.statement, shorten_line_id(line.id, line.bill))
-    return (
-        hash_line_key(*name),
-        make_storable(line.bill),
-        *name,
-        to_micros(line.start),
-        to_micros(line.end),
-        line.amount.nano + nano,
-        rest,
-        line.amount.currency,
-        line.charge,
-        make_storable(line.resource_id),
-        make_storable(line.region),
-        int(line.estimated),
-        make_storable(line.source),
-        make_storable(line.description),
-    )
+    return {
+        "digest": hash_line_key(*name),
+        "bill": make_storable(line.bill),
+        **dict(zip(LINE_KEY_NAMES, name, strict=True)),
+        "start_us": to_micros(line.start),
+        "end_us": to_micros(line.end),
+        "nano": line.amount.nano + nano,
+        "rest": rest,
+        "currency": line.amount.currency,
+        "charge": line.charge,
+        "external_id": make_storable(line.resource_id),
+        "region": make_storable(line.region),
+        "estimated": int(line.estimated),
+        "source": make_storable(line.source),
+        "description": make_storable(line.description),
+    }
 
 
-def _round_sum(rest: int, row: SqlRow) -> SqlRow:
-    provider, account, statement, line_id, start_us, end_us, nano, *others = row
-    nano = divide_half_even(nano * ATTO_PER_NANO + rest, ATTO_PER_NANO)
-    return (provider, account, statement, line_id, start_us, end_us, nano, *others)
+def _round_sum(rest: int, line: BilledRow) -> BilledRow:
+    return {**line, "nano": divide_half_even(line["nano"] * ATTO_PER_NANO + rest, ATTO_PER_NANO)}
 
 
-_TABLE = """
-CREATE TABLE line (
-    digest BLOB NOT NULL UNIQUE, bill TEXT NOT NULL, provider TEXT NOT NULL, account TEXT NOT NULL,
-    statement TEXT NOT NULL, line_id TEXT NOT NULL,
-    start_us INTEGER NOT NULL, end_us INTEGER NOT NULL, nano INTEGER NOT NULL, rest INTEGER NOT NULL, currency TEXT NOT NULL,
-    charge TEXT NOT NULL, external_id TEXT NOT NULL, region TEXT NOT NULL, estimated INTEGER NOT NULL, source TEXT NOT NULL,
-    description TEXT NOT NULL
-) STRICT
-"""
-_INSERT_LINE = """
-INSERT INTO line (digest, bill, provider, account, statement, line_id, start_us, end_us, nano, rest, currency, charge,
-    external_id, region, estimated, source, description)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (digest) DO UPDATE SET
-"""
-_ADD_TO_LINE = f"""{_INSERT_LINE} nano = line.nano + excluded.nano, rest = line.rest + excluded.rest,
-    end_us = max(line.end_us, excluded.end_us), estimated = max(line.estimated, excluded.estimated)
-"""
-_REPLACE_LINE = f"""{_INSERT_LINE} start_us = excluded.start_us, end_us = excluded.end_us, nano = excluded.nano, rest =
-    excluded.rest,
-    charge = excluded.charge, external_id = excluded.external_id, estimated = excluded.estimated
-"""
+_LINE = Table(
+    "line",
+    MetaData(),
+    *(Column("id", Integer, primary_key=True), Column("digest", LargeBinary, nullable=False, unique=True)),
+    *(Column("bill", Text, nullable=False), Column("rest", Integer, nullable=False)),
+    *(Column(name, inspect(BillLineRow).columns[name].type, nullable=False) for name in LINE_COLUMNS),
+    sqlite_strict=True,
+)
+_STATED = select(_LINE.c.digest).where(_LINE.c.digest.in_(bindparam("digests", expanding=True)))
+_INSERT = insert(_LINE)
+_NEW = _INSERT.excluded
+_ADD_TO_LINE = _INSERT.on_conflict_do_update(
+    index_elements=[_LINE.c.digest],
+    set_={name: _LINE.c[name] + _NEW[name] for name in ("nano", "rest")}
+    | {name: func.max(_LINE.c[name], _NEW[name]) for name in ("end_us", "estimated")},
+)
+_REPLACE_LINE = _INSERT.on_conflict_do_update(
+    index_elements=[_LINE.c.digest],
+    set_={name: _NEW[name] for name in ("start_us", "end_us", "nano", "rest", "charge", "external_id", "estimated")},
+)

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import and_, bindparam, func, insert, tuple_, update
@@ -32,23 +33,28 @@ from costguard.errors import CostguardError, shorten
 from costguard.guard.alerts.alert import Notification
 from costguard.ledger.bills.evidence import BillFacts, EvidenceResult, apply_evidence, load_bill_facts
 from costguard.ledger.bills.reader import RESULT_COLUMNS, count_own_import
-from costguard.ledger.bills.staging import BATCH_LINES, LINE_COLUMNS, LINE_FACT_COLUMNS, StagedStatement, hash_line_key
+from costguard.ledger.bills.staging import BATCH_LINES, LINE_FACTS, BilledRow, StagedStatement, hash_line_key
 from costguard.ledger.bills.unfinished import (
     HOLD_S,
     IMPORT_LOCK_ID,
     IMPORT_LOCK_SUFFIX,
     ShortTransactions,
-    begin_import,
-    finish_imports,
     remove_unfinished_imports,
 )
 from costguard.ledger.db.codecs import Query, SqlRow, pick_fields, split_batches
 from costguard.ledger.db.connection import hold_named_lock
-from costguard.ledger.db.rows import insert_rows
+from costguard.ledger.db.rows import IDS, delete_rows, insert_rows, query_batches
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import outbox
 from costguard.ledger.spans.correction_parts import Rows
-from costguard.ledger.tables.bills import BillAdjustmentRow, BillImportRow, BillLineRow, ReconciliationRow
+from costguard.ledger.tables.bills import (
+    LINE_KEY_NAMES,
+    BillAdjustmentRow,
+    BillImportRow,
+    BillImportUnfinishedRow,
+    BillLineRow,
+    ReconciliationRow,
+)
 from costguard.metering.billing import BillingRule
 from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros
@@ -150,7 +156,7 @@ class BillStore(LedgerStore):
         if writes.commits:  # what takes long of a large bill is read before the last transaction
             ask = count_own_import(writes.read)
             facts = {provider: load_bill_facts(ask, provider, period, now) for provider, period in changed.items()}
-        finish_imports(writes, numbers)
+        delete_rows(writes.tell, BillImportUnfinishedRow, [(number,) for number in numbers])
         context: dict[str, Any] = {"rules": rules or {}, "now": now, "on_server": self._on_server}
         for provider, period in changed.items():
             apply_evidence(writes.ask, writes.tell, provider, period, facts=facts.get(provider), **context)
@@ -225,7 +231,8 @@ def _import_statement(
             lines=lines,
         )
         insert_rows(writes.tell, [made])
-        begin_import(writes, taking.number, taking.last_line_id)
+        unfinished = BillImportUnfinishedRow(import_id=taking.number, lines_after=taking.last_line_id, undone=0)
+        insert_rows(writes.tell, [unfinished])
         lacking = 0
         for gone in _find_withdrawn(taking, staged, provider, asked[1] if asked else None):
             if statement.whole or (asked is not None and not statement.why):
@@ -254,32 +261,31 @@ def _import_statement(
         yield taking, result
 
 
-def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
+def _write_batch(taking: _Import, lot: Sequence[BilledRow]) -> None:
     """Write the changes of a batch of lines."""
-    known = dict[SqlRow, SqlRow]()
-    for place, ids in _group_line_ids(lot).items():
-        for some in split_batches(ids):
-            lines = _CURRENT.where(*(column == value for column, value in zip(_PLACE, place, strict=True)))
-            of_ids = lines.where(col(BillLineRow.line_id).in_(some))
-            known |= {(*place, row[2]): row for row in taking.writes.ask(of_ids)}
-    new, gone = list[dict[str, object]](), list[SqlRow]()
-    for row in lot:
-        before = known.get(row[:4])
-        if before is not None:
-            number, stated_us, _, *facts = before
-            changed = _describe_change(facts, row[4:])
+    known, ids = dict[SqlRow, SqlRow](), defaultdict[SqlRow, list[str]](list)
+    for line in lot:
+        ids[line["provider"], line["account"], line["statement"]].append(line["line_id"])
+    for place, names in ids.items():
+        lines = _CURRENT.where(*(column == value for column, value in zip(_PLACE, place, strict=True)))
+        known |= {(*place, row[2]): row for row in query_batches(taking.writes.ask, lines, names)}
+    new, gone = list[BilledRow](), list[SqlRow]()
+    for line in lot:
+        key = _get_key(line)
+        if key in known:
+            number, stated_us, _, *facts = known[key]
+            changed = _describe_change(facts, _get_facts(line))
             if not changed:
                 continue
             if stated_us > taking.stated_us:
                 taking.outdated += 1
                 continue
             gone.append((number, f"another {changed}", *facts[:2]))
-        elif row[:4] in taking.gone_since:
+        elif key in taking.gone_since:
             taking.outdated += 1
             continue
         taking.last_line_id += 1
-        values = (taking.last_line_id, taking.number, *row, taking.stated_us)
-        new.append(dict(zip(_LINE_COLUMNS, values, strict=True)))
+        new.append({**line, "id": taking.last_line_id, "import_id": taking.number, "stated_us": taking.stated_us})
     _replace_lines(taking, gone)
     taking.writes.tell(insert(BillLineRow), new)
     taking.added, taking.replaced = taking.added + len(new) - len(gone), taking.replaced + len(gone)
@@ -324,22 +330,10 @@ def _select_missing(staged: StagedStatement, rows: Sequence[SqlRow]) -> list[Sql
     return [(row[0], *row[5:7]) for row, name in zip(rows, names, strict=True) if hash_line_key(*name) not in stated]
 
 
-def _group_line_ids(lot: Sequence[SqlRow]) -> dict[SqlRow, list[str]]:
-    """Return (provider, account, statement) -> the ids of its lines."""
-    found = defaultdict[SqlRow, list[str]](list)
-    for row in lot:
-        found[row[:3]].append(row[3])
-    return found
-
-
 def _describe_change(before: Sequence[object], now: Sequence[object]) -> str:
-    """Return the names of the facts of a line that changed, in words; "" for none.
-
-    `source` and `description` are ignored.
-    """
-    names = [name for name in LINE_FACT_COLUMNS.split(", ") if name not in ("source", "description")]
-    pairs = zip(names, before, now, strict=False)
-    return ", ".join(dict.fromkeys(COLUMN_LABELS.get(name, name) for name, old, new in pairs if old != new))
+    """Return the names of the facts of a line that changed, in words; "" for none. `now`: without the last two."""
+    changed = (name for name, old, new in zip(LINE_FACTS, before, now, strict=False) if old != new)
+    return ", ".join(dict.fromkeys(COLUMN_LABELS.get(name, name) for name in changed))
 
 
 def _make_next_id(ask: Query, column: int) -> int:
@@ -378,9 +372,9 @@ def _encode_part(number: int, part: DriftPart, currency: str) -> dict[str, objec
     return {**facts, "reconciliation_id": number, "currency": currency, "explained": int(part.explained)}
 
 
-_LINE_COLUMNS = ("id", "import_id", *LINE_COLUMNS.split(", "), "stated_us")
+_get_key, _get_facts = itemgetter(*LINE_KEY_NAMES), itemgetter(*LINE_FACTS[:-2])
 _PLACE = (col(BillLineRow.provider), col(BillLineRow.account), col(BillLineRow.statement))
-_FACTS = (getattr(BillLineRow, name) for name in LINE_FACT_COLUMNS.split(", "))
+_FACTS = (getattr(BillLineRow, name) for name in LINE_FACTS)
 _CURRENT = select_columns(col(BillLineRow.id), col(BillLineRow.stated_us), col(BillLineRow.line_id), *_FACTS).where(
-    col(BillLineRow.replaced_us).is_(None)
+    col(BillLineRow.replaced_us).is_(None), col(BillLineRow.line_id).in_(IDS)
 )

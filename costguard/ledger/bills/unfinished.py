@@ -22,9 +22,7 @@ from sqlalchemy import ColumnElement, Engine, Executable, delete, update
 from sqlmodel import col, select
 
 from costguard.ledger.bills.reader import UNFINISHED
-from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write
-from costguard.ledger.db.rows import delete_rows, insert_rows
 from costguard.ledger.db.session import SqlSession, open_query, open_sql_session
 from costguard.ledger.tables.bills import BillImportUnfinishedRow, BillLineRow
 from costguard.system.atomic_file import PAUSE_S_MAX
@@ -38,8 +36,6 @@ UNDO_LINES = 2000
 IMPORT_LOCK_ID = 0x42494C4C
 """The key of PostgreSQL's advisory lock of imports: "BILL" in ASCII. A file's lock has the suffix `IMPORT_LOCK_SUFFIX`."""
 IMPORT_LOCK_SUFFIX = ".bills.lock"
-
-Rows = Sequence[Mapping[str, Any]] | Sequence[SqlRow]
 
 
 class ShortTransactions:
@@ -65,19 +61,19 @@ class ShortTransactions:
         elif self._open is not None:
             self._open.__exit__(kind, error, trace)
 
-    def ask(self, statement: str | Executable, values: Sequence[object] = ()) -> Sequence[Any]:
+    def ask(self, statement: Executable, values: Mapping[str, object] | None = None) -> Sequence[Any]:
         """Query in the present transaction, which is opened if there is none."""
-        return self._get_session()[0](statement, values)
+        return self._get_session()[0](statement, values or {})
 
-    def tell(self, statement: str | Executable, rows: Rows | None = None) -> int:
+    def tell(self, statement: Executable, rows: Sequence[Mapping[str, Any]] | None = None) -> int:
         """Execute `statement` in the present transaction, which is opened if there is none: once, or for each of `rows`."""
         return 0 if rows is not None and not rows else self._get_session()[1](statement, rows)
 
-    def read(self, statement: Executable) -> Sequence[Any]:
+    def read(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """Query what is committed, without the writer's lock: for what takes long. The present transaction is committed."""
         self.commit()
         with self._engine.connect() as connection:
-            return open_query(connection)(statement)
+            return open_query(connection)(statement, values or {})
 
     def pause(self) -> None:
         """Commit, and let other writers go first, if the present transaction was held for long enough."""
@@ -100,16 +96,6 @@ class ShortTransactions:
             self._session = open_sql_session(self._open.enter_context(begin_write(self._engine)))
             self._since = time.monotonic()
         return self._session
-
-
-def begin_import(writes: ShortTransactions, number: int, last_line_id: int) -> None:
-    """Mark the import `number`, whose row was just written, as unfinished; its lines will have ids above `last_line_id`."""
-    insert_rows(writes.tell, [BillImportUnfinishedRow(import_id=number, lines_after=last_line_id, undone=0)])
-
-
-def finish_imports(writes: ShortTransactions, numbers: Sequence[int]) -> None:
-    """Make the imports `numbers` count, all at once, when the present transaction commits."""
-    delete_rows(writes.tell, BillImportUnfinishedRow, [(number,) for number in numbers])
 
 
 def remove_unfinished_imports(engine: Engine, *, hold_s: float = HOLD_S) -> int:

@@ -32,15 +32,10 @@ NanoAmounts = tuple[int, int, int]
 ABSENT_STATE = "absent"
 """The state of a row of the observation log that says a complete listing lacks the resource."""
 
-ATTRIBUTION_COLUMNS = "provider, account, region, kind, gpu, gpu_count_milli, tier, owner, instance_type, labels"
-"""The columns of an attribution, in the order of `attribution_row`."""
-
-METER_COLUMNS = (
-    "charge, part, unit, quantity, quantum_s, minimum_s, "
-    "price_low, price_expected, price_high, currency, price_known, price_source"
+SPAN_COLUMNS = (
+    "s.charge, s.part, s.unit, s.quantity, s.quantum_s, s.minimum_s, s.price_low, s.price_expected, s.price_high, s.currency, "
+    "s.price_known, s.price_source, s.presence, s.anchor_us, s.start_us, s.why, s.end_us, s.ended_by"
 )
-PERIOD_COLUMNS = "presence, anchor_us, start_us, why, end_us, ended_by"
-SPAN_COLUMNS = ", ".join(f"s.{column}" for column in f"{METER_COLUMNS}, {PERIOD_COLUMNS}".split(", "))
 """The columns of a span `s`, in the order that `decode_span` reads."""
 BILLED_COLUMNS = 18
 """So many columns a span has before those of a bill's amounts, which not every row has."""
@@ -102,7 +97,7 @@ def _encode_disk(disk: Disk) -> tuple[object, ...]:
 
 
 def encode_attribution(attribution: Attribution) -> SqlRow:
-    """Return `attribution` as the columns of `ATTRIBUTION_COLUMNS`."""
+    """Return `attribution` as the columns of `ATTRIBUTION_KEY`."""
     return (
         attribution.provider,
         attribution.account,
@@ -118,7 +113,7 @@ def encode_attribution(attribution: Attribution) -> SqlRow:
 
 
 def decode_attribution(row: SqlRow) -> Attribution:
-    """Return the attribution in a row of `ATTRIBUTION_COLUMNS`."""
+    """Return the attribution in a row of `ATTRIBUTION_KEY`."""
     provider, account, region, kind, gpu, milli, tier, owner, instance_type, labels = row
     pairs = tuple((name, value) for name, value in json.loads(labels))
     count = milli / 1000 if milli % 1000 else milli // 1000
@@ -133,7 +128,7 @@ def encode_labels(labels: tuple[tuple[str, str], ...]) -> str:
 def encode_span(span: Span, resource_id: int, attribution_id: int, amounts: NanoAmounts | None) -> SqlRow:
     """Return `span` as its columns after the id.
 
-    They are resource, attribution, `METER_COLUMNS`, `PERIOD_COLUMNS`, and the amounts (None: an open span).
+    They are resource, attribution, those of a meter, those of its period, and the amounts (None: an open span).
     """
     meter = span.meter
     price = meter.price
@@ -172,7 +167,7 @@ def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) 
     return Span(
         key=key,
         attribution=attribution,
-        meter=decode_meter(*row[:12]),
+        meter=decode_meter(tuple(row[:12])),
         start=start,
         anchor=start if anchor_us == start_us else from_micros(anchor_us),
         end=decode_optional_instant(end_us),
@@ -188,24 +183,12 @@ decode_open_span = lru_cache(maxsize=2 * CACHED_RESOURCES)(decode_span)
 
 
 @lru_cache(maxsize=4096)
-def decode_meter(  # noqa: PLR0917 - the columns METER in their order
-    charge: str,
-    part: str,
-    unit: str,
-    quantity: int,
-    quantum_s: int,
-    minimum_s: int,
-    low: int,
-    expected: int,
-    high: int,
-    currency: str,
-    known: int,
-    source: str,
-) -> Meter:
-    """Return the meter of a row.
+def decode_meter(row: SqlRow) -> Meter:
+    """Return the meter in the first twelve columns of `SPAN_COLUMNS`.
 
     Results are cached, because a fleet has few different meters.
     """
+    charge, part, unit, quantity, quantum_s, minimum_s, low, expected, high, currency, known, source = row
     price = PriceRange(low, expected, high, currency, bool(known))
     return Meter(charge, price, unit, quantity, quantum_s, minimum_s, part, source)
 
@@ -247,7 +230,8 @@ T = TypeVar("T")
 
 
 Query = Callable[..., Sequence[Any]]
-"""The rows of a statement: one made of the classes of `ledger.tables`, or SQL as text and the values at its question marks.
+"""The rows of a statement: one made of the classes of `ledger.tables` and the values of its parameters by name, or SQL as text
+and the values at its question marks.
 
 `select(AgentRow)` gives objects, `select(AgentRow.id)` values, and `select(AgentRow.id, AgentRow.life)` rows.
 """
@@ -279,14 +263,13 @@ def split_batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
         yield values[first : first + BATCH_VALUES_MAX]
 
 
-KEY_COLUMNS = "provider, account, region, external_id"
 _UNKNOWN = "-"
 _INSTANT_KEY = "us"
 """The one name of a JSON object that stands for an instant."""
 
 
 def encode_life_columns(life: Incarnation) -> SqlRow:
-    """Return the columns of an incarnation: `KEY_COLUMNS` and life."""
+    """Return the columns of an incarnation: `RESOURCE_KEY` and life."""
     return (*life.key, encode_life(life))
 
 

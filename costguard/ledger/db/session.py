@@ -6,7 +6,7 @@ Text goes to the driver itself where there is one (`file`): it takes a fifth of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from contextvars import ContextVar
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -30,9 +30,9 @@ def open_query(connection: Connection, file: sqlite3.Connection | None = None) -
     """Return the function that queries in the transaction of `connection`."""
     server = connection.dialect.name != "sqlite"
 
-    def ask(statement: str | Executable, values: Sequence[Any] = ()) -> Sequence[Any]:
+    def ask(statement: str | Executable, values: Sequence[Any] | Mapping[str, Any] = ()) -> Sequence[Any]:
         if not isinstance(statement, str):
-            return _ask_classes(connection, statement)
+            return _ask_classes(connection, statement, dict(values))
         if file is not None:
             return file.execute(statement, values).fetchall()
         return [tuple(row) for row in connection.exec_driver_sql(adapt_placeholders(statement, server=server), tuple(values))]
@@ -40,20 +40,23 @@ def open_query(connection: Connection, file: sqlite3.Connection | None = None) -
     return ask
 
 
-def _ask_classes(connection: Connection, statement: Executable) -> Sequence[Any]:
+def _ask_classes(connection: Connection, statement: Executable, values: dict[str, Any]) -> Sequence[Any]:
     """Return objects of `select(AgentRow)`, values of `select(AgentRow.id)`, and plain rows of anything else.
 
-    Only objects need SQLAlchemy's `Session`: values and rows take a third of its time without one.
+    Only objects need SQLAlchemy's `Session`: values and rows take a third of its time without one. Rows come from the driver's
+    cursor: SQLAlchemy's own take 1.6 times as long, and hand on integers, texts and floats as they are (2026-11).
     """
     from sqlmodel import Session
     from sqlmodel.sql.expression import SelectOfScalar
 
     if not isinstance(statement, SelectOfScalar):
-        return list(map(tuple, connection.execute(statement)))
+        with closing(connection.execute(statement, values)) as result:
+            rows: Sequence[SqlRow] = result.cursor.fetchall()
+        return rows
     if isinstance(statement.column_descriptions[0]["expr"], type):
         with Session(connection, autoflush=False) as session:
-            return session.exec(statement).all()
-    return connection.execute(statement).scalars().all()
+            return session.exec(statement, params=values).all()
+    return connection.execute(statement, values).scalars().all()
 
 
 def _open_execute(connection: Connection, file: sqlite3.Connection | None) -> Execute:

@@ -45,9 +45,7 @@ from costguard.ledger.spans.sums import (
     NO_RESOURCE,
     PeriodSums,
     ReachFunction,
-    choose_scan,
     compute_open_amounts,
-    drop_unused_corrections,
     format_corrected_column,
     iterate_open_spans,
 )
@@ -377,10 +375,9 @@ def _add_closed_rates(ask: Query, start: int, end: int, found: dict[int, list[fl
     """Add the rates of closed spans in [start, end), in microseconds, by the hour in which they begin and end in it."""
     if start >= end:
         return
-    scan = choose_scan(ask, start, end)
     for place, moment in ((0, _BEGUN), (2, _ENDED)):
         edge = start if moment is _BEGUN else end
-        sql = drop_unused_corrections(ask, _RATES.format(moment=moment, scan=scan))
+        sql = _RATES.format(moment=moment)
         soon_over = (edge, edge, start, end, end, DEFAULT_CURRENCY, start, end)
         for hour, rate, at in ask(sql, (*soon_over, edge, edge, end, end, DEFAULT_CURRENCY, start, end)):
             sums = found[hour]
@@ -403,7 +400,7 @@ _RATES = f"""
 SELECT at_us / {HOUR_US}, sum(rate), sum(rate * (at_us - at_us / {HOUR_US} * {HOUR_US}))
 FROM (
     SELECT {{moment}} AS at_us, {_RATE_OF} AS rate FROM span AS s {JOIN_CORRECTION}
-    WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? + {_LONG_US} AND {{scan}}s.start_us < ?
+    WHERE s.end_us > ? AND s.end_us <= ? + {_LONG_US} AND s.start_us < ?
         AND s.currency = ? AND s.end_us > s.start_us AND {_UNTIL} > ? AND {_FROM} < ?
     UNION ALL
     SELECT {{moment}}, {_RATE_OF} FROM span AS s {JOIN_CORRECTION}

@@ -10,34 +10,46 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self
 
+from sqlalchemy import CompoundSelect, ScalarSelect, Text, bindparam, func, or_, union, union_all
+from sqlalchemy import select as select_columns
+from sqlalchemy.orm import aliased
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
 from costguard.bills.drift import ReconciliationRecord
-from costguard.ledger.db.codecs import (
-    ABSENT_STATE,
-    NanoAmounts,
-    Query,
-    SqlRow,
-    decode_optional_instant,
-    decode_span,
-    format_placeholders,
-    split_batches,
-)
+from costguard.ledger.db.codecs import NanoAmounts, Query, SqlRow, decode_optional_instant, decode_span, split_batches
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.rows import IDS, query_batches
 from costguard.ledger.spans import sums as paid
-from costguard.ledger.spans.scope_state import ScopeRecord, load_attributions, load_books, load_living, load_living_of
-from costguard.ledger.spans.sums import (
-    CORRECTED_SPAN_COLUMNS,
-    JOIN_CORRECTION,
-    PeriodSums,
-    ReachFunction,
-    build_money_interval,
-    compute_open_amounts,
-    format_corrected_column,
+from costguard.ledger.spans.correction_parts import (
+    END,
+    RESOURCE,
+    START,
+    Rows,
+    join_parts,
+    select_corrected,
+    select_corrected_span,
 )
+from costguard.ledger.spans.scope_state import (
+    ScopeRecord,
+    find_last_observation,
+    is_resource,
+    load_attributions,
+    load_books,
+    load_living,
+    load_living_of,
+    load_poll_stretches,
+    name_resource,
+)
+from costguard.ledger.spans.sums import PeriodSums, ReachFunction, build_money_interval, compute_open_amounts, select_seen
+from costguard.ledger.tables.samples import SampleHourRow, SampleRow
+from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, CoverageRow, ObservationRow, ResourceRow, SpanRow
 from costguard.metering.accrual import (
     ABSENCE_SETTLES_AFTER,
     POLL_GAP,
@@ -54,7 +66,7 @@ from costguard.metering.spending import LifetimeCost, LiveResource, PollStretch,
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import Money
-from costguard.values.resource import Attribution, ResourceKey, ScopeKey, make_storable
+from costguard.values.resource import Attribution, ResourceKey, make_storable
 from costguard.values.sample import Sample, SampleHour
 
 PriceCeilings = Callable[[], Mapping[str, int]]
@@ -66,10 +78,6 @@ DEFAULT_CURRENCY = "USD"
 
 RISE_DOUBTED = 3
 """A price that rises by more than this factor in one listing is doubted until the next one: an assumption, 2026-11."""
-_PRICE_BEFORE = """
-SELECT s.price_low FROM span AS s JOIN resource AS r ON r.id = s.resource_id
-WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ? AND s.charge = ? AND s.part = ? AND s.end_us = ?
-"""
 
 
 class SpendingReader:
@@ -138,18 +146,22 @@ class SpendingReader:
     def load_keys(self, resource_id: str) -> list[ResourceKey]:
         """Return the key of every resource, ended ones too, that ever had this id."""
         with self._reader.snapshot() as ask:
-            return [ResourceKey(*key) for key in ask(_KEYS_OF_ID, (make_storable(resource_id),))]
+            return [
+                ResourceKey(*key)
+                for key in ask(select(*RESOURCE).where(col(ResourceRow.external_id) == make_storable(resource_id)))
+            ]
 
     def spent(self, as_of: datetime) -> list[LifetimeCost]:
         """Return the lifetime cost of each resource, ended or not, in the order in which they were first seen."""
         with self._reader.snapshot() as ask:
-            books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(_RESOURCE_KEYS, ())}
+            resources = select_columns(col(ResourceRow.id), *RESOURCE).order_by(col(ResourceRow.id))
+            books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(resources)}
             sums, unheard = _sum_closed_spans(ask, list(keys)), self._load_unobserved(ask, books, as_of)
             for found in load_living(ask):
                 for currency, more in self._sum_current(books[found.scope_id], found.known, unheard.get(found.id, ()), as_of):
                     low, expected, high = sums[found.id].get(currency, (0, 0, 0))
                     sums[found.id][currency] = (low + more[0], expected + more[1], high + more[2])
-            spans = dict(ask(_SPAN_COUNTS, ()))
+            spans = dict(ask(select(SpanRow.resource_id, func.count()).group_by(col(SpanRow.resource_id))))
         return [
             LifetimeCost(key=key, money=build_money_interval(money, currency), spans=spans.get(number, 0))
             for number, key in keys.items()
@@ -182,7 +194,7 @@ class SpendingReader:
             return frozenset(
                 one.observation.key
                 for one, span in fresh
-                for (low,) in ask(_PRICE_BEFORE, (*span.key, *span.meter.line, to_micros(span.start)))
+                for low in ask(_select_price_before(), _name_line(span))
                 if 0 < RISE_DOUBTED * low < span.meter.price.expected
             )
 
@@ -190,7 +202,8 @@ class SpendingReader:
         """Return the coverage of each scope, sorted."""
         with self._reader.snapshot() as ask:
             books = sorted(load_books(ask).items(), key=lambda one: one[1].state.scope)
-            first = dict(ask("SELECT scope_id, min(start_us) FROM coverage WHERE outcome = ? GROUP BY scope_id", (COMPLETE,)))
+            begun = select(CoverageRow.scope_id, func.min(CoverageRow.start_us)).where(col(CoverageRow.outcome) == COMPLETE)
+            first = dict(ask(begun.group_by(col(CoverageRow.scope_id))))
         return [
             ScopeCoverage(
                 scope=book.state.scope,
@@ -208,42 +221,30 @@ class SpendingReader:
     def load_stretches(self, period: Period) -> list[PollStretch]:
         """Return consecutive polls with one outcome that touch `period`, uncut, by scope and in order of time."""
         with self._reader.snapshot() as ask:
-            rows = ask(_COVERAGE_RUNS, (to_micros(period.start), to_micros(period.end)))
-        return [
-            PollStretch(
-                scope=ScopeKey(*names),
-                outcome=outcome,
-                start=from_micros(start_us),
-                end=from_micros(end_us),
-                polls=polls,
-                why=why,
-            )
-            for *names, outcome, start_us, end_us, polls, why in rows
-        ]
+            return load_poll_stretches(ask, period)
 
     def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
         """Return the last reconciliations of `period`."""
-        from costguard.ledger.bills.reader import (
-            load_reconciliations,
-        )  # status needs no bill
+        from costguard.ledger.bills.reader import load_reconciliations  # status needs no bill
 
         with self._reader.snapshot() as ask:
             return load_reconciliations(ask, period)
 
     def samples(self, key: ResourceKey, signal: str, period: Period) -> list[Sample]:
         """Return the samples of one signal in `period` that are still stored one by one, in order."""
+        named = name_resource(key, signal=signal, start=to_micros(period.start), end=to_micros(period.end))
         with self._reader.snapshot() as ask:
-            rows = ask(_SAMPLES, (*key, signal, to_micros(period.start), to_micros(period.end)))
+            rows = ask(_select_samples(), named)
         return [Sample(key=key, signal=signal, at=from_micros(at_us), value=value) for at_us, value in rows]
 
     def hours(self, key: ResourceKey, signal: str, period: Period) -> list[SampleHour]:
         """Return the hours that begin in `period` and have samples of one signal, in order, rolled up or not."""
         first, last = -(-to_micros(period.start) // HOUR_US), -(-to_micros(period.end) // HOUR_US)
         with self._reader.snapshot() as ask:
-            rows = ask(_HOURS, (*key, signal, first, last, *key, signal, first * HOUR_US, last * HOUR_US))
+            rows = ask(_select_hours(), name_resource(key, signal=signal, start=first, end=last))
         return [
             SampleHour(start=from_micros(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
-            for hour, count, total, lowest, highest in rows
+            for hour, count, total, lowest, highest in sorted(rows)
         ]
 
     def _make_live(
@@ -347,48 +348,54 @@ class SpendingReader:
 def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, NanoAmounts]]:
     """Return the amounts of the closed spans of each resource by currency; the currency that billed last comes last."""
     found: dict[int, dict[str, NanoAmounts]] = defaultdict(dict)
-    for lot in split_batches(ids):
-        for resource_id, currency, low, expected, high in ask(_CLOSED.format(ids=format_placeholders(lot)), lot):
-            found[resource_id][currency] = (int(low), int(expected), int(high))
+    for resource_id, currency, low, expected, high in query_batches(ask, _sum_closed(), ids):
+        found[resource_id][currency] = (int(low), int(expected), int(high))
     return found
 
 
-_CLOSED = f"""
-SELECT s.resource_id, s.currency, sum({format_corrected_column("low")}), sum({format_corrected_column("expected")}),
-sum({format_corrected_column("high")})
-FROM span AS s {JOIN_CORRECTION}
-WHERE s.end_us IS NOT NULL AND s.resource_id IN ({{ids}})
-GROUP BY s.resource_id, s.currency ORDER BY s.resource_id, max(s.end_us)
-"""  # noqa: S608 - our own column names
+@cache
+def _sum_closed() -> Rows:
+    place = (col(SpanRow.resource_id), col(SpanRow.currency))
+    sums = (func.sum(select_corrected(name)) for name in ("low", "expected", "high"))
+    spans = join_parts(select_columns(*place, *sums)).where(col(SpanRow.end_us).is_not(None), place[0].in_(IDS))
+    return spans.group_by(*place).order_by(place[0], func.max(SpanRow.end_us))
 
-_RESOURCE_KEYS = "SELECT id, provider, account, region, external_id FROM resource ORDER BY id"
 
-_KEYS_OF_ID = "SELECT provider, account, region, external_id FROM resource WHERE external_id = ?"
+def _name_line(span: Span) -> dict[str, object]:
+    charge, part = span.meter.line
+    return name_resource(span.key, charge=charge, part=part, end=to_micros(span.start))
 
-_SPAN_COUNTS = "SELECT resource_id, count(*) FROM span GROUP BY resource_id"
 
-_COVERAGE_RUNS = """
-SELECT s.provider, s.account, s.name, c.outcome, c.start_us, c.end_us, c.polls, c.why
-FROM coverage AS c JOIN scope AS s ON s.id = c.scope_id
-WHERE c.end_us >= ? AND c.start_us < ?
-ORDER BY s.provider, s.account, s.name, c.start_us
-"""
+@cache
+def _select_price_before() -> SelectOfScalar[int]:
+    """Select what a line cost in the span that ended at `end`."""
+    line = (col(SpanRow.charge) == bindparam("charge"), col(SpanRow.part) == bindparam("part"))
+    return select(SpanRow.price_low).where(col(SpanRow.resource_id) == _find_resource(), *line, col(SpanRow.end_us) == END)
 
-_RESOURCE_ID = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
 
-_SAMPLES = f"""
-SELECT at_us, value FROM sample WHERE resource_id = {_RESOURCE_ID} AND signal = ? AND at_us >= ? AND at_us < ? ORDER BY at_us
-"""  # noqa: S608 - our own column names
+def _find_resource() -> ScalarSelect[int]:
+    return select(ResourceRow.id).where(is_resource()).scalar_subquery()
 
-_HOURS = f"""
-SELECT hour, count, sum, lowest, highest FROM sample_hour
-WHERE resource_id = {_RESOURCE_ID} AND signal = ? AND hour >= ? AND hour < ?
-UNION ALL
-SELECT at_us / {HOUR_US}, count(*), sum(value), min(value), max(value) FROM sample
-WHERE resource_id = {_RESOURCE_ID} AND signal = ? AND at_us >= ? AND at_us < ?
-GROUP BY at_us / {HOUR_US}
-ORDER BY 1
-"""  # noqa: S608 - our own column names
+
+@cache
+def _select_samples() -> Rows:
+    at_us = col(SampleRow.at_us)
+    of_signal = (col(SampleRow.resource_id) == _find_resource(), col(SampleRow.signal) == bindparam("signal"))
+    return select_columns(at_us, col(SampleRow.value)).where(*of_signal, at_us >= START, at_us < END).order_by(at_us)
+
+
+@cache
+def _select_hours() -> CompoundSelect[Any]:
+    """Select the hours of a signal from `start` until before `end` (since 1970), rolled up or not."""
+    number, signal, hour = _find_resource(), bindparam("signal", type_=Text()), col(SampleHourRow.hour)
+    sums = select_columns(*(getattr(SampleHourRow, name) for name in ("hour", "count", "sum", "lowest", "highest"))).where(
+        col(SampleHourRow.resource_id) == number, col(SampleHourRow.signal) == signal, hour >= START, hour < END
+    )
+    at_us, value = col(SampleRow.at_us), col(SampleRow.value)
+    single_hour, within = at_us // HOUR_US, (at_us >= START * HOUR_US, at_us < END * HOUR_US)
+    single = select_columns(single_hour, func.count(), func.sum(value), func.min(value), func.max(value))
+    of_signal = (col(SampleRow.resource_id) == number, col(SampleRow.signal) == signal)
+    return union_all(sums, single.where(*of_signal, *within).group_by(single_hour))
 
 
 UnobservedSpans = Mapping[int, Sequence[Span]]
@@ -403,13 +410,11 @@ def iterate_charge_items(
 ) -> Iterator[ChargeItem]:
     """Yield every charge item of `period`; open spans count as far as they are known to go."""
     start, end = to_micros(period.start), to_micros(period.end)
-    numbers = {number for (number,) in ask(_BILLED_RESOURCES, (start, end, end))} | unheard.keys()
+    numbers = {number for (number,) in ask(_select_billed_resources(), {"start": start, "end": end})} | unheard.keys()
     for lot in split_batches(sorted(numbers)):
-        spans = ask(_ITEM_SPANS.format(ids=format_placeholders(lot)), (*lot, start, end))
+        spans = ask(_select_item_spans(), {"ids": lot, "start": start, "end": end})
         of = defaultdict[int, list[SqlRow]](list, {number: list(rows) for number, rows in groupby(spans, itemgetter(0))})
-        for number, *key, scope_id, at_us, seen_us, absent_us, name, detail in ask(
-            _RESOURCES_SQL.format(ids=format_placeholders(lot)), lot
-        ):
+        for number, *key, scope_id, at_us, seen_us, absent_us, name, detail in ask(_select_resources(), {"ids": lot}):
             named = ResourceKey(*key)
             told = (scope_id, at_us, seen_us, absent_us)
             billed = [_make_billed_resource(named, attributions, row, told, reach) for row in of[number]]
@@ -437,26 +442,26 @@ def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in said.get("labels", ()))
 
 
-_BILLED_RESOURCES = """
-SELECT DISTINCT resource_id FROM span WHERE end_us > ? AND start_us < ?
-UNION
-SELECT resource_id FROM span WHERE end_us IS NULL AND start_us < ?
-"""
+@cache
+def _select_billed_resources() -> CompoundSelect[Any]:
+    resources = select_columns(col(SpanRow.resource_id)).where(col(SpanRow.start_us) < END)
+    return union(resources.where(col(SpanRow.end_us) > START).distinct(), resources.where(col(SpanRow.end_us).is_(None)))
 
-_ITEM_SPANS = f"""
-SELECT s.resource_id, s.attribution_id, CASE WHEN c.id IS NULL THEN 0 ELSE 1 END, {CORRECTED_SPAN_COLUMNS} FROM span AS s
-{JOIN_CORRECTION}
-WHERE s.resource_id IN ({{ids}}) AND (s.end_us IS NULL OR s.end_us > ?) AND s.start_us < ?
-ORDER BY s.resource_id, s.start_us, s.id, p.start_us
-"""  # noqa: S608 - our own column names
 
-_RESOURCES_SQL = f"""
-SELECT r.id, r.provider, r.account, r.region, r.external_id, r.scope_id, l.at_us, l.seen_us,
-    CASE l.state WHEN '{ABSENT_STATE}' THEN l.at_us END, d.name, d.detail
-FROM resource AS r
-LEFT JOIN observation AS l ON l.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
-LEFT JOIN observation AS d ON d.id = (
-    SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT_STATE}'
-)
-WHERE r.id IN ({{ids}}) ORDER BY r.id
-"""  # noqa: S608 - our own column names
+@cache
+def _select_item_spans() -> Rows:
+    resource_id, end_us = col(SpanRow.resource_id), col(SpanRow.end_us)
+    columns = (resource_id, col(SpanRow.attribution_id), col(CorrectionRow.id).is_not(None), *select_corrected_span())
+    spans = join_parts(select_columns(*columns)).where(resource_id.in_(IDS), or_(end_us.is_(None), end_us > START))
+    order = (resource_id, col(SpanRow.start_us), col(SpanRow.id), col(CorrectionPartRow.start_us))
+    return spans.where(col(SpanRow.start_us) < END).order_by(*order)
+
+
+@cache
+def _select_resources() -> Rows:
+    last, listed = aliased(ObservationRow), aliased(ObservationRow)
+    resource = (col(ResourceRow.id), *RESOURCE, col(ResourceRow.scope_id), *select_seen(last))
+    resources = select_columns(*resource, col(listed.name), col(listed.detail)).select_from(ResourceRow)
+    resources = resources.outerjoin(last, col(last.id) == find_last_observation())
+    resources = resources.outerjoin(listed, col(listed.id) == find_last_observation(listed=True))
+    return resources.where(col(ResourceRow.id).in_(IDS)).order_by(col(ResourceRow.id))

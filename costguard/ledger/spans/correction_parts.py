@@ -9,23 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, func
+from sqlalchemy import BindParameter, ColumnElement, ScalarSelect, Select, bindparam, case, func
+from sqlalchemy import select as select_columns
 from sqlalchemy.orm import aliased
 from sqlmodel import col, select
 
 from costguard.bills.evidence import BilledPart
-from costguard.ledger.db.codecs import METER_COLUMNS, PERIOD_COLUMNS, Query, SqlRow
-from costguard.ledger.tables.spans import CorrectionRow, ResourceRow, SpanRow
-from costguard.ledger.types import RESOURCE_KEY
+from costguard.ledger.db.codecs import Query, SqlRow
+from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, ResourceRow, SpanRow
+from costguard.ledger.types import BIG_INTEGER, RESOURCE_KEY
 from costguard.metering.span import SEEN, NanoAmounts, Span, compute_amounts, count_expected_us
 from costguard.values.instant import from_micros, to_micros
 
 PART_COLUMNS = "correction_id, start_us, end_us, presence, price_known, bill_line_id, low, expected, high, us"
 RESOURCE = tuple(getattr(ResourceRow, name) for name in RESOURCE_KEY)
-SPAN = tuple(getattr(SpanRow, name) for name in f"{METER_COLUMNS}, {PERIOD_COLUMNS}".split(", "))  # as decode_span reads them
+SPAN = tuple(getattr(SpanRow, name) for name in list(SpanRow.model_fields)[3:21])  # as decode_span reads them
 Rows = Select[*tuple[Any, ...]]
+START: BindParameter[int] = bindparam("start", type_=BIG_INTEGER)
+END: BindParameter[int] = bindparam("end", type_=BIG_INTEGER)
+"""The period of which a statement is."""
 _FIRST_US, _LAST_US = 0, 2**62
 
 
@@ -39,9 +44,33 @@ class CorrectionPart:
 
 def join_last_correction(statement: Rows) -> Rows:
     """Return `statement`, which is about spans, with the last correction of each, if there is one."""
+    return statement.select_from(SpanRow).outerjoin(CorrectionRow, col(CorrectionRow.id) == find_last_correction())
+
+
+def find_last_correction() -> ScalarSelect[int]:
+    """Return the id of the last correction of the `SpanRow` in the statement around it."""
     one = aliased(CorrectionRow)
-    last = select(func.max(one.id)).where(one.span_id == SpanRow.id).correlate(SpanRow).scalar_subquery()
-    return statement.select_from(SpanRow).outerjoin(CorrectionRow, col(CorrectionRow.id) == last)
+    return select(func.max(one.id)).where(one.span_id == SpanRow.id).correlate(SpanRow).scalar_subquery()
+
+
+def join_parts(statement: Rows) -> Rows:
+    """Return `statement` with the last correction of each span and its parts: a row for each part, together the span."""
+    is_part = col(CorrectionPartRow.correction_id) == CorrectionRow.id
+    return join_last_correction(statement).outerjoin(CorrectionPartRow, is_part)
+
+
+def select_corrected(name: str) -> ColumnElement[Any]:
+    """Return a column of a span, or of its last correction or the part of that, if there is one."""
+    rows = (row for row in (CorrectionPartRow, CorrectionRow, SpanRow) if name in row.model_fields)
+    return func.coalesce(*(getattr(row, name) for row in rows))
+
+
+def select_corrected_span() -> tuple[ColumnElement[Any], ...]:
+    """Return the columns that `decode_span` reads, of a span or a part of it, and the amounts that a bill gives it, or NULL."""
+    billed = col(CorrectionPartRow.bill_line_id).is_not(None)
+    amounts = (case((billed, getattr(CorrectionPartRow, name))) for name in ("low", "expected", "high"))
+    corrected = (select_corrected(one.key) if one.key in CorrectionPartRow.model_fields else one for one in SPAN)
+    return (*corrected, *amounts)
 
 
 def load_parts(ask: Query, span: Span, span_id: int) -> list[CorrectionPart]:
@@ -49,7 +78,7 @@ def load_parts(ask: Query, span: Span, span_id: int) -> list[CorrectionPart]:
 
     `span_id`: the row of the span.
     """
-    return decode_parts(span, ask(_PARTS_OF, (span_id,)))
+    return decode_parts(span, ask(_select_parts_of(), {"span_id": span_id}))
 
 
 def decode_parts(span: Span, rows: Sequence[SqlRow]) -> list[CorrectionPart]:
@@ -105,8 +134,9 @@ def cover_span(span: Span, billed: Sequence[BilledPart]) -> list[CorrectionPart]
     return parts
 
 
-_PARTS_OF = f"""
-SELECT {", ".join(f"p.{name}" for name in PART_COLUMNS.split(", "))} FROM correction_part AS p WHERE p.correction_id = (
-    SELECT max(c.id) FROM correction AS c WHERE c.span_id = ?
-) ORDER BY p.start_us
-"""  # noqa: S608 - our own names
+@cache
+def _select_parts_of() -> Rows:
+    last = select(func.max(CorrectionRow.id)).where(col(CorrectionRow.span_id) == bindparam("span_id")).scalar_subquery()
+    columns = (getattr(CorrectionPartRow, name) for name in PART_COLUMNS.split(", "))
+    of_last = select_columns(*columns).where(col(CorrectionPartRow.correction_id) == last)
+    return of_last.order_by(col(CorrectionPartRow.start_us))

@@ -14,31 +14,28 @@ spans end in the same hour rarely wait for each other's row. Readers add the lan
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from zlib import crc32
 
-from costguard.ledger.db.codecs import Query, SqlRow
+from sqlalchemy import func
+from sqlmodel import col, select
+
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.rows import RowSums
+from costguard.ledger.tables.rollups import HourlyRow
 from costguard.metering.span import Span
 from costguard.values.instant import HOUR_US, from_micros, to_micros
-
-HourPlace = tuple[int, str, int]
-"""Hour since 1970 in UTC, currency, and lane."""
 
 LANES = 16
 """So many rows an hour has at most: of two accounts that write at once one in 16 pairs meets; more make `hourly` larger."""
 
 
 class HourlyRollup:
-    """The amounts that one transaction adds to each row of `hourly`."""
+    """The amounts that one transaction adds to each row of `hourly`: `sums` has the cost and the step of each."""
 
     def __init__(self) -> None:
-        self._sums: dict[HourPlace, list[int]] = {}
-
-    @property
-    def raw(self) -> Mapping[HourPlace, list[int]]:
-        """Cost and step of each row."""
-        return self._sums
+        self.sums = RowSums(HourlyRow)
 
     def add(self, span: Span, expected: int, sign: int = 1) -> None:
         """Add a closed `span` that is expected to cost `expected` nano-units; subtract it if `sign` is -1."""
@@ -46,16 +43,7 @@ class HourlyRollup:
             return
         currency, lane = span.meter.price.currency, find_lane(span.key.provider, span.key.account)
         for hour, cost, step in split_by_hour(to_micros(span.start), to_micros(span.end), expected):
-            sums = self._sums.get((hour, currency, lane))
-            if sums is None:
-                sums = self._sums[hour, currency, lane] = [0, 0]
-            sums[0] += sign * cost
-            sums[1] += sign * step
-
-    def write(self, write: Callable[[str, list[SqlRow]], object]) -> None:
-        """Write the sums by `write`, which takes a statement and its rows."""
-        write(_INSERT_HOURLY, [(*place, *sums) for place, sums in sorted(self._sums.items())])
-        self._sums.clear()
+            self.sums.add((hour, currency, lane), (cost, step), sign)
 
 
 @lru_cache(maxsize=4096)
@@ -84,15 +72,20 @@ def split_by_hour(start_us: int, end_us: int, expected: int) -> list[tuple[int, 
 
 def load_hours(ask: Query, first: int, last: int, currency: str) -> tuple[int, list[tuple[int, int, int]]]:
     """Return the nano-units that fill the hour before `first` whole, and (hour, cost, step) of the hours in [first, last)."""
-    ((before,),) = ask(_STEPS_BEFORE, (currency, first))
-    return int(before), [(int(hour), int(cost), int(step)) for hour, cost, step in ask(_HOURS, (currency, first, last))]
+    hour, in_currency = col(HourlyRow.hour), col(HourlyRow.currency) == currency
+    steps = select(func.coalesce(func.sum(HourlyRow.step), 0)).where(in_currency, hour < first)
+    sums = select(HourlyRow.hour, func.sum(HourlyRow.cost), func.sum(HourlyRow.step)).where(in_currency, hour >= first)
+    rows = ask(sums.where(hour < last).group_by(hour).order_by(hour))
+    return int(ask(steps)[0]), [(int(hour), int(cost), int(step)) for hour, cost, step in rows]
 
 
 def check_hours(ask: Query, added: HourlyRollup) -> Iterator[str]:
     """Yield the hours whose sums differ from what every closed span, with its correction, has `added`."""
-    kept = {(hour, currency): [int(cost), int(step)] for hour, currency, cost, step in ask(_ALL_HOURS, ())}
+    hours = select(HourlyRow.hour, HourlyRow.currency, func.sum(HourlyRow.cost), func.sum(HourlyRow.step))
+    hours = hours.group_by(col(HourlyRow.hour), col(HourlyRow.currency))
+    kept = {(hour, currency): [int(cost), int(step)] for hour, currency, cost, step in ask(hours)}
     summed = defaultdict[tuple[int, str], list[int]](lambda: [0, 0])  # over lanes: rows of an older version are in the first
-    for (hour, currency, _), (cost, step) in added.raw.items():
+    for (hour, currency, _), (cost, step) in added.sums.raw.items():
         summed[hour, currency][0] += cost
         summed[hour, currency][1] += step
     for place in sorted({*kept, *summed}):
@@ -101,21 +94,11 @@ def check_hours(ask: Query, added: HourlyRollup) -> Iterator[str]:
             hour, currency = place
             which = f"{from_micros(hour * HOUR_US):%Y-%m-%d %H:%M} in {currency}"
             yield (
-                f"the roll-up of the hour {which} says {_format(says)} and its spans add up to {_format(adds_up_to)}"
+                f"the roll-up of the hour {which} says {format_sums(says)} and its spans add up to {format_sums(adds_up_to)}"
                 " (cost / step in nano-units)"
             )
 
 
-def _format(values: list[int]) -> str:
+def format_sums(values: list[int]) -> str:
+    """Return sums for people."""
     return " / ".join(str(value) for value in values)
-
-
-_INSERT_HOURLY = """
-INSERT INTO hourly (hour, currency, lane, cost, step) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (hour, currency, lane) DO UPDATE SET cost = hourly.cost + excluded.cost, step = hourly.step + excluded.step
-"""
-_STEPS_BEFORE = "SELECT coalesce(sum(step), 0) FROM hourly WHERE currency = ? AND hour < ?"
-_HOURS = """
-SELECT hour, sum(cost), sum(step) FROM hourly WHERE currency = ? AND hour >= ? AND hour < ? GROUP BY hour ORDER BY hour
-"""
-_ALL_HOURS = "SELECT hour, currency, sum(cost), sum(step) FROM hourly GROUP BY hour, currency"

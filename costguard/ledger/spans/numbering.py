@@ -9,10 +9,11 @@ On SQLite they are counted up from the highest one: there is one writer at a tim
 
 from __future__ import annotations
 
-from costguard.ledger.db.codecs import Query
+from sqlalchemy import func, inspect
+from sqlmodel import select
 
-NUMBERED_TABLES = ("scope", "coverage", "resource", "attribution", "observation", "span", "correction", "account_state")
-"""The tables whose ids are given here."""
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.types import LedgerRow
 
 
 class RowNumbers:
@@ -23,23 +24,21 @@ class RowNumbers:
 
     def __init__(self, ask: Query, *, on_server: bool) -> None:
         self._ask, self._on_server = ask, on_server
-        self._last: dict[str, int] = {}
+        self._last: dict[type[LedgerRow], int] = {}
 
-    def take(self, table: str) -> int:
-        """Return a new id of `table`."""
-        return self.take_many(table, 1)[0]
+    def take(self, row: type[LedgerRow]) -> int:
+        """Return a new id of a `row`."""
+        return self.take_many(row, 1)[0]
 
-    def take_many(self, table: str, count: int) -> list[int]:
-        """Return `count` new ids of `table`, rising."""
+    def take_many(self, row: type[LedgerRow], count: int) -> list[int]:
+        """Return `count` new ids of `row`, rising."""
         if count == 0:
             return []
         if self._on_server:
-            return sorted(number for (number,) in self._ask(_NEXT.format(table=table), (count,)))
-        last = self._last.get(table)
+            numbers = select(func.nextval(f"{row.__tablename__}_id_seq")).select_from(func.generate_series(1, count))
+            return sorted(self._ask(numbers))
+        last = self._last.get(row)
         if last is None:
-            ((last,),) = self._ask(f"SELECT coalesce(max(id), 0) FROM {table}", ())  # noqa: S608 - our own names
-        self._last[table] = last + count
+            (last,) = self._ask(select(func.coalesce(func.max(inspect(row).columns.id), 0)))
+        self._last[row] = last + count
         return list(range(last + 1, last + count + 1))
-
-
-_NEXT = "SELECT nextval('{table}_id_seq') FROM generate_series(1, ?)"

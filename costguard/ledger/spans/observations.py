@@ -10,9 +10,17 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
-from operator import le, lt
+from functools import cache
+from itertools import groupby, islice
+from operator import attrgetter, le, lt
+
+from sqlalchemy import CTE, BindParameter, ColumnElement, ScalarSelect, Text, and_, bindparam, case, func, literal_column
+from sqlalchemy import select as select_columns
+from sqlalchemy.orm import aliased
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from costguard.guard.overrides import Override
 from costguard.guard.replay.history import (
@@ -25,30 +33,32 @@ from costguard.guard.replay.history import (
 )
 from costguard.guard.run_facts import DepartureEvidence, FirstSighting
 from costguard.guard.signals import SampleColumns
-from costguard.ledger.db.codecs import (
-    ABSENT_STATE,
-    Query,
-    SqlRow,
-    decode_observation,
-    decode_span,
-    format_placeholders,
-)
+from costguard.ledger.db.codecs import ABSENT_STATE, Query, SqlRow, decode_observation, decode_span
+from costguard.ledger.db.rows import IDS
 from costguard.ledger.guard.guard_state import load_overrides_since
-from costguard.ledger.spans.scope_state import load_attributions
-from costguard.ledger.spans.sums import CORRECTED_SPAN_COLUMNS, JOIN_CORRECTION
+from costguard.ledger.spans.correction_parts import END, RESOURCE, START, Rows, join_parts, select_corrected_span
+from costguard.ledger.spans.scope_state import (
+    find_last_observation,
+    is_resource,
+    load_attributions,
+    load_poll_stretches,
+    name_resource,
+)
+from costguard.ledger.tables.samples import SampleHourRow, SampleRow
+from costguard.ledger.tables.spans import CorrectionPartRow, CoverageRow, ObservationRow, ResourceRow, ScopeRow, SpanRow
+from costguard.ledger.types import BIG_INTEGER
 from costguard.metering.accrual import GONE_REASON
+from costguard.metering.inventory import COMPLETE
 from costguard.metering.span import Span
 from costguard.metering.spending import PollStretch
 from costguard.system.process import pause_gc
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, from_micros, to_micros
-from costguard.values.resource import ENDED, ResourceKey, ScopeKey
+from costguard.values.resource import ENDED, STOPPED, ResourceKey, ScopeKey
 from costguard.values.sample import Sample, SampleHour
 
 SINGLE_QUERIES_MAX = 50
 """Of so many accounts each one is asked for by itself."""
-SPREAD_MAX = 3
-"""Rows of a batch that lie so much wider apart are asked for by name: between them lie those of other accounts."""
 BATCH_RESOURCES = 25
 """Resources of which rows are held at once, with up to some 10,000 samples each: rows take ten times the memory of columns."""
 
@@ -74,35 +84,25 @@ def load_columns_since(
     ask: Query, at: datetime, keys: Collection[ResourceKey] | None = None
 ) -> dict[ResourceKey, SampleColumns]:
     """Return the samples at or after `at` of `keys` (None: of all), in columns; resources without samples are left out."""
-    found: dict[ResourceKey, SampleColumns] = {}
-    for lot in iterate_columns_since(ask, at, keys):
-        found |= lot
-    return found
-
-
-def iterate_columns_since(
-    ask: Query, at: datetime, keys: Collection[ResourceKey] | None = None
-) -> Iterator[dict[ResourceKey, SampleColumns]]:
-    """Yield the result of `load_columns_since` for `BATCH_RESOURCES` resources at a time."""
-    named = _load_keys(ask, keys)
+    named, found = _load_keys(ask, keys), dict[ResourceKey, SampleColumns]()
     numbers = sorted(named)
     for first in range(0, len(numbers), BATCH_RESOURCES):
         lot = numbers[first : first + BATCH_RESOURCES]
-        if lot[-1] - lot[0] < SPREAD_MAX * BATCH_RESOURCES:
-            rows = ask(_SAMPLES_OF_MANY, (lot[0], lot[-1], to_micros(at)))
-        else:
-            rows = ask(_SAMPLES_OF_NAMED.format(format_placeholders(lot)), (*lot, to_micros(at)))
-        yield {named[number]: columns for number, columns in _group_columns(rows) if number in named}
+        rows = ask(_select_samples_since(), {"ids": lot, "since": to_micros(at)})
+        found |= {named[number]: columns for number, columns in _group_columns(rows)}
+    return found
 
 
 def _load_keys(ask: Query, keys: Collection[ResourceKey] | None) -> dict[int, ResourceKey]:
     """Return `keys` (None: all) that are in the ledger, by the number of their row."""
     wanted = None if keys is None else set(keys)
     accounts = None if wanted is None else sorted({key[:2] for key in wanted})
+    all_keys = select_columns(col(ResourceRow.id), *RESOURCE).order_by(col(ResourceRow.id))
     if accounts is None or len(accounts) > SINGLE_QUERIES_MAX:
-        rows = ask(_KEYS.format(""), ())
+        rows = ask(all_keys)
     else:
-        rows = [row for account in accounts for row in ask(_KEYS.format("WHERE provider = ? AND account = ?"), account)]
+        places = [(col(ResourceRow.provider) == one, col(ResourceRow.account) == account) for one, account in accounts]
+        rows = [row for place in places for row in ask(all_keys.where(*place))]
     named = {number: ResourceKey(*key) for number, *key in rows}
     return named if wanted is None else {number: key for number, key in named.items() if key in wanted}
 
@@ -144,11 +144,13 @@ def load_first_seen(ask: Query, keys: Collection[ResourceKey] | None = None) -> 
     time.
     """
     stretches: dict[int, list[tuple[int, int, int]]] = {}
-    for scope_id, start_us, end_us, polls in ask(_COVERAGE_AFTER, ()):
+    for scope_id, start_us, end_us, polls in ask(_select_coverage()):
         stretches.setdefault(scope_id, []).append((start_us, end_us, polls))
     found = {}
     wanted = None if keys is None else set(keys)
-    for scope_id, first_us, *columns in ask(_FIRST, ()):
+    for scope_id, first_us, *columns in ask(
+        select_columns(col(ResourceRow.scope_id), col(ResourceRow.first_seen_us), *RESOURCE)
+    ):
         key = ResourceKey(*columns)
         if wanted is None or key in wanted:
             polls = sum(_estimate_polls_since(first_us, *stretch) for stretch in stretches.get(scope_id, ()))
@@ -158,13 +160,7 @@ def load_first_seen(ask: Query, keys: Collection[ResourceKey] | None = None) -> 
 
 def load_last_awake(ask: Query, key: ResourceKey) -> datetime | None:
     """Return when a listing last began to show `key` in a state other than stopped, stopping or absent; None: never."""
-    at_rest = ("stopped", "suspended", "stopping", ENDED, ABSENT_STATE)
-    sql = f"""
-SELECT max(o.at_us) FROM observation AS o JOIN resource AS r ON r.id = o.resource_id
-WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ?
-AND o.state NOT IN ({format_placeholders(at_rest)})
-"""  # noqa: S608 - placeholders
-    (last,) = ask(sql, (*key, *at_rest))[0]
+    (last,) = ask(_select_last_awake(), name_resource(key))
     return None if last is None else from_micros(last)
 
 
@@ -174,7 +170,7 @@ def load_departure(ask: Query, key: ResourceKey, since: datetime) -> DepartureEv
     It is the listing of `key` as ended, or the number of complete listings in a row, from `since` on, that lack it.
     """
     absent_us, scope = None, None
-    for scope_id, state, at_us, detail in ask(_LAST, tuple(key)):
+    for scope_id, state, at_us, detail in ask(_select_last(), name_resource(key)):
         seen = None if state == ABSENT_STATE else decode_observation(key, detail)[0]
         if seen is None:
             absent_us, scope = at_us, scope_id
@@ -192,7 +188,7 @@ def _count_lacking_polls(ask: Query, scope_id: int | None, absent_us: int | None
     if absent_us is None:
         return 0
     first = max(absent_us, to_micros(since))
-    return sum(_estimate_polls_since(first, *stretch[1:]) for stretch in ask(_COVERAGE_AFTER, ()) if stretch[0] == scope_id)
+    return sum(_estimate_polls_since(first, *stretch[1:]) for stretch in ask(_select_coverage()) if stretch[0] == scope_id)
 
 
 def _estimate_polls_since(first_us: int, start_us: int, end_us: int, polls: int) -> int:
@@ -202,52 +198,60 @@ def _estimate_polls_since(first_us: int, start_us: int, end_us: int, polls: int)
     return 0 if end_us < first_us else 1 + (polls - 1) * (end_us - first_us) // (end_us - start_us)
 
 
-_NEXT_SIGNAL = "(SELECT min(s.signal) FROM sample AS s WHERE s.resource_id = line.resource_id AND s.signal > line.signal)"
+@cache
+def _select_last_awake() -> SelectOfScalar[int]:
+    at_rest = (STOPPED, "suspended", "stopping", ENDED, ABSENT_STATE)
+    awake = select(func.max(ObservationRow.at_us)).join(ResourceRow, col(ResourceRow.id) == ObservationRow.resource_id)
+    return awake.where(is_resource(), col(ObservationRow.state).not_in(at_rest))
 
-_SKIP_SCAN = f"""
-WITH RECURSIVE line (resource_id, signal) AS (
-    SELECT min(s.resource_id), '' FROM sample AS s WHERE {{first}}
-    UNION ALL
-    SELECT
-        CASE WHEN {_NEXT_SIGNAL} IS NULL
-            THEN (SELECT min(s.resource_id) FROM sample AS s WHERE s.resource_id > line.resource_id {{last}})
-            ELSE line.resource_id END,
-        coalesce({_NEXT_SIGNAL}, '')
-    FROM line WHERE line.resource_id IS NOT NULL
-)
-SELECT resource_id, signal FROM line WHERE signal <> ''
-"""  # noqa: S608 - our own column names
 
-SAMPLED_SIGNALS = _SKIP_SCAN.format(first="1 = 1", last="")
-"""Each signal of each resource, found by leaping through the primary key: there are thousands of samples to each."""
+@cache
+def _select_last() -> Rows:
+    observation = (getattr(ObservationRow, name) for name in ("state", "at_us", "detail"))
+    last = select_columns(col(ResourceRow.scope_id), *observation).where(is_resource())
+    last = last.join_from(ObservationRow, ResourceRow, col(ResourceRow.id) == ObservationRow.resource_id)
+    return last.order_by(col(ObservationRow.id).desc()).limit(3)
 
-_KEYS = "SELECT id, provider, account, region, external_id FROM resource {} ORDER BY id"
 
-_SAMPLE = "s.resource_id, s.signal, s.at_us, s.value"
+@cache
+def _select_coverage() -> Rows:
+    coverage = select_columns(*(getattr(CoverageRow, name) for name in ("scope_id", "start_us", "end_us", "polls")))
+    return coverage.where(col(CoverageRow.outcome) == COMPLETE)
 
-_SAMPLES_OF_MANY = f"""
-SELECT {_SAMPLE} FROM ({_SKIP_SCAN.format(first="s.resource_id >= ?", last="AND s.resource_id <= ?")}) AS line
-JOIN sample AS s ON s.resource_id = line.resource_id AND s.signal = line.signal AND s.at_us >= ?
-"""  # noqa: S608 - our own column names
 
-_SAMPLES_OF_NAMED = f"""
-WITH RECURSIVE line (resource_id, signal) AS (
-    SELECT r.id, (SELECT min(s.signal) FROM sample AS s WHERE s.resource_id = r.id) FROM resource AS r WHERE r.id IN ({{}})
-    UNION ALL
-    SELECT line.resource_id, {_NEXT_SIGNAL} FROM line WHERE line.signal IS NOT NULL
-)
-SELECT {_SAMPLE} FROM (SELECT resource_id, signal FROM line WHERE signal IS NOT NULL) AS line
-JOIN sample AS s ON s.resource_id = line.resource_id AND s.signal = line.signal AND s.at_us >= ?
-"""  # noqa: S608 - our own column names
+def _find_next_signal(line: CTE) -> ScalarSelect[str | None]:
+    one = aliased(SampleRow)
+    after = select(func.min(one.signal)).where(one.resource_id == line.c.resource_id, one.signal > line.c.signal)
+    return after.correlate(line).scalar_subquery()
 
-_COVERAGE_AFTER = "SELECT scope_id, start_us, end_us, polls FROM coverage WHERE outcome = 'complete'"
 
-_LAST = """
-SELECT r.scope_id, o.state, o.at_us, o.detail FROM resource AS r JOIN observation AS o ON o.resource_id = r.id
-WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ? ORDER BY o.id DESC LIMIT 3
-"""
+def select_sampled_signals() -> Rows:
+    """Select (resource, signal) of each signal of each resource.
 
-_FIRST = "SELECT scope_id, first_seen_us, provider, account, region, external_id FROM resource"
+    They are found by leaping through the primary key: there are thousands of samples to each.
+    """
+    none: ColumnElement[str] = literal_column("''", Text())
+    begun = select_columns(func.min(SampleRow.resource_id).label("resource_id"), none.label("signal"))
+    line = begun.cte("line", recursive=True)
+    signal = _find_next_signal(line)
+    after = select(func.min(SampleRow.resource_id)).where(col(SampleRow.resource_id) > line.c.resource_id)
+    resource = case((signal.is_(None), after.correlate(line).scalar_subquery()), else_=line.c.resource_id)
+    line = line.union_all(select_columns(resource, func.coalesce(signal, none)).where(line.c.resource_id.is_not(None)))
+    return select_columns(line.c.resource_id, line.c.signal).where(line.c.signal != "")
+
+
+@cache
+def _select_samples_since() -> Rows:
+    one = aliased(SampleRow)
+    first = select(func.min(one.signal)).where(one.resource_id == ResourceRow.id).correlate(ResourceRow).scalar_subquery()
+    named = select_columns(col(ResourceRow.id).label("resource_id"), first.label("signal"))
+    line = named.where(col(ResourceRow.id).in_(IDS)).cte("line", recursive=True)
+    step = select_columns(line.c.resource_id, _find_next_signal(line)).where(line.c.signal.is_not(None))
+    line = line.union_all(step)
+    samples = select_columns(*(getattr(SampleRow, name) for name in SampleRow.model_fields))
+    of_line = and_(line.c.resource_id == SampleRow.resource_id, line.c.signal == SampleRow.signal)
+    since = col(SampleRow.at_us) >= bindparam("since")
+    return samples.join_from(line, SampleRow, and_(of_line, since))
 
 
 ONE_HOUR = timedelta(hours=1)
@@ -262,23 +266,18 @@ class HistoryReader:
     def __init__(self, ask: Query) -> None:
         self._ask = ask
         self._attributions = load_attributions(ask)
+        scope = (col(ScopeRow.provider), col(ScopeRow.account), col(ScopeRow.name))
+        resources = select_columns(col(ResourceRow.id), col(ResourceRow.first_seen_us), *RESOURCE, *scope).join_from(
+            ResourceRow, ScopeRow, col(ScopeRow.id) == ResourceRow.scope_id
+        )
         self._rows = {
-            ResourceKey(*key): (number, ScopeKey(*scope), from_micros(first_us))
-            for number, first_us, *key, provider, account, name in ask(_RESOURCES, ())
-            for scope in ((provider, account, name),)
+            ResourceKey(*names[:4]): (number, ScopeKey(*names[4:]), from_micros(first_us))
+            for number, first_us, *names in ask(resources.order_by(col(ResourceRow.id)))
         }
 
     def load_stretches(self) -> Mapping[ScopeKey, Sequence[PollStretch]]:
         """Return the coverage of each scope, in order of time."""
-        found: dict[ScopeKey, list[PollStretch]] = defaultdict(list)
-        for provider, account, name, outcome, start_us, end_us, polls, why in self._ask(_COVERAGE_RUNS, ()):
-            scope = ScopeKey(provider, account, name)
-            found[scope].append(
-                PollStretch(
-                    scope=scope, outcome=outcome, start=from_micros(start_us), end=from_micros(end_us), polls=polls, why=why
-                )
-            )
-        return found
+        return {scope: list(stretches) for scope, stretches in groupby(load_poll_stretches(self._ask), attrgetter("scope"))}
 
     def load_overrides(self) -> list[Override]:
         """Return every override ever made, oldest first."""
@@ -286,7 +285,10 @@ class HistoryReader:
 
     def load_resources(self, period: Period) -> list[ResourceKey]:
         """Return the resources that were first seen before the end of `period` and had not ended before its start."""
-        ended = {number: from_micros(at_us) for number, at_us in self._ask(_ENDED, ())}
+        at_us = select(ResourceRow.id, ObservationRow.at_us).join(
+            ObservationRow, col(ObservationRow.id) == find_last_observation()
+        )
+        ended = {number: from_micros(us) for number, us in self._ask(at_us.where(col(ObservationRow.state) == ENDED))}
         return [
             key
             for key, (number, _, first) in self._rows.items()
@@ -302,24 +304,17 @@ class HistoryReader:
         number, scope, first = self._rows[key]
         said = tuple(
             RecordedChange(at=from_micros(at_us), seen=None if state == ABSENT_STATE else decode_observation(key, detail)[0])
-            for at_us, state, detail in self._ask(_OBSERVATIONS, (number, to_micros(period.end)))
+            for at_us, state, detail in self._ask(_select_changes(), {"resource": number, "end": to_micros(period.end)})
         )
-        made = ResourceHistory(key=key, scope=scope, first_seen_at=first, said=said, spans=self._spans(key, number, period))
+        spans = self._spans(key, number, period)
+        history = ResourceHistory(key=key, scope=scope, first_seen_at=first, said=said, spans=spans)
         if not measured:
-            return made
-        samples, hourly_until = self._samples(made, number, period, interval)
-        return ResourceHistory(
-            key=key,
-            scope=scope,
-            first_seen_at=first,
-            said=said,
-            spans=made.spans,
-            samples=samples,
-            hourly_until=hourly_until,
-        )
+            return history
+        samples, hourly_until = self._samples(history, number, period, interval)
+        return replace(history, samples=samples, hourly_until=hourly_until)
 
     def _spans(self, key: ResourceKey, number: int, period: Period) -> tuple[Span, ...]:
-        rows = self._ask(_SPANS, (number, to_micros(period.end)))
+        rows = self._ask(_select_spans(), {"resource": number, "end": to_micros(period.end)})
         return tuple(decode_span(key, self._attributions[attribution], columns) for attribution, *columns in rows)
 
     def _samples(
@@ -331,7 +326,8 @@ class HistoryReader:
         """
         first_us, last_us = to_micros(period.start - HISTORY_LOOKBACK), to_micros(period.end)
         hours: dict[str, list[SampleHour]] = defaultdict(list)
-        for signal, hour, *values in self._ask(_HOURS, (number, first_us // HOUR_US, -(-last_us // HOUR_US))):
+        within = {"resource": number, "start": first_us // HOUR_US, "end": -(-last_us // HOUR_US)}
+        for signal, hour, *values in self._ask(_select_hours(), within):
             count, total, lowest, highest = values
             made = SampleHour(start=from_micros(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
             hours[signal].append(made)
@@ -340,7 +336,9 @@ class HistoryReader:
             find_instance_runs(past.said),
         )
         found = {signal: _pack_samples(*expand_sample_hours(of, every, runs)) for signal, of in hours.items()}
-        for signal, at_us, value in self._ask(_SAMPLES, (number, first_us, last_us)):
+        for signal, at_us, value in self._ask(
+            _select_single_samples(), {"resource": number, "start": first_us, "end": last_us}
+        ):
             ats, worths = found.setdefault(signal, (array("q"), array("d")))
             ats.append(at_us)
             worths.append(value)
@@ -352,33 +350,33 @@ def _pack_samples(ats: list[int], values: list[float]) -> tuple[array[int], arra
     return array("q", ats), array("d", values)
 
 
-_RESOURCES = """
-SELECT r.id, r.first_seen_us, r.provider, r.account, r.region, r.external_id, s.provider, s.account, s.name
-FROM resource AS r JOIN scope AS s ON s.id = r.scope_id ORDER BY r.id
-"""
+_RESOURCE: BindParameter[int] = bindparam("resource", type_=BIG_INTEGER)
 
-_COVERAGE_RUNS = """
-SELECT s.provider, s.account, s.name, c.outcome, c.start_us, c.end_us, c.polls, c.why
-FROM coverage AS c JOIN scope AS s ON s.id = c.scope_id ORDER BY s.provider, s.account, s.name, c.start_us
-"""
 
-_ENDED = """
-SELECT r.id, o.at_us FROM resource AS r
-JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id) WHERE o.state = 'ended'
-"""
+@cache
+def _select_changes() -> Rows:
+    changes = select_columns(col(ObservationRow.at_us), col(ObservationRow.state), col(ObservationRow.detail))
+    of_resource = (col(ObservationRow.resource_id) == _RESOURCE, col(ObservationRow.at_us) < END)
+    return changes.where(*of_resource).order_by(col(ObservationRow.id))
 
-_OBSERVATIONS = "SELECT at_us, state, detail FROM observation WHERE resource_id = ? AND at_us < ? ORDER BY id"
 
-_SPANS = f"""
-SELECT s.attribution_id, {CORRECTED_SPAN_COLUMNS}
-FROM span AS s {JOIN_CORRECTION} WHERE s.resource_id = ? AND s.start_us < ? ORDER BY s.start_us, s.id, p.start_us
-"""  # noqa: S608 - our own column names
+@cache
+def _select_spans() -> Rows:
+    spans = join_parts(select_columns(col(SpanRow.attribution_id), *select_corrected_span()))
+    of_resource = (col(SpanRow.resource_id) == _RESOURCE, col(SpanRow.start_us) < END)
+    order = (col(SpanRow.start_us), col(SpanRow.id), col(CorrectionPartRow.start_us))
+    return spans.where(*of_resource).order_by(*order)
 
-_HOURS = """
-SELECT signal, hour, count, sum, lowest, highest FROM sample_hour
-WHERE resource_id = ? AND hour >= ? AND hour < ? ORDER BY signal, hour
-"""
 
-_SAMPLES = """
-SELECT signal, at_us, value FROM sample WHERE resource_id = ? AND at_us >= ? AND at_us < ? ORDER BY signal, at_us
-"""
+@cache
+def _select_hours() -> Rows:
+    hours = select_columns(*(getattr(SampleHourRow, name) for name in SampleHourRow.model_fields if name != "resource_id"))
+    hour, of_resource = col(SampleHourRow.hour), col(SampleHourRow.resource_id) == _RESOURCE
+    return hours.where(of_resource, hour >= START, hour < END).order_by(col(SampleHourRow.signal), hour)
+
+
+@cache
+def _select_single_samples() -> Rows:
+    at_us, of_resource = col(SampleRow.at_us), col(SampleRow.resource_id) == _RESOURCE
+    samples = select_columns(col(SampleRow.signal), at_us, col(SampleRow.value)).order_by(col(SampleRow.signal), at_us)
+    return samples.where(of_resource, at_us >= START, at_us < END)

@@ -11,17 +11,18 @@ poll.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import lru_cache
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Insert, Update, bindparam, func, tuple_, update
+from sqlmodel import col, select
 
 from costguard.errors import LedgerError, shorten
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
-    ATTRIBUTION_COLUMNS,
-    METER_COLUMNS,
-    PERIOD_COLUMNS,
     Execute,
     NanoAmounts,
     Query,
@@ -29,17 +30,30 @@ from costguard.ledger.db.codecs import (
     decode_attribution,
     encode_attribution,
     encode_observation,
+    encode_optional_instant,
     encode_span,
-    format_placeholders,
 )
+from costguard.ledger.db.rows import RowSums, Write, insert_rows, insert_tuples
 from costguard.ledger.spans.correction_parts import load_parts
 from costguard.ledger.spans.hourly import HourlyRollup
-from costguard.ledger.spans.monthly import MonthlyRollup
 from costguard.ledger.spans.numbering import RowNumbers
-from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
+from costguard.ledger.spans.scope_state import ScopeRecord
+from costguard.ledger.tables.rollups import DailyRow, MonthlyRow
+from costguard.ledger.tables.spans import (
+    LINE_KEY,
+    AccountStateRow,
+    AttributionRow,
+    CorrectionRow,
+    CoverageRow,
+    ObservationRow,
+    ResourceRow,
+    ScopeRow,
+    SpanRow,
+)
 from costguard.metering.meter import COMPUTE
 from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
 from costguard.metering.span import Span, split_by_day
+from costguard.values.calendar import find_month_of_day
 from costguard.values.instant import MICROSECOND, to_micros
 from costguard.values.resource import INSTANCE, Attribution, ScopeKey, make_storable
 
@@ -85,13 +99,13 @@ class PollTransaction:
         self._numbers = RowNumbers(ask, on_server=on_server)
         self._daily = DailyRollup()
         self._changed: dict[AccountKey, AccountState] = {}
-        self._begun: dict[int, tuple[int, CoverageState]] = {}
-        self._moved: dict[int, CoverageState] = {}
+        self._begun: dict[int, CoverageRow] = {}
+        self._moved: dict[int, CoverageRow] = {}
 
     def open_book(self, scope: ScopeKey) -> ScopeRecord:
         """Create and return the record of a scope that was never polled before."""
-        book = ScopeRecord(id=self._numbers.take("scope"), state=ScopeState(scope=scope))
-        self._insert("scope", _SCOPE_COLUMNS, [(book.id, *scope)])
+        book = ScopeRecord(id=self._numbers.take(ScopeRow), state=ScopeState(scope=scope))
+        insert_tuples(self._write, ScopeRow, [(book.id, *scope)])
         self._accounts[get_account(scope)].books[scope] = book
         return book
 
@@ -115,20 +129,19 @@ class PollTransaction:
 
         The sums by hour come last: their rows are the only ones that transactions of other accounts write as well.
         """
-        moved = [(row.end_us, row.polls, row.id) for row in self._moved.values()]
-        begun = [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()]
-        self._write(_EXTEND_COVERAGE, moved)
-        self._write(_INSERT_COVERAGE, begun)
+        moved = [{"row": row.id, "end_us": row.end_us, "polls": row.polls} for row in self._moved.values()]
+        self._write(_update_row(CoverageRow), moved)
+        insert_rows(self._write, list(self._begun.values()))
         for state in self._changed.values():
             state.revision = (state.revision[0] + 1, state.revision[1])
-        revisions = [(state.revision[0], state.id) for state in self._changed.values()]
-        self._write("UPDATE account_state SET revision = ? WHERE id = ?", revisions)
+        revisions = [{"row": state.id, "revision": state.revision[0]} for state in self._changed.values()]
+        self._write(_update_row(AccountStateRow), revisions)
         self._daily.write(self._write)
 
     def _write_observations(self, book: ScopeRecord, accrued: AccrualResult) -> None:
-        numbers = self._numbers.take_many("observation", len(accrued.logged))
+        numbers = self._numbers.take_many(ObservationRow, len(accrued.logged))
         new = list(dict.fromkeys(row.key for row in accrued.logged if row.key not in book.ids))
-        unused = iter(self._numbers.take_many("resource", len(new)))
+        unused = iter(self._numbers.take_many(ResourceRow, len(new)))
         resources: list[SqlRow] = []
         for logged in accrued.logged:
             if logged.key not in book.ids:
@@ -140,40 +153,44 @@ class PollTransaction:
             _encode_observation_row(number, book.ids[logged.key], accrued, logged)
             for number, logged in zip(numbers, accrued.logged, strict=True)
         ]
-        self._insert("resource", _RESOURCE_COLUMNS, resources)
-        self._insert("observation", _OBSERVATION_COLUMNS, rows)
+        insert_tuples(self._write, ResourceRow, resources)
+        insert_tuples(self._write, ObservationRow, rows)
 
     def _close_spans(self, book: ScopeRecord, spans: Iterable[Span]) -> None:
-        rows, state = list[SqlRow](), self._accounts[get_account(book.state.scope)]
+        rows, state = list[dict[str, object]](), self._accounts[get_account(book.state.scope)]
         for span in spans:
             assert span.end is not None  # noqa: S101 - for the type checker: a closed span has its end
-            found = self._daily.add(span, self._find_attribution(state, span.attribution))
-            number = state.open_spans.pop((book.ids[span.key], span.meter.charge, span.meter.part), None)
-            rows.append((to_micros(span.end), span.ended_by, *found, number))
-        self._write(_CLOSE_SPAN, rows)
+            resource_id = book.ids[span.key]
+            amounts = self._daily.add(span, resource_id, self._find_attribution(state, span.attribution))
+            number = state.open_spans.pop((resource_id, span.meter.charge, span.meter.part), None)
+            values = (number, to_micros(span.end), span.ended_by, *amounts)
+            rows.append(dict(zip(("row", *CLOSING_COLUMNS), values, strict=True)))
+        self._write(_close_span(), rows)
 
     def _open_spans(self, book: ScopeRecord, spans: Sequence[Span]) -> None:
         rows, state = list[SqlRow](), self._accounts[get_account(book.state.scope)]
-        for span, number in zip(spans, self._numbers.take_many("span", len(spans)), strict=True):
+        for span, number in zip(spans, self._numbers.take_many(SpanRow, len(spans)), strict=True):
             attribution_id = self._find_attribution(state, span.attribution)
-            found = self._daily.add(span, attribution_id) if span.end else None
-            rows.append((number, *encode_span(span, book.ids[span.key], attribution_id, found)))
-            if found is None:
-                state.open_spans[book.ids[span.key], span.meter.charge, span.meter.part] = number
-        self._insert("span", _SPAN_COLUMNS, rows)
+            resource_id = book.ids[span.key]
+            amounts = self._daily.add(span, resource_id, attribution_id) if span.end else None
+            rows.append((number, *encode_span(span, resource_id, attribution_id, amounts)))
+            if amounts is None:
+                state.open_spans[resource_id, span.meter.charge, span.meter.part] = number
+        insert_tuples(self._write, SpanRow, rows)
 
     def _write_corrections(self, book: ScopeRecord, corrections: Sequence[SpanCorrection]) -> None:
         rows, state = list[SqlRow](), self._accounts[get_account(book.state.scope)]
-        for row, number in zip(corrections, self._numbers.take_many("correction", len(corrections)), strict=True):
+        for row, number in zip(corrections, self._numbers.take_many(CorrectionRow, len(corrections)), strict=True):
             span = row.span
             assert span.end is not None  # noqa: S101 - for the type checker: only closed spans are corrected
-            place = (book.ids[span.key], *span.line, to_micros(span.start), to_micros(span.end))
-            ((span_id,),) = self._ask(_FIND_SPAN, place)
+            resource_id, extent = book.ids[span.key], (to_micros(span.start), to_micros(span.end))
+            line = tuple_(*(getattr(SpanRow, name) for name in (*LINE_KEY, "start_us", "end_us")))
+            (span_id,) = self._ask(select(func.max(SpanRow.id)).where(line == tuple_(resource_id, *span.line, *extent)))
             counted = [part.span for part in load_parts(self._ask, span, span_id)] or [span]
             attribution_id = self._find_attribution(state, span.attribution)
-            found = self._daily.replace(counted, [replace(span, presence=row.presence)], attribution_id)
-            rows.append((number, span_id, to_micros(row.at), row.presence, row.reason, *found))
-        self._insert("correction", CORRECTION_COLUMNS, rows)
+            amounts = self._daily.replace(counted, [replace(span, presence=row.presence)], resource_id, attribution_id)
+            rows.append((number, span_id, to_micros(row.at), row.presence, row.reason, *amounts))
+        insert_tuples(self._write, CorrectionRow, rows)
 
     def _extend_coverage(self, book: ScopeRecord, accrued: AccrualResult) -> None:
         """Extend the last coverage row if outcome and reason are the same and the pause is at most `gap`; else begin a row."""
@@ -183,9 +200,10 @@ class PollTransaction:
             if last.id not in self._begun:
                 self._moved[last.id] = last
             return
-        row = CoverageState(self._numbers.take("coverage"), accrued.outcome, why, at_us, at_us, 1)
-        book.coverage = row
-        self._begun[row.id] = (book.id, row)
+        number, outcome = self._numbers.take(CoverageRow), accrued.outcome
+        self._begun[number] = book.coverage = CoverageRow(
+            id=number, scope_id=book.id, outcome=outcome, why=why, start_us=at_us, end_us=at_us, polls=1
+        )
 
     def _find_attribution(self, state: AccountState, attribution: Attribution) -> int:
         """Return the id of `attribution`, which is written if it is new."""
@@ -195,140 +213,85 @@ class PollTransaction:
             row = encode_attribution(attribution)
             found = known.get(decode_attribution(row))
             if found is None:
-                found = self._numbers.take("attribution")
-                self._insert("attribution", f"id, {ATTRIBUTION_COLUMNS}", [(found, *row)])
+                found = self._numbers.take(AttributionRow)
+                insert_tuples(self._write, AttributionRow, [(found, *row)])
             known[attribution] = known[decode_attribution(row)] = found
         return found
 
-    def _insert(self, table: str, columns: str, rows: list[SqlRow]) -> None:
-        self._write(_format_insert(table, columns), rows)
-
-    def _write(self, sql: str, rows: list[SqlRow]) -> None:
-        """Execute `sql` for each of `rows`.
+    def _write(self, statement: Insert | Update, rows: list[dict[str, Any]]) -> None:
+        """Execute `statement` for each of `rows`.
 
         Each must change exactly one row; otherwise the ledger differs from the remembered state, and LedgerError is raised.
         """
-        if rows and self._tell(sql, rows) != len(rows):
-            what = sql.split("(", maxsplit=1)[0].strip()
-            raise LedgerError(
-                f"was changed by another program, nothing was written: {what}", field="ledger", hint="run costguard db check"
-            )
+        if self._tell(statement, rows) != len(rows):
+            what = f"was changed by another program, nothing was written: {statement.table.description}"
+            raise LedgerError(what, field="ledger", hint="run costguard db check")
 
 
 def _encode_observation_row(number: int, resource_id: int, accrued: AccrualResult, logged: ObservationLogEntry) -> SqlRow:
-    """Return the columns of `_OBSERVATION_COLUMNS`."""
-    key, seen, at_us = logged.key, logged.observation, to_micros(logged.at)
+    """Return the columns of `ObservationRow`."""
+    seen, row = logged.observation, (number, resource_id, to_micros(logged.at))
     if seen is None:
-        seen_us = None if logged.seen_at is None else to_micros(logged.seen_at)
-        return (number, resource_id, at_us, seen_us, ABSENT_STATE, "", "", "", None, None, "")
-    return (
-        number,
-        resource_id,
-        at_us,
-        None,
-        seen.state,
-        make_storable(seen.name),
-        make_storable(seen.instance_type),
-        make_storable(seen.owner),
-        None if seen.started_at is None else to_micros(seen.started_at),
-        None if seen.stopped_at is None else to_micros(seen.stopped_at),
-        encode_observation(seen, accrued.state.resources[key].edges),
-    )
+        return (*row, encode_optional_instant(logged.seen_at), ABSENT_STATE, "", "", "", None, None, "")
+    names = map(make_storable, (seen.name, seen.instance_type, seen.owner))
+    times = map(encode_optional_instant, (seen.started_at, seen.stopped_at))
+    detail = encode_observation(seen, accrued.state.resources[logged.key].edges)
+    return (*row, None, seen.state, *names, *times, detail)
 
 
-@lru_cache(maxsize=16)
-def _format_insert(table: str, columns: str) -> str:
-    return f"INSERT INTO {table} ({columns}) VALUES ({format_placeholders(columns.split(','))})"  # noqa: S608 - our own names
+@cache
+def _update_row(row: type[AccountStateRow | CoverageRow]) -> Update:
+    return update(row).where(col(row.id) == bindparam("row"))
 
 
-_SCOPE_COLUMNS = "id, provider, account, name"
-_RESOURCE_COLUMNS = "id, scope_id, provider, account, region, external_id, kind, first_seen_us"
-_OBSERVATION_COLUMNS = "id, resource_id, at_us, seen_us, state, name, instance_type, owner, started_us, stopped_us, detail"
-_SPAN_COLUMNS = f"id, resource_id, attribution_id, {METER_COLUMNS}, {PERIOD_COLUMNS}, low, expected, high"
-_CLOSE_SPAN = "UPDATE span SET end_us = ?, ended_by = ?, low = ?, expected = ?, high = ? WHERE id = ? AND end_us IS NULL"
-CORRECTION_COLUMNS = "id, span_id, at_us, presence, reason, low, expected, high"
-_FIND_SPAN = "SELECT max(id) FROM span WHERE resource_id = ? AND charge = ? AND part = ? AND start_us = ? AND end_us = ?"
-_COVERAGE_COLUMNS = "id, scope_id, outcome, why, start_us, end_us, polls"
-_INSERT_COVERAGE = _format_insert("coverage", _COVERAGE_COLUMNS)
-_EXTEND_COVERAGE = "UPDATE coverage SET end_us = ?, polls = ? WHERE id = ?"
-_INSERT_DAILY = (
-    _format_insert("daily", "day, attribution_id, charge, currency, known, low, expected, high, us")
-    + """
-ON CONFLICT (day, attribution_id, charge, currency, known) DO UPDATE SET low = daily.low + excluded.low,
-    expected = daily.expected + excluded.expected, high = daily.high + excluded.high, us = daily.us + excluded.us
-"""
-)
-_UPDATE_DAILY = """
-UPDATE daily SET low = low + ?, expected = expected + ?, high = high + ?, us = us + ?
-WHERE day = ? AND attribution_id = ? AND charge = ? AND currency = ? AND known = ?
-"""
+CLOSING_COLUMNS = ("end_us", "ended_by", "low", "expected", "high")
 
 
-DailyPlace = tuple[int, int, str, str, int]
-"""Day since 1970 in UTC, attribution, charge, currency, and 1 where the price is known."""
+@cache
+def _close_span() -> Update:
+    return _update_row(SpanRow).where(col(SpanRow.end_us).is_(None))
 
 
 class DailyRollup:
     """The amounts that one transaction adds to each row of `daily`, of `monthly` and of `hourly`."""
 
     def __init__(self) -> None:
-        self._sums: dict[DailyPlace, list[int]] = {}
-        self._months, self._hours = MonthlyRollup(), HourlyRollup()
+        self._days, self._months, self._hours = RowSums(DailyRow, _is_amount), RowSums(MonthlyRow, _is_amount), HourlyRollup()
 
-    def add(self, span: Span, attribution_id: int) -> NanoAmounts:
+    def add(self, span: Span, resource_id: int, attribution_id: int) -> NanoAmounts:
         """Add a closed span, and return its amounts, which are the exact sum of its days."""
-        return self._add_signed(span, attribution_id, 1)
+        return self._add_signed(span, resource_id, attribution_id, 1)
 
-    def replace(self, before: Iterable[Span], after: Iterable[Span], attribution_id: int) -> NanoAmounts:
-        """Subtract the spans `before` and add those `after`; return the amounts of `after`."""
+    def replace(self, before: Iterable[Span], after: Iterable[Span], resource_id: int, attribution_id: int) -> NanoAmounts:
+        """Subtract the spans `before` of a resource and add those `after`; return the amounts of `after`."""
         for span in before:
-            self._add_signed(span, attribution_id, -1)
+            self._add_signed(span, resource_id, attribution_id, -1)
         low = expected = high = 0
         for span in after:
-            amounts = self._add_signed(span, attribution_id, 1)
+            amounts = self._add_signed(span, resource_id, attribution_id, 1)
             low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
         return low, expected, high
 
-    def write(self, write: Callable[[str, list[SqlRow]], object]) -> None:
-        """Write the sums by `write`, which takes a statement and its rows."""
-        added, changed = self.build_rows()
-        write(_INSERT_DAILY, added)
-        write(_UPDATE_DAILY, changed)
-        self._months.write(write)
-        self._hours.write(write)
+    def write(self, tell: Write) -> None:
+        """Write the sums by `tell`, which takes a statement and the values of each row."""
+        for sums in (self._days, self._months, self._hours.sums):
+            sums.write(tell)
 
-    def build_rows(self) -> tuple[list[SqlRow], list[SqlRow]]:
-        """Return rows to insert or add to (place, amounts, microseconds), and rows to update (the same, place last).
-
-        A correction can lower one amount and not another; such a row could not be inserted, but the row that it changes exists.
-        """
-        added: list[SqlRow] = []
-        changed: list[SqlRow] = []
-        for place, (low, expected, high, us) in sorted(self._sums.items()):
-            if 0 <= low <= expected <= high and us >= 0:
-                added.append((*place, low, expected, high, us))
-            else:
-                changed.append((low, expected, high, us, *place))
-        return added, changed
-
-    def _add_signed(self, span: Span, attribution_id: int, sign: int) -> NanoAmounts:
-        meter, counts = span.meter, is_machine_time(span)
-        charge, currency, known = meter.charge, meter.price.currency, int(meter.price.known)
+    def _add_signed(self, span: Span, resource_id: int, attribution_id: int, sign: int) -> NanoAmounts:
+        price, counts = span.meter.price, is_machine_time(span)
+        place = (attribution_id, span.meter.charge, price.currency, int(price.known))
         low = expected = high = 0
-        for part in split_by_day(span):
-            day, amounts, us = part
+        for day, amounts, us in split_by_day(span):
             low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
-            place = (day, attribution_id, charge, currency, known)
-            sums = self._sums.get(place)
-            if sums is None:
-                sums = self._sums[place] = [0, 0, 0, 0]
-            sums[0] += sign * amounts[0]
-            sums[1] += sign * amounts[1]
-            sums[2] += sign * amounts[2]
-            sums[3] += sign * us if counts else 0
-            self._months.add_day(span, attribution_id, part, sign)
+            self._days.add((day, *place), (*amounts, us if counts else 0), sign)
+            self._months.add((find_month_of_day(day), resource_id, *place, span.meter.source), (*amounts, us), sign)
         self._hours.add(span, expected, sign)
         return low, expected, high
+
+
+def _is_amount(sums: Sequence[int]) -> bool:
+    low, expected, high, us = sums
+    return 0 <= low <= expected <= high and us >= 0
 
 
 def is_machine_time(span: Span) -> bool:

@@ -10,13 +10,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 from heapq import heappush
 from typing import Any
 
+from sqlalchemy import ColumnElement, ScalarSelect, and_, bindparam, func, null, or_
+from sqlalchemy import select as select_columns
+from sqlalchemy.orm import aliased
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
+from sqlmodel import col, select
+
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
-    ATTRIBUTION_COLUMNS,
-    SPAN_COLUMNS,
     Query,
     SqlRow,
     decode_attribution,
@@ -24,47 +29,46 @@ from costguard.ledger.db.codecs import (
     decode_open_span,
     decode_optional_instant,
     decode_span,
-    format_placeholders,
-    split_batches,
 )
+from costguard.ledger.db.rows import IDS, query_batches
+from costguard.ledger.spans.correction_parts import RESOURCE, SPAN, Rows
+from costguard.ledger.tables.spans import (
+    ATTRIBUTION_KEY,
+    AttributionRow,
+    CorrectionRow,
+    CoverageRow,
+    ObservationRow,
+    ResourceRow,
+    ScopeRow,
+    SpanRow,
+)
+from costguard.ledger.types import RESOURCE_KEY
+from costguard.metering.inventory import COMPLETE
 from costguard.metering.meter import Line
 from costguard.metering.scope_state import KnownResource, ScopeState
 from costguard.metering.span import Span
-from costguard.values.instant import MICROSECOND, from_micros
+from costguard.metering.spending import PollStretch
+from costguard.values.calendar import Period
+from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.resource import ENDED, Attribution, ResourceKey, ScopeKey
 
 MEMORY_SPAN = timedelta(days=2)
 """AWS shows a terminated instance for about an hour, Lambda for hours; no provider is known to go on for days (2026-11)."""
 
 
-@dataclass(slots=True)
-class CoverageState:
-    """The last coverage row of a scope.
-
-    Mutable: polls update it.
-    """
-
-    id: int
-    outcome: str
-    why: str
-    start_us: int
-    end_us: int
-    polls: int
-
-
 @dataclass(slots=True, kw_only=True)
 class ScopeRecord:
     """A scope in the ledger.
 
-    Mutable: polls update it. `ids`: the rows of the resources in `state`. `coverage`: its last row. `elsewhere`: resources that
-    this scope also lists, and that belong to the scope that saw them first. `endings`: a heap of ended resources, by the time
-    that was logged.
+    Mutable: polls update it, and its last row of `coverage`. `ids`: the rows of the resources in `state`. `elsewhere`:
+    resources that this scope also lists, and that belong to the scope that saw them first. `endings`: a heap of ended
+    resources, by the time that was logged.
     """
 
     id: int
     state: ScopeState
     ids: dict[ResourceKey, int] = field(default_factory=dict)
-    coverage: CoverageState | None = None
+    coverage: CoverageRow | None = None
     elsewhere: dict[ResourceKey, ScopeKey] = field(default_factory=dict)
     endings: list[tuple[datetime, ResourceKey]] = field(default_factory=list)
 
@@ -100,11 +104,13 @@ def load_scopes(ask: Query, account: tuple[str, str] | None = None) -> dict[Scop
     """
     books = load_books(ask, account)
     resources: dict[int, dict[ResourceKey, ResourceRecord]] = defaultdict(dict)
-    values = (ENDED, MEMORY_SPAN // MICROSECOND)
-    if account is None:
-        heads = ask(_HEADS.format(which=_WHERE_REMEMBERED), values)
-    else:
-        heads = ask(_HEADS.format(which=f"{_IN_ACCOUNT} AND ({_WHERE_REMEMBERED})"), (*account, *values))
+    covered = select(CoverageRow.end_us).where(CoverageRow.scope_id == ResourceRow.scope_id)
+    covered_us = covered.order_by(col(CoverageRow.start_us).desc()).limit(1).correlate(ResourceRow).scalar_subquery()
+    recent = col(ObservationRow.at_us) + MEMORY_SPAN // MICROSECOND > covered_us
+    remembered = _select_heads().where(or_(col(ObservationRow.state) != ENDED, recent))
+    if account is not None:
+        remembered = remembered.where(col(ResourceRow.scope_id).in_(select(ScopeRow.id).where(_is_of_account(account))))
+    heads = ask(remembered)
     for found in _load_records(ask, heads, account=account):
         resources[found.scope_id][found.known.observation.key] = found
     for scope_id, all_found in resources.items():
@@ -115,11 +121,11 @@ def load_scopes(ask: Query, account: tuple[str, str] | None = None) -> dict[Scop
 def load_books(ask: Query, account: tuple[str, str] | None = None) -> dict[int, ScopeRecord]:
     """Return every scope that was ever polled (of `account`; None: of all), by row and without resources."""
     books = {}
-    where = "" if account is None else "WHERE s.provider = ? AND s.account = ?"
-    for scope_id, provider, named, name, complete_us, *columns in ask(_BOOKS.format(where=where), account or ()):
+    scopes = _select_books() if account is None else _select_books().where(_is_of_account(account))
+    for scope_id, provider, named, name, complete_us, *columns in ask(scopes):
         book = ScopeRecord(id=scope_id, state=ScopeState(scope=ScopeKey(provider, named, name)))
         if columns[0] is not None:
-            book.coverage = last = CoverageState(*columns)
+            book.coverage = last = CoverageRow(**dict(zip(CoverageRow.model_fields, columns, strict=True)))
             book.state = replace(book.state, at=from_micros(last.end_us), complete_at=decode_optional_instant(complete_us))
         books[scope_id] = book
     return books
@@ -127,18 +133,13 @@ def load_books(ask: Query, account: tuple[str, str] | None = None) -> dict[int, 
 
 def load_living(ask: Query) -> list[ResourceRecord]:
     """Return every resource that is not known to have ended, without `settled` and `edges`."""
-    return list(_load_records(ask, ask(_HEADS.format(which="o.state <> ?"), (ENDED,)), past=False))
+    return list(_load_records(ask, ask(_select_heads().where(col(ObservationRow.state) != ENDED)), past=False))
 
 
 def load_living_of(ask: Query, scope_ids: Sequence[int]) -> list[ResourceRecord]:
     """Return the living resources of some scopes, with `settled` and `edges`."""
-    return [
-        found
-        for lot in split_batches(scope_ids)
-        for found in _load_records(
-            ask, ask(_HEADS.format(which=_WHERE_LIVING_IN.format(format_placeholders(lot))), (ENDED, *lot))
-        )
-    ]
+    living = _select_heads().where(col(ObservationRow.state) != ENDED, col(ResourceRow.scope_id).in_(IDS))
+    return list(_load_records(ask, list(query_batches(ask, living, scope_ids))))
 
 
 def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, ResourceRecord]:
@@ -146,22 +147,49 @@ def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Res
     places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key in keys:
         places[key[:3]].append(key.id)
-    heads = [
-        row
-        for place, ids in places.items()
-        for lot in split_batches(ids)
-        for row in ask(_HEADS.format(which=_WHERE_KEY.format(format_placeholders(lot))), (*place, *lot))
-    ]
+    heads = [row for place, ids in places.items() for row in query_batches(ask, _select_heads().where(is_at(*place)), ids)]
     accounts = {place[:2] for place in places}
     account = accounts.pop() if len(accounts) == 1 else None
     return {found.known.observation.key: found for found in _load_records(ask, heads, account=account)}
 
 
+def is_resource() -> ColumnElement[bool]:
+    """Return whether a resource has the key that is named by `name_resource`."""
+    return and_(*(column == bindparam(name) for column, name in zip(RESOURCE, RESOURCE_KEY, strict=True)))
+
+
+def name_resource(key: ResourceKey, **values: object) -> dict[str, object]:
+    """Return the parameters of a statement about the resource `key`, and its other ones."""
+    return {**dict(zip(RESOURCE_KEY, key, strict=True)), **values}
+
+
+def is_at(provider: str, account: str, region: str) -> ColumnElement[bool]:
+    """Return whether a resource is at this place and its id is one of `IDS`."""
+    place = (column == value for column, value in zip(RESOURCE, (provider, account, region), strict=False))
+    return and_(*place, col(ResourceRow.external_id).in_(IDS))
+
+
 def load_attributions(ask: Query, account: tuple[str, str] | None = None) -> dict[int, Attribution]:
     """Return every attribution (of `account`; None: of all) by its id."""
-    where = "" if account is None else " WHERE provider = ? AND account = ?"
-    sql = f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution{where}"  # noqa: S608 - our own column names
-    return {row[0]: decode_attribution(row[1:]) for row in ask(sql, account or ())}
+    rows = select_columns(*(getattr(AttributionRow, name) for name in ("id", *ATTRIBUTION_KEY)))
+    if account is not None:
+        rows = rows.where(col(AttributionRow.provider) == account[0], col(AttributionRow.account) == account[1])
+    return {number: decode_attribution(tuple(columns)) for number, *columns in ask(rows)}
+
+
+def load_poll_stretches(ask: Query, period: Period | None = None) -> list[PollStretch]:
+    """Return consecutive polls with one outcome that touch `period` (None: all), uncut, by scope and in order of time."""
+    scope = (col(ScopeRow.provider), col(ScopeRow.account), col(ScopeRow.name))
+    coverage = (getattr(CoverageRow, name) for name in ("outcome", "start_us", "end_us", "polls", "why"))
+    rows = select_columns(*scope, *coverage).join_from(CoverageRow, ScopeRow, col(ScopeRow.id) == CoverageRow.scope_id)
+    if period is not None:
+        rows = rows.where(col(CoverageRow.end_us) >= to_micros(period.start), col(CoverageRow.start_us) < to_micros(period.end))
+    return [
+        PollStretch(
+            scope=ScopeKey(*names), outcome=outcome, start=from_micros(start_us), end=from_micros(end_us), polls=polls, why=why
+        )
+        for *names, outcome, start_us, end_us, polls, why in ask(rows.order_by(*scope, col(CoverageRow.start_us)))
+    ]
 
 
 def _load_records(
@@ -173,10 +201,11 @@ def _load_records(
     """
     ids = [head[0] for head in heads]
     keys = {head[0]: ResourceKey(*head[2:6]) for head in heads}
-    said = {row[0]: row[1:] for row in _query_of(ask, _LAST_DETAILS, [head[0] for head in heads if head[9] == ABSENT_STATE])}
+    absent_ids = [head[0] for head in heads if head[9] == ABSENT_STATE]
+    said = {row[0]: row[1:] for row in query_batches(ask, _select_last_details(), absent_ids)}
     attributions = load_attributions(ask, account) if heads else {}
-    open_now = _group_by_line(_query_of(ask, _OPEN_SPANS, ids), keys, attributions, decode_open_span)
-    last = _group_by_line(_query_of(ask, _LAST_SPANS, ids), keys, attributions) if past else {}
+    open_now = _group_by_line(query_batches(ask, _select_open_spans(), ids), keys, attributions, decode_open_span)
+    last = _group_by_line(query_batches(ask, _select_last_spans(), ids), keys, attributions) if past else {}
     for resource_id, scope_id, _, _, _, _, first_seen_us, at_us, seen_us, state, detail in heads:
         absent = state == ABSENT_STATE
         logged_us, text = said[resource_id] if absent else (at_us, detail)
@@ -195,11 +224,6 @@ def _load_records(
         yield ResourceRecord(resource_id, scope_id, known)
 
 
-def _query_of(ask: Query, sql: str, ids: Sequence[int]) -> list[SqlRow]:
-    """Return the rows of `sql` for the resources `ids`."""
-    return [row for lot in split_batches(ids) for row in ask(sql.format(ids=format_placeholders(lot)), lot)]
-
-
 def _group_by_line(
     rows: Iterable[SqlRow],
     keys: Mapping[int, ResourceKey],
@@ -213,58 +237,75 @@ def _group_by_line(
     return found
 
 
-_BOOKS = """
-SELECT s.id, s.provider, s.account, s.name,
-    (SELECT x.end_us FROM coverage AS x WHERE x.scope_id = s.id AND x.outcome = 'complete' ORDER BY x.start_us DESC LIMIT 1),
-    c.id, c.outcome, c.why, c.start_us, c.end_us, c.polls
-FROM scope AS s LEFT JOIN coverage AS c ON c.id = (
-    SELECT x.id FROM coverage AS x WHERE x.scope_id = s.id ORDER BY x.start_us DESC LIMIT 1
-)
-{where} ORDER BY s.id
-"""
+def find_last_observation(*, listed: bool = False) -> ScalarSelect[int]:
+    """Return the id of the last observation of the `ResourceRow` in the statement around it.
 
-_HEADS = """
-SELECT r.id, r.scope_id, r.provider, r.account, r.region, r.external_id, r.first_seen_us, o.at_us, o.seen_us, o.state, o.detail
-FROM resource AS r
-JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
-WHERE {which}
-ORDER BY r.id
-"""
+    `listed`: of those that a listing showed.
+    """
+    one = aliased(ObservationRow)
+    last = select(func.max(one.id)).where(one.resource_id == ResourceRow.id)
+    return (last.where(one.state != ABSENT_STATE) if listed else last).correlate(ResourceRow).scalar_subquery()
 
-_IN_ACCOUNT = "r.scope_id IN (SELECT s.id FROM scope AS s WHERE s.provider = ? AND s.account = ?)"
 
-_WHERE_REMEMBERED = """
-o.state <> ? OR o.at_us + ? > (
-    SELECT c.end_us FROM coverage AS c WHERE c.scope_id = r.scope_id ORDER BY c.start_us DESC LIMIT 1
-)
-"""
+def _is_of_account(account: tuple[str, str]) -> ColumnElement[bool]:
+    return and_(col(ScopeRow.provider) == account[0], col(ScopeRow.account) == account[1])
 
-_WHERE_KEY = "r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id IN ({})"
 
-_WHERE_LIVING_IN = "o.state <> ? AND r.scope_id IN ({})"
+@cache
+def _select_books() -> Rows:
+    one = aliased(CoverageRow)
+    of_scope = select(one.id).where(one.scope_id == ScopeRow.id).order_by(col(one.start_us).desc()).limit(1)
+    complete_us = of_scope.with_only_columns(col(one.end_us)).where(col(one.outcome) == COMPLETE)
+    coverage = (getattr(CoverageRow, name) for name in CoverageRow.model_fields)
+    scope = (col(ScopeRow.id), col(ScopeRow.provider), col(ScopeRow.account), col(ScopeRow.name))
+    return (
+        select_columns(*scope, complete_us.correlate(ScopeRow).scalar_subquery(), *coverage)
+        .outerjoin_from(ScopeRow, CoverageRow, col(CoverageRow.id) == of_scope.correlate(ScopeRow).scalar_subquery())
+        .order_by(col(ScopeRow.id))
+    )
 
-_LAST_DETAILS = """
-SELECT o.resource_id, o.at_us, o.detail FROM observation AS o
-WHERE o.resource_id IN ({ids}) AND o.id = (
-    SELECT max(x.id) FROM observation AS x WHERE x.resource_id = o.resource_id AND x.state <> 'absent'
-)
-"""
 
-_LINES = "(SELECT DISTINCT x.resource_id, x.charge, x.part FROM span AS x WHERE x.resource_id IN ({ids})) AS line"
+@cache
+def _select_heads() -> Rows:
+    resource = (col(ResourceRow.id), col(ResourceRow.scope_id), *RESOURCE, col(ResourceRow.first_seen_us))
+    observation = (getattr(ObservationRow, name) for name in ("at_us", "seen_us", "state", "detail"))
+    heads = select_columns(*resource, *observation).join_from(
+        ResourceRow, ObservationRow, col(ObservationRow.id) == find_last_observation()
+    )
+    return heads.order_by(col(ResourceRow.id))
 
-_OPEN_SPANS = f"""
-SELECT s.resource_id, s.attribution_id, NULL, {SPAN_COLUMNS} FROM {_LINES}
-JOIN span AS s ON s.resource_id = line.resource_id AND s.charge = line.charge AND s.part = line.part AND s.end_us IS NULL
-"""  # noqa: S608 - our own column names
-"""By line, so that SQLite takes the index of open spans, which holds one for each line."""
 
-_LAST_SPANS = f"""
-SELECT s.resource_id, s.attribution_id,
-    (SELECT c.presence FROM correction AS c WHERE c.span_id = s.id ORDER BY c.id DESC LIMIT 1), {SPAN_COLUMNS}
-FROM {_LINES}
-JOIN span AS s ON s.id = (
-    SELECT x.id FROM span AS x
-    WHERE x.resource_id = line.resource_id AND x.charge = line.charge AND x.part = line.part AND x.end_us IS NOT NULL
-    ORDER BY x.start_us DESC, x.end_us DESC, x.id DESC LIMIT 1
-)
-"""  # noqa: S608 - our own column names
+@cache
+def _select_last_details() -> Rows:
+    details = select_columns(col(ResourceRow.id), col(ObservationRow.at_us), col(ObservationRow.detail)).join_from(
+        ResourceRow, ObservationRow, col(ObservationRow.id) == find_last_observation(listed=True)
+    )
+    return details.where(col(ResourceRow.id).in_(IDS))
+
+
+@cache
+def _select_lines() -> ReadOnlyColumnCollection[str, Any]:
+    lines = select_columns(col(SpanRow.resource_id), col(SpanRow.charge), col(SpanRow.part))
+    return lines.where(col(SpanRow.resource_id).in_(IDS)).distinct().subquery().c
+
+
+@cache
+def _select_open_spans() -> Rows:
+    """By line, so that SQLite takes the index of open spans, which holds one for each line."""
+    line = _select_lines()
+    of_line = and_(SpanRow.resource_id == line.resource_id, SpanRow.charge == line.charge, SpanRow.part == line.part)
+    spans = select_columns(line.resource_id, col(SpanRow.attribution_id), null(), *SPAN)
+    return spans.join(SpanRow, and_(of_line, col(SpanRow.end_us).is_(None)))
+
+
+@cache
+def _select_last_spans() -> Rows:
+    line, one, correction = _select_lines(), aliased(SpanRow), CorrectionRow
+    closed = select(one.id).where(
+        *(one.resource_id == line.resource_id, one.charge == line.charge, one.part == line.part),
+        col(one.end_us).is_not(None),
+    )
+    last = closed.order_by(col(one.start_us).desc(), col(one.end_us).desc(), col(one.id).desc()).limit(1)
+    presence = select(correction.presence).where(correction.span_id == SpanRow.id).order_by(col(correction.id).desc()).limit(1)
+    spans = select_columns(line.resource_id, col(SpanRow.attribution_id), presence.scalar_subquery(), *SPAN)
+    return spans.join(SpanRow, col(SpanRow.id) == last.scalar_subquery())

@@ -21,7 +21,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    SQLColumnExpression,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    not_,
+    union_all,
+)
+from sqlalchemy import select as select_columns
+from sqlalchemy.orm import aliased
+from sqlmodel import col, select
 
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
@@ -32,20 +49,34 @@ from costguard.ledger.db.codecs import (
     decode_optional_instant,
     decode_span,
 )
-from costguard.ledger.spans.scope_state import load_attributions
+from costguard.ledger.spans.correction_parts import (
+    END,
+    RESOURCE,
+    SPAN,
+    START,
+    Rows,
+    join_parts,
+    select_corrected,
+    select_corrected_span,
+)
+from costguard.ledger.spans.scope_state import find_last_observation, load_attributions
+from costguard.ledger.tables.rollups import DailyRow, MonthlyRow
+from costguard.ledger.tables.spans import CorrectionPartRow, ObservationRow, ResourceRow, SpanRow
 from costguard.metering.meter import COMPUTE
-from costguard.metering.span import KnownUntil, Span, compute_amounts, count_expected_us
+from costguard.metering.span import EDGE, MAYBE, KnownUntil, Span, compute_amounts, count_expected_us
 from costguard.metering.spending import Spending
 from costguard.values.calendar import Period, find_month_of_day, find_month_start
 from costguard.values.instant import DAY_US, from_micros, to_micros
 from costguard.values.money import NANO, Money, MoneyInterval
-from costguard.values.resource import ENDED, INSTANCE, Attribution, ResourceKey
+from costguard.values.resource import ENDED, INSTANCE, STOPPED, Attribution, ResourceKey
 
 ReachFunction = Callable[[int, datetime, datetime, datetime | None, datetime | None], KnownUntil]
 """The reach of a span: of a scope's row, from its start; when its resource was logged, last seen, and found absent."""
 
-SCAN_FRACTION = 12
-"""One part in so many of the ledger's spans, and the table is read faster from end to end than through an index."""
+_NONE: ColumnElement[int] = literal_column("0")
+_NO_SOURCE: ColumnElement[str] = literal_column("''")
+"""In the place of a resource's number, of a rest, and of a price's source."""
+
 
 NO_RESOURCE = ResourceKey("", "", "", "")
 """Sums do not ask whose a span is."""
@@ -86,7 +117,7 @@ class PeriodSums:
             self.add_edge(start, end)
             return
         self.add_edge(start, first * DAY_US)
-        self._add(self._ask(_DAYS, (first, last)))
+        self._add(self._ask(_select_days(), {"first": first, "last": last}))
         self.add_edge(last * DAY_US, end)
 
     def add_open(self, period: Period, reach: ReachFunction) -> None:
@@ -114,7 +145,7 @@ class PeriodSums:
         if first >= last:
             self.add_edge(start, end)
             return
-        self._add(self._ask(_ONE_MONTH if last == first + 1 else _MONTHS, (first, last)))
+        self._add(self._ask(_select_months(one=last == first + 1), {"first": first, "last": last}))
         begun, reached = to_micros(find_month_start(first)), to_micros(find_month_start(last))
         self.add_edge(start, begun)
         self.add_edge(reached, end)
@@ -130,11 +161,9 @@ class PeriodSums:
         """Add the cost of closed spans in [start, end), in microseconds, without the roll-ups; subtract it if `sign` is -1."""
         if start >= end:
             return
-        scan = choose_scan(self._ask, start, end) if self._each else ""
-        within = (_WITHIN_EACH if self._each else _WITHIN).format(scan=scan)
-        self._add(self._ask(drop_unused_corrections(self._ask, within), (start, end, start)), sign)
-        across = drop_unused_corrections(self._ask, _ACROSS)
-        for resource, attribution_id, *columns in self._ask(across, (start, end, end, start, end, end, end)):
+        edge = {"start": start, "end": end}
+        self._add(self._ask(_select_within(each=self._each), edge), sign)
+        for resource, attribution_id, *columns in self._ask(_select_across(), edge):
             span = decode_span(NO_RESOURCE, self._attributions[attribution_id], columns)
             low, expected, high = compute_amounts(span, start, end)
             us = count_expected_us(span, start, end)
@@ -195,7 +224,7 @@ def iterate_open_spans(
     ask: Query, attributions: Mapping[int, Attribution], end_us: int, reach: ReachFunction
 ) -> Iterator[tuple[int, int, Span, KnownUntil]]:
     """Yield (resource, attribution, span, how far it is known to go) for every open span that began before `end_us`."""
-    for resource, scope_id, attribution_id, at_us, seen_us, absent_us, *columns in ask(_OPEN_SPANS, (end_us,)):
+    for resource, scope_id, attribution_id, at_us, seen_us, absent_us, *columns in ask(_select_open_spans(), {"end": end_us}):
         span = decode_span(NO_RESOURCE, attributions[attribution_id], columns)
         yield resource, attribution_id, span, reach(
             scope_id, span.start, from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)
@@ -214,118 +243,88 @@ def compute_open_amounts(span: Span, start_us: int, end_us: int, reach: KnownUnt
     return (low, expected[1], high[2]), count_expected_us(span, start_us, probably)
 
 
-def choose_scan(ask: Query, start: int, end: int) -> str:
-    """Return "+", which disables an index on a column, if much of the ledger ended in [start, end); else ""."""
-    ((spans,),) = ask("SELECT coalesce(max(id), 0) FROM span", ())
-    ((inside,),) = ask("SELECT count(*) FROM span WHERE end_us > ? AND end_us <= ?", (start, end))
-    return "+" if SCAN_FRACTION * inside > spans else ""
-
-
-def drop_unused_corrections(ask: Query, sql: str) -> str:
-    """Return `sql` without its join of corrections if the ledger has none: that is twice as fast.
-
-    Else `sql`.
-    """
-    if ask("SELECT 1 FROM correction LIMIT 1", ()):
-        return sql
-    sql = sql.replace(_PART_US, "(").replace(f", {BILLED_AMOUNTS}", "")
-    for column in ("presence", "price_known", "low", "expected", "high", "start_us", "end_us"):
-        sql = sql.replace(format_corrected_column(column), f"s.{column}")
-    return sql.replace(JOIN_CORRECTION, "")
-
-
 def build_money_interval(money: NanoAmounts, currency: str) -> MoneyInterval:
     """Return the interval of three amounts: low, expected, high."""
     low, expected, high = (Money(nano=nano, currency=currency) for nano in money)
     return MoneyInterval(low=low, expected=expected, high=high)
 
 
-def _format_split_sum(amount: str) -> str:
-    """Return SQL for the sum of `amount` as whole units and nano-units, because bounds of unpriced fleets exceed 64 bits."""
-    return f"sum({amount} / {NANO}), sum({amount} - {amount} / {NANO} * {NANO})"
+def sum_split(amount: SQLColumnExpression[Any]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    """Return the sum of `amount` as whole units and nano-units, because bounds of unpriced fleets exceed 64 bits."""
+    return func.sum(amount // NANO), func.sum(amount - amount // NANO * NANO)
 
 
-def format_corrected_column(column: str) -> str:
-    """Return SQL for a column of span `s`, or of its last correction `c` or of the part `p` of that if there is one."""
-    if column in ("start_us", "end_us", "price_known"):
-        return f"coalesce(p.{column}, s.{column})"
-    return f"coalesce(p.{column}, c.{column}, s.{column})"
+def _sum_amounts(low: SQLColumnExpression[Any], *more: SQLColumnExpression[Any]) -> list[ColumnElement[int]]:
+    return [func.sum(low), *(part for amount in more for part in sum_split(amount))]
 
 
-JOIN_CORRECTION = """LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)
-LEFT JOIN correction_part AS p ON p.correction_id = c.id"""
-"""The last correction `c` of each span `s`, and its parts `p`: one row for each part, which together are the span."""
-
-BILLED_AMOUNTS = ", ".join(f"CASE WHEN p.bill_line_id IS NOT NULL THEN p.{name} END" for name in ("low", "expected", "high"))
-"""The amounts that a bill line gives a part; NULL: none does."""
-
-_PART_US = "coalesce(p.us, "
-
-_DAYS = f"""
-SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_format_split_sum("expected")},
-{_format_split_sum("high")}, sum(us)
-FROM daily WHERE day >= ? AND day < ? GROUP BY attribution_id, charge, currency, known
-"""  # noqa: S608 - our own column names
-
-_MONTH_PLACE = "resource_id, attribution_id, charge, currency, known, source"
-_MONTHS = f"""
-SELECT {_MONTH_PLACE}, sum(low), {_format_split_sum("expected")}, {_format_split_sum("high")}, sum(us)
-FROM monthly WHERE month >= ? AND month < ? GROUP BY {_MONTH_PLACE}
-"""  # noqa: S608 - our own column names
-_ONE_MONTH = f"SELECT {_MONTH_PLACE}, low, 0, expected, 0, high, us FROM monthly WHERE month >= ? AND month < ?"  # noqa: S608 - our own column names
-
-_PRESENCE = format_corrected_column("presence")
-EXPECTED_US_SQL = f"""{_PART_US}(s.end_us - s.start_us) / CASE {_PRESENCE} WHEN 'edge' THEN 2 ELSE 1 END
-        * CASE {_PRESENCE} WHEN 'maybe' THEN 0 ELSE 1 END)"""
-"""The microseconds that a closed span `s`, or a part of it, probably billed, as `count_expected_us` has them."""
-
-_SUMMED = f"""
-    sum({format_corrected_column("low")}), {_format_split_sum(format_corrected_column("expected"))},
-    {_format_split_sum(format_corrected_column("high"))},
-    sum({EXPECTED_US_SQL})
-FROM span AS s {JOIN_CORRECTION}
-WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? AND {{scan}}s.start_us >= ?
-"""
-
-_WITHIN = f"""
-SELECT 0, s.attribution_id, s.charge, s.currency, {format_corrected_column("price_known")}, '', {_SUMMED}
-GROUP BY 2, 3, 4, 5
-"""
-
-_WITHIN_EACH = f"""
-SELECT {{scan}}s.resource_id, s.attribution_id, s.charge, s.currency, {format_corrected_column("price_known")}, s.price_source,
-{_SUMMED}
-GROUP BY 1, 2, 3, 4, 5, 6
-"""
-
-_CORRECTED = {f"s.{name}": format_corrected_column(name) for name in ("presence", "price_known", "start_us", "end_us")}
-CORRECTED_SPAN_COLUMNS = ", ".join([*(_CORRECTED.get(name, name) for name in SPAN_COLUMNS.split(", ")), BILLED_AMOUNTS])
-"""The columns of a span `s`, or of a part of it, as its last correction has them, and the amounts that a bill gives it."""
-
-_LONG_US = 8 * DAY_US
-"""The index `span_long` holds the spans that are longer (`tables.LONG`; a test holds the two together)."""
-
-_ACROSS = f"""
-SELECT s.resource_id, s.attribution_id, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
-WHERE s.end_us > ? AND s.end_us <= ? + {_LONG_US} AND s.start_us < ? AND NOT (s.start_us >= ? AND s.end_us <= ?)
-UNION ALL
-SELECT s.resource_id, s.attribution_id, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
-WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ?
-"""  # noqa: S608 - our own column names
-"""Spans that reach out of [start, end): those that end soon after it, and the long ones that end later."""
-
-_OPEN_SPANS = f"""
-SELECT s.resource_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us, CASE o.state WHEN 'absent' THEN o.at_us END,
-{SPAN_COLUMNS}
-FROM span AS s
-JOIN resource AS r ON r.id = s.resource_id
-JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)
-WHERE s.end_us IS NULL AND s.start_us < ?
-"""  # noqa: S608 - our own column names
+def select_expected_us() -> ColumnElement[Any]:
+    """Return the microseconds that a closed span, or a part of it, probably billed, as `count_expected_us` has them."""
+    presence, length = select_corrected("presence"), col(SpanRow.end_us) - col(SpanRow.start_us)
+    us = length // case((presence == EDGE, 2), else_=1) * case((presence == MAYBE, 0), else_=1)
+    return func.coalesce(CorrectionPartRow.us, us)
 
 
-SpendByCurrency = dict[str, int]
-"""Nano-units by currency, of what billed at a stated price."""
+@cache
+def _select_days() -> Rows:
+    place = (col(DailyRow.attribution_id), col(DailyRow.charge), col(DailyRow.currency), col(DailyRow.known))
+    sums = _sum_amounts(col(DailyRow.low), col(DailyRow.expected), col(DailyRow.high))
+    days = select_columns(_NONE, *place, _NO_SOURCE, *sums, func.sum(DailyRow.us)).group_by(*place)
+    return days.where(col(DailyRow.day) >= bindparam("first"), col(DailyRow.day) < bindparam("last"))
+
+
+@cache
+def _select_months(*, one: bool) -> Rows:
+    """Select the sums by resource of several months, or of `one`, whose rows are the sums."""
+    place = [getattr(MonthlyRow, name) for name in ("resource_id", "attribution_id", "charge", "currency", "known", "source")]
+    low, expected, high, us = col(MonthlyRow.low), col(MonthlyRow.expected), col(MonthlyRow.high), col(MonthlyRow.us)
+    months = select_columns(*place, low, _NONE, expected, _NONE, high, us)
+    if not one:
+        months = select_columns(*place, *_sum_amounts(low, expected, high), func.sum(us)).group_by(*place)
+    return months.where(col(MonthlyRow.month) >= bindparam("first"), col(MonthlyRow.month) < bindparam("last"))
+
+
+@cache
+def _select_within(*, each: bool) -> Rows:
+    """Select the sums of the closed spans that lie in [start, end)."""
+    place = (col(SpanRow.attribution_id), col(SpanRow.charge), col(SpanRow.currency), select_corrected("price_known"))
+    by = (col(SpanRow.resource_id), *place, col(SpanRow.price_source)) if each else place
+    sums = _sum_amounts(*(select_corrected(name) for name in ("low", "expected", "high")))
+    spans = join_parts(select_columns(*(by if each else (_NONE, *by, _NO_SOURCE)), *sums, func.sum(select_expected_us())))
+    end_us = col(SpanRow.end_us)
+    return spans.where(end_us > START, end_us <= END, col(SpanRow.start_us) >= START).group_by(*by)
+
+
+LONG_US = 8 * DAY_US
+"""The index `span_long` holds the spans that are longer (`tables.IS_LONG`; a test holds the two together)."""
+
+
+@cache
+def _select_across() -> CompoundSelect[Any]:
+    """Select the spans that reach out of [start, end): those that end soon after it, and the long ones that end later."""
+    start_us, end_us = col(SpanRow.start_us), col(SpanRow.end_us)
+    columns = (col(SpanRow.resource_id), col(SpanRow.attribution_id), *select_corrected_span())
+    spans = join_parts(select_columns(*columns)).where(start_us < END)
+    inside, soon_us = and_(start_us >= START, end_us <= END), END + literal_column(str(LONG_US))
+    return union_all(spans.where(end_us > START, end_us <= soon_us, not_(inside)), spans.where(is_long(), end_us > soon_us))
+
+
+def is_long() -> ColumnElement[bool]:
+    """Return whether a span is in the index of long ones: the number is a part of the statement, as it is of the index."""
+    return col(SpanRow.end_us) - col(SpanRow.start_us) > literal_column(str(LONG_US))
+
+
+def select_seen(last: type[ObservationRow] = ObservationRow) -> tuple[SQLColumnExpression[Any], ...]:
+    """Return when a resource was logged, last seen, and found absent. `last`: its last observation."""
+    return col(last.at_us), col(last.seen_us), case((col(last.state) == ABSENT_STATE, col(last.at_us)))
+
+
+@cache
+def _select_open_spans() -> Rows:
+    columns = (col(SpanRow.resource_id), col(ResourceRow.scope_id), col(SpanRow.attribution_id), *select_seen(), *SPAN)
+    spans = select_columns(*columns).join_from(SpanRow, ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
+    last = spans.join(ObservationRow, col(ObservationRow.id) == find_last_observation())
+    return last.where(col(SpanRow.end_us).is_(None), col(SpanRow.start_us) < END)
 
 
 def compute_spend_to_date(
@@ -336,12 +335,12 @@ def compute_spend_to_date(
     A resource is missing if nothing of it billed at a stated price in that time, if it billed in several currencies, or if the
     start of its run is unknown.
     """
-    keys = {number: ResourceKey(*key) for number, *key in ask(_KEYS, (ENDED,))}
+    keys = {number: ResourceKey(*key) for number, *key in ask(_select_living())}
     attributions = load_attributions(ask)
-    still = [row for row in ask(_OPEN_RUNS, ()) if row[0] in keys]
+    still = [row for row in ask(_select_open_runs()) if row[0] in keys]
     found: dict[ResourceKey, dict[str, Money]] = {key: {} for key in keys.values()}
     for name, start in since.items():
-        sums: dict[int, SpendByCurrency] = defaultdict(dict)
+        sums: dict[int, dict[str, int]] = defaultdict(dict)
         for number, currency, nano in _sum_closed(ask, start, attributions):
             sums[number][currency] = sums[number].get(currency, 0) + nano
         for number, currency, nano in _sum_open(still, start, reach, attributions, as_of):
@@ -355,15 +354,15 @@ def compute_spend_to_date(
 
 def load_stopped_since(ask: Query) -> dict[ResourceKey, datetime]:
     """Return for each stopped resource since when every listing has shown it as stopped."""
-    return {ResourceKey(*key): from_micros(at_us) for at_us, *key in ask(_STOPPED, ())}
+    return {ResourceKey(*key): from_micros(at_us) for at_us, *key in ask(_select_stopped())}
 
 
 def _sum_closed(ask: Query, start: datetime | None, attributions: Mapping[int, Attribution]) -> Iterator[tuple[int, str, int]]:
     """Yield (resource, currency, nano-units) of closed spans."""
-    of, values = (_RUN_START, ()) if start is None else ("?", (to_micros(start),))
-    for number, currency, nano in ask(_PRICED_AFTER.format(start=of), values * 2):
+    values = {} if start is None else {"start": to_micros(start)}
+    for number, currency, nano in ask(_sum_priced_after(run=start is None), values):
         yield number, currency, int(nano)
-    for number, start_us, attribution_id, *columns in ask(_PRICED_ACROSS.format(start=of), values * 3):
+    for number, start_us, attribution_id, *columns in ask(_select_priced_across(run=start is None), values):
         span = decode_span(NO_RESOURCE, attributions[attribution_id], columns)
         if span.end is not None:
             yield number, span.meter.price.currency, compute_amounts(span, start_us, to_micros(span.end))[0]
@@ -387,52 +386,80 @@ def _sum_open(
             )
 
 
-_LAST_LISTED = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT_STATE}')"  # noqa: S608 - our own words
+def _find_run_start() -> ColumnElement[Any]:
+    """Return when the run of the `ResourceRow` around it began: as its provider says, else as its open computing counts."""
+    one = aliased(SpanRow)
+    anchor = select(func.min(one.anchor_us)).where(
+        one.resource_id == ResourceRow.id, one.charge == COMPUTE, col(one.end_us).is_(None)
+    )
+    return func.coalesce(ObservationRow.started_us, anchor.correlate(ResourceRow).scalar_subquery())
 
-_RUN_START = f"""coalesce(o.started_us, (
-    SELECT min(a.anchor_us) FROM span AS a WHERE a.resource_id = r.id AND a.charge = '{COMPUTE}' AND a.end_us IS NULL
-))"""  # noqa: S608 - our own words
-"""When its run began: as its provider says, else as its open span of computing counts."""
 
-_KEYS = f"""
-SELECT r.id, r.provider, r.account, r.region, r.external_id FROM resource AS r
-JOIN observation AS o ON o.id = {_LAST_LISTED} WHERE o.state <> ?
-"""  # noqa: S608 - our own column names
+def _join_last_listed(statement: Rows) -> Rows:
+    return statement.join_from(ResourceRow, ObservationRow, col(ObservationRow.id) == find_last_observation(listed=True))
 
-_PRICED = f"""
-FROM resource AS r
-JOIN observation AS o ON o.id = {_LAST_LISTED}
-JOIN span AS s ON s.resource_id = r.id {JOIN_CORRECTION}
-WHERE o.state <> '{ENDED}' AND s.end_us IS NOT NULL AND {format_corrected_column("price_known")} = 1
-"""
 
-_PRICED_AFTER = f"""
-SELECT r.id, s.currency, sum({format_corrected_column("low")}) {_PRICED} AND s.end_us > {{start}} AND s.start_us >= {{start}}
-GROUP BY r.id, s.currency
-"""
+@cache
+def _select_living() -> Rows:
+    return _join_last_listed(select_columns(col(ResourceRow.id), *RESOURCE)).where(col(ObservationRow.state) != ENDED)
 
-_PRICED_ACROSS = f"""
-SELECT r.id, {{start}}, s.attribution_id, {CORRECTED_SPAN_COLUMNS}
-{_PRICED} AND s.end_us > {{start}} AND s.start_us < {{start}}
-"""
-"""At most one a line, with its parts: spans of a line do not overlap."""
 
-_OPEN_RUNS = f"""
-SELECT r.id, r.scope_id, s.attribution_id, {_RUN_START}, l.at_us, l.seen_us, CASE l.state WHEN '{ABSENT_STATE}' THEN
-l.at_us END, {SPAN_COLUMNS}
-FROM span AS s
-JOIN resource AS r ON r.id = s.resource_id
-JOIN observation AS o ON o.id = {_LAST_LISTED}
-JOIN observation AS l ON l.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
-WHERE s.end_us IS NULL
-"""  # noqa: S608 - our own column names
+def _select_priced(*columns: SQLColumnExpression[Any]) -> Rows:
+    """Select of the closed spans of living resources, and their parts, those whose price is known."""
+    spans = select_columns(*columns).join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
+    spans = spans.join(ObservationRow, col(ObservationRow.id) == find_last_observation(listed=True))
+    is_priced = select_corrected("price_known") == 1
+    return join_parts(spans).where(col(ObservationRow.state) != ENDED, col(SpanRow.end_us).is_not(None), is_priced)
 
-_STOPPED = f"""
-SELECT min(n.at_us), r.provider, r.account, r.region, r.external_id
-FROM resource AS r
-JOIN observation AS o ON o.id = {_LAST_LISTED} AND o.state = 'stopped'
-JOIN observation AS n ON n.resource_id = r.id AND n.state = 'stopped' AND n.id > coalesce((
-    SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state NOT IN ('stopped', '{ABSENT_STATE}')
-), 0)
-GROUP BY r.id, r.provider, r.account, r.region, r.external_id
-"""  # noqa: S608 - our own column names
+
+@cache
+def _sum_priced_after(*, run: bool) -> Rows:
+    start = _find_run_start() if run else START
+    place = (col(ResourceRow.id), col(SpanRow.currency))
+    sums = _select_priced(*place, func.sum(select_corrected("low"))).group_by(*place)
+    return sums.where(col(SpanRow.end_us) > start, col(SpanRow.start_us) >= start)
+
+
+@cache
+def _select_priced_across(*, run: bool) -> Rows:
+    """At most one a line, with its parts: spans of a line do not overlap."""
+    start = _find_run_start() if run else START
+    spans = _select_priced(col(ResourceRow.id), start, col(SpanRow.attribution_id), *select_corrected_span())
+    return spans.where(col(SpanRow.end_us) > start, col(SpanRow.start_us) < start)
+
+
+@cache
+def _select_open_runs() -> Rows:
+    last = aliased(ObservationRow)
+    resource = (col(ResourceRow.id), col(ResourceRow.scope_id), col(SpanRow.attribution_id), _find_run_start())
+    runs = _join_last_listed(select_columns(*resource, *select_seen(last), *SPAN))
+    runs = runs.join(SpanRow, col(SpanRow.resource_id) == ResourceRow.id).where(col(SpanRow.end_us).is_(None))
+    return runs.join(last, col(last.id) == find_last_observation())
+
+
+@cache
+def _select_stopped() -> Rows:
+    other, stopped = aliased(ObservationRow), aliased(ObservationRow)
+    awake = select(func.max(other.id)).where(
+        other.resource_id == ResourceRow.id, col(other.state).not_in((STOPPED, ABSENT_STATE))
+    )
+    since = func.coalesce(awake.correlate(ResourceRow).scalar_subquery(), 0)
+    is_since = and_(col(stopped.resource_id) == ResourceRow.id, col(stopped.state) == STOPPED, col(stopped.id) > since)
+    resources = _join_last_listed(select_columns(func.min(stopped.at_us), *RESOURCE)).join(stopped, is_since)
+    return resources.where(col(ObservationRow.state) == STOPPED).group_by(col(ResourceRow.id), *RESOURCE)
+
+
+def format_corrected_column(column: str) -> str:
+    """Return SQL for a column of span `s`, or of its last correction `c` or of the part `p` of that if there is one."""
+    if column in ("start_us", "end_us", "price_known"):
+        return f"coalesce(p.{column}, s.{column})"
+    return f"coalesce(p.{column}, c.{column}, s.{column})"
+
+
+JOIN_CORRECTION = """LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)
+LEFT JOIN correction_part AS p ON p.correction_id = c.id"""
+"""The last correction `c` of each span `s`, and its parts `p`: one row for each part, which together are the span."""
+
+BILLED_AMOUNTS = ", ".join(f"CASE WHEN p.bill_line_id IS NOT NULL THEN p.{name} END" for name in ("low", "expected", "high"))
+_CORRECTED = {f"s.{name}": format_corrected_column(name) for name in ("presence", "price_known", "start_us", "end_us")}
+CORRECTED_SPAN_COLUMNS = ", ".join([*(_CORRECTED.get(name, name) for name in SPAN_COLUMNS.split(", ")), BILLED_AMOUNTS])

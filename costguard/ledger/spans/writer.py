@@ -16,43 +16,37 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import Engine, and_, delete, func, insert, select
-from sqlmodel import col
+from sqlalchemy import BindParameter, ColumnElement, Engine, Insert, and_, bindparam, delete, func, insert, true
+from sqlalchemy import select as select_columns
+from sqlmodel import col, select
 
 from costguard.errors import LedgerError
-from costguard.ledger.db.codecs import Execute, Query, format_placeholders, split_batches
-from costguard.ledger.db.connection import (
-    IDLE_MACHINE_S,
-    IDLE_POLL_S,
-    WriteConnection,
-    WriterLock,
-    begin_write,
-    open_engine,
-)
+from costguard.ledger.db.codecs import Execute, Query
+from costguard.ledger.db.connection import IDLE_MACHINE_S, IDLE_POLL_S, WriteConnection, WriterLock, begin_write, open_engine
+from costguard.ledger.db.rows import insert_new, query_batches
 from costguard.ledger.db.session import open_query, open_sql_session
-from costguard.ledger.duty_records import (
-    CLOCK_OFF_MAX,
-    Lease,
-    read_server_time,
-    require_lease,
-    require_present,
-)
+from costguard.ledger.duty_records import CLOCK_OFF_MAX, Lease, read_server_time, require_lease, require_present
+from costguard.ledger.spans.correction_parts import Rows
 from costguard.ledger.spans.numbering import RowNumbers
-from costguard.ledger.spans.observations import SAMPLED_SIGNALS
+from costguard.ledger.spans.observations import select_sampled_signals
 from costguard.ledger.spans.posting import AccountKey, AccountState, PollTransaction, get_account
 from costguard.ledger.spans.scope_state import (
     MEMORY_SPAN,
     ScopeRecord,
+    is_at,
     is_remembered,
     load_attributions,
     load_known,
     load_scopes,
 )
 from costguard.ledger.tables.samples import SampleHourRow, SampleRow
+from costguard.ledger.tables.spans import AccountStateRow, LedgerStateRow, ResourceRow, ScopeRow, SpanRow
+from costguard.ledger.types import BIG_INTEGER
 from costguard.metering.accrual import POLL_GAP, accrue_poll, find_suspect_absences
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import POLL_AHEAD_MAX, Complete, Failed, Partial, Poll, remove_duplicates
@@ -100,7 +94,7 @@ class LedgerWriter:
     def has_polls(self) -> bool:
         """Return whether any poll was ever recorded."""
         with self._pen.begin_read() as ask:
-            return bool(ask("SELECT 1 FROM scope LIMIT 1", ()))
+            return bool(ask(select(ScopeRow.id).limit(1)))
 
     def roll_up_samples(self, now: datetime) -> int:
         """Call `roll_up_samples`, from any thread: it uses nothing that this writer remembers."""
@@ -118,7 +112,7 @@ class LedgerWriter:
     def list_scopes_of(self, provider: str) -> tuple[ScopeKey, ...]:
         """Return every scope of `provider` that was ever polled, by name."""
         with self._pen.begin_read() as ask:
-            rows = ask("SELECT provider, account, name FROM scope WHERE provider = ?", (provider,))
+            rows = ask(select(ScopeRow.provider, ScopeRow.account, ScopeRow.name).where(col(ScopeRow.provider) == provider))
         return tuple(sorted(ScopeKey(*row) for row in rows))
 
     def record_polls(self, polls: Sequence[Poll], *, lease: Lease | None = None) -> tuple[AccrualResult, ...]:
@@ -155,7 +149,7 @@ class LedgerWriter:
         """Return what the ledger knows of an account, read again if another process has written to it; None: nothing."""
         memory = self._memory.get(name)
         with self._pen.begin_read() as ask:
-            rows = ask(_READ_ACCOUNT, name)
+            rows = ask(_select_account(), {"provider": name[0], "account": name[1]})
         if not rows:
             return None
         if memory is None or memory.revision != rows[0][1:]:
@@ -263,12 +257,13 @@ def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountSt
 
     That is `memory` if no other process has written to it since. An account that is new gets its row.
     """
-    sql = f"{_READ_ACCOUNT} FOR NO KEY UPDATE OF a" if on_server else _READ_ACCOUNT  # rows that name it need not wait
-    rows = ask(sql, name)
+    named = {"provider": name[0], "account": name[1]}
+    rows = ask(_select_account(lock=True), named)
     if not rows:
-        (number,) = RowNumbers(ask, on_server=on_server).take_many("account_state", 1)
-        tell(_INSERT_ACCOUNT, [(number, *name)])  # another process may have been faster: then it is that one's row
-        ((number, *revision),) = ask(sql, name)
+        (number,) = RowNumbers(ask, on_server=on_server).take_many(AccountStateRow, 1)
+        new = AccountStateRow(id=number, **named, revision=0)
+        tell(insert_new(AccountStateRow), [new.model_dump()])  # another process may have been faster: then it is that one's row
+        ((number, *revision),) = ask(_select_account(lock=True), named)
         if revision[0] == 0:
             return AccountState(id=number, revision=(0, revision[1]), is_new=True)
         rows = [(number, *revision)]
@@ -281,19 +276,30 @@ def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountSt
         revision=(revision[0], revision[1]),
         books=load_scopes(ask, name),
         attributions={attribution: number for number, attribution in attributions.items()},
-        open_spans={(resource_id, charge, part): number for number, resource_id, charge, part in ask(_OPEN_SPANS, name)},
+        open_spans={
+            (resource_id, charge, part): number for number, resource_id, charge, part in ask(_select_open_lines(), named)
+        },
     )
 
 
-_READ_ACCOUNT = """
-SELECT a.id, a.revision, s.revision FROM account_state AS a CROSS JOIN ledger_state AS s WHERE a.provider = ? AND a.account = ?
-"""
-_INSERT_ACCOUNT = "INSERT INTO account_state (id, provider, account, revision) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING"
-_OPEN_SPANS = """
-SELECT n.id, n.resource_id, n.charge, n.part FROM scope AS s
-JOIN resource AS r ON r.scope_id = s.id JOIN span AS n ON n.resource_id = r.id AND n.end_us IS NULL
-WHERE s.provider = ? AND s.account = ?
-"""
+@cache
+def _select_account(*, lock: bool = False) -> Rows:
+    """Select the id of an account, its revision and that of the ledger. `lock` its row: rows that name it need not wait."""
+    revisions = select_columns(col(AccountStateRow.id), col(AccountStateRow.revision), col(LedgerStateRow.revision))
+    named = revisions.join_from(AccountStateRow, LedgerStateRow, true()).where(*_is_named(AccountStateRow))
+    return named.with_for_update(key_share=True, of=AccountStateRow) if lock else named
+
+
+@cache
+def _select_open_lines() -> Rows:
+    lines = select_columns(col(SpanRow.id), col(SpanRow.resource_id), col(SpanRow.charge), col(SpanRow.part))
+    lines = lines.join_from(ScopeRow, ResourceRow, col(ResourceRow.scope_id) == ScopeRow.id)
+    is_open = and_(col(SpanRow.resource_id) == ResourceRow.id, col(SpanRow.end_us).is_(None))
+    return lines.join(SpanRow, is_open).where(*_is_named(ScopeRow))
+
+
+def _is_named(row: type[AccountStateRow | ScopeRow]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return col(row.provider) == bindparam("provider"), col(row.account) == bindparam("account")
 
 
 def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:
@@ -334,13 +340,9 @@ def record_samples(engine: Engine, samples: Sequence[Sample], *, lease: Lease | 
 def write_samples(ask: Query, tell: Execute, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
     """Write `samples` like `record_samples`, within an open write transaction."""
     ids = _load_resource_ids(ask, {sample.key for sample in samples})
-    rows = sorted(
-        (ids[s.key], s.signal, at_us := to_micros(s.at), float(s.value), ids[s.key], s.signal, at_us // HOUR_US)
-        for s in samples
-        if s.key in ids
-    )
-    if rows:
-        tell(_INSERT_SAMPLE, rows)
+    rows = sorted((ids[s.key], s.signal, to_micros(s.at), float(s.value)) for s in samples if s.key in ids)
+    names = [f"new_{name}" for name in (*SampleRow.model_fields, "hour")]
+    tell(_insert_sample(), [dict(zip(names, (*row, row[2] // HOUR_US), strict=True)) for row in rows])
     return frozenset(sample.key for sample in samples if sample.key not in ids)
 
 
@@ -352,7 +354,7 @@ def roll_up_samples(engine: Engine, now: datetime) -> int:
     """
     until_us, count = to_micros(now - SAMPLE_RETENTION) // HOUR_US * HOUR_US, 0
     with engine.connect() as connection:
-        numbers = sorted({number for number, _ in open_query(connection)(SAMPLED_SIGNALS, ())})
+        numbers = sorted({number for number, _ in open_query(connection)(select_sampled_signals())})
     for first in range(0, len(numbers), ROLL_UP_RESOURCES):
         lot = numbers[first : first + ROLL_UP_RESOURCES]
         while rolled := _roll_up_day(engine, lot[0], lot[-1], until_us):
@@ -369,7 +371,7 @@ def _roll_up_day(engine: Engine, first: int, last: int, until_us: int) -> int:
             return 0
         day = and_(old, row_at < min(until_us, oldest_us // HOUR_US * HOUR_US + DAY_US))
         line, value = (col(SampleRow.resource_id), col(SampleRow.signal), row_at // HOUR_US), col(SampleRow.value)
-        sums = select(*line, func.count(), func.sum(value), func.min(value), func.max(value)).where(day).group_by(*line)
+        sums = select_columns(*line, func.count(), func.sum(value), func.min(value), func.max(value)).where(day).group_by(*line)
         connection.execute(insert(SampleHourRow).from_select(list(SampleHourRow.model_fields), sums))
         return connection.execute(delete(SampleRow).where(day)).rowcount
 
@@ -379,19 +381,21 @@ def _load_resource_ids(ask: Query, keys: set[ResourceKey]) -> dict[ResourceKey, 
     places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key in keys:
         places[key[:3]].append(key.id)
+    numbers = select(ResourceRow.id, ResourceRow.external_id)
     return {
         ResourceKey(*place, name): number
         for place, names in places.items()
-        for lot in split_batches(names)
-        for number, name in ask(_RESOURCE_IDS.format(format_placeholders(lot)), (*place, *lot))
+        for number, name in query_batches(ask, numbers.where(is_at(*place)), names)
     }
 
 
-_RESOURCE_IDS = "SELECT id, external_id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id IN ({})"
-
-_INSERT_SAMPLE = """
-INSERT INTO sample (resource_id, signal, at_us, value)
-SELECT CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS DOUBLE PRECISION)
-WHERE NOT EXISTS (SELECT 1 FROM sample_hour WHERE resource_id = ? AND signal = ? AND hour = ?)
-ON CONFLICT DO NOTHING
-"""
+@cache
+def _insert_sample() -> Insert:
+    """Insert a sample, whose values have "new_" before the names of their columns, unless its hour was rolled up."""
+    hour: BindParameter[int] = bindparam("new_hour", type_=BIG_INTEGER)
+    row = [bindparam(f"new_{name}", type_=getattr(SampleRow, name).type) for name in SampleRow.model_fields]
+    is_hour = and_(
+        col(SampleHourRow.resource_id) == row[0], col(SampleHourRow.signal) == row[1], col(SampleHourRow.hour) == hour
+    )
+    new = select_columns(*row).where(~select(SampleHourRow.hour).where(is_hour).exists())
+    return insert_new(SampleRow).from_select(list(SampleRow.model_fields), new)

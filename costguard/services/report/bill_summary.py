@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from costguard.ledger.bills.staging import LINE_COLUMNS, StagedStatement
+from costguard.ledger.bills.staging import StagedStatement
 from costguard.services.poll.bill_files import BillFileKinds, open_bill
 from costguard.settings import expand_path
 from costguard.values.instant import from_micros
@@ -28,12 +28,10 @@ def summarize_bills(files: Sequence[str], kinds: BillFileKinds, now: datetime) -
 
 
 def _summarize_statement(staged: StagedStatement, source: str) -> Iterator[BillSummary]:
-    names = LINE_COLUMNS.split(", ")
     groups = dict[tuple[str, str, str, str], BillSummary]()
     for provider in staged.list_providers():
         for batch in staged.iterate_batches(provider):
-            for row in batch:
-                line = dict(zip(names, row, strict=True))
+            for line in batch:
                 start_us, end_us, currency = int(line["start_us"]), int(line["end_us"]), str(line["currency"])
                 key = (provider, str(line["account"]), f"{from_micros(start_us):%Y-%m}", currency)
                 if key not in groups:
