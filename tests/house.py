@@ -138,7 +138,7 @@ BUDGETS = {
     "costguard/formats": 3850,
     "costguard/guard": 10450,
     "costguard/integrations": 250,
-    "costguard/ledger": 13_250,
+    "costguard/ledger": 13_200,
     "costguard/mcp": 600,
     "costguard/metering": 3700,
     "costguard/notifiers": 750,

@@ -29,10 +29,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import event
+from sqlalchemy import Executable, event
 from sqlalchemy.engine import Engine
 
-from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import WriteConnection, WriterLock, open_engine
 from costguard.ledger.db.session import SqlSession, open_sql_session
 from costguard.metering.inventory import Poll
@@ -149,9 +148,9 @@ def _watched(mark: Mark) -> Transaction:
     def transaction(pen: WriteConnection, *lock: WriterLock, **bounds: Any) -> Iterator[SqlSession]:  # noqa: ANN401 - whatever it takes
         with plain(pen, *lock, **bounds) as (ask, tell):
 
-            def marked(sql: str, rows: list[SqlRow]) -> int:
+            def marked(statement: Executable, rows: list[dict[str, Any]] | None = None) -> int:
                 mark("writing rows")
-                return tell(sql, rows)
+                return tell(statement, rows)
 
             mark("working it out")
             yield ask, marked
@@ -164,16 +163,27 @@ def _watched(mark: Mark) -> Transaction:
 @contextmanager
 def _torn(pen: WriteConnection, *_: WriterLock, **_bounds: float) -> Iterator[SqlSession]:
     """A transaction that is none: each row is written for good, as it comes."""
-    yield open_sql_session(*pen._open_file_connection())
+    connection = pen._open_file_connection()
+    ask, tell = open_sql_session(connection)
+
+    def write(statement: Executable, rows: list[dict[str, Any]] | None = None) -> int:
+        count = 0
+        for row in [None] if rows is None else rows:
+            count += tell(statement, None if row is None else [row])
+            connection.commit()
+        return count
+
+    yield ask, write
+    connection.rollback()
 
 
 @contextmanager
 def _forgetful(pen: WriteConnection, *_: WriterLock, **_bounds: float) -> Iterator[SqlSession]:
     """A transaction that looks like one, and is thrown away."""
-    connection, file = pen._open_file_connection()
-    file.execute("BEGIN IMMEDIATE")
-    yield open_sql_session(connection, file)
-    file.execute("ROLLBACK")
+    connection = pen._open_file_connection()
+    connection.execution_options(begin="BEGIN IMMEDIATE").begin()
+    yield open_sql_session(connection)
+    connection.rollback()
 
 
 BROKEN: dict[str, Transaction] = {"torn": _torn, "forgetful": _forgetful}

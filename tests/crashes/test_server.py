@@ -11,10 +11,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from sqlalchemy import Executable
 
 from costguard.errors import LedgerError
 from costguard.ledger.db import maintenance
-from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import WriteConnection, WriterLock
 from costguard.ledger.db.session import SqlSession
 from tests.crashes.story import make_story, open_ledger, record_rest
@@ -54,9 +54,9 @@ def cut_before(moment: str, url: str) -> Iterator[None]:
     def transaction(pen: WriteConnection, *lock: WriterLock, **bounds: Any) -> Iterator[SqlSession]:  # noqa: ANN401 - whatever it takes
         with plain(pen, *lock, **bounds) as (ask, tell):
 
-            def told(sql: str, values: list[SqlRow]) -> int:
-                end(sql.strip())
-                return tell(sql, values)
+            def told(statement: Executable, rows: list[dict[str, Any]] | None = None) -> int:
+                end(str(statement))
+                return tell(statement, rows)
 
             yield ask, told
             end("COMMIT")

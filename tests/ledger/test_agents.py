@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text, update
+from sqlmodel import col
 
 from costguard.errors import InputError
 from costguard.ledger.agents.store import AgentStore
@@ -13,6 +15,7 @@ from costguard.ledger.db import maintenance
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_check import check_audit
 from costguard.ledger.guard.audit_log import iterate_entries
+from costguard.ledger.tables.agents import AgentRow
 from costguard.values.agent import Agent, EnrollmentCode, WebToken, is_silent, is_token_valid
 from costguard.values.resource import Incarnation, ResourceKey
 
@@ -118,9 +121,9 @@ def test_all_of_it_is_audited_and_a_key_that_was_exchanged_is_found(url: str, bo
         assert kinds == ["began", "enrolled", "joined", "refused", "revoked", "token"]
         assert check_audit(ask)[1] == []
     with book._begin_write() as (_, tell):
-        tell("DROP TRIGGER costguard_agent_is_written_once" + ("" if url.startswith("sqlite") else " ON agent"), [()])
-        tell("DROP TRIGGER costguard_agent_stays_revoked" + ("" if url.startswith("sqlite") else " ON agent"), [()])
-        tell("UPDATE agent SET public_key = ? WHERE id = ?", [("theirs", "a1")])
+        tell(text("DROP TRIGGER costguard_agent_is_written_once" + ("" if url.startswith("sqlite") else " ON agent")))
+        tell(text("DROP TRIGGER costguard_agent_stays_revoked" + ("" if url.startswith("sqlite") else " ON agent")))
+        tell(update(AgentRow).where(col(AgentRow.id) == "a1").values(public_key="theirs"))
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         (found,) = check_audit(ask)[1]
         assert found.what.startswith("agent a1 differs from row")

@@ -10,12 +10,14 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from sqlalchemy import delete
 
 from costguard.errors import NoAnswerError
 from costguard.guard.alerts.alert import Alert, Notification
 from costguard.guard.overrides import APPROVE, LEASE, find_asking_policy, list_answers, list_approved_acts
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
+from costguard.ledger.tables.guard import ClimbRow
 from costguard.services.guarding.ask_links import answer_ask, build_linker
 from costguard.services.guarding.audit import show_audit, verify_audit
 from costguard.services.serving.person_acts import PersonActs
@@ -166,7 +168,7 @@ def test_an_answer_allows_what_was_asked_and_nothing_else(house: House) -> None:
     none, yes = frozenset[str](), {"terminate"}
     assert house.approved() == {("dear", "i-0"): yes, ("dear", "i-1"): none, ("other", "i-0"): none, ("other", "i-1"): none}
     with house.made.room.book._begin_write() as (_, tell):
-        tell("DELETE FROM climb", [()])
+        tell(delete(ClimbRow))
     assert set(house.approved().values()) == {none}, "it is asked anew, and nobody has answered that"
 
 
@@ -191,7 +193,7 @@ def test_an_unknown_link_one_of_yesterday_and_one_whose_question_is_over_answer_
             answer_ask(tried, approve=True, url=url, config=None, now=at)
     assert house.made.ask("GET", f"/ask/{'0' * 64}").status == 403
     with house.made.room.book._begin_write() as (_, tell):
-        tell("DELETE FROM climb", [()])
+        tell(delete(ClimbRow))
     status, _ = house.click(path, "approve", token=compute_form_token(secret))
     assert status == 403
     with pytest.raises(NoAnswerError, match="no longer asked"):

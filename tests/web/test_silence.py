@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from sqlalchemy import update
+from sqlmodel import col
+
 from costguard.ledger.agents.store import AgentStore
+from costguard.ledger.tables.agents import AgentRow
 from costguard.services.serving.agent_enrolment import hash_code
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
 from costguard.values.instant import to_micros
@@ -22,7 +26,7 @@ def aged(watchdog: Station, agent: str, minutes: int) -> None:
     """Its last beat was so long ago."""
     at = datetime.now(UTC) - minutes * MIN
     with AgentStore(watchdog.url) as book, book._begin_write() as (_, tell):
-        tell("UPDATE agent SET beat_us = ? WHERE id = ?", [(to_micros(at), agent)])
+        tell(update(AgentRow).where(col(AgentRow.id) == agent).values(beat_us=to_micros(at)))
 
 
 def test_silence_is_told_as_blind_and_a_beat_ends_it(tmp_path: Path, costguard: Command) -> None:

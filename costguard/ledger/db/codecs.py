@@ -230,31 +230,16 @@ T = TypeVar("T")
 
 
 Query = Callable[..., Sequence[Any]]
-"""The rows of a statement: one made of the classes of `ledger.tables` and the values of its parameters by name, or SQL as text
-and the values at its question marks.
+"""The rows of a statement made of the classes of `ledger.tables`, for the values of its parameters by name; or of a PRAGMA.
 
 `select(AgentRow)` gives objects, `select(AgentRow.id)` values, and `select(AgentRow.id, AgentRow.life)` rows.
 """
 
 Execute = Callable[..., int]
-"""Execute a statement, and say how many rows it touched: text once for each tuple of values, one made of classes once for each
-dict of its parameters, or once where it says all itself."""
+"""Execute a statement once for each dict of its parameters, or once where it says all itself; return how many rows changed."""
 
 BATCH_VALUES_MAX = 500
 """Values in one IN list."""
-
-
-def adapt_placeholders(sql: str, *, server: bool) -> str:
-    """Return `sql` with its question marks in the form of the driver (`server`: PostgreSQL).
-
-    The ledger's SQL contains no other question mark, and no percent sign.
-    """
-    return sql.replace("?", "%s") if server else sql
-
-
-def format_placeholders(values: Sequence[object]) -> str:
-    """Return a question mark for each value, separated by commas."""
-    return ", ".join("?" * len(values))
 
 
 def split_batches(values: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -410,10 +410,10 @@ class WriteConnection:
                 yield open_sql_session(connection)
             return
         with translate_ledger_errors(self._where), hold_file_lock(self._lock, patience_s=self._patience_s):
-            connection, file = self._open_file_connection()
+            connection = self._open_file_connection()
             with connection.execution_options(begin="BEGIN IMMEDIATE").begin():
                 require_own_schema(connection.execute(READ_REVISION).scalars(), self._where)
-                yield open_sql_session(connection, file)
+                yield open_sql_session(connection)
 
     @contextmanager
     def begin_read(self) -> Iterator[Query]:
@@ -423,14 +423,11 @@ class WriteConnection:
                 with self._engine.connect() as connection, connection.begin():
                     yield open_query(connection)
             else:
-                connection, file = self._open_file_connection()
+                connection = self._open_file_connection()
                 with connection.execution_options(begin="BEGIN").begin():
-                    yield open_query(connection, file)
+                    yield open_query(connection)
 
-    def _open_file_connection(self) -> tuple[Connection, sqlite3.Connection]:
-        """Return the connection to the file, prepared by the pool, and the driver's own within it."""
+    def _open_file_connection(self) -> Connection:
         if self._held is None:
             self._held = self._engine.connect()
-        file = self._held.connection.driver_connection
-        assert isinstance(file, sqlite3.Connection)  # noqa: S101 - for the type checker: a file has no other driver
-        return self._held, file
+        return self._held

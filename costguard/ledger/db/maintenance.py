@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, or_, select
+from sqlalchemy.exc import DBAPIError
 from sqlmodel import col
 
 from costguard.errors import CostguardError, InputError
@@ -131,8 +132,8 @@ def check_file(ask: Query) -> Iterator[str]:
     """Yield the faults that SQLite reports."""
     try:
         said = [text for (text,) in ask(f"PRAGMA integrity_check({FINDINGS_MAX})", ()) if text != "ok"]
-    except sqlite3.DatabaseError as broken:  # so damaged that it cannot be gone through
-        said = [str(broken)]
+    except DBAPIError as broken:  # so damaged that it cannot be gone through
+        said = [str(broken.orig)]
     yield from (f"the file is damaged: {text}" for text in said)
 
 

@@ -220,7 +220,7 @@ def _open_file(where: LedgerAddress, *, any_thread: bool) -> _Session:
         connection.close()
         file.close()
 
-    return connection, begin, connection.rollback, open_query(connection, file), close
+    return connection, begin, connection.rollback, open_query(connection), close
 
 
 def _open_server(where: LedgerAddress) -> _Session:

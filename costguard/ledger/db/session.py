@@ -1,7 +1,4 @@
-"""Query and execute in one transaction: statements made of the classes of `ledger.tables`, and SQL as text.
-
-Text goes to the driver itself where there is one (`file`): it takes a fifth of SQLAlchemy's time (2026-11).
-"""
+"""Query and execute in one transaction: statements made of the classes of `ledger.tables`."""
 
 from __future__ import annotations
 
@@ -9,33 +6,30 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from contextvars import ContextVar
 from functools import cache, wraps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from costguard.ledger.db.codecs import Execute, Query, SqlRow, adapt_placeholders
+from costguard.ledger.db.codecs import Execute, Query, SqlRow
 
-if TYPE_CHECKING:  # types and no more: both drivers, and SQLAlchemy, are loaded by whoever opens a ledger
-    import sqlite3
-
+if TYPE_CHECKING:  # types and no more: SQLAlchemy is loaded by whoever opens a ledger
     from sqlalchemy import Connection, Engine, Executable
 
 SqlSession = tuple[Query, Execute]
+NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
-def open_sql_session(connection: Connection, file: sqlite3.Connection | None = None) -> SqlSession:
+def open_sql_session(connection: Connection) -> SqlSession:
     """Return the functions that query and execute in the transaction of `connection`, which has begun."""
-    return open_query(connection, file), _open_execute(connection, file)
+    return open_query(connection), _open_execute(connection)
 
 
-def open_query(connection: Connection, file: sqlite3.Connection | None = None) -> Query:
+def open_query(connection: Connection) -> Query:
     """Return the function that queries in the transaction of `connection`."""
-    server = connection.dialect.name != "sqlite"
 
-    def ask(statement: str | Executable, values: Sequence[Any] | Mapping[str, Any] = ()) -> Sequence[Any]:
-        if not isinstance(statement, str):
-            return _ask_classes(connection, statement, dict(values))
-        if file is not None:
-            return file.execute(statement, values).fetchall()
-        return [tuple(row) for row in connection.exec_driver_sql(adapt_placeholders(statement, server=server), tuple(values))]
+    def ask(statement: str | Executable, values: Mapping[str, Any] = NO_VALUES) -> Sequence[Any]:
+        if isinstance(statement, str):  # a PRAGMA
+            return list(map(tuple, connection.exec_driver_sql(statement)))
+        return _ask_classes(connection, statement, dict(values))
 
     return ask
 
@@ -59,18 +53,13 @@ def _ask_classes(connection: Connection, statement: Executable, values: dict[str
     return connection.execute(statement, values).scalars().all()
 
 
-def _open_execute(connection: Connection, file: sqlite3.Connection | None) -> Execute:
-    server = connection.dialect.name != "sqlite"
+def _open_execute(connection: Connection) -> Execute:
+    kept = {"preserve_rowcount": True}  # else the count of an INSERT is -1 on PostgreSQL
 
-    def tell(statement: str | Executable, rows: Sequence[Mapping[str, Any]] | Sequence[SqlRow] | None = None) -> int:
+    def tell(statement: Executable, rows: Sequence[Mapping[str, Any]] | None = None) -> int:
         if rows is not None and not rows:
             return 0  # SQLAlchemy would execute the statement once, without values
-        if not isinstance(statement, str):
-            kept = {"preserve_rowcount": True}  # else the count of an INSERT is -1 on PostgreSQL
-            return connection.execute(statement, rows, execution_options=kept).rowcount  # type: ignore[arg-type]  # dicts
-        if file is not None:
-            return file.executemany(statement, rows or ()).rowcount
-        return connection.exec_driver_sql(adapt_placeholders(statement, server=server), list(rows or ())).rowcount
+        return connection.execute(statement, rows, execution_options=kept).rowcount
 
     return tell
 

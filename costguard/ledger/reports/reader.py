@@ -11,45 +11,62 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Self, cast
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, literal_column, or_, union_all
+from sqlalchemy import cast as cast_column
+from sqlalchemy import select as select_columns
 from sqlalchemy.orm import aliased
-from sqlmodel import col
+from sqlmodel import col, select
 
 from costguard.budgets.hold import Hold
+from costguard.guard import policy
 from costguard.guard.action_intents import DONE
-from costguard.guard.policy import PERSON_RULE, START, TIMED_RULE
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
-    SPAN_COLUMNS,
     Query,
     SqlRow,
     decode_life,
     decode_optional_instant,
     decode_span,
-    format_placeholders,
     split_batches,
 )
 from costguard.ledger.db.reader import OpenSnapshot
+from costguard.ledger.db.rows import IDS, query_batches
 from costguard.ledger.guard.intents import LIFE_COLUMNS, is_send
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
+from costguard.ledger.spans.correction_parts import (
+    END,
+    RESOURCE,
+    SPAN,
+    START,
+    Rows,
+    join_parts,
+    select_corrected,
+    select_corrected_span,
+)
 from costguard.ledger.spans.hourly import load_hours
-from costguard.ledger.spans.scope_state import load_attributions, load_books
+from costguard.ledger.spans.scope_state import find_last_observation, is_resource, load_attributions, load_books, name_resource
 from costguard.ledger.spans.sums import (
-    CORRECTED_SPAN_COLUMNS,
-    JOIN_CORRECTION,
+    LONG_US,
     NO_RESOURCE,
     PeriodSums,
     ReachFunction,
     compute_open_amounts,
-    format_corrected_column,
+    is_long,
     iterate_open_spans,
+    select_seen,
+    sum_split,
 )
 from costguard.ledger.tables.intents import IntentEventRow, IntentRow
+from costguard.ledger.tables.rollups import DailyRow
+from costguard.ledger.tables.samples import SampleHourRow, SampleRow
+from costguard.ledger.tables.spans import AttributionRow, ObservationRow, ResourceRow, SpanRow
+from costguard.ledger.types import BIG_INTEGER
 from costguard.metering.span import KnownUntil, Span
 from costguard.metering.spending import BilledResource
 from costguard.reporting.statement.groups import LEDGER_KEYS
@@ -62,7 +79,10 @@ from costguard.system.process import pause_gc
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import NANO
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import ENDED, ResourceKey
+
+HOUR: ColumnElement[int] = literal_column(str(HOUR_US), BIG_INTEGER)
+"""A part of the statement: PostgreSQL takes parameters of two places for two values, and would group by neither."""
 
 
 class ReportReader(SpendingReader):
@@ -106,7 +126,7 @@ class ReportReader(SpendingReader):
         with self._reader.snapshot() as ask:
             unheard = self._load_unobserved(ask, load_books(ask), as_of)
             attributions = load_attributions(ask)
-            for resource, absent_us, attribution, *columns in ask(_OPEN, ()):
+            for resource, absent_us, attribution, *columns in ask(_select_burning()):
                 lines[resource].append(decode_span(NO_RESOURCE, attributions[attribution], columns))
                 if absent_us is not None:
                     lacking.add(resource)
@@ -121,12 +141,11 @@ class ReportReader(SpendingReader):
         `labels`: resources that carry any of these labels are returned with all of theirs; the others without labels.
         """
         found = dict[int, BilledResource]()
-        wanted, told = ("o.detail", _make_label_filter(labels)) if labels else ("''", None)
+        told = _make_label_filter(labels) if labels else None
         with self._reader.snapshot() as ask:
-            for lot in split_batches(sorted(numbers)):
-                for number, *key, name, detail in ask(_RESOURCES_SQL.format(detail=wanted, ids=format_placeholders(lot)), lot):
-                    carried = _parse_labels(detail) if told and detail and told(detail) else ()
-                    found[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
+            for number, *key, name, detail in query_batches(ask, _select_resources(details=bool(labels)), sorted(numbers)):
+                carried = _parse_labels(detail) if told and detail and told(detail) else ()
+                found[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
         return found
 
     def load_lines(
@@ -138,10 +157,10 @@ class ReportReader(SpendingReader):
         """
         with self._reader.snapshot() as ask:
             attributions, reach = load_attributions(ask), self._make_reach(ask, as_of)
+            within = {"start": to_micros(period.start), "end": to_micros(period.end)}
             for lot in split_batches(sorted(numbers)):
                 found: dict[int, list[tuple[Span, KnownUntil | None]]] = defaultdict(list)
-                values = (*lot, to_micros(period.start), to_micros(period.end))
-                for number, *row in ask(_LINES.format(ids=format_placeholders(lot)), values):
+                for number, *row in ask(_select_lines(), {"ids": lot, **within}):
                     key, (scope_id, attribution, at_us, seen_us, absent_us), columns = row[:4], row[4:9], row[9:]
                     span = decode_span(ResourceKey(*key), attributions[attribution], columns)
                     if span.end is not None:
@@ -159,19 +178,20 @@ class ReportReader(SpendingReader):
         first, last = -(-to_micros(period.start) // HOUR_US), -(-to_micros(period.end) // HOUR_US)
         found: dict[int, dict[str, list[SampledHour]]] = {}
         with self._reader.snapshot() as ask:
-            asked = [sql for sql in (_HOURS, _SAMPLES) if ask(sql.any, ())]
-            for lot in split_batches(sorted(numbers) if asked else []):
-                for sql in asked:
-                    unit = sql.unit_us
-                    rows = ask(sql.of.format(ids=format_placeholders(lot)), (*lot, first * unit, last * unit))
-                    for (number, signal), own in groupby(rows, itemgetter(0, 1)):
-                        found.setdefault(number, {}).setdefault(signal, []).extend(map(_take_hour, own))
+            for row, unit, select_sampled in ((SampleHourRow, 1, _select_hours), (SampleRow, HOUR_US, _sum_samples)):
+                if not ask(select(row.resource_id).limit(1)):
+                    continue
+                hours = query_batches(ask, select_sampled(), sorted(numbers), start=first * unit, end=last * unit)
+                for (number, signal), own in groupby(hours, itemgetter(0, 1)):
+                    found.setdefault(number, {}).setdefault(signal, []).extend(map(_take_hour, own))
         return found
 
     def has_single_samples(self, period: Period) -> bool:
         """Return whether any sample of `period` is stored one by one."""
         with self._reader.snapshot() as ask:
-            return bool(ask(_SAMPLES.any, ())) and bool(ask(_SAMPLED_IN, (to_micros(period.start), to_micros(period.end))))
+            one = select(SampleRow.resource_id).limit(1)
+            at_us, start_us, end_us = col(SampleRow.at_us), to_micros(period.start), to_micros(period.end)
+            return bool(ask(one)) and bool(ask(one.where(at_us >= start_us, at_us < end_us)))
 
     def load_samples_within(self, ranges: Mapping[int, Sequence[TimeRange]]) -> dict[int, dict[str, list[SamplePair]]]:
         """Return for each of those resources, by signal, the samples within its ranges that are stored one by one."""
@@ -179,7 +199,7 @@ class ReportReader(SpendingReader):
         with self._reader.snapshot() as ask:
             for number, parts in sorted(ranges.items()):
                 for start, end in parts:
-                    for signal, at_us, value in ask(_SINGLE_SAMPLES, (number, start, end)):
+                    for signal, at_us, value in ask(_select_samples(), {"number": number, "start": start, "end": end}):
                         found.setdefault(number, {}).setdefault(signal, []).append((at_us, value))
         return found
 
@@ -191,16 +211,14 @@ class ReportReader(SpendingReader):
         start, end = to_micros(period.start), to_micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
         with self._reader.snapshot() as ask:
-            attributions = load_attributions(ask)
+            attributions, days = load_attributions(ask), _sum_days(by if by in LEDGER_KEYS else "labels")
             if first > last:
                 edges, first, last = [(start, end)], 0, 0
             else:
                 edges = [(start, first * DAY_US), (last * DAY_US, end)]
             found = [
                 DailyCost(day, attributions[number], charge, int(whole) * NANO + int(rest))
-                for day, number, charge, whole, rest in ask(
-                    _DAYS.format(by=_GROUP_COLUMNS.get(by, "a.labels")), (first, last, DEFAULT_CURRENCY)
-                )
+                for day, number, charge, whole, rest in ask(days, {"first": first, "last": last})
             ]
             for begin, finish in edges:
                 sums = PeriodSums(ask, attributions)
@@ -262,71 +280,71 @@ def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in said.get("labels", ()))
 
 
-class _SampleQuery:
-    """A query in batches, a query whether its table has rows, and the unit of its times in microseconds."""
+@cache
+def _select_resources(*, details: bool) -> Rows:
+    detail = col(ObservationRow.detail) if details else literal_column("''")
+    resources = select_columns(col(ResourceRow.id), *RESOURCE, col(ObservationRow.name), detail)
+    last = col(ObservationRow.id) == find_last_observation(listed=True)
+    return resources.join_from(ResourceRow, ObservationRow, last, isouter=True).where(col(ResourceRow.id).in_(IDS))
 
-    def __init__(self, of: str, table: str, unit_us: int) -> None:
-        self.of, self.any, self.unit_us = of, f"SELECT 1 FROM {table} LIMIT 1", unit_us  # noqa: S608 - our own names
+
+@cache
+def _select_lines() -> Rows:
+    columns = (col(ResourceRow.id), *RESOURCE, col(ResourceRow.scope_id), col(SpanRow.attribution_id), *select_seen())
+    end_us, start_us = col(SpanRow.end_us), col(SpanRow.start_us)
+    spans = _join_last_observation(join_parts(select_columns(*columns, *select_corrected_span())))
+    within = spans.where(col(SpanRow.resource_id).in_(IDS), or_(end_us.is_(None), end_us > START), start_us < END)
+    return within.order_by(col(ResourceRow.id), start_us, col(SpanRow.id))
 
 
-_LAST_LISTED = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT_STATE}')"  # noqa: S608 - our own words
+@cache
+def _select_burning() -> Rows:
+    _, _, absent_us = select_seen()
+    spans = select_columns(col(SpanRow.resource_id), absent_us, col(SpanRow.attribution_id), *SPAN).select_from(SpanRow)
+    return _join_last_observation(spans).where(col(SpanRow.end_us).is_(None))
 
-_RESOURCES_SQL = f"""
-SELECT r.id, r.provider, r.account, r.region, r.external_id, o.name, {{detail}}
-FROM resource AS r LEFT JOIN observation AS o ON o.id = {_LAST_LISTED} WHERE r.id IN ({{ids}})
-"""  # noqa: S608 - our own column names
 
-_LINES = f"""
-SELECT r.id, r.provider, r.account, r.region, r.external_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us,
-    CASE o.state WHEN '{ABSENT_STATE}' THEN o.at_us END, {CORRECTED_SPAN_COLUMNS}
-FROM span AS s {JOIN_CORRECTION}
-JOIN resource AS r ON r.id = s.resource_id
-JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
-WHERE s.resource_id IN ({{ids}}) AND (s.end_us IS NULL OR s.end_us > ?) AND s.start_us < ?
-ORDER BY r.id, s.start_us, s.id
-"""  # noqa: S608 - our own column names
+def _join_last_observation(spans: Rows) -> Rows:
+    with_resource = spans.join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
+    return with_resource.join(ObservationRow, col(ObservationRow.id) == find_last_observation())
 
-_HOURS = _SampleQuery(
-    """
-SELECT resource_id, signal, hour, count, sum, lowest, highest FROM sample_hour
-WHERE resource_id IN ({ids}) AND hour >= ? AND hour < ? ORDER BY resource_id, signal, hour
-""",
-    "sample_hour",
-    1,
-)
 
-_SAMPLES = _SampleQuery(
-    f"""
-SELECT resource_id, signal, at_us / {HOUR_US}, count(*), sum(value), min(value), max(value) FROM sample
-WHERE resource_id IN ({{ids}}) AND at_us >= ? AND at_us < ? GROUP BY resource_id, signal, at_us / {HOUR_US}
-ORDER BY resource_id, signal, at_us / {HOUR_US}
-""",  # noqa: S608 - our own number
-    "sample",
-    HOUR_US,
-)
+@cache
+def _select_hours() -> Rows:
+    place = (col(SampleHourRow.resource_id), col(SampleHourRow.signal), col(SampleHourRow.hour))
+    hours = select_columns(*place, *(getattr(SampleHourRow, name) for name in ("count", "sum", "lowest", "highest")))
+    return hours.where(place[0].in_(IDS), place[2] >= START, place[2] < END).order_by(*place)
+
+
+@cache
+def _sum_samples() -> Rows:
+    """Select of the samples that are stored one by one what `_select_hours` selects of the others."""
+    at_us, value = col(SampleRow.at_us), col(SampleRow.value)
+    place = (col(SampleRow.resource_id), col(SampleRow.signal), at_us // HOUR)
+    hours = select_columns(*place, func.count(), func.sum(value), func.min(value), func.max(value))
+    return hours.where(place[0].in_(IDS), at_us >= START, at_us < END).group_by(*place).order_by(*place)
+
 
 _take_hour = cast("Callable[[SqlRow], SampledHour]", itemgetter(2, 3, 4, 5, 6))
 """Return the `SampledHour` in a row of these queries; a large fleet has many, so that they stay plain tuples."""
 
-_SAMPLED_IN = "SELECT 1 FROM sample WHERE at_us >= ? AND at_us < ? LIMIT 1"
 
-_SINGLE_SAMPLES = """
-SELECT signal, at_us, value FROM sample WHERE resource_id = ? AND at_us >= ? AND at_us < ? ORDER BY signal, at_us
-"""
+@cache
+def _select_samples() -> Rows:
+    signal, at_us = col(SampleRow.signal), col(SampleRow.at_us)
+    samples = select_columns(signal, at_us, col(SampleRow.value)).where(col(SampleRow.resource_id) == bindparam("number"))
+    return samples.where(at_us >= START, at_us < END).order_by(signal, at_us)
 
-_GROUP_COLUMNS = {key: "d.charge" if key == "charge" else f"a.{key}" for key in LEDGER_KEYS}
 
-_DAYS = f"""
-SELECT d.day, min(d.attribution_id), min(d.charge), sum(d.expected / {NANO}), sum(d.expected - d.expected / {NANO} * {NANO})
-FROM daily AS d JOIN attribution AS a ON a.id = d.attribution_id
-WHERE d.day >= ? AND d.day < ? AND d.currency = ? GROUP BY d.day, {{by}}
-"""  # noqa: S608 - our own numbers
-
-_OPEN = f"""
-SELECT s.resource_id, CASE o.state WHEN '{ABSENT_STATE}' THEN o.at_us END, s.attribution_id, {SPAN_COLUMNS} FROM span AS s
-JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)
-WHERE s.end_us IS NULL
-"""  # noqa: S608 - our own column names
+@cache
+def _sum_days(by: str) -> Rows:
+    """Select the expected cost by day and the attribution's column `by`, or the charge."""
+    day, expected = col(DailyRow.day), sum_split(col(DailyRow.expected))
+    group = col(DailyRow.charge) if by == "charge" else getattr(AttributionRow, by)
+    sums = select_columns(day, func.min(DailyRow.attribution_id), func.min(DailyRow.charge), *expected)
+    days = sums.join_from(DailyRow, AttributionRow, col(AttributionRow.id) == DailyRow.attribution_id)
+    within = days.where(day >= bindparam("first"), day < bindparam("last"), col(DailyRow.currency) == DEFAULT_CURRENCY)
+    return within.group_by(day, group)
 
 
 def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[int, HourlyRateChanges]:
@@ -375,40 +393,31 @@ def _add_closed_rates(ask: Query, start: int, end: int, found: dict[int, list[fl
     """Add the rates of closed spans in [start, end), in microseconds, by the hour in which they begin and end in it."""
     if start >= end:
         return
-    for place, moment in ((0, _BEGUN), (2, _ENDED)):
-        edge = start if moment is _BEGUN else end
-        sql = _RATES.format(moment=moment)
-        soon_over = (edge, edge, start, end, end, DEFAULT_CURRENCY, start, end)
-        for hour, rate, at in ask(sql, (*soon_over, edge, edge, end, end, DEFAULT_CURRENCY, start, end)):
+    for place, begun in ((0, True), (2, False)):
+        for hour, rate, at in ask(_sum_rates(begun=begun), {"start": start, "end": end}):
             sums = found[hour]
             sums[place] += rate
             sums[place + 1] += at
 
 
-_LONG_US = 8 * DAY_US
-"""As in `sums._ACROSS`: the index `span_long` holds the spans that are longer."""
+@cache
+def _sum_rates(*, begun: bool) -> Rows:
+    """Select by hour the rates of the spans, and parts of corrected ones, in [start, end), and the rates by when in it.
 
-_FROM, _UNTIL = format_corrected_column("start_us"), format_corrected_column("end_us")
-"""When a span, or a part of a corrected one, begins and ends."""
-
-_BEGUN = f"CASE WHEN {_FROM} > ? THEN {_FROM} ELSE ? END"
-_ENDED = f"CASE WHEN {_UNTIL} < ? THEN {_UNTIL} ELSE ? END"
-
-_RATE_OF = f"CAST({format_corrected_column('expected')} AS DOUBLE PRECISION) / ({_UNTIL} - {_FROM})"
-
-_RATES = f"""
-SELECT at_us / {HOUR_US}, sum(rate), sum(rate * (at_us - at_us / {HOUR_US} * {HOUR_US}))
-FROM (
-    SELECT {{moment}} AS at_us, {_RATE_OF} AS rate FROM span AS s {JOIN_CORRECTION}
-    WHERE s.end_us > ? AND s.end_us <= ? + {_LONG_US} AND s.start_us < ?
-        AND s.currency = ? AND s.end_us > s.start_us AND {_UNTIL} > ? AND {_FROM} < ?
-    UNION ALL
-    SELECT {{moment}}, {_RATE_OF} FROM span AS s {JOIN_CORRECTION}
-    WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ? AND s.currency = ?
-        AND {_UNTIL} > ? AND {_FROM} < ?
-) AS changes
-GROUP BY at_us / {HOUR_US}
-"""  # noqa: S608 - our own column names
+    `begun`: by the hour in which they begin in it; else by that in which they end.
+    """
+    from_us, until_us = select_corrected("start_us"), select_corrected("end_us")
+    moment = case((from_us > START, from_us), else_=START) if begun else case((until_us < END, until_us), else_=END)
+    rate = cast_column(select_corrected("expected"), Double) / (until_us - from_us)
+    spans = join_parts(select_columns(moment.label("at_us"), rate.label("rate")))
+    within = spans.where(
+        col(SpanRow.currency) == DEFAULT_CURRENCY, col(SpanRow.start_us) < END, until_us > START, from_us < END
+    )
+    end_us, soon_us = col(SpanRow.end_us), END + literal_column(str(LONG_US))
+    soon = within.where(end_us > START, end_us <= soon_us, end_us > SpanRow.start_us)
+    changes = union_all(soon, within.where(is_long(), end_us > soon_us)).subquery().c
+    hour = changes.at_us // HOUR
+    return select_columns(hour, func.sum(changes.rate), func.sum(changes.rate * (changes.at_us - hour * HOUR))).group_by(hour)
 
 
 LOOKBACK = timedelta(minutes=11)
@@ -418,20 +427,21 @@ LOOKBACK = timedelta(minutes=11)
 def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[ConfirmedAction]:
     """Return the actions that were confirmed within [since, until), in order of time."""
     attributions, found = load_attributions(ask), list[ConfirmedAction]()
-    for name, *life, act, policy, sent_us, done_us in ask(
-        _ACTS.where(col(IntentRow.moved_us) >= to_micros(since), col(IntentRow.moved_us) < to_micros(until))
-    ):
-        key = life[:4]
+    acts = _ACTS.where(col(IntentRow.moved_us) >= to_micros(since), col(IntentRow.moved_us) < to_micros(until))
+    for name, *life, act, of, sent_us, done_us in ask(acts):
+        key = ResourceKey(*life[:4])
         spans = tuple(
-            decode_span(ResourceKey(*key), attributions[attribution], columns)
-            for attribution, *columns in ask(_SPANS_AROUND, (*key, sent_us - LOOKBACK // MICROSECOND))
+            decode_span(key, attributions[attribution], columns)
+            for attribution, *columns in ask(
+                _select_spans_around(), name_resource(key, start=sent_us - LOOKBACK // MICROSECOND)
+            )
         )
-        ((called, owner, ended_us),) = ask(_RESOURCE_NAME, key) or [("", "", None)]
+        ((called, owner, ended_us),) = ask(_select_last_name(), name_resource(key)) or [("", "", None)]
         made = ConfirmedAction(
             intent_id=name,
             life=decode_life(life),
             act=act,
-            policy=policy,
+            policy=of,
             sent_at=from_micros(sent_us),
             confirmed_at=from_micros(done_us),
             spans=spans,
@@ -446,24 +456,30 @@ def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[Co
 _DONE = aliased(IntentEventRow)
 _ACT = tuple(getattr(IntentRow, name) for name in ("id", *LIFE_COLUMNS, "act", "policy"))
 _ACTS = (
-    select(*_ACT, func.min(IntentEventRow.at_us), func.max(_DONE.at_us))
+    select_columns(*_ACT, func.min(IntentEventRow.at_us), func.max(_DONE.at_us))
     .join(_DONE, and_(col(_DONE.intent_id) == IntentRow.id, col(_DONE.moved_to) == DONE))
     .join(IntentEventRow, and_(col(IntentEventRow.intent_id) == IntentRow.id, is_send(IntentEventRow)))
-    .where(col(IntentRow.state) == DONE, col(IntentRow.rule).not_in((PERSON_RULE, TIMED_RULE)), col(IntentRow.act) != START)
+    .where(
+        col(IntentRow.state) == DONE,
+        col(IntentRow.rule).not_in((policy.PERSON_RULE, policy.TIMED_RULE)),
+        col(IntentRow.act) != policy.START,
+    )
     .group_by(*_ACT)
 )
 
-_RESOURCE_ID = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
 
-_SPANS_AROUND = f"""
-SELECT s.attribution_id, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
-WHERE s.resource_id = {_RESOURCE_ID} AND (s.end_us IS NULL OR s.end_us > ?) ORDER BY s.start_us, s.id
-"""  # noqa: S608 - our own column names
+@cache
+def _select_spans_around() -> Rows:
+    end_us = col(SpanRow.end_us)
+    spans = join_parts(select_columns(col(SpanRow.attribution_id), *select_corrected_span()))
+    named = spans.join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id).where(is_resource())
+    return named.where(or_(end_us.is_(None), end_us > START)).order_by(col(SpanRow.start_us), col(SpanRow.id))
 
-_RESOURCE_NAME = f"""
-SELECT d.name, d.owner, CASE WHEN l.state IN ('{ABSENT_STATE}', 'ended') THEN l.at_us END
-FROM resource AS r
-LEFT JOIN observation AS d ON d.id = {_LAST_LISTED}
-LEFT JOIN observation AS l ON l.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
-WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ?
-"""  # noqa: S608 - our own column names
+
+@cache
+def _select_last_name() -> Rows:
+    """Select the name and the owner that a resource was listed with last, and when it ended."""
+    last, is_over = aliased(ObservationRow), case((col(ObservationRow.state).in_((ABSENT_STATE, ENDED)), ObservationRow.at_us))
+    resources = select_columns(col(last.name), col(last.owner), is_over).select_from(ResourceRow)
+    listed = resources.outerjoin(last, col(last.id) == find_last_observation(listed=True))
+    return listed.outerjoin(ObservationRow, col(ObservationRow.id) == find_last_observation()).where(is_resource())

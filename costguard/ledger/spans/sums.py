@@ -42,7 +42,6 @@ from sqlmodel import col, select
 
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
-    SPAN_COLUMNS,
     NanoAmounts,
     Query,
     SqlRow,
@@ -447,19 +446,3 @@ def _select_stopped() -> Rows:
     is_since = and_(col(stopped.resource_id) == ResourceRow.id, col(stopped.state) == STOPPED, col(stopped.id) > since)
     resources = _join_last_listed(select_columns(func.min(stopped.at_us), *RESOURCE)).join(stopped, is_since)
     return resources.where(col(ObservationRow.state) == STOPPED).group_by(col(ResourceRow.id), *RESOURCE)
-
-
-def format_corrected_column(column: str) -> str:
-    """Return SQL for a column of span `s`, or of its last correction `c` or of the part `p` of that if there is one."""
-    if column in ("start_us", "end_us", "price_known"):
-        return f"coalesce(p.{column}, s.{column})"
-    return f"coalesce(p.{column}, c.{column}, s.{column})"
-
-
-JOIN_CORRECTION = """LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)
-LEFT JOIN correction_part AS p ON p.correction_id = c.id"""
-"""The last correction `c` of each span `s`, and its parts `p`: one row for each part, which together are the span."""
-
-BILLED_AMOUNTS = ", ".join(f"CASE WHEN p.bill_line_id IS NOT NULL THEN p.{name} END" for name in ("low", "expected", "high"))
-_CORRECTED = {f"s.{name}": format_corrected_column(name) for name in ("presence", "price_known", "start_us", "end_us")}
-CORRECTED_SPAN_COLUMNS = ", ".join([*(_CORRECTED.get(name, name) for name in SPAN_COLUMNS.split(", ")), BILLED_AMOUNTS])
