@@ -80,13 +80,13 @@ def _build_response(error: MessageRefusedError) -> Response:
 def _build_openapi(app: FastAPI) -> dict[str, Any]:
     """Return FastAPI's schema with the token's security scheme, and without its unused validation errors."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        for path in made["paths"].values():
+        schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        for path in schema["paths"].values():
             for operation in path.values():
                 operation["responses"].pop("422", None)
-        components = made.setdefault("components", {})
+        components = schema.setdefault("components", {})
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         for name in ("HTTPValidationError", "ValidationError"):
             components.get("schemas", {}).pop(name, None)
-        app.openapi_schema = made
+        app.openapi_schema = schema
     return app.openapi_schema

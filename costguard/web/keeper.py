@@ -132,10 +132,10 @@ def is_health_answered(path: str) -> bool:
     with suppress(OSError, http.client.HTTPException), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
         wire.settimeout(ASK_S)
         wire.connect(path)
-        asked = http.client.HTTPConnection("localhost")
-        asked.sock = wire
-        asked.request("GET", "/healthz")
-        return asked.getresponse().status > 0
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = wire
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status > 0
     return False
 
 
@@ -157,8 +157,8 @@ def build_words(*, config: str | None, interval_s: float, json_log: bool) -> lis
     return [*words, *(["--config", config] if config else []), "serve", "--interval", f"{interval_s:g}s"]
 
 
-def _build_environment(whole: Mapping[str, str], files: tuple[int, int], watchdog: Path) -> dict[str, str]:
-    passed = {name: value for name, value in whole.items() if name in PASSED_VARIABLES or name.startswith(PASSED_PREFIXES)}
+def _build_environment(environ: Mapping[str, str], files: tuple[int, int], watchdog: Path) -> dict[str, str]:
+    passed = {name: value for name, value in environ.items() if name in PASSED_VARIABLES or name.startswith(PASSED_PREFIXES)}
     return {**passed, "MALLOC_ARENA_MAX": "2", FILES_VARIABLE: ",".join(map(str, files)), SOCKET_VARIABLE: str(watchdog)}
 
 

@@ -20,17 +20,17 @@ def bind_listener(web: WebSettings) -> socket.socket:
     """Return a socket that listens at the address of the settings. Raises InputError if it cannot."""
     listen = parse_listen_address(web.listen or ANY_PORT, "web.listen")
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((listen.host, listen.port))
-        made.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((listen.host, listen.port))
+        listener.listen(BACKLOG)
     except OSError as error:
-        made.close()
+        listener.close()
         hint = "stop the other watchdog, or set another port"
         raise InputError(f"cannot listen: {error.strerror}", field=f"web.listen {listen.shown}", hint=hint) from None
-    made.setblocking(False)  # noqa: FBT003 - the socket's own word
-    return made
+    listener.setblocking(False)  # noqa: FBT003 - the socket's own word
+    return listener
 
 
 def check_web_files(web: WebSettings, key_file: Path) -> None:
@@ -51,6 +51,6 @@ def check_web_files(web: WebSettings, key_file: Path) -> None:
         require_input_file(expand_path(web.tls_key))
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(expand_path(web.tls_cert), expand_path(web.tls_key))
     except (OSError, ValueError) as error:
-        told = f"TLS cannot be used with these files: {error.strerror or error if isinstance(error, OSError) else error}"
+        message = f"TLS cannot be used with these files: {error.strerror or error if isinstance(error, OSError) else error}"
         hint = "set a PEM certificate chain and its key"
-        raise InputError(told, field="web.tls_cert, web.tls_key", hint=hint) from None
+        raise InputError(message, field="web.tls_cert, web.tls_key", hint=hint) from None

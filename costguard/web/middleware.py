@@ -77,20 +77,20 @@ LOOPBACK = "loopback"
 def name_client(address: str) -> str:
     """Return the name under which the limits count an address: all of loopback is one, and so is an IPv6 /64."""
     try:
-        found = parse_address(address)
+        ip = parse_address(address)
     except ValueError:  # a Unix-domain socket, or what a proxy stated
         return address[:64]
-    if found.is_loopback:
+    if ip.is_loopback:
         return LOOPBACK
-    if isinstance(found, IPv6Address):
-        return str(ipaddress.ip_network((int(found) >> IPV6_SITE_BITS << IPV6_SITE_BITS, IPV6_SITE_BITS)))
-    return str(found)
+    if isinstance(ip, IPv6Address):
+        return str(ipaddress.ip_network((int(ip) >> IPV6_SITE_BITS << IPV6_SITE_BITS, IPV6_SITE_BITS)))
+    return str(ip)
 
 
 def parse_address(address: str) -> IPv4Address | IPv6Address:
     """Parse an address without its zone, and an IPv4-mapped IPv6 address as IPv4. Raises ValueError."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    return getattr(found, "ipv4_mapped", None) or found
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 class PeerFilter:
@@ -164,13 +164,13 @@ class RequestMiddleware:
         if wait_s and scope["path"] != JOIN_PATH:  # whoever has a code gets in beside a flood from the same address
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
         body = await _read_body(headers, scope["path"], receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
-        given = False
+        is_answered = False
 
         async def once() -> Message:
-            nonlocal given
-            if given:
+            nonlocal is_answered
+            if is_answered:
                 return await receive()
-            given = True
+            is_answered = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, once, send)
@@ -184,10 +184,10 @@ async def _read_body(headers: dict[bytes, str], path: str, receive: Receive) -> 
     if kind != JSON_TYPE and (kind not in FORM_TYPES or path.startswith(API_PATH)):
         raise MessageRefusedError(ENCODED)
     most = BODY_MOST if kind == JSON_TYPE else FORM_MOST
-    stated = headers.get(b"content-length", "")
-    if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
+    length = headers.get(b"content-length", "")
+    if length and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
         raise MessageRefusedError(MALFORMED, "a body must not have both a length and chunks")
-    if stated.isdecimal() and (len(stated) > len(str(most)) or int(stated) > most):
+    if length.isdecimal() and (len(length) > len(str(most)) or int(length) > most):
         raise MessageRefusedError(TOO_LARGE)
     parts, size = list[bytes](), 0
     try:
@@ -222,8 +222,8 @@ async def _send_refusal(send: Send, refused: MessageRefusedError) -> None:
 
 def build_refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], bytes]:
     """Return a refusal as status, headers and body."""
-    said: dict[str, Any] = {"error": refused.name, "says": refused.says}
-    body = json.dumps(said).encode()
+    answer: dict[str, Any] = {"error": refused.name, "says": refused.says}
+    body = json.dumps(answer).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
     if refused.wait_s is not None or refused.name == TOO_OFTEN:
         headers["retry-after"] = str(max(1, round(refused.wait_s or 1)))

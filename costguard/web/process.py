@@ -56,11 +56,11 @@ def run_server(*, config: str | None, listen: str | None, interval: str | None, 
     else:
         check_web_files(settings.web, find_key_file(settings))
         sockets, link = [bind_listener(settings.web)], WatchdogClient(find_watchdog_socket(settings))
-    made = build_server(build_web_services(settings, config=config, interval=every), sockets, link)
+    server = build_server(build_web_services(settings, config=config, interval=every), sockets, link)
     gc.collect()
     gc.freeze()  # what is imported by now stays: looking through it took 0.1 s again and again, while beats waited
     get_log().info("web_listens", address=settings.web.listen, tls=settings.web.tls_cert is not None, alone=not files)
-    made.run()
+    server.run()
 
 
 def _adopt_files(files: str) -> list[socket.socket]:

@@ -146,11 +146,11 @@ def build_response_schemas(of: dict[int, Schema | str]) -> dict[int | str, dict[
 
     `of`: status -> schema, or the media type of a non-JSON body.
     """
-    found: dict[int | str, dict[str, Any]] = {}
+    responses: dict[int | str, dict[str, Any]] = {}
     for name, one in REFUSALS.items():
-        told = f"{found[one.status]['description']}, {name}" if one.status in found else name
-        found[one.status] = {"description": told, "content": {"application/json": {"schema": REFUSED}}}
+        description = f"{responses[one.status]['description']}, {name}" if one.status in responses else name
+        responses[one.status] = {"description": description, "content": {"application/json": {"schema": REFUSED}}}
     for status, schema in of.items():
         content = {schema: {}} if isinstance(schema, str) else {"application/json": {"schema": schema}}
-        found[status] = {"description": found.get(status, {}).get("description", "done"), "content": content}
-    return found
+        responses[status] = {"description": responses.get(status, {}).get("description", "done"), "content": content}
+    return responses

@@ -128,13 +128,13 @@ class HttpServer:
 
     async def _serve(self) -> None:
         asyncio.get_running_loop().set_exception_handler(handle_loop_error)
-        asked = asyncio.create_task(self.link.run(self.end))
+        link_task = asyncio.create_task(self.link.run(self.end))
         try:
             await self.server.serve(sockets=list(self.bound))
         finally:
-            asked.cancel()
+            link_task.cancel()
             with suppress(asyncio.CancelledError):
-                await asked
+                await link_task
             await self.link.close()
 
 
@@ -163,13 +163,13 @@ def serve_http(parts: WebServices, watchdog: Path | None) -> Iterator[ListenAddr
     """
     check_web_files(parts.web, parts.key_file)
     bound = bind_listener(parts.web)
-    made = build_server(parts, [bound], WatchdogClient(watchdog))
-    thread = threading.Thread(target=made.run, name="web", daemon=True)
+    server = build_server(parts, [bound], WatchdogClient(watchdog))
+    thread = threading.Thread(target=server.run, name="web", daemon=True)
     thread.start()
     try:
         yield ListenAddress(parse_listen_address(parts.web.listen or ANY_PORT, "web.listen").host, bound.getsockname()[1])
     finally:
-        made.end()
+        server.end()
         thread.join(PATIENCE_S)
         bound.close()
 
@@ -209,9 +209,9 @@ def _raise_connection_limit() -> int:
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = CONNECTIONS + SPARE_FILES
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        minimum = CONNECTIONS + SPARE_FILES
+        if soft != resource.RLIM_INFINITY and soft < minimum:
+            soft = minimum if hard == resource.RLIM_INFINITY else min(minimum, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         if soft != resource.RLIM_INFINITY:
             most = max(50, min(CONNECTIONS, soft - SPARE_FILES))

@@ -114,10 +114,10 @@ def _is_weak_key(key: bytes) -> bool:
 
 @lru_cache(maxsize=4096)
 def _parse_public_key(public_key: str) -> Ed25519PublicKey | None:
-    found = decode_base64(public_key)
-    if found is None or len(found) != KEY_BYTES or _is_weak_key(found):
+    key_bytes = decode_base64(public_key)
+    if key_bytes is None or len(key_bytes) != KEY_BYTES or _is_weak_key(key_bytes):
         return None
     try:
-        return Ed25519PublicKey.from_public_bytes(found)
+        return Ed25519PublicKey.from_public_bytes(key_bytes)
     except ValueError:
         return None

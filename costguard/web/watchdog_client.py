@@ -82,17 +82,17 @@ class WatchdogClient:
 
     async def _send_beats(self) -> None:
         while self._beats:
-            taken = [self._beats.popleft() for _ in range(min(BEATS_MOST, len(self._beats)))]
+            beats = [self._beats.popleft() for _ in range(min(BEATS_MOST, len(self._beats)))]
             try:
-                replies = await self._post(PATHS[BeatOffer], encode_beats([offer for offer, _ in taken]), list[BeatReply])
+                replies = await self._post(PATHS[BeatOffer], encode_beats([offer for offer, _ in beats]), list[BeatReply])
             except MessageRefusedError as refused:
-                for _, reply in taken:
+                for _, reply in beats:
                     if not reply.done():
                         reply.set_exception(refused)
                 continue
-            for (_, reply), said in zip(taken, chain(replies, repeat(BeatReply(NO_WATCHDOG, wait_s=5))), strict=False):
+            for (_, reply), beat_reply in zip(beats, chain(replies, repeat(BeatReply(NO_WATCHDOG, wait_s=5))), strict=False):
                 if not reply.done():
-                    reply.set_result(said)
+                    reply.set_result(beat_reply)
 
     async def _post(self, path: str, body: bytes, kind: type[_Reply]) -> _Reply:
         if self._path is None:
@@ -109,17 +109,17 @@ class WatchdogClient:
         self._waiting += 1
         try:
             async with self._turns:
-                came = await self._http.post(f"http://watchdog{path}", content=body)
+                response = await self._http.post(f"http://watchdog{path}", content=body)
         except httpx2.HTTPError:
             raise MessageRefusedError(NO_WATCHDOG, wait_s=5) from None
         finally:
             self._waiting -= 1
-        if came.status_code == BAD_REQUEST:
-            raise MessageRefusedError(MALFORMED, came.text)
-        if came.status_code != OK:
+        if response.status_code == BAD_REQUEST:
+            raise MessageRefusedError(MALFORMED, response.text)
+        if response.status_code != OK:
             raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5)
         try:
-            return decode_reply(kind, came.content)
+            return decode_reply(kind, response.content)
         except OfferError:
             raise MessageRefusedError(NO_WATCHDOG, wait_s=5) from None
 

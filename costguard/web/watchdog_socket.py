@@ -47,27 +47,27 @@ def bind_private_socket(path: Path) -> socket.socket:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_own_folder(path.parent):
         raise InputError("can be entered by others", field=str(path.parent), hint="chmod 700 it, or remove it")
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
-        made.bind(str(path))
+        listener.bind(str(path))
         path.chmod(0o600)
-        made.listen(BACKLOG)
+        listener.listen(BACKLOG)
     except OSError as error:
-        made.close()
+        listener.close()
         raise InputError(f"cannot be made: {error.strerror}", field=str(path), hint="check the folder's rights") from None
-    return made
+    return listener
 
 
 def is_own_folder(folder: Path) -> bool:
     """Return whether `folder` is a real folder that this user alone can enter."""
-    found = folder.lstat()
-    return found.st_uid == os.geteuid() and not found.st_mode & 0o077 and folder.is_dir() and not folder.is_symlink()
+    status = folder.lstat()
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077 and folder.is_dir() and not folder.is_symlink()
 
 
 def _is_answered(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made, suppress(OSError):
-        made.settimeout(CONNECT_S)
-        made.connect(str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
+        connection.settimeout(CONNECT_S)
+        connection.connect(str(path))
         return True
     return False

@@ -99,13 +99,13 @@ def _add_policies(routes: APIRouter, room: PageRoom) -> None:
     @room.open_to()
     async def policies(request: Request, reader: PageReader) -> Response:
         query = _read_query(request, ("policy", "since"))
-        stated = request.query_params.get("text", "").strip()[: TEXT_CHARS_MAX + 1]
-        name, wrong, tests, text = query.get("policy", ""), "", None, stated
+        draft_text = request.query_params.get("text", "").strip()[: TEXT_CHARS_MAX + 1]
+        name, wrong, tests, text = query.get("policy", ""), "", None, draft_text
         document = await room.run(web_answers.explain_page_policies, services)
         try:
-            text = stated or await room.run(write_policy_text, services, name)
-            if stated:
-                tests = await room.run(simulate_policy_change, services, name, stated, query.get("since", ""))
+            text = draft_text or await room.run(write_policy_text, services, name)
+            if draft_text:
+                tests = await room.run(simulate_policy_change, services, name, draft_text, query.get("since", ""))
         except CostguardError as error:
             wrong = str(error)
         return room.render(
@@ -161,8 +161,8 @@ def _add_accounts(routes: APIRouter, room: PageRoom) -> None:
 
 def _read_query(request: Request, names: tuple[str, ...]) -> dict[str, str]:
     """Return the stated fields of `names`, without blanks and not longer than a form allows."""
-    stated = {name: request.query_params.get(name, "").strip()[:VALUE_CHARS_MAX] for name in names}
-    return {name: value for name, value in stated.items() if value}
+    fields = {name: request.query_params.get(name, "").strip()[:VALUE_CHARS_MAX] for name in names}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _answer_quote(room: PageRoom, query: dict[str, str]) -> CommandAnswer:

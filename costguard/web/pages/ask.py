@@ -30,12 +30,12 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get(ASK_PATH + "{secret}")
     async def show(secret: str) -> Response:
         try:
-            asked = await room.run(room.services.find_ask, secret)
+            ask_page = await room.run(room.services.find_ask, secret)
         except CostguardError as error:
             return _refuse_link(room, error)
         token = compute_form_token(secret)
         return room.render(
-            "ask.html", None, title="A question of the guard", asked=asked, token=token, answers=room.link is not None
+            "ask.html", None, title="A question of the guard", asked=ask_page, token=token, answers=room.link is not None
         )
 
     @routes.post(ASK_PATH + "{secret}")
@@ -78,8 +78,8 @@ async def _pass_on(room: PageRoom, secret: str, *, approve: bool) -> Response:
         reply = await room.link.ask(AskOffer(secret, approve), PersonReply)
     except MessageRefusedError as refused:
         return room.refuse(503, "Not answered", f"Nothing was answered: {refused.says}")
-    said = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
+    all_lines = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
     room.services.forget_fleet()
     title = ("Approved" if approve else "Denied") if reply.done else "Not answered"
-    lines = [line for line in said if not line.startswith("next:")]
+    lines = [line for line in all_lines if not line.startswith("next:")]
     return room.refuse(200 if reply.done else 403, title, "\n".join(lines))

@@ -65,8 +65,8 @@ class LiveRuns:
             with suppress(CostguardError):
                 run = await self._room.run(self._room.services.read_run_id)
                 if run != self._id and await self._is_built(run):
-                    told, self._id = bool(self._id), run
-                    if told:
+                    had_run, self._id = bool(self._id), run
+                    if had_run:
                         changed, self._changed = self._changed, asyncio.Event()
                         changed.set()
             self.looked.set()

@@ -41,9 +41,9 @@ def build_router(room: PageRoom) -> APIRouter:
     @room.open_to(VIEWER, changes=True)
     async def leave(_: Request, reader: PageReader) -> Response:
         await asyncio.to_thread(room.desk.end, reader.session)
-        further = room.find_provider_logout(reader)
+        logout_url = room.find_provider_logout(reader)
         answer = room.refuse(
-            200, "Logged out", "Your session has ended.", login=OIDC_LOGIN_PATH if room.oidc else "", further=further
+            200, "Logged out", "Your session has ended.", login=OIDC_LOGIN_PATH if room.oidc else "", logout_url=logout_url
         )
         set_session_cookie(answer, room, "")
         return answer

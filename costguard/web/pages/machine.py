@@ -28,14 +28,14 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/machine")
     @room.open_to()
     async def show(request: Request, reader: PageReader) -> Response:
-        found = await room.run(room.services.load_machine, request.query_params.get("id", ""))
+        page = await room.run(room.services.load_machine, request.query_params.get("id", ""))
         fleet = await room.run(room.services.load_fleet)
         return room.render(
             "machine.html",
             reader,
             title="Machine",
             here="",
-            machine=found,
+            machine=page,
             late=room.services.list_late(fleet),
             operator=OPERATOR,
             stops=room.link is not None,
@@ -44,8 +44,8 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/machine/samples")
     @room.open_to()
     async def samples(request: Request, _: PageReader) -> Response:
-        found = await room.run(room.services.load_samples, request.query_params.get("id", ""))
-        return Response(json.dumps(found), media_type="application/json", headers=HEADERS)
+        answer = await room.run(room.services.load_samples, request.query_params.get("id", ""))
+        return Response(json.dumps(answer), media_type="application/json", headers=HEADERS)
 
     @routes.post("/machine")
     @room.open_to(VIEWER, changes=True)
@@ -56,15 +56,15 @@ def build_router(room: PageRoom) -> APIRouter:
         if not reader.may(needed):
             return room.refuse(403, "Not allowed", f"This needs the role {needed}; you are {reader.role}.", reader=reader)
         if do in ASKED_TWICE and fields.get("sure") != "yes":
-            found = await room.run(room.services.load_machine, path)
-            told = room.services.describe_act(found.one, do)
-            return room.render("confirm.html", reader, title="Confirm", here="", machine=found, fields=fields, told=told)
+            page = await room.run(room.services.load_machine, path)
+            lines = room.services.describe_act(page.one, do)
+            return room.render("confirm.html", reader, title="Confirm", here="", machine=page, fields=fields, told=lines)
         if do == "stop":
             await _stop(room, reader, path, fields)
             return build_redirect(build_machine_path(path))
         try:
-            stated = {name: fields.get(name, "") for name in ("length", "why", "life")}
-            answer = await room.run(room.services.change, reader.name, do, path, **stated)
+            options = {name: fields.get(name, "") for name in ("length", "why", "life")}
+            answer = await room.run(room.services.change, reader.name, do, path, **options)
             document = answer.document
             room.tell_next(reader, "good", (*document.lead, *(n for n in document.notes if not n.startswith("next:"))))
         except CostguardError as error:
@@ -85,6 +85,6 @@ async def _stop(room: PageRoom, reader: PageReader, path: str, fields: Mapping[s
     except MessageRefusedError as refused:
         room.tell_next(reader, "bad", (f"Not stopped: {refused.says}",))
         return
-    said = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
-    room.tell_next(reader, "good" if reply.done else "bad", tuple(said))
+    lines = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
+    room.tell_next(reader, "good" if reply.done else "bad", tuple(lines))
     room.services.forget_fleet()

@@ -47,9 +47,9 @@ class LoginThreads:
     async def run(self, ask: Callable[[], T]) -> T:
         """Return what `ask` returns."""
         self._under_way += 1
-        done = asyncio.get_running_loop().run_in_executor(self._pool, ask)
-        done.add_done_callback(self._leave)
-        return await done
+        future = asyncio.get_running_loop().run_in_executor(self._pool, ask)
+        future.add_done_callback(self._leave)
+        return await future
 
     def _leave(self, _: object) -> None:
         self._under_way -= 1
@@ -78,8 +78,8 @@ class LoginPages:
         except ValueError:
             query = {}
         brought = request.cookies.get(self._cookie, "")
-        found = await self._ask_provider(request, lambda: self._client.finish_login(brought, query))
-        answer = found if isinstance(found, Response) else await asyncio.to_thread(self._log_in, *found)
+        login = await self._ask_provider(request, lambda: self._client.finish_login(brought, query))
+        answer = login if isinstance(login, Response) else await asyncio.to_thread(self._log_in, *login)
         return self._set_cookie(answer, "", 0)
 
     async def _ask_provider(self, request: Request, ask: Callable[[], T]) -> T | Response:
@@ -105,8 +105,8 @@ class LoginPages:
         if name is None or role is None:
             get_log().warning("oidc_refused", why="no role" if name else "no subject", name=name or "")
             who = name or "Somebody without a subject"
-            told = f"{who}: the identity provider states no group in {settings.role_claim} that may see these pages."
-            return self._room.refuse(403, "Not allowed", told)
+            reason = f"{who}: the identity provider states no group in {settings.role_claim} that may see these pages."
+            return self._room.refuse(403, "Not allowed", reason)
         try:
             secret = self._room.desk.open_session(name, role, settings.issuer)
         except CostguardError as error:

@@ -91,9 +91,9 @@ class PageRoom:
             self._loading = asyncio.create_task(self.run(self.services.load_fleet))
         return await asyncio.shield(self._loading)
 
-    async def run(self, build: Callable[..., _Built], *given: object, **named: object) -> _Built:
-        """Return `build(*given, **named)`, run in a thread of the pages' own: health, tokens and agents have others."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(build, *given, **named))
+    async def run(self, build: Callable[..., _Built], *args: object, **kwargs: object) -> _Built:
+        """Return `build(*args, **kwargs)`, run in a thread of the pages' own: health, tokens and agents have others."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(build, *args, **kwargs))
 
     def open_to(
         self, needed: str = VIEWER, *, changes: bool = False
@@ -127,8 +127,8 @@ class PageRoom:
                 if not is_same_origin(request) or not compare_digest(
                     fields.get("token", "").encode(), reader.form_token.encode()
                 ):
-                    told = "This form is not from your session. Nothing was changed: open the page again."
-                    return self.refuse(403, "Not sent by you", told, reader=reader)
+                    reason = "This form is not from your session. Nothing was changed: open the page again."
+                    return self.refuse(403, "Not sent by you", reason, reader=reader)
             return await page(request, reader)
         except LedgerError as error:
             return self.refuse(503, "The ledger cannot be read", str(error))
@@ -152,18 +152,18 @@ class PageRoom:
         return Response(text, status_code=status, media_type="text/html; charset=utf-8", headers={**HEADERS, **(headers or {})})
 
     def refuse(
-        self, status: int, title: str, told: str, *, reader: PageReader | None = None, login: str = "", further: str = ""
+        self, status: int, title: str, reason: str, *, reader: PageReader | None = None, login: str = "", logout_url: str = ""
     ) -> Response:
-        """Return a page that says why there is no other. `login`, `further`: where to log in, where to log out as well."""
+        """Return a page that says why there is no other. `login`, `logout_url`: where to log in, where to log out as well."""
         asks_login = status == HTTP_UNAUTHORIZED
         return self.render(
             "refused.html",
             reader,
             status=status,
             title=title,
-            told=told.splitlines(),
+            told=reason.splitlines(),
             login=login,
-            further=further,
+            further=logout_url,
             hint=asks_login,
         )
 
@@ -173,8 +173,8 @@ class PageRoom:
 
     def _build_login_link(self, request: Request) -> str:
         """Return where to log in and come back to the page of `request`; "" without an identity provider."""
-        asked = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
-        back = asked if request.method == "GET" else "/"
+        path = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+        back = path if request.method == "GET" else "/"
         return f"{OIDC_LOGIN_PATH}?next={quote(back, safe='')}" if self.oidc else ""
 
     def tell_next(self, reader: PageReader, tone: str, lines: tuple[str, ...]) -> None:

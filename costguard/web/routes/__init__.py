@@ -68,10 +68,10 @@ def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogClient) -> 
         responses=schemas.build_response_schemas({200: schemas.JOINED}),
     )
     async def join(request: Request) -> Response:
-        asked = await request.body()
+        request_body = await request.body()
         proof = JoinProof(request.headers.get(NONCE_HEADER, ""), request.headers.get(SIGNATURE_HEADER, ""))
         try:
-            offer = await look_up(partial(desk.check_join, asked, proof))
+            offer = await look_up(partial(desk.check_join, request_body, proof))
         except MessageRefusedError as refused:
             wait_s = guesses.take(name_client(request.client.host if request.client else ""))
             if wait_s and refused.name == BAD_CODE:
@@ -81,7 +81,7 @@ def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogClient) -> 
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
         reply = await link.ask(offer, JoinReply)
-        body, headers = sign_join_answer(desk.build_join_answer(reply), asked, proof, seal)
+        body, headers = sign_join_answer(desk.build_join_answer(reply), request_body, proof, seal)
         return Response(body, media_type=JSON, headers=headers)
 
     @routes.get(
@@ -116,8 +116,8 @@ def build_agent_router(desk: AgentGateway, seal: Seal, link: WatchdogClient) -> 
         wait_s = beats_of.take(incoming.agent.id)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        said = desk.build_answer(incoming, await link.ask(incoming.pack(), BeatReply))
-        body, at_ms = json.dumps(said).encode(), int(str(said["guard_at"]))
+        answer = desk.build_answer(incoming, await link.ask(incoming.pack(), BeatReply))
+        body, at_ms = json.dumps(answer).encode(), int(str(answer["guard_at"]))
         signature = seal.sign(build_signed_answer(agent=incoming.agent.id, seq=incoming.seq, at_ms=at_ms, body=body))
         return Response(body, media_type=JSON, headers={AT_HEADER: str(at_ms), SIGNATURE_HEADER: signature})
 
@@ -149,8 +149,8 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
     async def healthz() -> Response:
         age_s, late = await asyncio.to_thread(parts.health)
         state = "never" if age_s is None else "late" if late else "ok"
-        said = {"state": state, "guard_age_s": None if age_s is None else round(age_s, 1)}
-        return Response(json.dumps(said), status_code=503 if late else 200, media_type=JSON)
+        health = {"state": state, "guard_age_s": None if age_s is None else round(age_s, 1)}
+        return Response(json.dumps(health), status_code=503 if late else 200, media_type=JSON)
 
     @routes.get(
         "/v1/status",
@@ -184,8 +184,8 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
 
 def parse_bearer_token(request: Request) -> str:
     """Return the token that a request states, "" if it states none."""
-    stated = request.headers.get("authorization", "")
-    return stated[len(BEARER) :].strip() if stated.lower().startswith(BEARER) else ""
+    authorization = request.headers.get("authorization", "")
+    return authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
 
 
 async def _cut_pieces(body: bytes) -> AsyncIterator[bytes]:
@@ -196,12 +196,12 @@ async def _cut_pieces(body: bytes) -> AsyncIterator[bytes]:
 
 def build_agent_zip_once() -> Callable[[], bytes]:
     """Return a function that builds the agent as one file on its first call, and returns the same file afterwards."""
-    made = list[bytes]()
+    archives = list[bytes]()
 
     def build() -> bytes:
-        if not made:
-            made.append(_build_agent_zip())
-        return made[0]
+        if not archives:
+            archives.append(_build_agent_zip())
+        return archives[0]
 
     return build
 

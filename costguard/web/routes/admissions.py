@@ -54,9 +54,9 @@ def build_admission_router(services: LauncherServices, link: WatchdogClient) -> 
         who, token_hash = await authorize(request, (OPERATOR,))
         now = get_now()
         try:
-            hold, kept = await asyncio.to_thread(services.quoter.price, await request.body(), who, now)
+            hold, kept_quote = await asyncio.to_thread(services.quoter.price, await request.body(), who, now)
         except NoAnswerError as none:
-            said = {
+            refusal = {
                 "schema": ADMIT_SCHEMA,
                 "held": False,
                 "reason": "no_price",
@@ -64,11 +64,11 @@ def build_admission_router(services: LauncherServices, link: WatchdogClient) -> 
                 "hold": None,
                 "would_fit": [],
             }
-            return Response(json.dumps(said), status_code=409, media_type=JSON)
+            return Response(json.dumps(refusal), status_code=409, media_type=JSON)
         reply = await link.ask(pack_admission(hold, token_hash, now), AdmitReply)
         if reply.refused:
             raise MessageRefusedError(reply.refused, reply.says, wait_s=reply.wait_s)
-        answer = await asyncio.to_thread(services.quoter.build_answer, hold, kept, reply)
+        answer = await asyncio.to_thread(services.quoter.build_answer, hold, kept_quote, reply)
         return Response(json.dumps(answer), status_code=200 if reply.admitted else 409, media_type=JSON)
 
     @routes.post(
