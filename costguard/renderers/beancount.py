@@ -76,31 +76,31 @@ def _sum_postings(items: ChargeItems) -> dict[_PostingKey, _PostingSum]:
         of, money = item.attribution, item.money
         sold_by = get_seller(sellers, of.provider).name
         place = (item.start.date(), of.provider, sold_by, of.account, item.charge, of.owner, money.low.currency)
-        found = sums.setdefault(place, _PostingSum())
-        found.low += money.low.nano
-        found.expected += money.expected.nano
-        found.high += money.high.nano
-        found.estimated |= not item.price.known
-        found.unpriced |= item.unpriced
-        found.resources += found.last != item.key  # items come resource by resource
-        found.last = item.key
+        posting_sum = sums.setdefault(place, _PostingSum())
+        posting_sum.low += money.low.nano
+        posting_sum.expected += money.expected.nano
+        posting_sum.high += money.high.nano
+        posting_sum.estimated |= not item.price.known
+        posting_sum.unpriced |= item.unpriced
+        posting_sum.resources += posting_sum.last != item.key  # items come resource by resource
+        posting_sum.last = item.key
     return sums
 
 
-def _format_transaction(place: _PostingKey, found: _PostingSum) -> str:
+def _format_transaction(place: _PostingKey, posting_sum: _PostingSum) -> str:
     on, _, seller, _, charge, owner, currency = place
     low, expected, high, owed = (
         f"{Money(nano=nano, currency=currency).format(9)} {currency}"
-        for nano in (found.low, found.expected, found.high, -found.expected)
+        for nano in (posting_sum.low, posting_sum.expected, posting_sum.high, -posting_sum.expected)
     )
-    flag = "*" if found.low == found.high else "!"
-    count = f"{found.resources} resource{'s' if found.resources != 1 else ''}"
-    doubt = ", unpriced" if found.unpriced else ", at an estimated price" if found.estimated else ""
-    told = f"{charge}: {count}{f' of {owner}' if owner.strip() else ''}{doubt}"
+    flag = "*" if posting_sum.low == posting_sum.high else "!"
+    count = f"{posting_sum.resources} resource{'s' if posting_sum.resources != 1 else ''}"
+    doubt = ", unpriced" if posting_sum.unpriced else ", at an estimated price" if posting_sum.estimated else ""
+    narration = f"{charge}: {count}{f' of {owner}' if owner.strip() else ''}{doubt}"
     expense, liability = _format_expense_account(place), _format_liability_account(place)
     width = max(len(expense), len(liability)) + 2
     return (
-        f"\n{on} {flag} {_quote_text(seller)} {_quote_text(told)}\n"
+        f"\n{on} {flag} {_quote_text(seller)} {_quote_text(narration)}\n"
         f"  low: {low}\n  high: {high}\n"
         f"  {expense:<{width}}{expected}\n  {liability:<{width}}{owed}\n"
     )
@@ -131,9 +131,9 @@ def _format_account_part(text: str) -> str:
     plain = text[:1].upper() + text[1:]
     if NAME.fullmatch(plain) and len(plain) <= LONGEST_NAME and plain != NOBODY:
         return plain
-    kept = NOT_ACCOUNT_CHARACTERS.sub("-", text).strip("-")[:LONGEST_NAME].strip("-")
+    part = NOT_ACCOUNT_CHARACTERS.sub("-", text).strip("-")[:LONGEST_NAME].strip("-")
     mark = hashlib.sha256(text.encode()).hexdigest()[:6]
-    return f"{kept[:1].upper()}{kept[1:]}-{mark}" if kept else f"X-{mark}"
+    return f"{part[:1].upper()}{part[1:]}-{mark}" if part else f"X-{mark}"
 
 
 def _quote_text(text: str) -> str:

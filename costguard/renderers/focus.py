@@ -31,10 +31,10 @@ def render(document: Document, *, focus_version: str | None = None) -> Iterator[
     return _render_pieces(build_rows(document.items), list_header(focus_version or NEWEST_VERSION))
 
 
-def _render_pieces(found: Iterator[Mapping[str, RowValue]], names: Sequence[str]) -> Iterator[str]:
+def _render_pieces(rows: Iterator[Mapping[str, RowValue]], names: Sequence[str]) -> Iterator[str]:
     yield _format_csv_lines([names])
-    while lot := list(islice(found, _ROWS_AT_ONCE)):
-        yield _format_csv_lines([[_format_cell(each[name]) for name in names] for each in lot])
+    while batch := list(islice(rows, _ROWS_AT_ONCE)):
+        yield _format_csv_lines([[_format_cell(each[name]) for name in names] for each in batch])
 
 
 def _format_csv_lines(lines: Sequence[Sequence[object]]) -> str:

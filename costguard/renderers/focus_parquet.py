@@ -66,29 +66,29 @@ class _PieceBuffer(io.RawIOBase):
         return data
 
 
-def _write_pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, RowValue]]) -> Iterator[bytes]:  # noqa: ANN401 - no types
+def _write_pieces(pa: Any, pq: Any, schema: Any, rows: Iterator[dict[str, RowValue]]) -> Iterator[bytes]:  # noqa: ANN401 - no types
     out = _PieceBuffer()
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        while any((packed := _build_columns(schema.names, islice(found, GROUP))).values()):
+        while any((packed := _build_columns(schema.names, islice(rows, GROUP))).values()):
             writer.write_table(pa.table(packed, schema=schema))
             yield out.taken()
     yield out.taken()
 
 
-def _build_columns(names: list[str], lot: Iterator[dict[str, RowValue]]) -> dict[str, list[object]]:
-    """Return the rows of `lot` by column."""
-    found: dict[str, list[object]] = {name: [] for name in names}
-    for each in lot:
-        for name, column in found.items():
+def _build_columns(names: list[str], rows: Iterator[dict[str, RowValue]]) -> dict[str, list[object]]:
+    """Return `rows` by column."""
+    columns: dict[str, list[object]] = {name: [] for name in names}
+    for each in rows:
+        for name, column in columns.items():
             column.append(_convert_cell(each[name]))
-    return found
+    return columns
 
 
 def _choose_type(pa: Any, name: str, version: str) -> Any:  # noqa: ANN401 - same
-    known = get_columns(version).get(name)
-    if known and known.kind == TIME_KIND:
+    column = get_columns(version).get(name)
+    if column and column.kind == TIME_KIND:
         return pa.timestamp("us", tz="UTC")
-    if (known and known.kind == DECIMAL_KIND) or CUSTOM_COLUMNS.get(name) is Decimal:
+    if (column and column.kind == DECIMAL_KIND) or CUSTOM_COLUMNS.get(name) is Decimal:
         return pa.decimal128(DIGITS, PLACES)
     return pa.bool_() if CUSTOM_COLUMNS.get(name) is bool else pa.string()
 

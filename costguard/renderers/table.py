@@ -78,15 +78,15 @@ def _render_for_terminal(document: Document, *, wide: bool) -> str:
 
     width = _get_width()
     tables = [(one, fit_table(one, None if wide else width, measure_width)) for one in document.tables if one.rows]
-    widest = max((sum(c.width + 2 for c in laid.columns) for _, laid in tables), default=0)
+    widest = max((sum(c.width + 2 for c in layout.columns) for _, layout in tables), default=0)
     room = max(width, widest) if wide else width
     lines = [line for text in document.lead for line in _wrap_line(text, _choose_line_style(text, plain=""), room)]
-    for table, laid in tables:
-        lines += [("", ""), *(_wrap_line(table.title, BOLD, room) if table.title else ()), *_draw_table(table, laid, room)]
+    for table, layout in tables:
+        lines += [("", ""), *(_wrap_line(table.title, BOLD, room) if table.title else ()), *_draw_table(table, layout, room)]
     if document.notes and tables:
         lines.append(("", ""))
     lines += [line for note in document.notes for line in _wrap_line(note, _choose_line_style(note), room)]
-    lines += [line for text in _describe_hidden([laid for _, laid in tables]) for line in _wrap_line(text, DIMMED, room)]
+    lines += [line for text in _describe_hidden([layout for _, layout in tables]) for line in _wrap_line(text, DIMMED, room)]
     styled = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
     texts = ((text.rstrip(), look if styled else "") for text, look in lines)
     return "".join(f"\x1b[{look}m{text}\x1b[0m\n" if look and text else f"{text}\n" for text, look in texts)
@@ -98,11 +98,11 @@ def _wrap_line(text: str, look: str, width: int) -> list[Line]:
     return [(one, look) for one in ([line] if isinstance(text, PastedLine) else wrap_text(line, width))]
 
 
-def _draw_table(table: TableView, laid: TableLayout, width: int) -> Iterator[Line]:
-    yield from ((line, BOLD) for line in _draw_row([one.heading for one in laid.columns], laid, width))
+def _draw_table(table: TableView, layout: TableLayout, width: int) -> Iterator[Line]:
+    yield from ((line, BOLD) for line in _draw_row([one.heading for one in layout.columns], layout, width))
     for number, tone in enumerate(table.tones or ("",) * len(table.rows)):
-        cells = [one.cells[number] for one in laid.columns]
-        yield from ((line, STYLES.get(tone, "")) for line in _draw_row(cells, laid, width))
+        cells = [one.cells[number] for one in layout.columns]
+        yield from ((line, STYLES.get(tone, "")) for line in _draw_row(cells, layout, width))
 
 
 def _draw_row(cells: Sequence[str], laid: TableLayout, width: int) -> Iterator[str]:
@@ -128,17 +128,17 @@ def _choose_line_style(line: str, *, plain: str = DIMMED) -> str:
 
 def _describe_hidden(layouts: Sequence[TableLayout]) -> Iterator[str]:
     """Yield a line that says what `--wide` would add; nothing where all is shown."""
-    dropped = list(dict.fromkeys(filter(None, (name for laid in layouts for name in laid.dropped))))
-    shortened = [name for name in dict.fromkeys(name for laid in layouts for name in laid.shortened) if name not in dropped]
-    told = [f"adds {', '.join(dropped)}"] if dropped else []
-    told += [f"shows {', '.join(shortened)} in full"] if shortened else []
-    if told:
-        yield f"--wide {' and '.join(told)}."
+    dropped = list(dict.fromkeys(filter(None, (name for layout in layouts for name in layout.dropped))))
+    shortened = [name for name in dict.fromkeys(name for layout in layouts for name in layout.shortened) if name not in dropped]
+    parts = [f"adds {', '.join(dropped)}"] if dropped else []
+    parts += [f"shows {', '.join(shortened)} in full"] if shortened else []
+    if parts:
+        yield f"--wide {' and '.join(parts)}."
 
 
 def _get_width() -> int:
     """Return the number of columns: `$COLUMNS` if set, else the terminal's width, else 80 where it does not say."""
-    stated = os.environ.get("COLUMNS", "")
-    if stated.isascii() and stated.isdigit() and 0 < len(stated) <= WIDTH_DIGITS and int(stated) > 0:
-        return int(stated)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and 0 < len(columns) <= WIDTH_DIGITS and int(columns) > 0:
+        return int(columns)
     return os.get_terminal_size(sys.stdout.fileno()).columns or UNSTATED_WIDTH

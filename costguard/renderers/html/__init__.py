@@ -20,12 +20,12 @@ FOOTER = "Written by costguard. This page is self-contained: it loads nothing an
 
 def render(document: Document) -> str:
     """Return a whole page in ASCII, about 40 kB for a team's month."""
-    first, *further = document.lead or ("costguard",)
+    first, *others = document.lead or ("costguard",)
     header = make_element(
         "header",
         make_element("p", "costguard", class_="mark"),
         make_element("h1", *_split_at_days(first)),
-        *(make_element("p", line, class_="lead") for line in further),
+        *(make_element("p", line, class_="lead") for line in others),
     )
     figures = [_render_figure(one) for one in document.figures]
     charts = draw_charts(document)
@@ -86,10 +86,10 @@ def _render_section(table: TableView, number: int) -> Markup:
     return make_element("section", head, _wrap_scrolling(_render_table(titled), ident), aria_labelledby=ident)
 
 
-def _render_chart_numbers(chart: Chart, kept: FittedChart, ident: str) -> Markup:
+def _render_chart_numbers(chart: Chart, fitted_chart: FittedChart, ident: str) -> Markup:
     """Return the table under a chart: one row per label, one column per series; collapsed on a screen, open on paper."""
-    rows = tuple((label, *(one.texts[n] for one in kept.series)) for n, label in enumerate(kept.labels))
-    table = TableView(title=chart.title, columns=("", *(f"{one.name}>" for one in kept.series)), rows=rows)
+    rows = tuple((label, *(one.texts[n] for one in fitted_chart.series)) for n, label in enumerate(fitted_chart.labels))
+    table = TableView(title=chart.title, columns=("", *(f"{one.name}>" for one in fitted_chart.series)), rows=rows)
     return make_element("details", make_element("summary", "The numbers"), _wrap_scrolling(_render_table(table), ident))
 
 
@@ -108,8 +108,8 @@ def _render_table(table: TableView) -> Markup:
     end = len(table.rows) - table.sums
     rows = [_render_row(row, right) for row in table.rows[: min(end, MOST_ROWS)]]
     if end > MOST_ROWS:
-        said = f"and {end - MOST_ROWS:,} more rows: the same answer as JSON or CSV holds them all"
-        rows.append(make_element("tr", make_element("td", said, colspan=len(right), class_="more")))
+        note = f"and {end - MOST_ROWS:,} more rows: the same answer as JSON or CSV holds them all"
+        rows.append(make_element("tr", make_element("td", note, colspan=len(right), class_="more")))
     parts = [
         make_element("caption", shorten_with_title(table.title)[0]),
         make_element("thead", make_element("tr", *heads)),
@@ -130,8 +130,8 @@ def _render_row(row: tuple[str, ...], right: tuple[bool, ...]) -> Markup:
 
 
 def _render_cell(tag: str, text: str, *, right: bool, scope: str | None = None) -> Markup:
-    said, title = shorten_with_title(text)
-    return make_element(tag, said, class_="r" if right else None, scope=scope, title=title)
+    short_text, title = shorten_with_title(text)
+    return make_element(tag, short_text, class_="r" if right else None, scope=scope, title=title)
 
 
 def _render_notes(notes: tuple[str, ...]) -> Markup:

@@ -77,31 +77,31 @@ def draw_chart(chart: Chart, number: int, table: Callable[[Chart, FittedChart, s
     chart = replace(
         chart, title=shorten_with_title(chart.title or "Chart")[0], unit=shorten_with_title(chart.unit, LONGEST_UNIT)[0]
     )
-    kept, ident = _fit_chart(chart), f"chart-{number}"
-    known = [value for one in kept.series for value in one.values if value is not None]
-    empty = not kept.labels or not kept.series
+    fitted_chart, ident = _fit_chart(chart), f"chart-{number}"
+    numbers = [value for one in fitted_chart.series for value in one.values if value is not None]
+    empty = not fitted_chart.labels or not fitted_chart.series
     parts = [make_element("h2", chart.title, id=ident)]
     if chart.note:
         parts.append(make_element("p", chart.note, class_="note"))
     if empty:
         parts.append(make_element("p", "There is no data to draw.", class_="note"))
     else:
-        parts += [*DRAW_BY_KIND[chart.kind](chart, kept)] if known else [make_element("p", "No data.", class_="note")]
-        if kept.left_out:
-            parts.append(make_element("p", kept.left_out, class_="note"))
-        if chart.kind != BARS or not known:
-            parts.append(table(chart, kept, ident))
+        parts += [*DRAW_BY_KIND[chart.kind](chart, fitted_chart)] if numbers else [make_element("p", "No data.", class_="note")]
+        if fitted_chart.left_out:
+            parts.append(make_element("p", fitted_chart.left_out, class_="note"))
+        if chart.kind != BARS or not numbers:
+            parts.append(table(chart, fitted_chart, ident))
     return make_element("figure", *parts, class_=f"chart chart-{chart.kind}", aria_labelledby=ident)
 
 
-def _draw_stacked(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
+def _draw_stacked(chart: Chart, fitted_chart: FittedChart) -> Iterator[Markup]:
     """Yield columns of stacked parts: positive values upwards from zero, negative ones downwards."""
-    columns = [[one.values[at] for one in kept.series] for at in range(len(kept.labels))]
+    columns = [[one.values[at] for one in fitted_chart.series] for at in range(len(fitted_chart.labels))]
     heights = [sum(v for v in column if v is not None and v > 0) for column in columns]
     depths = [sum(v for v in column if v is not None and v < 0) for column in columns]
     at = compute_ticks(min(depths), max(heights))
-    classes = [f"p{(n + 1) % PATTERN_COUNT}" for n in range(len(kept.series))]
-    yield _draw_legend(kept, classes)
+    classes = [f"p{(n + 1) % PATTERN_COUNT}" for n in range(len(fitted_chart.series))]
+    yield _draw_legend(fitted_chart, classes)
     texts = format_ticks(at, chart.unit)
     slot = 100 / len(columns)
     dense = len(columns) > DENSE
@@ -120,13 +120,13 @@ def _draw_stacked(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
     bars = [
         make_element(
             "g",
-            make_element("title", _format_column_title(chart, kept, n)),
+            make_element("title", _format_column_title(chart, fitted_chart, n)),
             make_element("rect", x=_format_percent(n * slot), width=_format_percent(slot), y="0", height="100%", class_="spot"),
-            *_draw_column(kept, n, at, classes, x=n * slot + (slot - width) / 2, width=width),
+            *_draw_column(fitted_chart, n, at, classes, x=n * slot + (slot - width) / 2, width=width),
         )
         for n in range(len(columns))
     ]
-    labels = _draw_labels(kept.labels, slot)
+    labels = _draw_labels(fitted_chart.labels, slot)
     drawing = make_element(
         "svg",
         *lines,
@@ -135,22 +135,22 @@ def _draw_stacked(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
         class_=f"plot{' dense' if dense else ''} {name_size('gutter', max(map(len, texts)) + 2)}",
         aria_hidden="true",
     )
-    yield make_element("div", drawing, role="img", aria_label=_describe_chart(chart, kept, heights))
+    yield make_element("div", drawing, role="img", aria_label=_describe_chart(chart, fitted_chart, heights))
 
 
 def _draw_column(
-    kept: FittedChart, n: int, at: tuple[float, ...], classes: list[str], *, x: float, width: float
+    fitted_chart: FittedChart, n: int, at: tuple[float, ...], classes: list[str], *, x: float, width: float
 ) -> Iterator[Markup]:
     above = below = 0.0
     place = {"x": _format_percent(x), "width": _format_percent(width)}
-    for one, class_ in zip(kept.series, classes, strict=True):
+    for one, class_ in zip(fitted_chart.series, classes, strict=True):
         value = one.values[n]
         if value:
             start = above if value > 0 else below
             top, bottom = max(start, start + value), min(start, start + value)
             yield make_element("rect", **place, y=_get_top(top, at), height=_format_length(top - bottom, at), class_=class_)
             above, below = (top, below) if value > 0 else (above, bottom)
-    if kept.unknown[n]:
+    if fitted_chart.unknown[n]:
         yield make_element("rect", **place, y="0", height=_format_length(at[-1] - above, at), class_="unknown")
 
 
@@ -176,22 +176,22 @@ def _draw_labels(labels: tuple[str, ...], slot: float) -> Iterator[Markup]:
             )
 
 
-def _format_column_title(chart: Chart, kept: FittedChart, n: int) -> str:
-    there = [(one, one.values[n]) for one in kept.series]
-    parts = [f"{shorten_with_title(one.name, LONGEST_NAME)[0]} {one.texts[n]}" for one, value in there if value]
-    total = sum(value for _, value in there if value is not None)
-    unknown = kept.unknown[n]
-    if len(kept.series) > 1 and len(unknown) < len(kept.series):
+def _format_column_title(chart: Chart, fitted_chart: FittedChart, n: int) -> str:
+    pairs = [(one, one.values[n]) for one in fitted_chart.series]
+    parts = [f"{shorten_with_title(one.name, LONGEST_NAME)[0]} {one.texts[n]}" for one, value in pairs if value]
+    total = sum(value for _, value in pairs if value is not None)
+    unknown = fitted_chart.unknown[n]
+    if len(fitted_chart.series) > 1 and len(unknown) < len(fitted_chart.series):
         parts.insert(0, f"together {format_value(total, chart.unit)}")
     if unknown:
         parts.append(f"{UNKNOWN}: {', '.join(shorten_with_title(one, LONGEST_NAME)[0] for one in unknown[:PATTERN_COUNT])}")
-    return f"{shorten_with_title(kept.labels[n])[0]}: {'; '.join(parts) or add_unit('0', chart.unit)}"
+    return f"{shorten_with_title(fitted_chart.labels[n])[0]}: {'; '.join(parts) or add_unit('0', chart.unit)}"
 
 
-def _draw_legend(kept: FittedChart, classes: list[str]) -> Markup:
+def _draw_legend(fitted_chart: FittedChart, classes: list[str]) -> Markup:
     """Return the legend of the patterns; empty if there is only one part and all its values are known."""
-    pairs = [(one.name, class_) for one, class_ in zip(kept.series, classes, strict=True)]
-    if any(kept.unknown):
+    pairs = [(one.name, class_) for one, class_ in zip(fitted_chart.series, classes, strict=True)]
+    if any(fitted_chart.unknown):
         pairs.append((UNKNOWN, "unknown"))
     if len(pairs) == 1:
         return Markup()
@@ -205,22 +205,22 @@ def _draw_legend(kept: FittedChart, classes: list[str]) -> Markup:
     return make_element("ul", *items, class_="legend")
 
 
-def _draw_heat(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
+def _draw_heat(chart: Chart, fitted_chart: FittedChart) -> Iterator[Markup]:
     """Yield a grid whose cells show their number; in a narrow figure, rows and columns are exchanged (page.css)."""
-    known = [value for one in kept.series for value in one.values if value is not None]
-    at = compute_ticks(0.0, max(known), SHADES, FINE_STEPS)
-    cells = [make_element("span"), *(_draw_head(label) for label in kept.labels)]
-    for one in kept.series:
+    numbers = [value for one in fitted_chart.series for value in one.values if value is not None]
+    at = compute_ticks(0.0, max(numbers), SHADES, FINE_STEPS)
+    cells = [make_element("span"), *(_draw_head(label) for label in fitted_chart.labels)]
+    for one in fitted_chart.series:
         cells.append(_draw_head(one.name))
-        for label, value, text in zip(kept.labels, one.values, one.texts, strict=True):
-            said = f"{shorten_with_title(one.name)[0]}, {shorten_with_title(label)[0]}: {text}"
+        for label, value, text in zip(fitted_chart.labels, one.values, one.texts, strict=True):
+            tip = f"{shorten_with_title(one.name)[0]}, {shorten_with_title(label)[0]}: {text}"
             cells.append(
-                make_element("span", "?" if value is None else format_short(value), class_=_choose_shade(value, at), title=said)
+                make_element("span", "?" if value is None else format_short(value), class_=_choose_shade(value, at), title=tip)
             )
-    class_ = "grid across" if len(kept.labels) <= MOST_ACROSS else "grid"
-    class_ = f"{class_} {name_size('across', len(kept.labels))} {name_size('down', len(kept.labels) + 1)}"
-    grid = make_element("div", *cells, class_=class_, tabindex="0", role="img", aria_label=_describe_chart(chart, kept))
-    yield make_element("ul", *_draw_scale(at, chart.unit, unknown=any(kept.unknown)), class_="legend")
+    class_ = "grid across" if len(fitted_chart.labels) <= MOST_ACROSS else "grid"
+    class_ = f"{class_} {name_size('across', len(fitted_chart.labels))} {name_size('down', len(fitted_chart.labels) + 1)}"
+    grid = make_element("div", *cells, class_=class_, tabindex="0", role="img", aria_label=_describe_chart(chart, fitted_chart))
+    yield make_element("ul", *_draw_scale(at, chart.unit, unknown=any(fitted_chart.unknown)), class_="legend")
     yield grid
 
 
@@ -253,14 +253,14 @@ def _draw_scale(at: tuple[float, ...], unit: str, *, unknown: bool) -> Iterator[
         yield make_element("li", make_element("span", class_="swatch unknown"), make_element("span", f"? {UNKNOWN}"))
 
 
-def _draw_bars(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
+def _draw_bars(chart: Chart, fitted_chart: FittedChart) -> Iterator[Markup]:
     """Yield one bar per label, with its name before it and its value after it; the table of numbers is the picture."""
-    (one,) = kept.series
-    there = [value for value in one.values if value is not None]
-    low, high = min(0.0, *there), max(0.0, *there)
+    (one,) = fitted_chart.series
+    numbers = [value for value in one.values if value is not None]
+    low, high = min(0.0, *numbers), max(0.0, *numbers)
     long = (high - low) or 1.0
     rows = []
-    for label, value, text in zip(kept.labels, one.values, one.texts, strict=True):
+    for label, value, text in zip(fitted_chart.labels, one.values, one.texts, strict=True):
         start, end = (low, high) if value is None else (min(0.0, value), max(0.0, value))
         place = {"x": _format_percent((start - low) / long * 100), "width": _format_percent((end - start) / long * 100)}
         bar = make_element("rect", **place, y="0", height="100%", class_="unknown" if value is None else "p1")
@@ -269,7 +269,7 @@ def _draw_bars(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
         rows.append(make_element("tr", make_element("th", name, scope="row", title=title), drawn))
     head = make_element("tr", make_element("td"), make_element("th", one.name, scope="col"))
     texts = [part for text in one.texts for part in text.split(" (")]
-    longest, widest = (min(LONGEST_NAME, max(map(len, lines))) for lines in (texts, kept.labels))
+    longest, widest = (min(LONGEST_NAME, max(map(len, lines))) for lines in (texts, fitted_chart.labels))
     longest += any("%" in text for text in texts)  # wider than a digit
     class_ = f"bars {name_size('value', longest)} {name_size('name', round(widest * CAPITAL_WIDTH_FACTOR))}"
     caption = make_element("caption", chart.title)
@@ -278,26 +278,26 @@ def _draw_bars(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
 
 def _draw_value(text: str) -> Markup:
     """Return an amount and its bounds below it: `$12.00 (11.00 to 13.00)` in two lines."""
-    said, title = shorten_with_title(text, LONGEST_NAME)
-    amount, gap, bounds = said.partition(" (")
+    short_text, title = shorten_with_title(text, LONGEST_NAME)
+    amount, gap, bounds = short_text.partition(" (")
     return make_element("b", amount, *([make_element("small", f"{gap}{bounds}")] if bounds else []), title=title)
 
 
-def _describe_chart(chart: Chart, kept: FittedChart, sums: list[float] | None = None) -> str:
+def _describe_chart(chart: Chart, fitted_chart: FittedChart, sums: list[float] | None = None) -> str:
     """Return a description of the chart for screen readers."""
-    title = chart.title
-    cells = sums or [value if value is not None else float("-inf") for one in kept.series for value in one.values]
-    texts = [format_value(value, chart.unit) for value in sums or ()] or [text for one in kept.series for text in one.texts]
+    title, series = chart.title, fitted_chart.series
+    cells = sums or [value if value is not None else float("-inf") for one in series for value in one.values]
+    texts = [format_value(value, chart.unit) for value in sums or ()] or [text for one in series for text in one.texts]
     most = max(range(len(cells)), key=cells.__getitem__)
-    row, column = divmod(most, len(kept.labels))
-    where = shorten_with_title(kept.labels[column])[0]
+    row, column = divmod(most, len(fitted_chart.labels))
+    where = shorten_with_title(fitted_chart.labels[column])[0]
     if chart.kind == HEAT:
-        where = f"{shorten_with_title(kept.series[row].name)[0]}, {where}"
-    said = [f"{title}.", f"The most: {texts[most]} at {where}."]
-    missing = sum(map(len, kept.unknown))
+        where = f"{shorten_with_title(series[row].name)[0]}, {where}"
+    sentences = [f"{title}.", f"The most: {texts[most]} at {where}."]
+    missing = sum(map(len, fitted_chart.unknown))
     if missing:
-        said.append(f"{missing} values are not known.")
-    return " ".join((*said, "All numbers are in the table below."))
+        sentences.append(f"{missing} values are not known.")
+    return " ".join((*sentences, "All numbers are in the table below."))
 
 
 def _get_top(value: float, at: tuple[float, ...]) -> str:
@@ -356,32 +356,32 @@ def _complete_series(series: ChartSeries, count: int, unit: str) -> ChartSeries:
     """Return `series` with a value (or None) and a text for each of `count` labels."""
     values = tuple(map(clamp_number, (*series.values, *(None,) * count)[:count]))
     texts = (*series.texts, *("",) * count)[:count]
-    said = tuple(format_given_text(text, value, unit) for text, value in zip(texts, values, strict=True))
-    return ChartSeries(name=series.name or NAMELESS, values=values, texts=said)
+    unit_texts = tuple(format_given_text(text, value, unit) for text, value in zip(texts, values, strict=True))
+    return ChartSeries(name=series.name or NAMELESS, values=values, texts=unit_texts)
 
 
 def _merge_smallest_series(every: tuple[ChartSeries, ...], most: int, unit: str) -> tuple[ChartSeries, ...]:
     """Return the largest series in their original order, plus one series that is the sum of the others."""
     dearest = sorted(every, key=lambda one: -sum(abs(value or 0.0) for value in one.values))[: most - 1]
-    kept = [one for one in every if any(one is other for other in dearest)]
+    largest_series = [one for one in every if any(one is other for other in dearest)]
     rest = [one for one in every if not any(one is other for other in dearest)]
     values = tuple(_sum_known(parts) for parts in zip(*(one.values for one in rest), strict=True))
     texts = tuple(format_value(value, unit) for value in values)
-    return (*kept, ChartSeries(name=f"{len(rest)} {OTHERS}", values=values, texts=texts))
+    return (*largest_series, ChartSeries(name=f"{len(rest)} {OTHERS}", values=values, texts=texts))
 
 
 def _sum_known(parts: tuple[float | None, ...]) -> float | None:
-    there = [part for part in parts if part is not None]
-    return sum(there) if there else None
+    numbers = [part for part in parts if part is not None]
+    return sum(numbers) if numbers else None
 
 
 def _format_left_out(chart: Chart, count: int, most: int) -> str:
-    said = []
+    parts = []
     if count < len(chart.labels):
-        said.append(f"the first {count} of {len(chart.labels):,}")
+        parts.append(f"the first {count} of {len(chart.labels):,}")
     if chart.kind != STACKED and len(chart.series) > most:
-        said.append(f"{most} of {len(chart.series):,} series")
-    return f"Drawn here: {' and '.join(said)}. The others are in the tables, or in the answer as JSON or CSV." if said else ""
+        parts.append(f"{most} of {len(chart.series):,} series")
+    return f"Drawn here: {' and '.join(parts)}. The others are in the tables, or in the answer as JSON or CSV." if parts else ""
 
 
 STEPS = (1, 2, 2.5, 5, 10)
@@ -462,9 +462,9 @@ def add_unit(number: str, unit: str) -> str:
     if currency is None:
         return f"{number}{unit}" if unit in {"", "%"} else f"{number} {unit}"
     code = currency[1]
-    before = code if code == "$" else f"{code} "
+    prefix = code if code == "$" else f"{code} "
     minus, digits = ("-", number[1:]) if number.startswith("-") else ("", number)
-    return f"{minus}{before}{digits}{unit.removeprefix(code)}"
+    return f"{minus}{prefix}{digits}{unit.removeprefix(code)}"
 
 
 def format_given_text(text: str, value: float | None, unit: str) -> str:

@@ -41,15 +41,15 @@ def make_element(tag: str, *parts: str, **attributes: str | float | None) -> Mar
 
     A part that is not Markup is text. An attribute of None is left out; `class_` becomes `class`, and `_` becomes `-`.
     """
-    said = "".join(
+    attribute_text = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{_escape_text(str(value))}"'
         for name, value in attributes.items()
         if value is not None
     )
     end = "\n" if tag in BLOCK_TAGS else ""
     if not parts and tag in EMPTY_TAGS:
-        return Markup(f"<{tag}{said}/>{end}")
-    return Markup(f"<{tag}{said}>{join_markup(parts)}</{tag}>{end}")
+        return Markup(f"<{tag}{attribute_text}/>{end}")
+    return Markup(f"<{tag}{attribute_text}>{join_markup(parts)}</{tag}>{end}")
 
 
 def join_markup(parts: Iterable[str], between: str = "") -> Markup:
@@ -75,12 +75,12 @@ def _limit_text(text: str) -> str:
     text = shorten(text, LONGEST_TEXT)
     if text.isascii():
         return text
-    kept, marks = list[str](), 0
+    letters, marks = list[str](), 0
     for letter in text:
         marks = marks + 1 if unicodedata.category(letter) in ("Mn", "Me") else 0
         if marks <= MARKS_MAX:
-            kept.append(letter)
-    return "".join(kept)
+            letters.append(letter)
+    return "".join(letters)
 
 
 def _escape_text(text: str) -> str:
