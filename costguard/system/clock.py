@@ -39,11 +39,11 @@ _simulated_clock: SimulatedClock | None = None
 def use_simulated_clock(world: SimulatedClock) -> Iterator[None]:
     """Use the time of `world` in this block, and run everything in one thread."""
     global _simulated_clock  # noqa: PLW0603 - how time passes is the process's
-    before, _simulated_clock = _simulated_clock, world
+    old_clock, _simulated_clock = _simulated_clock, world
     try:
         yield
     finally:
-        _simulated_clock = before
+        _simulated_clock = old_clock
 
 
 def is_simulated() -> bool:
@@ -72,13 +72,13 @@ def make_executor(most: int, name: str) -> Executor:
 class _ImmediateExecutor(Executor):
     """An executor that runs a task within `submit`."""
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:  # noqa: ANN401 - as Executor has it
-        done: Future[Any] = Future()
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401 - as Executor has it
+        future: Future[Any] = Future()
         try:
-            done.set_result(fn(*args, **named))
+            future.set_result(fn(*args, **kwargs))
         except Exception as broken:  # noqa: BLE001 - it is the answer of whoever asks for the result
-            done.set_exception(broken)
-        return done
+            future.set_exception(broken)
+        return future
 
 
 class Clock(Protocol):
@@ -94,12 +94,12 @@ _send_limit = threading.local()
 @contextmanager
 def limit_sending(at_s: float, seconds: Callable[[], float]) -> Iterator[None]:
     """Refuse, in this block, every request of this thread from `at_s` on, by the monotonic clock `seconds`."""
-    before = getattr(_send_limit, "late", None)
+    old_limit = getattr(_send_limit, "late", None)
     _send_limit.late = lambda: seconds() >= at_s
     try:
         yield
     finally:
-        _send_limit.late = before
+        _send_limit.late = old_limit
 
 
 def is_too_late_to_send() -> bool:

@@ -23,8 +23,8 @@ _process_limits: dict[str, int] = {}
 
 def restrict_process() -> None:
     """Restrict new files to this user and disable core dumps; for the start of a process."""
-    before = os.umask(0o077)
-    _process_limits.setdefault("umask", before)
+    old_umask = os.umask(0o077)
+    _process_limits.setdefault("umask", old_umask)
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -64,14 +64,14 @@ def describe_exposure(path: Path) -> str:
     """
     try:
         place = path.resolve()
-        found = place.stat()
-        if not stat.S_ISREG(found.st_mode) or os.geteuid() not in (found.st_uid, ROOT):
+        status = place.stat()
+        if not stat.S_ISREG(status.st_mode) or os.geteuid() not in (status.st_uid, ROOT):
             return ""
-        mode = f"its mode is {stat.S_IMODE(found.st_mode):04o}"
-        if found.st_mode & stat.S_IROTH and _can_reach(place, None):
+        mode = f"its mode is {stat.S_IMODE(status.st_mode):04o}"
+        if status.st_mode & stat.S_IROTH and _can_reach(place, None):
             return f"can be read by everybody on this machine ({mode})"
-        if found.st_mode & stat.S_IRGRP and found.st_gid != ROOT and _can_reach(place, found.st_gid):
-            return f"can be read by the whole group {_get_group_name(found.st_gid)} ({mode})"
+        if status.st_mode & stat.S_IRGRP and status.st_gid != ROOT and _can_reach(place, status.st_gid):
+            return f"can be read by the whole group {_get_group_name(status.st_gid)} ({mode})"
     except OSError:  # whoever reads it says why it cannot be read
         return ""
     return ""
@@ -79,9 +79,9 @@ def describe_exposure(path: Path) -> str:
 
 def describe_foreign_writers(path: Path) -> str:
     """Return a text that describes how other users can have written `path`; "" if only its owner and the superuser can."""
-    found, folder = path.stat(), path.parent.stat()
-    if found.st_mode & stat.S_IWOTH:
-        return f"it is world-writable (its mode is {stat.S_IMODE(found.st_mode):04o})"
+    status, folder = path.stat(), path.parent.stat()
+    if status.st_mode & stat.S_IWOTH:
+        return f"it is world-writable (its mode is {stat.S_IMODE(status.st_mode):04o})"
     if not folder.st_mode & stat.S_IWOTH:
         return ""
     if not folder.st_mode & stat.S_ISVTX:
@@ -108,7 +108,7 @@ def find_planted_link(path: Path) -> Path | None:
 
 
 def _walk_links(path: Path) -> Path | None:
-    ours, left = (os.geteuid(), ROOT), [*reversed(path.parts)]
+    own_uids, left = (os.geteuid(), ROOT), [*reversed(path.parts)]
     walked, followed = Path(left.pop()), 0
     while left and followed < MOST_LINKS:
         part = left.pop()
@@ -119,7 +119,7 @@ def _walk_links(path: Path) -> Path | None:
         if not step.is_symlink():
             walked = step
             continue
-        if walked.stat().st_mode & stat.S_IWOTH and step.lstat().st_uid not in (*ours, walked.stat().st_uid):
+        if walked.stat().st_mode & stat.S_IWOTH and step.lstat().st_uid not in (*own_uids, walked.stat().st_uid):
             return step
         target, followed = step.readlink(), followed + 1
         left += reversed(target.parts)
@@ -131,8 +131,8 @@ def _walk_links(path: Path) -> Path | None:
 def _can_reach(path: Path, group: int | None) -> bool:
     """Return whether the members of `group` (None: everybody) may pass through every folder to `path`."""
     for folder in path.parents:
-        found = folder.stat()
-        if not found.st_mode & (stat.S_IXGRP if found.st_gid == group else stat.S_IXOTH):
+        status = folder.stat()
+        if not status.st_mode & (stat.S_IXGRP if status.st_gid == group else stat.S_IXOTH):
             return False
     return True
 

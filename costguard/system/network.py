@@ -72,7 +72,9 @@ def explain_tls_error(broken: BaseException | None) -> TlsTrouble | None:
                 TlsTrouble(*what) if what else TlsTrouble(f"its certificate is not trusted ({broken.verify_code})", NAME_THEM)
             )
         if isinstance(broken, ssl.SSLError):
-            return TlsTrouble(*next((told for words, told in _TLS_WORDS.items() if words in str(broken.reason).upper()), _CUT))
+            return TlsTrouble(
+                *next((fields for words, fields in _TLS_WORDS.items() if words in str(broken.reason).upper()), _CUT)
+            )
         broken = broken.__cause__ or broken.__context__
     return None
 
@@ -118,21 +120,21 @@ def resolve_addresses(host: str, port: int, seconds: float | None) -> list[str]:
     try:
         return [str(ip_address(host))]
     except ValueError:
-        found: list[str] | OSError = []
+        outcome: list[str] | OSError = []
 
     def ask() -> None:
-        nonlocal found
+        nonlocal outcome
         try:
             answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+            outcome = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
         except (OSError, UnicodeError) as why:
-            found = OSError(type(why).__name__)
+            outcome = OSError(type(why).__name__)
 
     thread = threading.Thread(target=ask, name="costguard-resolver", daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
         raise TimeoutError("the name was not resolved in time")
-    if isinstance(found, OSError):
-        raise found
-    return found
+    if isinstance(outcome, OSError):
+        raise outcome
+    return outcome

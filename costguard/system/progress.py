@@ -20,10 +20,10 @@ _show: list[Callable[[str, int, int], None]] = []
 _clear: list[Callable[[], None]] = []
 
 
-def report_progress(what: str, done: int = 0, total: int = 0) -> None:
-    """Say what is being done, and how much of it is done of how much; 0 of 0: that is not known."""
+def report_progress(what: str, count: int = 0, total: int = 0) -> None:
+    """Say `what` is being done, and that `count` of `total` are done; 0 of 0: that is not known."""
     for show in _show:
-        show(what, done, total)
+        show(what, count, total)
 
 
 def clear_progress() -> None:
@@ -66,12 +66,12 @@ def _shown(show: Callable[[str, int, int], None], clear: Callable[[], None]) -> 
         _clear.remove(clear)
 
 
-def _write_line(what: str, done: int, total: int) -> None:
-    sys.stderr.write(f"{what}{_format_count(done, total)}\n")
+def _write_line(what: str, count: int, total: int) -> None:
+    sys.stderr.write(f"{what}{_format_count(count, total)}\n")
 
 
-def _format_count(done: int, total: int) -> str:
-    return f" ({done} of {total})" if total else ""
+def _format_count(count: int, total: int) -> str:
+    return f" ({count} of {total})" if total else ""
 
 
 class _Spinner:
@@ -90,11 +90,11 @@ class _Spinner:
     def start(self) -> None:
         self._thread.start()
 
-    def update(self, what: str, done: int, total: int) -> None:
+    def update(self, what: str, count: int, total: int) -> None:
         with self._lock:
             if what != self._what:
                 self._since = monotonic()
-            self._what, self._done, self._total = what, done, total
+            self._what, self._done, self._total = what, count, total
             self._paused = False
 
     def clear(self) -> None:
@@ -119,8 +119,8 @@ class _Spinner:
 
         passed = monotonic() - self._since
         left = passed * (self._total - self._done) / self._done if self._done and self._total else 0.0
-        told = f", {left:.0f} s left" if left >= 1 else ""
-        line = f"{next(self._frames)} {self._what}{_format_count(self._done, self._total)}{told}"
+        remaining = f", {left:.0f} s left" if left >= 1 else ""
+        line = f"{next(self._frames)} {self._what}{_format_count(self._done, self._total)}{remaining}"
         sys.stderr.write(f"\r\x1b[2K{line[: max(1, shutil.get_terminal_size().columns - 1)]}")
         sys.stderr.flush()
         self._shown = True

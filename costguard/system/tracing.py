@@ -53,10 +53,10 @@ def trace_span(name: str, **attributes: str | bool) -> Iterator[TraceSpan]:
         yield NO_SPAN
         return
     with _tracer.start_as_current_span(f"costguard.{name}", record_exception=False, set_status_on_exception=False) as span:
-        found = TraceSpan(span)
-        found.set(**attributes)
+        current_span = TraceSpan(span)
+        current_span.set(**attributes)
         try:
-            yield found
+            yield current_span
         except BaseException as error:
             from opentelemetry.trace import StatusCode
 

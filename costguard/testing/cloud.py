@@ -151,7 +151,7 @@ class TerminateOnlyCloud:
     def poll(self, scope: ScopeKey) -> Poll:
         """A listing, spoilt by the faults at work, with the samples of this instant."""
         at = self._clock.now()
-        items = tuple(seen for one in self.machines.values() if (seen := one.observation(at)) and not _is_gone(seen, at))
+        items = tuple(item for one in self.machines.values() if (item := one.observation(at)) and not _is_gone(item, at))
         inventory = apply_listing_faults(items, self._at_work(at), self._past)
         self._past.append(items)
         down = any(one.what == DOWN for one in self._at_work(at))
@@ -168,8 +168,8 @@ class TerminateOnlyCloud:
             raise UnreachableError("the provider answered 503", provider=self._provider)
         if takes:
             self.pass_time(takes)
-        seen = machine.observation(at) if machine else None
-        return None if seen is None or _is_gone(seen, at) else seen
+        observation = machine.observation(at) if machine else None
+        return None if observation is None or _is_gone(observation, at) else observation
 
     def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
         """A sample of each signal for each whole minute of `period`, of those that run and measure something.
@@ -214,20 +214,20 @@ class TerminateOnlyCloud:
 
     def _do(self, key: ResourceKey, act: str, path: tuple[str, str], lose: frozenset[str] = frozenset()) -> ActionResponse:
         at, machine = self._clock.now(), self._machine(key)
-        here = machine.now(at) if machine else None
-        if machine is None or here is None or here.state == ENDED:
+        power = machine.now(at) if machine else None
+        if machine is None or power is None or power.state == ENDED:
             self._acts.append(ReceivedAction(at, key.id, key, act, None, MISSING, done=False))
             return ActionResponse(said=MISSING, why="there is no such instance")
-        reception, done = _answer_action(machine, act, here.state, at, lose)
-        if done and act == START:
+        reception, is_done = _answer_action(machine, act, power.state, at, lose)
+        if is_done and act == START:
             takes = machine.starts_in if self._delay is None else self._delay()
             machine.turn(at, "starting")
             machine.turn(at + takes, RUNNING, started_at=at + takes)
-        elif done:
+        elif is_done:
             through, state = path
-            through = STOPPED if here.state == STOPPED else through  # what is down already does not run again to end
+            through = STOPPED if power.state == STOPPED else through  # what is down already does not run again to end
             machine.leave(at, through, state, machine.stops_in if self._delay is None else self._delay())
-        self._acts.append(ReceivedAction(at, machine.name, key, act, here.started_at, reception.said, done))
+        self._acts.append(ReceivedAction(at, machine.name, key, act, power.started_at, reception.said, is_done))
         return reception
 
     def _machine(self, key: ResourceKey) -> SimulatedMachine | None:
@@ -237,12 +237,12 @@ class TerminateOnlyCloud:
         return [one for one in self.faults if one.start <= at < one.end]
 
     def _samples(self, items: Sequence[Observation], at: datetime) -> list[Sample]:
-        found = list[Sample]()
-        for seen in items:
-            machine = self._machine(seen.key)
+        samples = list[Sample]()
+        for observation in items:
+            machine = self._machine(observation.key)
             rule = machine.rule(at) if machine else SILENT
-            found += generate_samples(rule, seen.key, at, machine.families) if machine else ()
-        return found
+            samples += generate_samples(rule, observation.key, at, machine.families) if machine else ()
+        return samples
 
 
 class SimulatedCloud(TerminateOnlyCloud):
@@ -258,8 +258,8 @@ class SimulatedCloud(TerminateOnlyCloud):
 
     def fetch_start_price(self, key: ResourceKey) -> Price:
         """What it costs an hour now. UnreachableError while the provider is down."""
-        seen = self.look_up(key)
-        return seen.prices[-1] if seen is not None else Price(None)
+        observation = self.look_up(key)
+        return observation.prices[-1] if observation is not None else Price(None)
 
 
 class PrepaidCloud(SimulatedCloud):
@@ -292,12 +292,12 @@ def _answer_action(
         return ActionResponse(said=ALREADY if state in ("starting", RUNNING) else REFUSED, why=f"it is {state}"), False
     how = machine.answer(at)
     machine.waits = act == START and how == WAITS
-    said = {OBEYS: ACCEPTED, DEAF: ACCEPTED, WAITS: ACCEPTED, LOST: NO_ANSWER, UNCLEAR: NO_ANSWER, REFUSES: REFUSED}[how]
-    return ActionResponse(said=said, why="" if said == ACCEPTED else "as it was told to answer"), how in (OBEYS, LOST)
+    answer = {OBEYS: ACCEPTED, DEAF: ACCEPTED, WAITS: ACCEPTED, LOST: NO_ANSWER, UNCLEAR: NO_ANSWER, REFUSES: REFUSED}[how]
+    return ActionResponse(said=answer, why="" if answer == ACCEPTED else "as it was told to answer"), how in (OBEYS, LOST)
 
 
-def _is_gone(seen: Observation, at: datetime) -> bool:
-    return seen.state == ENDED and seen.stopped_at is not None and at - seen.stopped_at >= ENDED_SHOWN_FOR
+def _is_gone(observation: Observation, at: datetime) -> bool:
+    return observation.state == ENDED and observation.stopped_at is not None and at - observation.stopped_at >= ENDED_SHOWN_FOR
 
 
 __all__ = ["INSTANCE", "PrepaidCloud", "ReceivedAction", "SimulatedCloud", "TerminateOnlyCloud"]

@@ -51,11 +51,11 @@ def play_fortnight(*, seed: int = DEMO_SEED, ledger: str | None = None) -> Comma
     from costguard.views.demo import build_simulated_bill_document
 
     with ExitStack() as stack:
-        kept = None if ledger is None else _build_ledger_url(ledger)
-        url = kept or f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='costguard-demo-'))}/ledger.db"
+        ledger_url = None if ledger is None else _build_ledger_url(ledger)
+        url = ledger_url or f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='costguard-demo-'))}/ledger.db"
         played = play_world(url, seed=seed, end=_find_midnight())
     refusal = CostguardError(f"{len(played.wrong)} resources are wrong: this is a bug in costguard") if played.wrong else None
-    return CommandAnswer(document=build_simulated_bill_document(played, kept=kept), refusal=refusal)
+    return CommandAnswer(document=build_simulated_bill_document(played, kept=ledger_url), refusal=refusal)
 
 
 def prepare_demo_ledger(ledger: str) -> None:
@@ -63,8 +63,8 @@ def prepare_demo_ledger(ledger: str) -> None:
     from costguard.ledger.spans.writer import LedgerWriter
 
     url = _build_ledger_url(ledger)
-    with LedgerWriter(url, rules={}, ceilings={}) as found:
-        _check_unused(found, url)
+    with LedgerWriter(url, rules={}, ceilings={}) as writer:
+        _check_unused(writer, url)
 
 
 def _build_ledger_url(ledger: str) -> str:
@@ -156,10 +156,10 @@ def _list_polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule],
 def _count_faults(plan: WatchPlan) -> Counter[str]:
     """What went wrong with how many listings, in words."""
     words = {"timeout": "timed out", "page": "lost a page", "empty": "lied that there is nothing"}
-    found = Counter(words.get(entry.fault, f"answered {entry.fault}") for entry in plan.entries if entry.fault)
-    found["were slow"] = sum(entry.at_us - entry.asked_us > 0 for entry in plan.entries)
-    found["held old or doubled items"] = sum(bool(entry.late or entry.twice) for entry in plan.entries)
-    return Counter({name: count for name, count in found.items() if count})
+    counts = Counter(words.get(entry.fault, f"answered {entry.fault}") for entry in plan.entries if entry.fault)
+    counts["were slow"] = sum(entry.at_us - entry.asked_us > 0 for entry in plan.entries)
+    counts["held old or doubled items"] = sum(bool(entry.late or entry.twice) for entry in plan.entries)
+    return Counter({name: count for name, count in counts.items() if count})
 
 
 def _count_events(world: World) -> dict[str, int]:
@@ -175,25 +175,25 @@ def _count_events(world: World) -> dict[str, int]:
     }
 
 
-def _compare_clouds(spent: list[LifetimeCost], told: World) -> tuple[CloudBillCheck, ...]:
+def _compare_clouds(spent: list[LifetimeCost], world: World) -> tuple[CloudBillCheck, ...]:
     from costguard_sim.bill import charge_resource
     from costguard_sim.view import make_key
 
-    ours = {one.key: one for one in spent}
+    costs = {one.key: one for one in spent}
     nothing = Money(nano=0)
     clouds: dict[str, list[ResourceBillCheck]] = {}
-    for resource in told.resources:
-        one = ours.get(make_key(resource))
+    for resource in world.resources:
+        one = costs.get(make_key(resource))
         clouds.setdefault(resource.cloud, []).append(
             ResourceBillCheck(
                 key=make_key(resource),
                 money=one.money if one else MoneyInterval(low=nothing, expected=nothing, high=nothing),
-                billed=sum((line.amount for line in charge_resource(resource, 0, told.end_us)), Fraction(0)),
+                billed=sum((line.amount for line in charge_resource(resource, 0, world.end_us)), Fraction(0)),
                 spans=one.spans if one else 0,
                 pending=Fraction(resource.traffic_nano, NANO),
             )
         )
-    return tuple(CloudBillCheck(provider=cloud, resources=tuple(found)) for cloud, found in sorted(clouds.items()))
+    return tuple(CloudBillCheck(provider=cloud, resources=tuple(checks)) for cloud, checks in sorted(clouds.items()))
 
 
 def _find_midnight() -> datetime:

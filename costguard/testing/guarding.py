@@ -92,8 +92,8 @@ class GuardedClouds:
         """Record that `who` approves `act` on the machine that is called `name`."""
         now = self._clock.now()
         machine = next(cloud.machines[name] for cloud in self.clouds.values() if name in cloud.machines)
-        seen = machine.observation(now)
-        assert seen is not None  # noqa: S101 - it is there
+        observation = machine.observation(now)
+        assert observation is not None  # noqa: S101 - it is there
         yes = Override(
             id=token_hex(8),
             what=APPROVE,
@@ -101,8 +101,8 @@ class GuardedClouds:
             why=act,
             at=now,
             until=now + APPROVED_FOR,
-            key=seen.key,
-            life=identify_incarnation(seen),
+            key=observation.key,
+            life=identify_incarnation(observation),
             subject=act,
         )
         self._book.add_override(yes)
@@ -167,10 +167,10 @@ def accept_policies(book: GuardStore, policies: Iterable[Policy], *, who: str, n
     """Arm `policies` as their settings say, as a person who accepted them would."""
     for policy in policies:
         armed = join_arming(policy.arm, policy.digest)
-        wish = Override(
+        override = Override(
             id=token_hex(8), what=ARM, who=who, why="", at=now, until=now + ARMED_FOR, subject=policy.name, value=armed
         )
-        book.add_override(wish)
+        book.add_override(override)
 
 
 def list_routes(settings: Settings) -> tuple[AlertRoute, ...]:

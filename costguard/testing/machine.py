@@ -111,8 +111,8 @@ class SimulatedMachine:
     def turn(self, at: datetime, state: str, *, started_at: datetime | None = None) -> None:
         """It comes to be in `state` at `at`; later turns are forgotten."""
         self.turns = [one for one in self.turns if one.at < at]
-        before = self.turns[-1].started_at if self.turns else None
-        self.turns.append(PowerChange(at, state, started_at or before))
+        last_start = self.turns[-1].started_at if self.turns else None
+        self.turns.append(PowerChange(at, state, started_at or last_start))
 
     def leave(self, at: datetime, through: str, state: str, takes: timedelta) -> None:
         """It is on its way through `through` from `at`, and in `state` after `takes`."""
@@ -126,8 +126,8 @@ class SimulatedMachine:
 
     def rule(self, at: datetime) -> SampleRule:
         """What it measures at `at`: nothing while it does not run."""
-        here = self.now(at)
-        if here is None or here.state not in BILLED_STATES:
+        power = self.now(at)
+        if power is None or power.state not in BILLED_STATES:
             return SILENT
         rule = next((rule for since, rule in reversed(self.rules) if since <= at), SILENT)
         if rule is SILENT:
@@ -163,24 +163,24 @@ class SimulatedMachine:
 
     def observation(self, at: datetime) -> Observation | None:
         """What an honest listing says at `at`; None where it did not exist yet."""
-        here = self.now(at)
-        if here is None:
+        power = self.now(at)
+        if power is None:
             return None
-        down = here.state in (STOPPED, ENDED)
+        down = power.state in (STOPPED, ENDED)
         labels = next((labels for since, labels in reversed(self.labels) if since <= at), {})
         since, rate = self.get_rate(at)
-        waits = self.waits and here.state == STOPPED
+        waits = self.waits and power.state == STOPPED
         return replace(
-            self.seen_as or Observation(key=self.key, state=here.state, name=self.name),
-            state=here.state,
+            self.seen_as or Observation(key=self.key, state=power.state, name=self.name),
+            state=power.state,
             created_at=self.created_at,
-            started_at=here.started_at,
-            stopped_at=here.at if down else None,
+            started_at=power.started_at,
+            stopped_at=power.at if down else None,
             prices=(Price(rate, since=since),) if rate else (Price(None),),
             why="waits for its GPU, and then starts and bills by itself" if waits else "",
-            disks=tuple(Disk(one.gb, one.type, one.price(here.state)) for one in self.stores),
+            disks=tuple(Disk(one.gb, one.type, one.price(power.state)) for one in self.stores),
             labels=tuple(sorted(labels.items())),
-            handling=replace(self.handling, starts=self.can_start and here.state == STOPPED and not waits),
+            handling=replace(self.handling, starts=self.can_start and power.state == STOPPED and not waits),
         )
 
     def spent(
@@ -203,7 +203,7 @@ class SimulatedMachine:
         """`start` to `end` cut where its state or its rule changes, as far as it existed."""
         cuts = {start, end, *(one.at for one in self.turns), *(since for since, _ in (*self.rules, *self.rates))}
         inside = sorted(at for at in cuts if start <= at <= end)
-        return [(a, b, here.state) for a, b in pairwise(inside) if (here := self.now(a)) is not None]
+        return [(a, b, power.state) for a, b in pairwise(inside) if (power := self.now(a)) is not None]
 
 
 SignalValue = float | Callable[[datetime], float]

@@ -183,9 +183,9 @@ class WeekendPlay:
 def play_weekend(*, config: str | None = None, now: datetime | None = None) -> CommandAnswer:
     """Play the last weekend that is over at `now` (the present), in the zone of the settings."""
     with TemporaryDirectory(prefix="costguard-weekend-", dir=MEMORY_DISK if MEMORY_DISK.is_dir() else None) as folder:
-        found = build_weekend(run_weekend(Path(folder), config=config, now=now))
-    wrong = CostguardError(f"the weekend went wrong in {len(found.faults)} ways: this is a bug in costguard")
-    return CommandAnswer(document=build_weekend_document(found), refusal=wrong if found.faults else None)
+        weekend = build_weekend(run_weekend(Path(folder), config=config, now=now))
+    wrong = CostguardError(f"the weekend went wrong in {len(weekend.faults)} ways: this is a bug in costguard")
+    return CommandAnswer(document=build_weekend_document(weekend), refusal=wrong if weekend.faults else None)
 
 
 def keep_weekend(folder: Path, *, config: str | None = None) -> tuple[str, datetime]:
@@ -202,13 +202,13 @@ def run_weekend(folder: Path, *, config: str | None = None, now: datetime | None
     friday = _find_friday((now or datetime.now(UTC)).astimezone(zone).date())
     start, stop = _find_instant(friday, 0, "16:00", zone), _find_instant(friday, 3, "09:00", zone)
     clock = FakeClock(start)
-    clouds, told = _build_clouds(clock), RecordingNotifier(clock)
+    clouds, notifier = _build_clouds(clock), RecordingNotifier(clock)
     settings, url = WEEKEND_SETTINGS.format(zone=zone), f"sqlite:///{folder}/weekend.db"
     watch = GuardedClouds(
         clouds,
         check_settings(settings, "the demo's weekend"),
         clock=clock,
-        notifier=told,
+        notifier=notifier,
         ledger_url=url,
         interval=POLLED_EVERY,
     )
@@ -220,7 +220,7 @@ def run_weekend(folder: Path, *, config: str | None = None, now: datetime | None
         zone=zone,
         period=Period(start=start, end=end),
         watch=watch,
-        told=told,
+        told=notifier,
         events=events,
     )
     try:
@@ -301,17 +301,17 @@ def _record_changes(play: WeekendPlay, at: datetime) -> None:
 
 def build_weekend(play: WeekendPlay) -> Weekend:
     """Return what came of the play, its ledger read once more."""
-    asked = ReportPeriod(period=play.period, label="the weekend")
+    report_period = ReportPeriod(period=play.period, label="the weekend")
     with ReportReader(play.ledger_url, rules=play.watch.rules) as books:
         spent = {one.key: one.money for one in books.spent(play.period.end)}
         savings = tuple(_list_savings(play, books, play.period.end))
         pause = max(POLL_GAP, POLLED_EVERY)
         question = ReportQuestion(
-            asked=asked, by=("name", "owner", "provider"), zone=play.zone, as_of=play.period.end, pause=pause
+            asked=report_period, by=("name", "owner", "provider"), zone=play.zone, as_of=play.period.end, pause=pause
         )
         statement = build_full_statement(accounts=books, question=question, rules=play.watch.rules)
-    told = [one.message for one in play.told.told]
-    letter = next((one for one in told if "train" in _name_subject(one)), None)
+    notifications = [one.message for one in play.told.told]
+    letter = next((one for one in notifications if "train" in _name_subject(one)), None)
     return Weekend(
         period=play.period,
         zone=play.zone,
@@ -319,7 +319,7 @@ def build_weekend(play: WeekendPlay) -> Weekend:
         polls=play.polls,
         moments=tuple(sorted(_list_moments(play), key=lambda one: one.at)),
         letter=(format_title(letter), format_body(letter)) if letter else ("", ""),
-        repeats=sum(one.why_now == REPEAT_DUE for one in told),
+        repeats=sum(one.why_now == REPEAT_DUE for one in notifications),
         savings=savings,
         machines=tuple(
             WeekendMachine(
@@ -350,14 +350,14 @@ def _list_moments(play: WeekendPlay) -> Iterator[WeekendEvent]:
     for at, turn in play.events:
         why = f"{APPROVER} says yes" if turn.what == "approve" else ""
         yield WeekendEvent(at=at, kind=BY_WORLD, who=turn.name, what=EVENT_TEXTS[turn.what].format(machine=turn.name), why=why)
-    for told in play.told.told:
-        if told.message.why_now != REPEAT_DUE:
-            facts = dict(told.message.notices[0].facts)
+    for notification in play.told.told:
+        if notification.message.why_now != REPEAT_DUE:
+            facts = dict(notification.message.notices[0].facts)
             yield WeekendEvent(
-                at=told.at,
+                at=notification.at,
                 kind=TOLD_TO_PEOPLE,
-                who=_name_subject(told.message),
-                what=format_title(told.message).removeprefix("costguard: "),
+                who=_name_subject(notification.message),
+                what=format_title(notification.message).removeprefix("costguard: "),
                 why=facts.get("why", ""),
                 cost=facts.get("so far", ""),
             )
@@ -383,7 +383,7 @@ def _list_savings(play: WeekendPlay, books: ReportReader, end: datetime) -> Iter
     for at, name, intent in play.intents:
         rate = rates[name]
         if intent.state == DONE and rate is not None:
-            found = books.load_spending(Period(start=at, end=end), end)
-            disks = sum((s.money.expected for s in found if s.attribution.provider == intent.life.key.provider), Money(nano=0))
+            costs = books.load_spending(Period(start=at, end=end), end)
+            disks = sum((s.money.expected for s in costs if s.attribution.provider == intent.life.key.provider), Money(nano=0))
             avoided = rate.multiply_seconds(int((end - at).total_seconds()))
             yield WeekendSaving(who=name, act=ACTION_TEXTS[intent.act], at=at, avoided=avoided, disks=disks)

@@ -97,7 +97,7 @@ class Watchdog:
 
         Call it in the main thread, which alone receives signals.
         """
-        before = {one: signal.signal(one, self._heard) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        old_handlers = {one: signal.signal(one, self._heard) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         try:
             self._scheduler.add_listener(self._not_started, EVENT_JOB_MAX_INSTANCES)
             self._assign(self._duties)
@@ -107,7 +107,7 @@ class Watchdog:
             self._scheduler.resume()  # after READY: the first run tells systemd that it is alive
             return self._obey()
         finally:
-            for one, old in before.items():
+            for one, old in old_handlers.items():
                 signal.signal(one, old)
 
     def _heard(self, number: int, _frame: FrameType | None) -> None:
@@ -115,14 +115,14 @@ class Watchdog:
 
     def _obey(self) -> int:
         while True:
-            asked = FINISHED
+            signal_number = FINISHED
             with suppress(queue.Empty):
-                asked = self._asked.get(timeout=LOOK_S)
+                signal_number = self._asked.get(timeout=LOOK_S)
             self.compare_clocks()
-            if asked == signal.SIGHUP and self._make is not None:
+            if signal_number == signal.SIGHUP and self._make is not None:
                 self._reload(self._make)
-            elif asked != FINISHED:
-                return self._end(asked)
+            elif signal_number != FINISHED:
+                return self._end(signal_number)
 
     def _assign(self, duties: Duties) -> None:
         """Replace the duties by `duties`: poll the accounts at once, then run the guard."""
@@ -154,11 +154,11 @@ class Watchdog:
                 return
             health.running = True
         try:
-            came = duty.run()
+            result = duty.run()
         except BaseException as error:  # noqa: BLE001 - whatever a plug-in raises, SystemExit too, concerns this duty alone
             self._failed(duty, health, error)
         else:
-            self._record_success(duty, health, came)
+            self._record_success(duty, health, result)
         finally:
             with self._lock:
                 health.running = False
@@ -172,11 +172,11 @@ class Watchdog:
             pause = health.failed(duty.every.total_seconds(), self._boot())
             if duty.name in self._duties.tried_always:  # money and messages wait for them
                 health.not_before, pause = 0.0, duty.every.total_seconds()
-        said = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"
         self._log.error(
             "job_failed",
             job=duty.name,
-            error=said,
+            error=text,
             raised_in=_format_raise_place(error),
             failures=health.failures,
             next_try_s=pause,
@@ -185,14 +185,14 @@ class Watchdog:
             self._log.error("account_degraded", account=duty.name, failures=health.failures, next_try_s=pause)
             self._tell(f"STATUS={self._status('degraded')}")
 
-    def _record_success(self, duty: Duty, health: DutyHealth, came: object) -> None:
+    def _record_success(self, duty: Duty, health: DutyHealth, result: object) -> None:
         with self._lock:
             was, health.failures, health.not_before = health.degraded, 0, 0.0
         if was:
             self._log.info("recovered", job=duty.name)
         if duty.name != self._duties.guard.name:
             return
-        if not came:
+        if not result:
             self._log.warning("guard_not_committed", job=duty.name)
             return
         self._tell(ALIVE, f"STATUS={self._status('last guard run ' + format(datetime.now(UTC), '%H:%M:%S UTC'))}")
@@ -250,10 +250,10 @@ class Watchdog:
             self._log.info("reloaded", accounts=len(duties.polls))
         self._tell(READY, f"STATUS={self._status('settings read')}")
 
-    def _end(self, asked: int) -> int:
+    def _end(self, signal_number: int) -> int:
         self._stopping = True
         self._tell(STOPPING, "STATUS=finishing acts in progress")
-        self._log.info("stopping", signal=signal.Signals(asked).name, under_way=list(self._under_way()))
+        self._log.info("stopping", signal=signal.Signals(signal_number).name, under_way=list(self._under_way()))
         self._scheduler.shutdown(wait=False)
         limit = self._boot() + self._patience.total_seconds()
         while self._under_way():
@@ -267,7 +267,7 @@ class Watchdog:
         if unfinished:
             self._log.error("unfinished", jobs=list(unfinished), waited_s=self._patience.total_seconds())
         self._log.info("stopped")
-        return UNFINISHED if unfinished else INTERRUPTED if asked == signal.SIGINT else 0
+        return UNFINISHED if unfinished else INTERRUPTED if signal_number == signal.SIGINT else 0
 
     def _under_way(self) -> tuple[str, ...]:
         with self._lock:

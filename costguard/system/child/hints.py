@@ -54,9 +54,9 @@ class HintReceiver:
     def take_steps(self) -> list[int]:
         """Return the first and the latest of the steps received since the last call."""
         with self._lock:
-            found = [step for step in (self._first, self._last) if step is not None]
+            steps = [step for step in (self._first, self._last) if step is not None]
             self._first = self._last = None
-        return found
+        return steps
 
     def build_environment(self) -> dict[str, str]:
         """Return the environment variables that the program gets."""
@@ -79,21 +79,21 @@ class HintReceiver:
         base = os.environ.get("XDG_RUNTIME_DIR", "")
         fits = base and len(base) < MOST_PATH - 40 and os.access(base, os.W_OK)
         self._folder = tempfile.mkdtemp(prefix="costguard-run-", dir=base if fits else "/tmp")  # noqa: S108 - a folder of its own, 0700
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        hint_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            made.bind(str(Path(self._folder) / "hints"))
+            hint_socket.bind(str(Path(self._folder) / "hints"))
         except OSError:
-            made.close()
+            hint_socket.close()
             raise
         self.path = str(Path(self._folder) / "hints")
-        return made
+        return hint_socket
 
-    def _read(self, made: socket.socket) -> None:
+    def _read(self, hint_socket: socket.socket) -> None:
         with suppress(OSError):
-            while (data := made.recv(HINT_MOST + 1)) or not self._closing:
+            while (data := hint_socket.recv(HINT_MOST + 1)) or not self._closing:
                 if self._agent:
                     with suppress(OSError):
-                        made.sendto(data, socket.MSG_DONTWAIT, self._agent)
+                        hint_socket.sendto(data, socket.MSG_DONTWAIT, self._agent)
                 step = _parse_step(data)
                 if step is not None:
                     with self._lock:
@@ -105,10 +105,10 @@ def _parse_step(data: bytes) -> int | None:
     if len(data) > HINT_MOST:
         return None
     try:
-        said = json.loads(data)
+        message = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    step = said.get("step") if isinstance(said, dict) and said.get("hint") == PROGRESS_HINT else None
+    step = message.get("step") if isinstance(message, dict) and message.get("hint") == PROGRESS_HINT else None
     if isinstance(step, bool) or not isinstance(step, int | float) or not math.isfinite(step):
         return None
     return int(step)

@@ -149,23 +149,23 @@ def list_attempt_processes(attempt: str) -> list[int]:
 
 def list_attempts() -> dict[str, list[int]]:
     """Return the visible running processes of every attempt on this machine, by its id; without this process."""
-    mark, found = f"{RUN_ENV}=".encode(), dict[str, list[int]]()
+    mark, attempts = f"{RUN_ENV}=".encode(), dict[str, list[int]]()
     for pid in sorted(_list_pids()):
         with suppress(OSError):
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if pid != os.getpid() else []
             carried = next((one.removeprefix(mark) for one in variables if one.startswith(mark)), b"")
             if carried and _read_state(pid) not in ("Z", "X"):
-                found.setdefault(os.fsdecode(carried), []).append(pid)
-    return found
+                attempts.setdefault(os.fsdecode(carried), []).append(pid)
+    return attempts
 
 
 def list_ancestor_processes(pid: int) -> list[int]:
     """Return the parent of `pid`, the parent's parent, and so on."""
-    found: list[int] = []
-    while (parent := _read_parent(pid)) and parent not in found:
-        found.append(parent)
+    ancestors: list[int] = []
+    while (parent := _read_parent(pid)) and parent not in ancestors:
+        ancestors.append(parent)
         pid = parent
-    return found
+    return ancestors
 
 
 def _list_descendants(pid: int) -> list[int]:
@@ -175,22 +175,22 @@ def _list_descendants(pid: int) -> list[int]:
         parent = _read_parent(one)
         if parent is not None:
             children.setdefault(parent, []).append(one)
-    found, wanted = [], [pid]
-    while wanted:
-        began = children.get(wanted.pop(), [])
-        found += began
-        wanted += began
-    return found
+    descendants, pending = [], [pid]
+    while pending:
+        began = children.get(pending.pop(), [])
+        descendants += began
+        pending += began
+    return descendants
 
 
 def _build_preexec(blocked: Collection[int], *, outlives: bool) -> Callable[[], None]:
     """Return the function that the new process runs before it executes the program."""
-    libc, ours, plain = ctypes.CDLL(None, use_errno=True), os.getpid(), build_state_restorer(blocked)
+    libc, own_pid, plain = ctypes.CDLL(None, use_errno=True), os.getpid(), build_state_restorer(blocked)
 
     def prepare() -> None:
         if not outlives:
             libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-            if os.getppid() != ours:  # it was over before the kernel knew
+            if os.getppid() != own_pid:  # it was over before the kernel knew
                 os.kill(os.getpid(), signal.SIGTERM)
         plain()
 
@@ -276,20 +276,20 @@ def block_signals() -> Iterator[BlockedSignals]:
 
     At the end pending ones are dropped: a late Ctrl-C must not end what follows.
     """
-    heard = frozenset(int(number) for number in HANDLED_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+    handled_signals = frozenset(int(number) for number in HANDLED_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, handled_signals)
     try:
-        yield BlockedSignals(heard, frozenset(int(number) for number in before))
+        yield BlockedSignals(handled_signals, frozenset(int(number) for number in old_mask))
     finally:
-        while signal.sigtimedwait(heard, 0) is not None:
+        while signal.sigtimedwait(handled_signals, 0) is not None:
             pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
-def take_end_signal(heard: BlockedSignals) -> int | None:
+def take_end_signal(blocked_signals: BlockedSignals) -> int | None:
     """Return the pending signal that asks costguard to end, received while no program ran; None if there is none."""
-    asked = frozenset(int(number) for number in END_SIGNALS) & heard.numbers
-    caught = signal.sigtimedwait(asked, 0) if asked else None
+    end_signals = frozenset(int(number) for number in END_SIGNALS) & blocked_signals.numbers
+    caught = signal.sigtimedwait(end_signals, 0) if end_signals else None
     return None if caught is None else caught.si_signo
 
 

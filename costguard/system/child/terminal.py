@@ -110,25 +110,25 @@ def _is_in_foreground() -> bool:
         return False
 
 
-def run_countdown(seconds: int, text: str, heard: BlockedSignals) -> bool:
+def run_countdown(seconds: int, text: str, blocked_signals: BlockedSignals) -> bool:
     """Run a countdown and return whether it reached zero without being interrupted.
 
     Any key, Ctrl-C, Ctrl-Z, or a signal that ends costguard interrupts it; without a terminal only the signals do. Only time
     during which the countdown was visible counts: not while costguard was stopped or the terminal accepted no output.
     """
-    ends = KEEP_SIGNALS & heard.numbers
+    ends = KEEP_SIGNALS & blocked_signals.numbers
     sees = _is_terminal(STDERR)
     left, shown, looked = float(seconds), -1, monotonic()
     with _open_keys() as keys:
         while not _wait_for_keep(keys=keys, ends=ends, within_s=min(max(left, 0.0), STEP_S)):
             if left <= 0:
-                return _finish_line(kept=False, sees=sees)
+                return _finish_line(is_kept=False, sees=sees)
             now = monotonic()
             left, looked = left - min(now - looked, 2 * STEP_S), now
             if sees and ceil(left) != shown:
                 shown = max(0, ceil(left))
                 write_stderr(f"\r\x1b[Kcostguard: {replace_unprintable(text)} in {shown} s; any key keeps it ")
-    return _finish_line(kept=True, sees=sees)
+    return _finish_line(is_kept=True, sees=sees)
 
 
 def _wait_for_keep(*, keys: bool, ends: frozenset[int], within_s: float) -> bool:
@@ -139,10 +139,10 @@ def _wait_for_keep(*, keys: bool, ends: frozenset[int], within_s: float) -> bool
     return bool(ends) and signal.sigtimedwait(ends, 0 if keys else within_s) is not None
 
 
-def _finish_line(*, kept: bool, sees: bool) -> bool:
+def _finish_line(*, is_kept: bool, sees: bool) -> bool:
     if sees:
         write_stderr("\n")
-    return not kept
+    return not is_kept
 
 
 @contextmanager
@@ -151,14 +151,14 @@ def _open_keys() -> Iterator[bool]:
     if not (_is_terminal(STDIN) and _is_in_foreground()):
         yield False
         return
-    before = termios.tcgetattr(STDIN)
+    old_attributes = termios.tcgetattr(STDIN)
     tty.setcbreak(STDIN)
     try:
         termios.tcflush(STDIN, termios.TCIFLUSH)
         yield True
     finally:
         with suppress(termios.error):
-            termios.tcsetattr(STDIN, termios.TCSANOW, before)
+            termios.tcsetattr(STDIN, termios.TCSANOW, old_attributes)
 
 
 def _is_terminal(number: int) -> bool:
