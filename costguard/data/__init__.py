@@ -52,12 +52,12 @@ class ShippedFacts:
         key = self._find_name(name)
         entry = self._models[key]
         built = build_architecture_from_config(self._get_config(key), name=key)
-        stated = cast("Mapping[str, object]", entry.get("denoising", {}))
+        denoising = cast("Mapping[str, object]", entry.get("denoising", {}))
         return replace(
             built,
             released_precision=str(entry["released_precision"]),
-            denoising_steps=cast("int | None", stated.get("steps")),
-            guided=bool(stated.get("guided", built.guided)),
+            denoising_steps=cast("int | None", denoising.get("steps")),
+            guided=bool(denoising.get("guided", built.guided)),
         )
 
     def config(self, name: str) -> Mapping[str, object]:
@@ -139,8 +139,8 @@ class ShippedFacts:
     @cached_property
     def _aliases(self) -> dict[str, str]:
         """Every spelling, folded, to the shipped name."""
-        named = ((name, (name, *cast("list[str]", entry["aliases"]))) for name, entry in self._models.items())
-        return {fold_name(spelling): name for name, spellings in named for spelling in spellings}
+        pairs = ((name, (name, *cast("list[str]", entry["aliases"]))) for name, entry in self._models.items())
+        return {fold_name(spelling): name for name, spellings in pairs for spelling in spellings}
 
     @cached_property
     def _templates(self) -> dict[str, WorkloadTemplate]:
@@ -228,12 +228,12 @@ def _find_provider_folders() -> tuple[tuple[str, Path], ...]:
 
     from costguard.system.process import list_entry_points
 
-    found = dict[str, Path]()
+    folders = dict[str, Path]()
     for point in list_entry_points(PROVIDER_GROUP):
         spec = find_spec(point.module.partition(".")[0])
         if spec is not None and spec.submodule_search_locations:
-            found[point.name.removeprefix(PROVIDER_PREFIX)] = Path(spec.submodule_search_locations[0])
-    return tuple(sorted(found.items()))
+            folders[point.name.removeprefix(PROVIDER_PREFIX)] = Path(spec.submodule_search_locations[0])
+    return tuple(sorted(folders.items()))
 
 
 def _read_provider_rows(name: str, folder: Path, file: str) -> Iterator[dict[str, str]]:

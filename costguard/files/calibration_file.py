@@ -29,12 +29,12 @@ class CalibrationFile:
 
     def load_calibration(self) -> Calibration:
         """Return the calibration from its runs; raise InputError if the file is missing or damaged."""
-        found = self._read()
-        if found is None:
+        table = self._read()
+        if table is None:
             hint = "costguard calibrate RUNS.csv --calibration FILE makes it"
             raise InputError("no such file", field=str(self.path), hint=hint)
         try:
-            beliefs = cast("Sequence[Mapping[str, Mapping[str, object]]]", found["beliefs"])
+            beliefs = cast("Sequence[Mapping[str, Mapping[str, object]]]", table["beliefs"])
             read = {RunFamily(**b["family"]): FamilyEstimate(**b["belief"]) for b in beliefs}  # type: ignore[arg-type]  # tried below
             for belief in read.values():
                 belief.shift(1.0)
@@ -64,14 +64,14 @@ class CalibrationFile:
 
     def _read(self) -> Mapping[str, object] | None:
         try:
-            found = json.loads(read_input_file(self.path, BYTES_MAX))
+            table = json.loads(read_input_file(self.path, BYTES_MAX))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as broken:
             raise self._make_damage_error(str(broken)) from None
-        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        if not isinstance(table, dict) or table.get("schema") != SCHEMA:
             raise self._make_damage_error(f"its schema is not {SCHEMA}")
-        return found
+        return table
 
     def _make_damage_error(self, why: str) -> InputError:
         hint = "costguard calibrate --reset removes it; then calibrate again from your runs"

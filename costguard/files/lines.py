@@ -106,8 +106,8 @@ class LineReader:
         except UnicodeDecodeError as odd:
             file, byte = shorten(Path(self.name).name, 60), odd.object[odd.start]
             hint = f"byte 0x{byte:02x}: save it as UTF-8, e.g. iconv -f latin1 -t utf-8 {file}"
-            after = f"{self.name}, after line {self.number}"
-            raise InputError(f"is not {odd.encoding.upper()}", field=after, hint=hint) from None
+            position = f"{self.name}, after line {self.number}"
+            raise InputError(f"is not {odd.encoding.upper()}", field=position, hint=hint) from None
         except (EOFError, zlib.error, gzip.BadGzipFile) as broken:
             what = "is cut short" if isinstance(broken, EOFError) else f"is damaged ({to_one_line(str(broken))})"
             hint = "copy or download it again"

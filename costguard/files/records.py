@@ -54,8 +54,8 @@ def find_pieces(where: str) -> list[BillFilePiece]:
     path = Path(where).expanduser()
     if path.exists() or not any(sign in where for sign in "*?["):
         return list_pieces(path)
-    named = (Path(one) for one in glob(str(path), recursive=True))  # noqa: PTH207 - the pattern may be absolute
-    return [_build_piece(one) for one in _check_file_count((one for one in named if one.is_file()), where)]
+    paths = (Path(one) for one in glob(str(path), recursive=True))  # noqa: PTH207 - the pattern may be absolute
+    return [_build_piece(one) for one in _check_file_count((one for one in paths if one.is_file()), where)]
 
 
 def is_bill_file(name: Path | str) -> bool:
@@ -67,8 +67,8 @@ def _list_files(path: Path) -> Iterator[Path]:
     return (one for one in path.rglob("*") if one.is_file())
 
 
-def _check_file_count(found: Iterable[Path], where: str) -> list[Path]:
-    every = sorted(found)
+def _check_file_count(paths: Iterable[Path], where: str) -> list[Path]:
+    every = sorted(paths)
     if not every:
         raise InputError("names no bill file", field=where, hint=f"they end in {', '.join(ENDINGS)}")
     if len(every) > MOST_FILES:
@@ -128,10 +128,10 @@ def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]
     yield from _list_inner_records(alone, lines.here, DEEPEST)
     for line in lines:
         if line.strip():
-            found = _parse_json(line)
-            if found is None:
+            record = _parse_json(line)
+            if record is None:
                 raise InputError("is not JSON", field=lines.here, hint="is the file cut short? export it again")
-            yield from _list_inner_records(found, lines.here, DEEPEST)
+            yield from _list_inner_records(record, lines.here, DEEPEST)
 
 
 def _read_rest(lines: LineReader, first: str) -> str:
@@ -150,29 +150,29 @@ def _read_rest(lines: LineReader, first: str) -> str:
 def _parse_json(text: str) -> object | None:
     """Return `text` as JSON with exact numbers; None if it is not JSON, or if it is null."""
     try:
-        found: object = json.loads(text, parse_float=Decimal, parse_constant=lambda _: None)
+        value: object = json.loads(text, parse_float=Decimal, parse_constant=lambda _: None)
     except (ValueError, RecursionError, ArithmeticError):
         return None
-    return found
+    return value
 
 
-def _list_inner_records(value: object, here: str, deep: int) -> Iterator[LocatedRecord]:
+def _list_inner_records(value: object, position: str, deep: int) -> Iterator[LocatedRecord]:
     """Yield `value` as one record, or the records of the single list of objects in it."""
     if isinstance(value, list):
         for number, one in enumerate(value, 1):
-            yield from _list_inner_records(one, f"{here}, item {number}", deep)
+            yield from _list_inner_records(one, f"{position}, item {number}", deep)
         return
     if not isinstance(value, Mapping):
         shown = shorten(repr(value), 40)
-        raise InputError(f"is not an object with keys and values: {shown}", field=here, hint="is it a bill?")
+        raise InputError(f"is not an object with keys and values: {shown}", field=position, hint="is it a bill?")
     lists = [inner for inner in value.values() if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner)]
     wrapped = deep > 0 and len(lists) == 1 and not _has_amounts(value)
     if wrapped:
-        yield from (place for place in _list_inner_records(lists[0], here, deep - 1))
+        yield from (place for place in _list_inner_records(lists[0], position, deep - 1))
     elif deep > 0 and len(lists) > 1 and not _has_amounts(value):
-        raise InputError("holds several lists: which is the bill?", field=here, hint="keep the one that holds its lines")
+        raise InputError("holds several lists: which is the bill?", field=position, hint="keep the one that holds its lines")
     else:
-        yield here, value
+        yield position, value
 
 
 def _has_amounts(value: Mapping[object, object]) -> bool:

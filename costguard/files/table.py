@@ -63,11 +63,11 @@ def read_csv_table(lines: LineReader, first: str, delimiters: Sequence[str] = DE
     return FileTable(name=lines.name, header=_check_header(header, lines.here), rows=rows)
 
 
-def _check_header(header: Iterable[object], here: str) -> list[str]:
+def _check_header(header: Iterable[object], position: str) -> list[str]:
     """Return the column names; raise InputError if there are more than MOST_COLUMNS."""
     names = [str(name) for name in header]
     if len(names) > MOST_COLUMNS:
-        raise InputError(f"has {len(names)} columns, more than {MOST_COLUMNS}", field=here, hint="is it a bill?")
+        raise InputError(f"has {len(names)} columns, more than {MOST_COLUMNS}", field=position, hint="is it a bill?")
     return names
 
 
@@ -105,16 +105,16 @@ def read_parquet_table(name: str, file: IO[bytes]) -> FileTable:
         hint = "pip install 'gpu-costguard[parquet]', or export CSV"
         raise CostguardError("a Parquet file needs pyarrow, which is not installed", field=name, hint=hint) from None
     try:
-        found = parquet.ParquetFile(file)
+        parquet_file = parquet.ParquetFile(file)
     except (pa.ArrowException, OSError, ValueError) as broken:
         raise _build_parquet_error(name, broken) from None
-    rows = _list_parquet_rows(pa, compute, name, found)
-    return FileTable(name=name, header=_check_header(found.schema_arrow.names, name), rows=rows, word="row")
+    rows = _list_parquet_rows(pa, compute, name, parquet_file)
+    return FileTable(name=name, header=_check_header(parquet_file.schema_arrow.names, name), rows=rows, word="row")
 
 
-def _list_parquet_rows(pa: Any, compute: Any, name: str, found: Any) -> Iterator[NumberedRow]:  # noqa: ANN401 - no types
+def _list_parquet_rows(pa: Any, compute: Any, name: str, parquet_file: Any) -> Iterator[NumberedRow]:  # noqa: ANN401 - no types
     number = 0
-    batches = found.iter_batches(batch_size=PARQUET_BATCH_ROWS)
+    batches = parquet_file.iter_batches(batch_size=PARQUET_BATCH_ROWS)
     while True:
         try:
             batch = next(batches, None)
@@ -175,10 +175,10 @@ def parse_json(text: str) -> object:
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         raise ValueError("a key stands in it twice")
-    return found
+    return table
 
 
 def _reject_constant(word: str) -> object:

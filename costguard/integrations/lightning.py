@@ -46,8 +46,8 @@ class CostguardCallback(Callback):  # type: ignore[misc]  # lightning is not ins
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401 - Lightning's signature
         """Quote the run, and print what is expected. Raises InputError for a job that cannot be used."""
-        stated = {**read_steps(trainer, pl_module), **self._options}
-        self.run = TrackedRun(job=self._job, quiet=not trainer.is_global_zero, **stated)
+        options = {**read_steps(trainer, pl_module), **self._options}
+        self.run = TrackedRun(job=self._job, quiet=not trainer.is_global_zero, **options)
         self._stops = False
         self.run.__enter__()
         self.run.begin_at(trainer.global_step)

@@ -35,8 +35,8 @@ class CostguardCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: Any) -> None:  # noqa: ANN401, ARG002 - the Trainer's
         """Quote the run, and print what is expected. Raises InputError for a job that cannot be used."""
-        stated = {"steps": state.max_steps or None, **read_step(args, state, more.get("model")), **self._options}
-        self.run = TrackedRun(job=self._job, quiet=not state.is_world_process_zero, **stated)
+        options = {"steps": state.max_steps or None, **read_step(args, state, more.get("model")), **self._options}
+        self.run = TrackedRun(job=self._job, quiet=not state.is_world_process_zero, **options)
         self._stops = False
         self.run.__enter__()
         self.run.begin_at(state.global_step)

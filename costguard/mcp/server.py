@@ -84,8 +84,8 @@ class TokenGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        stated = next((value for name, value in scope.get("headers", ()) if name == b"authorization"), b"")
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and hmac.compare_digest(stated, self._wanted)):
+        authorization = next((value for name, value in scope.get("headers", ()) if name == b"authorization"), b"")
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and hmac.compare_digest(authorization, self._wanted)):
             await self._app(scope, receive, send)
             return
         headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
@@ -97,7 +97,7 @@ def read_token(file: Path) -> str:
     """Return the token in `file`, which is made on first use. Raises InputError if others can read it."""
     try:
         make_folder(file.parent)
-        made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     except FileExistsError:
         exposed = describe_exposure(file)
         if exposed:
@@ -106,7 +106,7 @@ def read_token(file: Path) -> str:
         hint = "set XDG_DATA_HOME to a folder that can be written"
         raise InputError(f"cannot be made: {wrong.strerror}", field=str(file), hint=hint) from None
     else:
-        with os.fdopen(made, "w") as opened:
+        with os.fdopen(descriptor, "w") as opened:
             opened.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
     try:
         token = read_input_file(file, TOKEN_FILE_BYTES_MAX).decode("ascii").strip()
@@ -121,8 +121,8 @@ def build_server(context: McpContext, tools: tuple[McpTool, ...] = TOOLS) -> Ser
     """Return the server for `tools`. Each call runs in a thread: services are synchronous and may wait for clouds."""
     limiter = anyio.CapacityLimiter(CALLS_MAX)
 
-    async def run_in_thread(function: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - what the function returns
-        return await anyio.to_thread.run_sync(function, *given, limiter=limiter)
+    async def run_in_thread(function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - what the function returns
+        return await anyio.to_thread.run_sync(function, *args, limiter=limiter)
 
     async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:  # noqa: ANN401 - the SDK's own context
         offered = await run_in_thread(lambda: [one for one in tools if one.is_offered(context)])

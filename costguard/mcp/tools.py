@@ -63,8 +63,8 @@ class McpTool:
 
     def build_input_schema(self) -> dict[str, object]:
         """Return the JSON schema of the arguments."""
-        made: dict[str, object] = {"type": "object", "properties": dict(self.parameters), "additionalProperties": False}
-        return {**made, "required": list(self.required)} if self.required else made
+        schema: dict[str, object] = {"type": "object", "properties": dict(self.parameters), "additionalProperties": False}
+        return {**schema, "required": list(self.required)} if self.required else schema
 
     def build_output_schema(self) -> dict[str, object]:
         """Return the JSON schema of the answer: an object whose `schema` names the contract of the command's --json."""
@@ -132,9 +132,9 @@ def _clean_message(error: CostguardError) -> list[str]:
     return [_clean_text(line, MESSAGE_CHARS_MAX) for line in str(error).splitlines() if line]
 
 
-def read_arguments(tool: McpTool, stated: Arguments) -> Arguments:
-    """Return `stated`, checked against the tool's parameters. Raises InputError that names the argument."""
-    for name, value in stated.items():
+def read_arguments(tool: McpTool, arguments: Arguments) -> Arguments:
+    """Return `arguments`, checked against the tool's parameters. Raises InputError that names the argument."""
+    for name, value in arguments.items():
         if name not in tool.parameters:
             near = find_nearest_names(name, tool.parameters)
             hint = f"did you mean {near[0]}?" if near else f"it takes: {', '.join(tool.parameters)}"
@@ -144,99 +144,101 @@ def read_arguments(tool: McpTool, stated: Arguments) -> Arguments:
         fits = any(isinstance(value, PYTHON_TYPES[one]) and (one == "boolean" or not isinstance(value, bool)) for one in kinds)
         if not fits or (isinstance(value, list) and not all(isinstance(one, str) for one in value)) or value == "":
             raise InputError(f"must be: {' or '.join(kinds)}", field=name, hint="leave it out where it says nothing")
-    missing = [name for name in tool.required if name not in stated]
+    missing = [name for name in tool.required if name not in arguments]
     if missing:
         raise InputError(f"is missing: {tool.name} needs it", field=missing[0], hint="state it")
-    return stated
+    return arguments
 
 
 # Each service is imported when its tool is called, as commands are: listing the tools costs no market and no ledger.
 
 
-def _answer_quote(given: Arguments, context: McpContext) -> CommandAnswer:
+def _answer_quote(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.quote.quote_commands import answer_quote
 
     return answer_quote(
-        flags=build_job_table(given),
-        job_file=_get_text(given, "job_file"),
-        on=_get_text(given, "on"),
-        count=_get_number(given, "count"),
-        hours=_get_number(given, "hours"),
-        top=_get_number(given, "top"),
-        sort=_get_text(given, "sort") or "usd",
+        flags=build_job_table(arguments),
+        job_file=_get_text(arguments, "job_file"),
+        on=_get_text(arguments, "on"),
+        count=_get_number(arguments, "count"),
+        hours=_get_number(arguments, "hours"),
+        top=_get_number(arguments, "top"),
+        sort=_get_text(arguments, "sort") or "usd",
         config=context.config,
     )
 
 
-def _answer_admit(given: Arguments, context: McpContext) -> CommandAnswer:
+def _answer_admit(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.runs.admission import AdmitRequest
     from costguard.services.run_jobs.admit import answer_admit
 
-    money = _get_text(given, "usd")
+    money = _get_text(arguments, "usd")
     return answer_admit(
         AdmitRequest(
-            flags=build_job_table({name: value for name, value in given.items() if name not in HOLD}),
-            job_file=_get_text(given, "job_file"),
-            on=_get_text(given, "on"),
-            count=_get_number(given, "count"),
-            hours=_get_number(given, "hours"),
+            flags=build_job_table({name: value for name, value in arguments.items() if name not in HOLD}),
+            job_file=_get_text(arguments, "job_file"),
+            on=_get_text(arguments, "on"),
+            count=_get_number(arguments, "count"),
+            hours=_get_number(arguments, "hours"),
             money=None if money is None else Money.parse(money, field="usd"),
-            owner=_get_text(given, "owner") or "",
-            account=_get_text(given, "account") or "",
-            name=_get_text(given, "name") or "",
-            id=_get_text(given, "id") or "",
+            owner=_get_text(arguments, "owner") or "",
+            account=_get_text(arguments, "account") or "",
+            name=_get_text(arguments, "name") or "",
+            id=_get_text(arguments, "id") or "",
             config=context.config,
         )
     )
 
 
-def _answer_size(given: Arguments, context: McpContext) -> CommandAnswer:
+def _answer_size(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.quote.quote_commands import answer_size
 
-    job_file, on = _get_text(given, "job_file"), _get_text(given, "on")
-    return answer_size(flags=build_job_table(given), job_file=job_file, on=on, config=context.config)
+    job_file, on = _get_text(arguments, "job_file"), _get_text(arguments, "on")
+    return answer_size(flags=build_job_table(arguments), job_file=job_file, on=on, config=context.config)
 
 
-def _answer_offers(given: Arguments, context: McpContext) -> CommandAnswer:
+def _answer_offers(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.quote.quote_commands import answer_offers
 
-    top = _get_number(given, "top")
+    top = _get_number(arguments, "top")
     return answer_offers(
-        flags=build_job_table(given),
-        count=_get_number(given, "count"),
-        sort=_get_text(given, "sort") or "usd_per_hour",
+        flags=build_job_table(arguments),
+        count=_get_number(arguments, "count"),
+        sort=_get_text(arguments, "sort") or "usd_per_hour",
         top=20 if top is None else top,
         offline=True,
         config=context.config,
     )
 
 
-def _answer_status(given: Arguments, context: McpContext) -> CommandAnswer:
+def _answer_status(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.report.status_answer import answer_status
 
-    offline = context.offline or not given.get("poll", True)
-    return answer_status(zone=_get_text(given, "zone"), offline=offline, config=context.config)
+    offline = context.offline or not arguments.get("poll", True)
+    return answer_status(zone=_get_text(arguments, "zone"), offline=offline, config=context.config)
 
 
-def _answer_report(given: Arguments, context: McpContext) -> CommandAnswer:
+def _answer_report(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.report.ledger_answers import answer_report
 
-    stated = {name: _get_text(given, name) for name in ("month", "day", "week", "from", "to")}
-    return answer_report(stated=stated, by=_get_text(given, "by"), zone=_get_text(given, "zone"), config=context.config)
+    period = {name: _get_text(arguments, name) for name in ("month", "day", "week", "from", "to")}
+    return answer_report(stated=period, by=_get_text(arguments, "by"), zone=_get_text(arguments, "zone"), config=context.config)
 
 
-def _answer_keep(given: Arguments, context: McpContext) -> CommandAnswer:
+def _answer_keep(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.serving.mcp_acts import keep_for_agent
 
-    return keep_for_agent(str(given["machine"]), length=str(given["for"]), why=str(given["why"]), config=context.config)
+    return keep_for_agent(
+        str(arguments["machine"]), length=str(arguments["for"]), why=str(arguments["why"]), config=context.config
+    )
 
 
-def _answer_stop(given: Arguments, context: McpContext) -> CommandAnswer:
+def _answer_stop(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.serving.mcp_acts import stop_for_agent
 
     if context.offline:
         raise NoAnswerError("asks a provider, and the server runs with --offline", field="stop")
-    return stop_for_agent(str(given["machine"]), why=str(given["why"]), config=context.config)
+    return stop_for_agent(str(arguments["machine"]), why=str(arguments["why"]), config=context.config)
 
 
 def _is_stop_armed(context: McpContext) -> bool:
@@ -249,13 +251,13 @@ def _is_stop_armed(context: McpContext) -> bool:
         return False
 
 
-def _get_text(given: Arguments, name: str) -> str | None:
-    value = given.get(name)
+def _get_text(arguments: Arguments, name: str) -> str | None:
+    value = arguments.get(name)
     return None if value is None else str(value)
 
 
-def _get_number(given: Arguments, name: str) -> float | None:
-    value = given.get(name)
+def _get_number(arguments: Arguments, name: str) -> float | None:
+    value = arguments.get(name)
     if isinstance(value, str):
         return parse_number(value, name)
     return value if isinstance(value, int | float) else None

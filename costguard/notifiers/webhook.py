@@ -99,9 +99,9 @@ def post_webhook(request_id: str, body: bytes, channel: Channel) -> WebhookAnswe
     """POST the signed `body` once within `channel.within_s`; raise nothing, and show no address in the answer."""
     try:
         place, until = _parse_url(channel.address), monotonic() + channel.within_s
-        found = _resolve_addresses(place, channel)
+        addresses = _resolve_addresses(place, channel)
         headers = _build_headers(request_id, channel, place, body)
-        return _send_once(headers, body, place, found[0], ca_file=channel.ca_file, until=until)
+        return _send_once(headers, body, place, addresses[0], ca_file=channel.ca_file, until=until)
     except _RefusedError as no:
         return WebhookAnswer(None, str(no), again=False)
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError, RuntimeError) as broken:
@@ -181,8 +181,8 @@ def _extract_ipv4(address: IPv6Address) -> IPv4Address | None:
         return address.sixtofour
     if address.teredo is not None:
         return address.teredo[1]
-    held = any(address in net for net in HOLD_IPV4) and not (address.is_loopback or address.is_unspecified)
-    return IPv4Address(int(address) & 0xFFFFFFFF) if held else None
+    holds_ipv4 = any(address in net for net in HOLD_IPV4) and not (address.is_loopback or address.is_unspecified)
+    return IPv4Address(int(address) & 0xFFFFFFFF) if holds_ipv4 else None
 
 
 def _parse_url(text: str) -> _WebhookUrl:
@@ -226,11 +226,11 @@ def _is_loopback(host: str) -> bool:
 
 def _resolve_addresses(place: _WebhookUrl, channel: Channel) -> list[Address]:
     """Return every address of the host, all of them allowed; raise OSError if the name cannot be resolved in time."""
-    found = [ip_address(one.partition("%")[0]) for one in resolve_addresses(place.host, place.port, channel.within_s)]
-    ours, private = _is_loopback(place.host), channel.allow_private
-    if not found or not all(one.is_loopback if ours else is_allowed(one, allow_private=private) for one in found):
+    addresses = [ip_address(one.partition("%")[0]) for one in resolve_addresses(place.host, place.port, channel.within_s)]
+    is_local, private = _is_loopback(place.host), channel.allow_private
+    if not addresses or not all(one.is_loopback if is_local else is_allowed(one, allow_private=private) for one in addresses):
         raise _RefusedError("its address is inside a private network or a cloud's own: set allow_private if this is intended")
-    return sorted(found, key=lambda one: one.version)
+    return sorted(addresses, key=lambda one: one.version)
 
 
 def _send_once(
@@ -245,14 +245,14 @@ def _send_once(
     alarm.daemon = True
     alarm.start()
     try:
-        asked = client.build_request(
+        request = client.build_request(
             "POST",
             f"{place.scheme}://{to}:{place.port}{place.path}",
             headers=headers,
             content=body,
             extensions={"sni_hostname": place.host},
         )
-        answer = client.send(asked, stream=True)
+        answer = client.send(request, stream=True)
         return WebhookAnswer(answer.status_code, said=_drain_answer(answer, until))
     finally:
         alarm.cancel()
@@ -278,14 +278,14 @@ def _build_headers(request_id: str, channel: Channel, place: _WebhookUrl, body: 
 
 def _drain_answer(answer: httpx2.Response, until: float) -> bytes:
     """Read at most MOST_ANSWER bytes, so that the sender is not cut off, and return at most MOST_ANSWER_KEPT of them."""
-    size, said = 0, b""
+    size, body = 0, b""
     with suppress(httpx2.HTTPError, httpx2.StreamError):
         for piece in answer.iter_raw():
             size += len(piece)
-            said += piece[: MOST_ANSWER_KEPT - len(said)]
+            body += piece[: MOST_ANSWER_KEPT - len(body)]
             if size > MOST_ANSWER or monotonic() > until:
                 break
-    return said
+    return body
 
 
 def _classify_status(status: int) -> DeliveryResult:

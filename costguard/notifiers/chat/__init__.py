@@ -95,11 +95,11 @@ _proxy: ContextVar[str | None] = ContextVar("costguard_chat_proxy", default=None
 def _use_proxy(proxy: str | None) -> Iterator[None]:
     """Make `requests` use `proxy`, or no proxy, within this block."""
     _isolate_requests()
-    before = _proxy.set(proxy)
+    token = _proxy.set(proxy)
     try:
         yield
     finally:
-        _proxy.reset(before)
+        _proxy.reset(token)
 
 
 @cache

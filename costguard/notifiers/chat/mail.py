@@ -116,20 +116,20 @@ def _require_accepted(code: int, what: str) -> None:
 
 
 def _build_email(service: Any, message: Notification, to: tuple[str | bool, str]) -> EmailMessage:  # noqa: ANN401 - see `send`
-    made = EmailMessage(policy=SMTP)
-    made["Subject"] = format_title(message, encode_chat)
-    made["From"] = formataddr(_split_name(service.from_addr))
-    made["To"] = formataddr(_split_name(to))
+    email = EmailMessage(policy=SMTP)
+    email["Subject"] = format_title(message, encode_chat)
+    email["From"] = formataddr(_split_name(service.from_addr))
+    email["To"] = formataddr(_split_name(to))
     if service.cc:
-        made["Cc"] = ", ".join(sorted(service.cc))
-    made["Date"] = format_datetime(message.at)
-    made["Message-ID"] = f"<{sha256(f'{message.id} {to[1]}'.encode()).hexdigest()[:32]}@costguard>"
-    made["X-Application"] = "costguard"
-    made.set_content(format_body(message, encode_chat))
+        email["Cc"] = ", ".join(sorted(service.cc))
+    email["Date"] = format_datetime(message.at)
+    email["Message-ID"] = f"<{sha256(f'{message.id} {to[1]}'.encode()).hexdigest()[:32]}@costguard>"
+    email["X-Application"] = "costguard"
+    email.set_content(format_body(message, encode_chat))
     for one in message.enclosures:
         kind, _, rest = one.media.partition(";")[0].partition("/")
-        made.add_attachment(unpack_enclosure(one), maintype=kind, subtype=rest, filename=one.name)
-    return made
+        email.add_attachment(unpack_enclosure(one), maintype=kind, subtype=rest, filename=one.name)
+    return email
 
 
 def _split_name(address: tuple[str | bool, str]) -> tuple[str, str]:
