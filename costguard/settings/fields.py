@@ -93,6 +93,8 @@ DURATION_HINT = 'write a number and its unit, such as "45m", "7d", "90s" or "2h3
 
 def parse_duration(stated: object, field: str, *, least: timedelta = timedelta(), most: timedelta = DURATION_MAX) -> timedelta:
     """Return the duration that `stated` gives, from `least` to `most`; raise InputError for `field` if it gives none."""
+    if stated is None:
+        raise InputError("is missing", field=field, hint=DURATION_HINT)
     found = DURATION_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) and stated.strip() else None
     if found is None:
         unit = "must have a unit, not" if re.fullmatch(r"[\d.]+", str(stated)) else "must be a duration, not"
