@@ -108,13 +108,13 @@ def accrue_poll(
         inventory = Partial(inventory.items, why)
     terms = AccrualTerms(state=state, poll=poll, rule=rule, ceilings=ceilings, gap=gap)
     changes = PollChanges(resources={}, notes=list(notes))
-    known = _compare_listing(terms, inventory, changes)
+    listed_count = _compare_listing(terms, inventory, changes)
     complete = isinstance(inventory, Complete)
-    if isinstance(inventory, Complete) and known < len(state.resources):
+    if isinstance(inventory, Complete) and listed_count < len(state.resources):
         _handle_missing(terms, inventory, changes)
-    for gone in sorted(poll.gone & state.resources.keys()):
-        if gone not in changes.resources and state.resources[gone].observation.state != ENDED:
-            _settle_absence(terms, state.resources[gone], changes)
+    for key in sorted(poll.gone & state.resources.keys()):
+        if key not in changes.resources and state.resources[key].observation.state != ENDED:
+            _settle_absence(terms, state.resources[key], changes)
     resources = {**state.resources, **changes.resources} if changes.resources else state.resources
     return AccrualResult(
         state=replace(state, at=poll.seen_at, complete_at=poll.seen_at if complete else state.complete_at, resources=resources),
@@ -129,11 +129,11 @@ def accrue_poll(
     )
 
 
-def find_last_seen(known: KnownResource, state: ScopeState) -> datetime:
+def find_last_seen(resource: KnownResource, state: ScopeState) -> datetime:
     """Return when the resource was last seen, according to the ledger."""
-    if known.seen_at is not None:
-        return max(known.seen_at, known.logged_at)
-    return max(known.logged_at, state.complete_at or known.logged_at)
+    if resource.seen_at is not None:
+        return max(resource.seen_at, resource.logged_at)
+    return max(resource.logged_at, state.complete_at or resource.logged_at)
 
 
 def _compare_listing(terms: AccrualTerms, inventory: Complete | Partial, changes: PollChanges) -> int:
@@ -144,110 +144,112 @@ def _compare_listing(terms: AccrualTerms, inventory: Complete | Partial, changes
     state, known_of = terms.state, terms.state.resources
     looked = state.complete_at is not None and terms.poll.seen_at - state.complete_at <= terms.gap
     settled, listed = looked or isinstance(inventory, Partial), 0
-    for seen in inventory.items:
-        known = known_of.get(seen.key)
-        if known is None:
-            _open_resource(terms, seen, changes)
+    for observation in inventory.items:
+        resource = known_of.get(observation.key)
+        if resource is None:
+            _open_resource(terms, observation, changes)
             continue
         listed += 1
-        if known.observation != seen or known.absent_at is not None or not settled:
-            _update_resource(terms, known, seen, changes)
+        if resource.observation != observation or resource.absent_at is not None or not settled:
+            _update_resource(terms, resource, observation, changes)
     return listed
 
 
-def _open_resource(terms: AccrualTerms, seen: Observation, changes: PollChanges) -> None:
+def _open_resource(terms: AccrualTerms, observation: Observation, changes: PollChanges) -> None:
     """Record a resource that was not known before."""
-    seen, notes = drop_impossible_times(seen, terms.poll.at)
+    observation, notes = drop_impossible_times(observation, terms.poll.at)
     changes.notes.extend(notes)
     window = terms.make_window(terms.state.complete_at)
-    known = KnownResource(observation=seen, first_seen_at=terms.poll.seen_at, logged_at=terms.poll.seen_at)
-    record_line_changes(changes, terms, known, seen, window, found=_list_first(terms, seen, window))
+    resource = KnownResource(observation=observation, first_seen_at=terms.poll.seen_at, logged_at=terms.poll.seen_at)
+    record_line_changes(changes, terms, resource, observation, window, transitions=_list_first(terms, observation, window))
 
 
-def _update_resource(terms: AccrualTerms, known: KnownResource, seen: Observation, changes: PollChanges) -> None:
+def _update_resource(terms: AccrualTerms, resource: KnownResource, observation: Observation, changes: PollChanges) -> None:
     """Record a resource that is listed again: whether it changed, and when."""
-    seen, notes = drop_impossible_times(seen, terms.poll.at)
-    before = known.observation
-    if _is_stale_page(terms, known, seen) or _is_still_ended(before, seen):
+    observation, notes = drop_impossible_times(observation, terms.poll.at)
+    previous = resource.observation
+    if _is_stale_page(terms, resource, observation) or _is_still_ended(previous, observation):
         return
-    if when.is_outdated(before, seen):
-        if terms.poll.seen_at - max(terms.lag, CORRECTION_AFTER) <= known.logged_at:
+    if when.is_outdated(previous, observation):
+        if terms.poll.seen_at - max(terms.lag, CORRECTION_AFTER) <= resource.logged_at:
             return
-        notes = (*notes, f"{seen.key.provider} {seen.key.id}: its start was stated later before, and is taken as stated now")
-        before = replace(before, started_at=seen.started_at)
-        known = replace(known, observation=before)
-    seen = when.merge_prices(before, seen)
-    window = terms.make_window(find_last_seen(known, terms.state))
-    same = when.is_same_run(before, seen, terms.rule.restarts)
-    looked = known.absent_at is None and (same is not None or not window.wide)
-    if looked and _is_unchanged(before, seen):
+        machine = f"{observation.key.provider} {observation.key.id}"
+        notes = (*notes, f"{machine}: its start was stated later before, and is taken as stated now")
+        previous = replace(previous, started_at=observation.started_at)
+        resource = replace(resource, observation=previous)
+    observation = when.merge_prices(previous, observation)
+    window = terms.make_window(find_last_seen(resource, terms.state))
+    same = when.is_same_run(previous, observation, terms.rule.restarts)
+    looked = resource.absent_at is None and (same is not None or not window.wide)
+    if looked and _is_unchanged(previous, observation):
         return
     changes.notes.extend(notes)
-    if known.edges and same and before.state in DOWN_STATES and seen.state in UP_STATES:
-        _undo_end(terms, known, seen, changes)
-    elif before.state == ENDED:
-        record_line_changes(changes, terms, known, seen, window, found=_list_reopening(terms, known, seen, window))
+    if resource.edges and same and previous.state in DOWN_STATES and observation.state in UP_STATES:
+        _undo_end(terms, resource, observation, changes)
+    elif previous.state == ENDED:
+        transitions = _list_reopening(terms, resource, observation, window)
+        record_line_changes(changes, terms, resource, observation, window, transitions=transitions)
     else:
-        found = when.list_next_transitions(before, seen, window, terms.rule.restarts)
-        record_line_changes(changes, terms, known, seen, window, found=found)
+        transitions = when.list_next_transitions(previous, observation, window, terms.rule.restarts)
+        record_line_changes(changes, terms, resource, observation, window, transitions=transitions)
 
 
-def _is_unchanged(before: Observation, seen: Observation) -> bool:
+def _is_unchanged(previous: Observation, observation: Observation) -> bool:
     """Return whether both observations are equal, except for traffic that grew by less than `COUNTED_MB`."""
-    if before.counters == seen.counters or len(before.counters) != len(seen.counters):
-        return before == seen
-    if replace(before, counters=seen.counters) != seen:
+    if previous.counters == observation.counters or len(previous.counters) != len(observation.counters):
+        return previous == observation
+    if replace(previous, counters=observation.counters) != observation:
         return False
     return all(
         (b.charge, b.nano_per_gb) == (s.charge, s.nano_per_gb) and 0 <= s.mb - b.mb < COUNTED_MB
-        for b, s in zip(before.counters, seen.counters, strict=True)
+        for b, s in zip(previous.counters, observation.counters, strict=True)
     )
 
 
-def _is_stale_page(terms: AccrualTerms, known: KnownResource, seen: Observation) -> bool:
-    """Return whether `seen` shows a run as active that is known to be over, within the lag of the listing."""
-    before = known.observation
-    over = before.state in DOWN_STATES and seen.state not in DOWN_STATES and before.started_at is not None
-    return over and before.started_at == seen.started_at and terms.poll.seen_at - terms.lag < known.logged_at
+def _is_stale_page(terms: AccrualTerms, resource: KnownResource, observation: Observation) -> bool:
+    """Return whether `observation` shows a run as active that is known to be over, within the lag of the listing."""
+    previous = resource.observation
+    over = previous.state in DOWN_STATES and observation.state not in DOWN_STATES and previous.started_at is not None
+    return over and previous.started_at == observation.started_at and terms.poll.seen_at - terms.lag < resource.logged_at
 
 
-def _is_still_ended(before: Observation, seen: Observation) -> bool:
+def _is_still_ended(previous: Observation, observation: Observation) -> bool:
     """Return whether an ended resource is listed as ended again, with no new run since."""
-    return before.state == ENDED == seen.state and not when.is_new_run(before, seen)
+    return previous.state == ENDED == observation.state and not when.is_new_run(previous, observation)
 
 
 def _list_reopening(
-    terms: AccrualTerms, known: KnownResource, seen: Observation, window: ObservationWindow
+    terms: AccrualTerms, resource: KnownResource, observation: Observation, window: ObservationWindow
 ) -> list[StateTransition]:
     """List the transitions of an ended resource that is listed again.
 
     It may have run meanwhile where the provider does not state it.
     """
-    if when.is_same_run(known.observation, seen, terms.rule.restarts) is None and known.settled:
-        begin = min(known.settled.values())
-        return [StateTransition(earliest=begin, latest=window.at, seen=seen, unseen=True, why="listed again")]
-    return _list_first(terms, seen, window)
+    if when.is_same_run(resource.observation, observation, terms.rule.restarts) is None and resource.settled:
+        begin = min(resource.settled.values())
+        return [StateTransition(earliest=begin, latest=window.at, seen=observation, unseen=True, why="listed again")]
+    return _list_first(terms, observation, window)
 
 
-def _list_first(terms: AccrualTerms, seen: Observation, window: ObservationWindow) -> list[StateTransition]:
+def _list_first(terms: AccrualTerms, observation: Observation, window: ObservationWindow) -> list[StateTransition]:
     """List the transitions of a resource that was not known before, by its provider's rule."""
     boot_s = terms.rule.longest_boot_s
     boot = None if boot_s is None else timedelta(seconds=boot_s)
-    return when.list_first_transitions(seen, window, terms.rule.restarts, boot)
+    return when.list_first_transitions(observation, window, terms.rule.restarts, boot)
 
 
-def _undo_end(terms: AccrualTerms, known: KnownResource, seen: Observation, changes: PollChanges) -> None:
+def _undo_end(terms: AccrualTerms, resource: KnownResource, observation: Observation, changes: PollChanges) -> None:
     """Undo an end that was assumed: correct its EDGE spans to SEEN, and open spans for the time after them."""
-    at, bills = terms.poll.seen_at, list_meters(seen, terms.rule, terms.ceilings)
+    at, bills = terms.poll.seen_at, list_meters(observation, terms.rule, terms.ceilings)
     reason = "seen again, and it is still the same run"
-    changes.corrected.extend(SpanCorrection(span=e, presence=SEEN, at=at, reason=reason) for e in known.edges.values())
+    changes.corrected.extend(SpanCorrection(span=e, presence=SEEN, at=at, reason=reason) for e in resource.edges.values())
     filled = {
         line: replace(edge, meter=bills[line], start=edge.end or at, end=None, ended_by="", presence=SEEN, why="seen again")
-        for line, edge in known.edges.items()
+        for line, edge in resource.edges.items()
         if line in bills
     }
-    known = replace(known, open={**known.open, **filled}, edges={})
-    record_line_changes(changes, terms, known, seen, terms.make_window(at), found=[], new=frozenset(filled))
+    resource = replace(resource, open={**resource.open, **filled}, edges={})
+    record_line_changes(changes, terms, resource, observation, terms.make_window(at), transitions=[], new=frozenset(filled))
 
 
 def find_suspect_absences(state: ScopeState, inventory: Inventory) -> tuple[ResourceKey, ...]:
@@ -269,13 +271,13 @@ def _find_missing(state: ScopeState, inventory: Inventory) -> tuple[tuple[Resour
     listed = {item.key for item in inventory.items}
     if listed.issuperset(state.resources):
         return (), False
-    there = [known for known in state.resources.values() if _was_there(known, state)]
-    missing = [known for known in there if known.observation.key not in listed]
-    many = len(missing) > MANY_MISSING and 2 * len(missing) > len(there)
+    resources = [resource for resource in state.resources.values() if _was_there(resource, state)]
+    missing = [resource for resource in resources if resource.observation.key not in listed]
+    many = len(missing) > MANY_MISSING and 2 * len(missing) > len(resources)
     if not many:
-        kept = {item.kind for item in inventory.items}
-        missing = [known for known in missing if known.observation.kind not in kept]
-    return tuple(known.observation.key for known in missing if known.observation.state != ENDED), many
+        kinds = {item.kind for item in inventory.items}
+        missing = [resource for resource in missing if resource.observation.kind not in kinds]
+    return tuple(resource.observation.key for resource in missing if resource.observation.state != ENDED), many
 
 
 def _count_doubted(state: ScopeState, poll: Poll, inventory: Inventory) -> int:
@@ -290,91 +292,99 @@ def _count_doubted(state: ScopeState, poll: Poll, inventory: Inventory) -> int:
         return len(left)
     long_ago = state.complete_at is not None and poll.seen_at - state.complete_at >= EMPTY_DOUBTED_FOR
     believed = (long_ago or state.resources[key].absent_at is not None for key in left)
-    return sum(key in poll.unanswered and not gone for key, gone in zip(left, believed, strict=True))
+    return sum(key in poll.unanswered and not is_gone for key, is_gone in zip(left, believed, strict=True))
 
 
-def _was_there(known: KnownResource, state: ScopeState) -> bool:
+def _was_there(resource: KnownResource, state: ScopeState) -> bool:
     """Return whether the resource existed at the last complete listing, or exists now."""
-    return known.observation.state != ENDED or (state.complete_at is not None and known.logged_at > state.complete_at)
+    return resource.observation.state != ENDED or (state.complete_at is not None and resource.logged_at > state.complete_at)
 
 
 def _handle_missing(terms: AccrualTerms, inventory: Complete, changes: PollChanges) -> None:
     """Process known resources that are not listed: note the first absence, settle the second."""
     listed = {item.key for item in inventory.items}
-    for key, known in terms.state.resources.items():
-        if key in listed or known.observation.state == ENDED or key in terms.poll.gone:
+    for key, resource in terms.state.resources.items():
+        if key in listed or resource.observation.state == ENDED or key in terms.poll.gone:
             continue
-        if known.absent_at is None:
-            _note_absence(terms, known, changes)
-        elif terms.poll.seen_at - known.absent_at >= ABSENCE_SETTLES_AFTER:
-            _settle_absence(terms, known, changes)
+        if resource.absent_at is None:
+            _note_absence(terms, resource, changes)
+        elif terms.poll.seen_at - resource.absent_at >= ABSENCE_SETTLES_AFTER:
+            _settle_absence(terms, resource, changes)
 
 
-def _note_absence(terms: AccrualTerms, known: KnownResource, changes: PollChanges) -> None:
+def _note_absence(terms: AccrualTerms, resource: KnownResource, changes: PollChanges) -> None:
     """Log the first complete listing that lacks the resource."""
-    key, seen_at = known.observation.key, find_last_seen(known, terms.state)
+    key, seen_at = resource.observation.key, find_last_seen(resource, terms.state)
     changes.logged.append(ObservationLogEntry(key=key, at=terms.poll.at, observation=None, seen_at=seen_at))
-    changes.resources[key] = replace(known, absent_at=terms.poll.at, seen_at=seen_at)
+    changes.resources[key] = replace(resource, absent_at=terms.poll.at, seen_at=seen_at)
 
 
-def _settle_absence(terms: AccrualTerms, known: KnownResource, changes: PollChanges) -> None:
+def _settle_absence(terms: AccrualTerms, resource: KnownResource, changes: PollChanges) -> None:
     """Record that the resource ended between the last time it was seen and the first listing without it."""
-    ended = replace(known.observation, state=ENDED, why=GONE_REASON)
-    window = terms.make_window(find_last_seen(known, terms.state))
+    ended = replace(resource.observation, state=ENDED, why=GONE_REASON)
+    window = terms.make_window(find_last_seen(resource, terms.state))
     hidden = window.wide and terms.rule.restarts != "never"
-    end = when.make_gone_transition(known.observation, window.begin, known.absent_at or terms.poll.at, hidden=hidden)
-    record_line_changes(changes, terms, known, ended, terms.make_window(None), found=[end])
+    end = when.make_gone_transition(resource.observation, window.begin, resource.absent_at or terms.poll.at, hidden=hidden)
+    record_line_changes(changes, terms, resource, ended, terms.make_window(None), transitions=[end])
 
 
 NOT_LOOKED_AT = "not looked at"
 
 
 def find_unobserved_usage(
-    known: KnownResource, seen_at: datetime, as_of: datetime, *, rule: BillingRule, ceilings: Mapping[str, int], gap: timedelta
+    resource: KnownResource,
+    seen_at: datetime,
+    as_of: datetime,
+    *,
+    rule: BillingRule,
+    ceilings: Mapping[str, int],
+    gap: timedelta,
 ) -> tuple[Span, ...]:
     """Return spans that may have billed from the last look at `seen_at` to `as_of`, in addition to the open ones.
 
     Usually there are none. `gap`: until the last look is older than this, a stopped machine counts as stopped and prices as
-    unchanged. `known` needs its `settled`.
+    unchanged. `resource` needs its `settled`.
     """
     window = ObservationWindow(since=seen_at - timedelta(seconds=rule.lag_s), at=as_of, gap=gap)
-    seen = known.observation
-    if not window.wide or seen.kind != INSTANCE or seen.state == ENDED:
+    observation = resource.observation
+    if not window.wide or observation.kind != INSTANCE or observation.state == ENDED:
         return ()
-    return tuple(_yield_unobserved_spans(known, window, _find_dearest_meters(seen, rule, ceilings)))
+    return tuple(_yield_unobserved_spans(resource, window, _find_dearest_meters(observation, rule, ceilings)))
 
 
-def needs_price_ceilings(seen: Observation, rule: BillingRule) -> bool:
+def needs_price_ceilings(observation: Observation, rule: BillingRule) -> bool:
     """Return whether only the market's highest prices bound the cost of the resource: spot, or a price that is unknown."""
-    running = list_meters(replace(seen, state=RUNNING), rule, {})
-    return seen.tier == SPOT or not all(meter.price.known for meter in running.values())
+    running = list_meters(replace(observation, state=RUNNING), rule, {})
+    return observation.tier == SPOT or not all(meter.price.known for meter in running.values())
 
 
-def _find_dearest_meters(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int]) -> dict[Line, Meter]:
+def _find_dearest_meters(observation: Observation, rule: BillingRule, ceilings: Mapping[str, int]) -> dict[Line, Meter]:
     """Return, for each line, the most expensive meter in any state that the machine may have reached."""
-    ends = rule.restarts == "never" and seen.state in DOWN_STATES
-    found: dict[Line, Meter] = {}
+    ends = rule.restarts == "never" and observation.state in DOWN_STATES
+    meters: dict[Line, Meter] = {}
     for state in (STOPPED,) if ends else (STOPPED, RUNNING):
-        for line, meter in list_meters(replace(seen, state=state), rule, ceilings).items():
-            if line not in found or _compute_most(meter) > _compute_most(found[line]):
-                found[line] = meter
-    computing = found.get((COMPUTE, ""))
-    if computing and seen.tier == SPOT:
-        moved = max(computing.price.high, bound_unknown_price(seen, ceilings).high)
-        found[computing.line] = replace(computing, price=replace(computing.price, high=moved))
-    return found
+        for line, meter in list_meters(replace(observation, state=state), rule, ceilings).items():
+            if line not in meters or _compute_most(meter) > _compute_most(meters[line]):
+                meters[line] = meter
+    computing = meters.get((COMPUTE, ""))
+    if computing and observation.tier == SPOT:
+        high = max(computing.price.high, bound_unknown_price(observation, ceilings).high)
+        meters[computing.line] = replace(computing, price=replace(computing.price, high=high))
+    return meters
 
 
-def _yield_unobserved_spans(known: KnownResource, window: ObservationWindow, dearest: Mapping[Line, Meter]) -> Iterator[Span]:
+def _yield_unobserved_spans(
+    resource: KnownResource, window: ObservationWindow, dearest: Mapping[Line, Meter]
+) -> Iterator[Span]:
     for line, meter in sorted(dearest.items()):
-        open_now = known.open.get(line)
+        open_now = resource.open.get(line)
         more = _subtract_meter(meter, open_now.meter) if open_now else meter
-        floor = open_now.start if open_now else known.settled.get(line)
+        floor = open_now.start if open_now else resource.settled.get(line)
         start = window.begin if floor is None else max(window.begin, floor)
         if more and start < window.at:
             yield Span(
-                key=known.observation.key,
-                attribution=known.observation.attribution,
+                key=resource.observation.key,
+                attribution=resource.observation.attribution,
                 meter=more,
                 start=start,
                 anchor=open_now.anchor if open_now else start,
@@ -390,14 +400,14 @@ def _subtract_meter(meter: Meter, open_now: Meter) -> Meter | None:
 
     If unit, step or currency differ, the two cannot be compared and all of `meter` is returned.
     """
-    mine, other = meter.price, open_now.price
-    if (meter.unit, meter.quantum_s, mine.currency) != (open_now.unit, open_now.quantum_s, other.currency):
+    price, other = meter.price, open_now.price
+    if (meter.unit, meter.quantum_s, price.currency) != (open_now.unit, open_now.quantum_s, other.currency):
         return meter
     more = _compute_most(meter) - _compute_most(open_now)
     if more <= 0:
         return None
     high = -(-more // max(1, meter.quantity))
-    return replace(meter, minimum_s=0, price=PriceRange(0, 0, high, mine.currency, known=mine.known))
+    return replace(meter, minimum_s=0, price=PriceRange(0, 0, high, price.currency, known=price.known))
 
 
 def _compute_most(meter: Meter) -> int:

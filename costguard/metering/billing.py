@@ -79,10 +79,10 @@ class TimeRule:
     minimum_s: int = 0
 
     def __post_init__(self) -> None:
-        named = (*self.bills, *self.free, *self.probably_free)
-        for state in named:
+        states = (*self.bills, *self.free, *self.probably_free)
+        for state in states:
             require_one_of(state, STATES, "states")
-        require(len(set(named)) == len(named), "states", f"name one twice: {', '.join(named)}", "put each in one list")
+        require(len(set(states)) == len(states), "states", f"name one twice: {', '.join(states)}", "put each in one list")
         require(ENDED not in self.bills, "states", "bill in 'ended'", "nothing bills once it is gone")
         require(self.quantum_s >= 1 and self.minimum_s >= 0, "time", "has a negative step or minimum")
 
@@ -140,8 +140,8 @@ class StorageRule:
 
     def _find_listed_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
         if disk.nano_per_gb_month is not None:
-            stated = 0 < disk.nano_per_gb_month <= HIGHEST_PER_GB
-            return PriceRange.exactly(disk.nano_per_gb_month) if stated else None
+            is_plausible = 0 < disk.nano_per_gb_month <= HIGHEST_PER_GB
+            return PriceRange.exactly(disk.nano_per_gb_month) if is_plausible else None
         price = self.stopped if state in self.at_rest else self.running
         if price and self.stopped and state not in (*self.at_rest, *AT_WORK):
             price = replace(price, low=min(price.low, self.stopped.low), high=max(price.high, self.stopped.high))
@@ -151,9 +151,9 @@ class StorageRule:
 
     def _move_price(self, price: PriceRange, region: str) -> PriceRange:
         """Return `price` as it is likely to be in another region: from the cheapest region's to twice as much."""
-        there = self.regions.find_factor(self.provider, self.region).expected
-        low = min(self.regions.find_cheapest(self.provider) / there, 1.0)
-        expected = max(low, self.regions.find_factor(self.provider, region).expected / there)
+        factor = self.regions.find_factor(self.provider, self.region).expected
+        low = min(self.regions.find_cheapest(self.provider) / factor, 1.0)
+        expected = max(low, self.regions.find_factor(self.provider, region).expected / factor)
         high = max(expected, OTHER_REGION_FACTOR)
         return replace(
             price,
@@ -229,8 +229,8 @@ class BillingRule:
 
     def find_storage_rules(self, type_: str) -> tuple[StorageRule, ...]:
         """Return the rules of one type of disk; if there is none, the rules of type "*", else a rule without a price."""
-        named = tuple(rule for rule in self.storage if rule.type == type_)
-        return named or tuple(rule for rule in self.storage if rule.type == "*") or (UNNAMED_DISK,)
+        rules = tuple(rule for rule in self.storage if rule.type == type_)
+        return rules or tuple(rule for rule in self.storage if rule.type == "*") or (UNNAMED_DISK,)
 
 
 UNNAMED_DISK = StorageRule(part="", type="*")
@@ -255,18 +255,18 @@ def get_billing_rule(rules: Mapping[str, BillingRule], provider: str) -> Billing
 
 
 def list_meters(
-    seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], *, price: Price | None = None
+    observation: Observation, rule: BillingRule, ceilings: Mapping[str, int], *, price: Price | None = None
 ) -> dict[Line, Meter]:
-    """Return the meters that run while the resource is as `seen`, by line.
+    """Return the meters that run while the resource is as `observation`, by line.
 
     `ceilings`: canonical GPU -> the highest known nano-units per GPU-hour. `price`: the price of computing; None: the last one
     observed. A line that costs nothing has no meter.
     """
-    if seen.kind == ADDRESS:
-        return _index_by_line([_make_address_meter(seen, rule, price)])
-    if seen.kind == VOLUME:
-        return _index_by_line(_list_storage_meters(seen, rule))
-    return _index_by_line([_make_compute_meter(seen, rule, ceilings, price), *_list_storage_meters(seen, rule)])
+    if observation.kind == ADDRESS:
+        return _index_by_line([_make_address_meter(observation, rule, price)])
+    if observation.kind == VOLUME:
+        return _index_by_line(_list_storage_meters(observation, rule))
+    return _index_by_line([_make_compute_meter(observation, rule, ceilings, price), *_list_storage_meters(observation, rule)])
 
 
 def make_traffic_meter(counter: TrafficCounter, rule: BillingRule) -> Meter | None:
@@ -276,25 +276,29 @@ def make_traffic_meter(counter: TrafficCounter, rule: BillingRule) -> Meter | No
     return Meter(counter.charge, price, unit=GB, quantity=counter.mb, source=source) if price and price.high else None
 
 
-def list_unpriced_parts(seen: Observation, rule: BillingRule) -> tuple[str, ...]:
-    """List the parts of `seen` that surely cost something but have no known price, each as a sentence for people."""
-    if seen.state == ENDED:
+def list_unpriced_parts(observation: Observation, rule: BillingRule) -> tuple[str, ...]:
+    """List the parts of `observation` that surely cost something but have no known price, each as a sentence for people."""
+    if observation.state == ENDED:
         return ()
-    lacking = [f"traffic '{c.charge}': no price of it is known" for c in seen.counters if not _find_traffic_price(c, rule)]
-    if seen.kind == INSTANCE and _is_prepaid(seen, None):
+    lacking = [
+        f"traffic '{c.charge}': no price of it is known" for c in observation.counters if not _find_traffic_price(c, rule)
+    ]
+    if observation.kind == INSTANCE and _is_prepaid(observation, None):
         lacking.append("computing that was paid for in advance: what was paid for it is not in these figures")
-    if seen.kind == ADDRESS and _find_address_price(seen, rule, None)[0] is None:
+    if observation.kind == ADDRESS and _find_address_price(observation, rule, None)[0] is None:
         lacking.append("an address: no price of it is known")
-    state = _get_disk_state(seen)
-    for disk in seen.disks if seen.kind in (INSTANCE, VOLUME) else ():
+    state = _get_disk_state(observation)
+    for disk in observation.disks if observation.kind in (INSTANCE, VOLUME) else ():
         for storage in rule.find_storage_rules(disk.type):
             if state in storage.time.free:
                 continue
             if disk.gb is None:
-                lacking.append(f"disk '{disk.type}' while {seen.state}: its size is not known")
+                lacking.append(f"disk '{disk.type}' while {observation.state}: its size is not known")
                 break
-            if storage.count_gb(disk) and storage.find_price(disk, state, seen.key.region) is None:
-                lacking.append(f"{disk.gb} {disk.measure} of disk '{disk.type}' while {seen.state}: no price of it is known")
+            if storage.count_gb(disk) and storage.find_price(disk, state, observation.key.region) is None:
+                lacking.append(
+                    f"{disk.gb} {disk.measure} of disk '{disk.type}' while {observation.state}: no price of it is known"
+                )
     return tuple(lacking)
 
 
@@ -302,62 +306,64 @@ def _index_by_line(running: Iterable[Meter | None]) -> dict[Line, Meter]:
     return {meter.line: meter for meter in running if meter}
 
 
-def _make_compute_meter(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], price: Price | None) -> Meter | None:
-    if _is_prepaid(seen, price):
+def _make_compute_meter(
+    observation: Observation, rule: BillingRule, ceilings: Mapping[str, int], price: Price | None
+) -> Meter | None:
+    if _is_prepaid(observation, price):
         return None
-    cost, source = _find_stated_price(seen, price) or (bound_unknown_price(seen, ceilings), UNPRICED_SOURCE)
-    time, applies = rule.compute, rule.compute.apply_price(seen.state, cost)
+    cost, source = _find_stated_price(observation, price) or (bound_unknown_price(observation, ceilings), UNPRICED_SOURCE)
+    time, applies = rule.compute, rule.compute.apply_price(observation.state, cost)
     return Meter(COMPUTE, applies, quantum_s=time.quantum_s, minimum_s=time.minimum_s, source=source) if applies else None
 
 
-def bound_unknown_price(seen: Observation, ceilings: Mapping[str, int]) -> PriceRange:
+def bound_unknown_price(observation: Observation, ceilings: Mapping[str, int]) -> PriceRange:
     """Return the range of an unknown price: from 0 to the highest on the market, and nothing expected.
 
     A machine without a GPU is bounded by its vCPUs and memory, where they are stated.
     """
-    if not seen.gpu and not seen.gpu_count and seen.vcpus > 0:
-        vcpus = max(ceil(seen.vcpus), CEILING_VCPUS_MIN)
-        gb = ceil(seen.ram_gb or vcpus * GB_PER_VCPU_MAX)
+    if not observation.gpu and not observation.gpu_count and observation.vcpus > 0:
+        vcpus = max(ceil(observation.vcpus), CEILING_VCPUS_MIN)
+        gb = ceil(observation.ram_gb or vcpus * GB_PER_VCPU_MAX)
         most = vcpus * CEILING_PER_VCPU + gb * CEILING_PER_GB
     else:
-        most = ceilings.get(seen.gpu, CEILING_PER_GPU) * _count_gpus(seen)
-    return PriceRange(0, 0, min(most, _bound_machine_price(seen)), known=False)
+        most = ceilings.get(observation.gpu, CEILING_PER_GPU) * _count_gpus(observation)
+    return PriceRange(0, 0, min(most, _bound_machine_price(observation)), known=False)
 
 
-def _find_stated_price(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
+def _find_stated_price(observation: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
     """Return `price`, else the last one observed, with its source; None if unstated or above any machine's price."""
-    price = price or (seen.prices[-1] if seen.prices else None)
+    price = price or (observation.prices[-1] if observation.prices else None)
     if price is None:
         return None
     expected, currency = (price.rate.nano_per_hour, price.rate.currency) if price.rate else (0, "USD")
     if price.estimate is not None:
         return PriceRange(price.estimate.low, expected, price.estimate.high, currency, known=False), price.source
-    if price.rate is None or expected > _bound_machine_price(seen):
+    if price.rate is None or expected > _bound_machine_price(observation):
         return None
     return PriceRange.exactly(expected, currency), price.source
 
 
-def _is_prepaid(seen: Observation, price: Price | None) -> bool:
-    price = price or (seen.prices[-1] if seen.prices else None)
+def _is_prepaid(observation: Observation, price: Price | None) -> bool:
+    price = price or (observation.prices[-1] if observation.prices else None)
     return price is not None and price.prepaid
 
 
-def _bound_machine_price(seen: Observation) -> int:
+def _bound_machine_price(observation: Observation) -> int:
     """Return the upper bound of the price of such a machine, in nano-units an hour."""
-    return min(CEILING_PER_GPU * _count_gpus(seen), LARGEST_PRICE)
+    return min(CEILING_PER_GPU * _count_gpus(observation), LARGEST_PRICE)
 
 
-def _count_gpus(seen: Observation) -> int:
-    return max(1, ceil(seen.gpu_count))
+def _count_gpus(observation: Observation) -> int:
+    return max(1, ceil(observation.gpu_count))
 
 
-def _list_storage_meters(seen: Observation, rule: BillingRule) -> Iterator[Meter]:
+def _list_storage_meters(observation: Observation, rule: BillingRule) -> Iterator[Meter]:
     """Yield the meters of the disks in a fixed order, because listings have none."""
-    state, counts = _get_disk_state(seen), dict[str, int]()
-    for disk in sorted(seen.disks, key=lambda d: (d.type, d.gb is None, d.gb or 0, d.nano_per_gb_month or 0)):
+    state, counts = _get_disk_state(observation), dict[str, int]()
+    for disk in sorted(observation.disks, key=lambda d: (d.type, d.gb is None, d.gb or 0, d.nano_per_gb_month or 0)):
         counts[disk.type] = nth = counts.get(disk.type, 0) + 1
         for storage in rule.find_storage_rules(disk.type):
-            price, gb = storage.find_price(disk, state, seen.key.region), storage.count_gb(disk)
+            price, gb = storage.find_price(disk, state, observation.key.region), storage.count_gb(disk)
             applies = storage.time.apply_price(state, price) if price and gb else None
             name = storage.part if storage.type == disk.type else disk.type
             if applies:
@@ -379,19 +385,19 @@ def _get_storage_source(disk: Disk, storage: StorageRule, rule: BillingRule, pri
     return (disk.source or "listing") if disk.nano_per_gb_month is not None else storage.source or rule.words
 
 
-def _get_disk_state(seen: Observation) -> str:
+def _get_disk_state(observation: Observation) -> str:
     """Return the state that decides the storage price: a volume counts as running until it has ended."""
-    return RUNNING if seen.kind == VOLUME and seen.state != ENDED else seen.state
+    return RUNNING if observation.kind == VOLUME and observation.state != ENDED else observation.state
 
 
-def _make_address_meter(seen: Observation, rule: BillingRule, price: Price | None) -> Meter | None:
-    cost, source = _find_address_price(seen, rule, price)
-    return Meter(ADDRESS_CHARGE, cost, source=source) if cost and cost.high and seen.state != ENDED else None
+def _make_address_meter(observation: Observation, rule: BillingRule, price: Price | None) -> Meter | None:
+    cost, source = _find_address_price(observation, rule, price)
+    return Meter(ADDRESS_CHARGE, cost, source=source) if cost and cost.high and observation.state != ENDED else None
 
 
-def _find_address_price(seen: Observation, rule: BillingRule, price: Price | None) -> tuple[PriceRange | None, str]:
+def _find_address_price(observation: Observation, rule: BillingRule, price: Price | None) -> tuple[PriceRange | None, str]:
     """Return the price of an hour, as stated with the address, else by the rule, and its source."""
-    return _find_stated_price(seen, price) or (rule.address, rule.words)
+    return _find_stated_price(observation, price) or (rule.address, rule.words)
 
 
 def _find_traffic_price(counter: TrafficCounter, rule: BillingRule) -> PriceRange | None:

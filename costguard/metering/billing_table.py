@@ -63,8 +63,8 @@ def read_billing_rules(
     `where`: the file name, for errors. `rows`: the rows of `storage_rates.csv`, which a disk may name by `row`. `regions`: what
     other regions than that of a row cost relative to it.
     """
-    kept = list(rows)
-    of = {name: {row["disk"]: row for row in kept if row["provider"] == name} for name in table}
+    storage_rows = list(rows)
+    of = {name: {row["disk"]: row for row in storage_rows if row["provider"] == name} for name in table}
     return {
         name: _add_regions(_read_rule(name, _read_table(rule, f"{where} {name}"), f"{where} {name}", of[name]), regions)
         for name, rule in table.items()
@@ -125,16 +125,16 @@ def _read_time(table: RuleTable, where: str) -> TimeRule:
 
     Without `bills`, every state that is not named otherwise bills.
     """
-    named = {key: _read_states(table.get(key, []), f"{where}.{key}") for key in ("bills", "free", "probably_free")}
+    lists = {key: _read_states(table.get(key, []), f"{where}.{key}") for key in ("bills", "free", "probably_free")}
     if "bills" not in table:
-        named["bills"] = tuple(s for s in STATES if s not in (*named["free"], *named["probably_free"], ENDED))
-    twice = [state for state in STATES if sum(state in states for states in named.values()) > 1]
+        lists["bills"] = tuple(s for s in STATES if s not in (*lists["free"], *lists["probably_free"], ENDED))
+    twice = [state for state in STATES if sum(state in states for states in lists.values()) > 1]
     require(not twice, where, f"names the state '{''.join(twice[:1])}' in two lists", "put it in one")
-    require(ENDED not in named["bills"], f"{where}.bills", "holds 'ended'", "nothing bills once it is gone: leave it out")
+    require(ENDED not in lists["bills"], f"{where}.bills", "holds 'ended'", "nothing bills once it is gone: leave it out")
     return TimeRule(
-        bills=named["bills"],
-        free=named["free"],
-        probably_free=named["probably_free"],
+        bills=lists["bills"],
+        free=lists["free"],
+        probably_free=lists["probably_free"],
         quantum_s=_read_seconds(table.get("step_s", 1), f"{where}.step_s", least=1),
         minimum_s=_read_seconds(table.get("minimum_s", 0), f"{where}.minimum_s", least=0),
     )
@@ -191,9 +191,9 @@ def _read_price(value: object, where: str) -> PriceRange:
 
     A range that begins at 0 is an unstated price (`known` is False).
     """
-    stated = value if isinstance(value, list) else [value] * 3
-    require(len(stated) == 3, where, f"has {len(stated)} prices", "write one, or low, expected and high")  # noqa: PLR2004 - the three
-    low, expected, high = (Money.parse(cast("str", each), field=where).nano for each in stated)
+    prices = value if isinstance(value, list) else [value] * 3
+    require(len(prices) == 3, where, f"has {len(prices)} prices", "write one, or low, expected and high")  # noqa: PLR2004 - the three
+    low, expected, high = (Money.parse(cast("str", each), field=where).nano for each in prices)
     order = 0 <= low <= expected <= high <= HIGHEST_PER_GB
     require(order, where, f"is not a price: {value}", "write dollars from 0 to 10, low before expected before high")
     return PriceRange(low, expected, high, known=low > 0 or low == high)

@@ -54,8 +54,8 @@ class HourlyBurn:
     def add(self, other: HourlyBurn) -> HourlyBurn:
         """Return the sum of both."""
         bounds = self.bounds.add(other.bounds)
-        stated, unstated = self.stated + other.stated, self.unstated + other.unstated
-        return HourlyBurn(bounds=bounds, stated=stated, unstated=unstated, estimated=self.estimated + other.estimated)
+        stated_money, unstated = self.stated + other.stated, self.unstated + other.unstated
+        return HourlyBurn(bounds=bounds, stated=stated_money, unstated=unstated, estimated=self.estimated + other.estimated)
 
 
 def compute_hourly_burn(live: LiveResource, at: datetime) -> tuple[HourlyBurn, ...]:

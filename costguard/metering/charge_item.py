@@ -145,13 +145,13 @@ def itemize_spans(
         meter = one.span.meter
         line = (one.span.attribution, meter.charge, meter.part, meter.unit, meter.price, meter.source)
         for start, end in _split_days(one, to_micros(period.start), to_micros(period.end)):
-            found = sums.setdefault((start // DAY_US, *line), _ItemSum(start, end))
-            found.start_us, found.end_us = min(found.start_us, start), max(found.end_us, end)
-            _add_part(found, one, start, end)
+            total = sums.setdefault((start // DAY_US, *line), _ItemSum(start, end))
+            total.start_us, total.end_us = min(total.start_us, start), max(total.end_us, end)
+            _add_part(total, one, start, end)
     return [
-        _build_item(key, place, found, name, tags)
-        for place, found in sorted(sums.items(), key=lambda each: (each[0][0], *each[0][2:4], each[1].start_us))
-        if found.high or found.us
+        _build_item(key, place, total, name, tags)
+        for place, total in sorted(sums.items(), key=lambda each: (each[0][0], *each[0][2:4], each[1].start_us))
+        if total.high or total.us
     ]
 
 
@@ -167,7 +167,7 @@ def _split_days(one: BilledSpan, start_us: int, end_us: int) -> Iterator[tuple[i
         begin = midnight
 
 
-def _add_part(found: _ItemSum, one: BilledSpan, start: int, end: int) -> None:
+def _add_part(total: _ItemSum, one: BilledSpan, start: int, end: int) -> None:
     """Add the cost of a span in [start, end); an open span counts as far as its `reach`."""
     span, reach = one.span, one.reach
     low, expected, high = compute_amounts(span, start, end)
@@ -175,17 +175,17 @@ def _add_part(found: _ItemSum, one: BilledSpan, start: int, end: int) -> None:
     if reach is not None:
         until = min(end, to_micros(reach.expected))
         low, expected = compute_amounts(span, start, min(end, to_micros(reach.low)))[0], compute_amounts(span, start, until)[1]
-    found.low, found.expected, found.high = found.low + low, found.expected + expected, found.high + high
-    found.pico += count_priced_pico(span, start, until)
-    found.us += 0 if span.meter.unit == GB else count_expected_us(span, start, until) * span.meter.quantity
-    found.corrected |= one.corrected
+    total.low, total.expected, total.high = total.low + low, total.expected + expected, total.high + high
+    total.pico += count_priced_pico(span, start, until)
+    total.us += 0 if span.meter.unit == GB else count_expected_us(span, start, until) * span.meter.quantity
+    total.corrected |= one.corrected
 
 
 def _build_item(
-    key: ResourceKey, place: _ItemPlace, found: _ItemSum, name: str, tags: tuple[tuple[str, str], ...]
+    key: ResourceKey, place: _ItemPlace, total: _ItemSum, name: str, tags: tuple[tuple[str, str], ...]
 ) -> ChargeItem:
     _, attribution, charge, part, unit, price, source = place
-    low, expected, high = (Money(nano=nano, currency=price.currency) for nano in (found.low, found.expected, found.high))
+    low, expected, high = (Money(nano=nano, currency=price.currency) for nano in (total.low, total.expected, total.high))
     return ChargeItem(
         key=key,
         attribution=attribution,
@@ -194,12 +194,12 @@ def _build_item(
         unit=unit,
         price=price,
         source=source,
-        start=from_micros(found.start_us),
-        end=from_micros(found.end_us),
+        start=from_micros(total.start_us),
+        end=from_micros(total.end_us),
         money=MoneyInterval(low=low, expected=expected, high=high),
-        quantity_pico=found.pico,
-        us=found.us,
+        quantity_pico=total.pico,
+        us=total.us,
         name=name,
         tags=tags,
-        corrected=found.corrected,
+        corrected=total.corrected,
     )

@@ -108,8 +108,8 @@ def remove_duplicates(inventory: Inventory) -> tuple[Inventory, tuple[str, ...]]
     others = f" and {len(torn) - 1} more stand" if torn[1:] else " stands"
     note = f"{torn[0].id}{others} in one listing twice, and differently"
     doubtful = frozenset(torn)
-    kept = tuple(item for key, item in by_key.items() if key not in doubtful)
-    return Partial(kept, f"{inventory.why}; {note}" if isinstance(inventory, Partial) else note), (note,)
+    items = tuple(item for key, item in by_key.items() if key not in doubtful)
+    return Partial(items, f"{inventory.why}; {note}" if isinstance(inventory, Partial) else note), (note,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +152,14 @@ def find_uncovered_scopes(
     by_scope: dict[ScopeKey, list[PollStretch]] = defaultdict(list)
     for stretch in stretches:
         by_scope[stretch.scope].append(stretch)
-    found = []
+    uncovered_scopes = []
     for scope in sorted({*scopes, *by_scope}):
         own = by_scope.get(scope, [])
         holes = find_coverage_gaps(own, passed, pause)
         never = not any(s.outcome == COMPLETE and s.start < passed.end and s.end >= passed.start for s in own)
         if holes:
-            found.append(UncoveredScope(scope=scope, holes=holes, never=never))
-    return tuple(found)
+            uncovered_scopes.append(UncoveredScope(scope=scope, holes=holes, never=never))
+    return tuple(uncovered_scopes)
 
 
 def find_coverage_gaps(stretches: Iterable[PollStretch], within: Period, pause: timedelta) -> tuple[CoverageGap, ...]:
@@ -180,5 +180,5 @@ def find_coverage_gaps(stretches: Iterable[PollStretch], within: Period, pause: 
 
 def _find_gap_reason(ordered: list[PollStretch], start: datetime, end: datetime) -> str:
     """Return the reason of the last listing between `start` and `end` that was not complete; "" if there is none."""
-    said = [s.why or s.outcome for s in ordered if s.outcome != COMPLETE and s.start < end and s.end >= start]
-    return said[-1] if said else ""
+    reasons = [s.why or s.outcome for s in ordered if s.outcome != COMPLETE and s.start < end and s.end >= start]
+    return reasons[-1] if reasons else ""

@@ -66,49 +66,52 @@ class AccrualTerms:
         """Return the meters that run from `moment` on, by line."""
         if moment.seen is None:
             return {}
-        found = list_meters(moment.seen, self.rule, self.ceilings, price=moment.price)
+        meters = list_meters(moment.seen, self.rule, self.ceilings, price=moment.price)
         if moment.other:
-            return merge_alternatives(found, list_meters(moment.other, self.rule, self.ceilings))
-        if moment.moving and COMPUTE_LINE in found:
+            return merge_alternatives(meters, list_meters(moment.other, self.rule, self.ceilings))
+        if moment.moving and COMPUTE_LINE in meters:
             return {
-                **found,
-                COMPUTE_LINE: raise_price_bound(found[COMPUTE_LINE], bound_unknown_price(moment.seen, self.ceilings).high),
+                **meters,
+                COMPUTE_LINE: raise_price_bound(meters[COMPUTE_LINE], bound_unknown_price(moment.seen, self.ceilings).high),
             }
-        return found
+        return meters
 
 
 def record_line_changes(
     changes: PollChanges,
     terms: AccrualTerms,
-    known: KnownResource,
-    seen: Observation,
+    resource: KnownResource,
+    observation: Observation,
     window: ObservationWindow,
     *,
-    found: list[StateTransition],
+    transitions: list[StateTransition],
     new: frozenset[Line] = frozenset(),
 ) -> None:
-    """Apply the transitions in `found` to every line of the resource, and add the results to `changes`.
+    """Apply the transitions in `transitions` to every line of the resource, and add the results to `changes`.
 
     `new`: lines of `known.open` that the ledger does not have yet.
     """
-    owner = seen.attribution
+    owner = observation.attribution
     path = [
         (moment, terms.list_meters_at(moment), _list_other_state_meters(terms, moment))
-        for moment in _order_transitions(known, seen, found, window)
+        for moment in _order_transitions(resource, observation, transitions, window)
     ]
-    billing = (line for _, here, there in path for line in (*here, *there))
-    open_now, settled, edges = dict[Line, Span](), dict(known.settled), dict[Line, Span]()
-    for line in sorted({*known.open, *billing}):
-        ceiling = _compute_ceiling(terms, seen, window) if line == COMPUTE_LINE else 0
-        walk = LineWalk(seen.key, known.open.get(line), settled.get(line), held=line not in new, ceiling=ceiling)
-        for number, (moment, here, there) in enumerate(path):
-            after, before = here.get(line), walk.span.meter if walk.span else None
+    billing = (line for _, meters, other_meters in path for line in (*meters, *other_meters))
+    open_now, settled, edges = dict[Line, Span](), dict(resource.settled), dict[Line, Span]()
+    for line in sorted({*resource.open, *billing}):
+        ceiling = _compute_ceiling(terms, observation, window) if line == COMPUTE_LINE else 0
+        walk = LineWalk(
+            observation.key, resource.open.get(line), settled.get(line), is_recorded=line not in new, ceiling=ceiling
+        )
+        for number, (moment, meters, other_meters) in enumerate(path):
+            new_meter, old_meter = meters.get(line), walk.span.meter if walk.span else None
             fuzzy = None
             if moment.unseen:
-                fuzzy = bound_unseen_usage(before, after, there.get(line))
-            elif before and not after:  # it bills again later: at the new price, which it may have had before it ended, too
-                fuzzy = bound_unseen_end(before, next((later[line] for _, later, _ in path[number:] if line in later), None))
-            walk.change(moment.earliest, moment.latest, after=after, fuzzy=fuzzy, owner=owner, why=moment.why)
+                fuzzy = bound_unseen_usage(old_meter, new_meter, other_meters.get(line))
+            elif old_meter and not new_meter:
+                # It bills again later: at the new price, which it may have had before it ended, too.
+                fuzzy = bound_unseen_end(old_meter, next((later[line] for _, later, _ in path[number:] if line in later), None))
+            walk.change(moment.earliest, moment.latest, new_meter=new_meter, fuzzy=fuzzy, owner=owner, why=moment.why)
         walk.hand_over(terms.poll.at, owner)
         changes.closed.extend(walk.closed)
         changes.opened.extend(walk.opened)
@@ -118,38 +121,39 @@ def record_line_changes(
             open_now[line] = walk.span
         elif walk.edge:
             edges[line] = walk.edge
-    for span in _list_traffic_spans(terms, known, seen):
+    for span in _list_traffic_spans(terms, resource, observation):
         changes.opened.append(span)
         settled[span.line] = span.end or terms.poll.at
-    changes.logged.append(ObservationLogEntry(key=seen.key, at=terms.poll.seen_at, observation=seen))
-    changes.resources[seen.key] = KnownResource(
-        observation=seen,
-        first_seen_at=known.first_seen_at,
+    changes.logged.append(ObservationLogEntry(key=observation.key, at=terms.poll.seen_at, observation=observation))
+    changes.resources[observation.key] = KnownResource(
+        observation=observation,
+        first_seen_at=resource.first_seen_at,
         logged_at=terms.poll.seen_at,
         open=open_now,
         settled=settled,
-        edges=edges or {line: e for line, e in known.edges.items() if seen.state == ENDED and settled.get(line) == e.end},
+        edges=edges
+        or {line: e for line, e in resource.edges.items() if observation.state == ENDED and settled.get(line) == e.end},
     )
 
 
 def _order_transitions(
-    known: KnownResource, seen: Observation, found: list[StateTransition], window: ObservationWindow
+    resource: KnownResource, observation: Observation, transitions: list[StateTransition], window: ObservationWindow
 ) -> list[StateTransition]:
-    """Return `found`, the dated price changes, and last the present state, in order of time."""
-    starts = [m.latest for m in found if m.seen and m.seen.state == RUNNING and m.earliest == m.latest]
-    computing = known.open.get(COMPUTE_LINE)
+    """Return `transitions`, the dated price changes, and last the present state, in order of time."""
+    starts = [m.latest for m in transitions if m.seen and m.seen.state == RUNNING and m.earliest == m.latest]
+    computing = resource.open.get(COMPUTE_LINE)
     begun = starts[-1] if starts else (computing.start if computing else None)
-    stops = [m.earliest for m in found if m.seen is None or m.seen.state in DOWN_STATES]
+    stops = [m.earliest for m in transitions if m.seen is None or m.seen.state in DOWN_STATES]
     until = stops[-1] if stops and (not starts or stops[-1] >= starts[-1]) else window.at + MICROSECOND
-    up = seen if seen.state in UP_STATES else replace(seen, state=RUNNING)
+    up = observation if observation.state in UP_STATES else replace(observation, state=RUNNING)
     dated = list_price_transitions(up, begun, until) if begun else []
-    path = sorted([*found, *dated], key=lambda m: m.latest)
-    new, undated = known.observation is seen, not seen.prices or seen.prices[-1].since is None
-    if new and undated and seen.tier == SPOT:  # what it cost before anybody looked is not known from what it costs now
-        return [*(replace(m, moving=True) for m in path), StateTransition.at(window.at, seen, "first seen")]
-    doubted = path if new or seen.state == ENDED else add_disk_doubt(path, known.observation, seen, window)
+    path = sorted([*transitions, *dated], key=lambda m: m.latest)
+    new, undated = resource.observation is observation, not observation.prices or observation.prices[-1].since is None
+    if new and undated and observation.tier == SPOT:  # what it cost before anybody looked is not known from what it costs now
+        return [*(replace(m, moving=True) for m in path), StateTransition.at(window.at, observation, "first seen")]
+    doubted = path if new or observation.state == ENDED else add_disk_doubt(path, resource.observation, observation, window)
     since = window.begin if doubted is path else window.at
-    return [*doubted, StateTransition(earliest=since, latest=window.at, seen=seen, why=f"seen {seen.state}")]
+    return [*doubted, StateTransition(earliest=since, latest=window.at, seen=observation, why=f"seen {observation.state}")]
 
 
 def _list_other_state_meters(terms: AccrualTerms, moment: StateTransition) -> Mapping[Line, Meter]:
@@ -163,40 +167,40 @@ def _list_other_state_meters(terms: AccrualTerms, moment: StateTransition) -> Ma
         ran = list_meters(replace(moment.other, state=RUNNING), terms.rule, terms.ceilings) if moment.other else {}
         return {line: meter for line, meter in ran.items() if line == COMPUTE_LINE}
     state = STOPPED if moment.seen.state in UP_STATES else RUNNING
-    found = list_meters(replace(moment.seen, state=state), terms.rule, terms.ceilings)
+    meters = list_meters(replace(moment.seen, state=state), terms.rule, terms.ceilings)
     if moment.other:  # its price or its disks changed at some moment, too: it may have run at either
-        found = merge_alternatives(found, list_meters(replace(moment.other, state=state), terms.rule, terms.ceilings))
+        meters = merge_alternatives(meters, list_meters(replace(moment.other, state=state), terms.rule, terms.ceilings))
     before_us = state == RUNNING and terms.state.complete_at is None
-    return {line: meter for line, meter in found.items() if line != COMPUTE_LINE} if before_us else found
+    return {line: meter for line, meter in meters.items() if line != COMPUTE_LINE} if before_us else meters
 
 
-def _compute_ceiling(terms: AccrualTerms, seen: Observation, window: ObservationWindow) -> int:
+def _compute_ceiling(terms: AccrualTerms, observation: Observation, window: ObservationWindow) -> int:
     """Return the highest price that an unobserved hour may have had, in nano-units.
 
     It is the higher of the market bound (spot only) and the highest dated price, at most `LARGEST_PRICE`.
     """
-    moved = bound_unknown_price(seen, terms.ceilings).high if seen.tier == SPOT else 0
-    dated = find_highest_dated_price(seen, window.since or seen.started_at or seen.created_at or window.at)
-    return min(max(moved, dated), LARGEST_PRICE)
+    market_max = bound_unknown_price(observation, terms.ceilings).high if observation.tier == SPOT else 0
+    dated = find_highest_dated_price(observation, window.since or observation.started_at or observation.created_at or window.at)
+    return min(max(market_max, dated), LARGEST_PRICE)
 
 
-def _list_traffic_spans(terms: AccrualTerms, known: KnownResource, seen: Observation) -> list[Span]:
+def _list_traffic_spans(terms: AccrualTerms, resource: KnownResource, observation: Observation) -> list[Span]:
     """Return spans for the traffic counted since the counters were last recorded."""
-    counted = {c.charge: c.mb for c in known.observation.counters} if known.observation is not seen else {}
+    counted = {c.charge: c.mb for c in resource.observation.counters} if resource.observation is not observation else {}
     spans = []
-    for counter in seen.counters:
-        before = counted.get(counter.charge, 0)
+    for counter in observation.counters:
+        old_mb = counted.get(counter.charge, 0)
         used = replace(
-            counter, mb=counter.mb - before if counter.mb >= before else counter.mb
+            counter, mb=counter.mb - old_mb if counter.mb >= old_mb else counter.mb
         )  # a counter that fell began anew
         meter = make_traffic_meter(used, terms.rule)
-        since = known.logged_at if counted else seen.created_at or seen.started_at or terms.state.complete_at
-        start = max(since or terms.poll.at, known.settled.get((counter.charge, ""), since or terms.poll.at))
+        since = resource.logged_at if counted else observation.created_at or observation.started_at or terms.state.complete_at
+        start = max(since or terms.poll.at, resource.settled.get((counter.charge, ""), since or terms.poll.at))
         if meter and used.mb and start < terms.poll.at:
             spans.append(
                 Span(
-                    key=seen.key,
-                    attribution=seen.attribution,
+                    key=observation.key,
+                    attribution=observation.attribution,
                     meter=meter,
                     start=start,
                     anchor=start,
@@ -220,9 +224,9 @@ class LineWalk:
     """
 
     def __init__(
-        self, key: ResourceKey, span: Span | None, floor: datetime | None, *, held: bool = True, ceiling: int = 0
+        self, key: ResourceKey, span: Span | None, floor: datetime | None, *, is_recorded: bool = True, ceiling: int = 0
     ) -> None:
-        self.key, self.span, self.held = key, span, held and span is not None
+        self.key, self.span, self.held = key, span, is_recorded and span is not None
         self.floor = floor if span is None else span.start
         self.ceiling = ceiling
         self.closed: list[Span] = []
@@ -233,36 +237,36 @@ class LineWalk:
         earliest: datetime,
         latest: datetime,
         *,
-        after: Meter | None,
+        new_meter: Meter | None,
         fuzzy: UncertainMeter | None,
         owner: Attribution,
         why: str,
     ) -> None:
-        """Apply one transition: from some instant within [earliest, latest] on, `after` bills (None: nothing).
+        """Apply one transition: from some instant within [earliest, latest] on, `new_meter` bills (None: nothing).
 
         `fuzzy`: the meter and presence of the time in between; None: derived from the meters before and after. `owner`: the
         attribution of new spans.
         """
-        before = self.span.meter if self.span else None
-        if fuzzy == (after, SEEN):
+        old_meter = self.span.meter if self.span else None
+        if fuzzy == (new_meter, SEEN):
             fuzzy, latest = None, earliest
-        if after == before and fuzzy is None:
+        if new_meter == old_meter and fuzzy is None:
             return
         begin = earliest if self.floor is None else max(earliest, self.floor)
         end = max(begin, latest)
         anchor = self.span.anchor if self.span else begin
         if self.span:
             self._end_span(begin, why)
-        if begin < end and (fuzzy := fuzzy or bound_transition(before, after)):
+        if begin < end and (fuzzy := fuzzy or bound_transition(old_meter, new_meter)):
             meter, presence = fuzzy
             if presence != SEEN and self.ceiling > meter.price.high:
                 meter = replace(meter, price=replace(meter.price, high=self.ceiling))
             self.added.append(self._make_span(meter, begin, anchor=anchor, owner=owner, why=why, presence=presence, end=end))
             self.floor = end
         self.span = None
-        if after:
-            kept = anchor if before else end
-            self.span, self.held = self._make_span(after, end, anchor=kept, owner=owner, why=why), False
+        if new_meter:
+            new_anchor = anchor if old_meter else end
+            self.span, self.held = self._make_span(new_meter, end, anchor=new_anchor, owner=owner, why=why), False
         self.floor = end
 
     def hand_over(self, at: datetime, owner: Attribution) -> None:
@@ -334,35 +338,35 @@ def close_span(span: Span, at: datetime, why: str) -> Span:
     )
 
 
-def bound_transition(before: Meter | None, after: Meter | None) -> UncertainMeter | None:
-    """Return the meter and presence of the time in which `before` changed to `after` at an unknown instant."""
-    if before and after:
-        mixed = before.price.currency != after.price.currency
-        return (before, EDGE) if mixed else (_merge_meters(before, after), SEEN)
-    if before:
-        return bound_unseen_end(before, None)
-    return (replace(after, minimum_s=0), EDGE) if after else None  # the minimum is owed by the span that follows
+def bound_transition(old_meter: Meter | None, new_meter: Meter | None) -> UncertainMeter | None:
+    """Return the meter and presence of the time in which `old_meter` changed to `new_meter` at an unknown instant."""
+    if old_meter and new_meter:
+        mixed = old_meter.price.currency != new_meter.price.currency
+        return (old_meter, EDGE) if mixed else (_merge_meters(old_meter, new_meter), SEEN)
+    if old_meter:
+        return bound_unseen_end(old_meter, None)
+    return (replace(new_meter, minimum_s=0), EDGE) if new_meter else None  # the minimum is owed by the span that follows
 
 
-def bound_unseen_usage(before: Meter | None, here: Meter | None, elsewhere: Meter | None) -> UncertainMeter | None:
+def bound_unseen_usage(old_meter: Meter | None, meter: Meter | None, elsewhere: Meter | None) -> UncertainMeter | None:
     """Return the meter and presence of an unobserved time.
 
-    `before`: the meter before it. `here`: the meter in the state that was found. `elsewhere`: the meter in the other state that
-    the resource may have been in. None: nothing bills there.
+    `old_meter`: the meter before it. `meter`: the meter in the state that was found. `elsewhere`: the meter in the other state
+    that the resource may have been in. None: nothing bills there.
     """
-    if here and elsewhere:
-        return _merge_meters(_merge_meters(here, elsewhere), before), SEEN
-    if here:
-        return _merge_meters(here, before), GAP
+    if meter and elsewhere:
+        return _merge_meters(_merge_meters(meter, elsewhere), old_meter), SEEN
+    if meter:
+        return _merge_meters(meter, old_meter), GAP
     return (elsewhere, MAYBE) if elsewhere else None
 
 
-def bound_unseen_end(before: Meter, later: Meter | None) -> UncertainMeter:
-    """Return the meter and presence of the time in which `before` ended.
+def bound_unseen_end(meter: Meter, later: Meter | None) -> UncertainMeter:
+    """Return the meter and presence of the time in which `meter` ended.
 
     `later`: the meter when the line begins again; None: it does not.
     """
-    return _merge_meters(before, later), EDGE
+    return _merge_meters(meter, later), EDGE
 
 
 def merge_alternatives(one: Mapping[Line, Meter], other: Mapping[Line, Meter]) -> dict[Line, Meter]:

@@ -245,8 +245,8 @@ class Observation:
         )
 
 
-def drop_impossible_times(seen: Observation, at: datetime) -> tuple[Observation, tuple[str, ...]]:
-    """Return `seen` at `at` without its impossible times, and a note for each of them."""
+def drop_impossible_times(observation: Observation, at: datetime) -> tuple[Observation, tuple[str, ...]]:
+    """Return `observation` at `at` without its impossible times, and a note for each of them."""
     notes: list[str] = []
     latest = at + PROVIDER_CLOCK_AHEAD_MAX
 
@@ -254,17 +254,19 @@ def drop_impossible_times(seen: Observation, at: datetime) -> tuple[Observation,
         if when is None or EARLIEST <= when <= latest:
             return when
         where = "before 2000" if when < EARLIEST else "in the future"
-        notes.append(f"{seen.key.provider} {seen.key.id}: {name} {when:%Y-%m-%d %H:%M} lies {where} and is not believed")
+        notes.append(
+            f"{observation.key.provider} {observation.key.id}: {name} {when:%Y-%m-%d %H:%M} lies {where} and is not believed"
+        )
         return None
 
-    created, started = held("created_at", seen.created_at), held("started_at", seen.started_at)
-    stopped = held("stopped_at", seen.stopped_at)
-    if seen.state in ("stopped", "ended") and started and stopped and stopped < started:
-        notes.append(f"{seen.key.provider} {seen.key.id}: stopped_at lies before started_at and is not believed")
+    created, started = held("created_at", observation.created_at), held("started_at", observation.started_at)
+    stopped = held("stopped_at", observation.stopped_at)
+    if observation.state in ("stopped", "ended") and started and stopped and stopped < started:
+        notes.append(f"{observation.key.provider} {observation.key.id}: stopped_at lies before started_at and is not believed")
         stopped = None
-    if (created, started, stopped) == (seen.created_at, seen.started_at, seen.stopped_at):
-        return seen, ()
-    return replace(seen, created_at=created, started_at=started, stopped_at=stopped), tuple(notes)
+    if (created, started, stopped) == (observation.created_at, observation.started_at, observation.stopped_at):
+        return observation, ()
+    return replace(observation, created_at=created, started_at=started, stopped_at=stopped), tuple(notes)
 
 
 def parse_hourly_rate(
@@ -289,6 +291,6 @@ def parse_hourly_rate(
     return (Rate(nano_per_hour=nano, currency=currency), "") if nano else (None, f"{field} is less than a nano-dollar an hour")
 
 
-def identify_incarnation(seen: Observation) -> Incarnation:
-    """Return the incarnation that `seen` belongs to: its key, start and creation."""
-    return Incarnation(seen.key, seen.started_at, seen.created_at)
+def identify_incarnation(observation: Observation) -> Incarnation:
+    """Return the incarnation that `observation` belongs to: its key, start and creation."""
+    return Incarnation(observation.key, observation.started_at, observation.created_at)

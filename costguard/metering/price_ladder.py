@@ -115,17 +115,17 @@ def estimate_missing_prices(
     )
 
 
-def _lacks_price(seen: Observation, known: KnownResource | None) -> bool:
-    """Return whether the price of `seen` must be estimated.
+def _lacks_price(observation: Observation, resource: KnownResource | None) -> bool:
+    """Return whether the price of `observation` must be estimated.
 
     A listing that states no price at all (a stopped RunPod pod) leaves the one that was stated before in force.
     """
-    if seen.kind != INSTANCE or seen.state == ENDED:
+    if observation.kind != INSTANCE or observation.state == ENDED:
         return False
-    if seen.prices:
-        return seen.prices[-1].rate is None and not seen.prices[-1].prepaid
-    before = known.observation.prices if known else ()
-    return not before or before[-1].estimate is not None or (before[-1].rate is None and not before[-1].prepaid)
+    if observation.prices:
+        return observation.prices[-1].rate is None and not observation.prices[-1].prepaid
+    old_prices = resource.observation.prices if resource else ()
+    return not old_prices or old_prices[-1].estimate is not None or (old_prices[-1].rate is None and not old_prices[-1].prepaid)
 
 
 _TypeKey = tuple[str, str, str, str, float]
@@ -141,29 +141,29 @@ class _StatedPrice:
     on: date
 
 
-def _get_type_key(seen: Observation) -> _TypeKey:
-    return (seen.key.region, seen.instance_type, seen.tier, seen.gpu, seen.gpu_count)
+def _get_type_key(observation: Observation) -> _TypeKey:
+    return (observation.key.region, observation.instance_type, observation.tier, observation.gpu, observation.gpu_count)
 
 
 def _collect_stated_prices(
     items: Iterable[Observation], state: ScopeState, today: date
 ) -> Mapping[_TypeKey, list[_StatedPrice]]:
     """Return the stated prices of the scope's machines by type: of this listing, else as last logged."""
-    found: dict[_TypeKey, list[_StatedPrice]] = defaultdict(list)
+    prices: dict[_TypeKey, list[_StatedPrice]] = defaultdict(list)
     listed = set()
-    for seen in items:
-        listed.add(seen.key)
-        if stated := _get_stated_price(seen, today):
-            found[_get_type_key(seen)].append(stated)
-    for key, known in state.resources.items():
-        if key not in listed and (stated := _get_stated_price(known.observation, known.logged_at.date())):
-            found[_get_type_key(known.observation)].append(stated)
-    return found
+    for observation in items:
+        listed.add(observation.key)
+        if price := _get_stated_price(observation, today):
+            prices[_get_type_key(observation)].append(price)
+    for key, resource in state.resources.items():
+        if key not in listed and (price := _get_stated_price(resource.observation, resource.logged_at.date())):
+            prices[_get_type_key(resource.observation)].append(price)
+    return prices
 
 
-def _get_stated_price(seen: Observation, on: date) -> _StatedPrice | None:
-    price = seen.prices[-1] if seen.prices else None
-    if seen.kind != INSTANCE or not seen.instance_type or price is None or price.rate is None:
+def _get_stated_price(observation: Observation, on: date) -> _StatedPrice | None:
+    price = observation.prices[-1] if observation.prices else None
+    if observation.kind != INSTANCE or not observation.instance_type or price is None or price.rate is None:
         return None
     if price.estimate is not None or price.surcharged:
         return None
@@ -178,81 +178,82 @@ class _Climb:
         self._offers: dict[str, Sequence[Offer]] = {}
         self._by_type: dict[tuple[_TypeKey, float, float], Price | None] = {}
 
-    def estimate_price(self, seen: Observation, state: ScopeState) -> Price:
+    def estimate_price(self, observation: Observation, state: ScopeState) -> Price:
         """Return the estimate of one machine, or a price without a rate and with its ceiling."""
-        special = seen.tier == RESERVED or bool(seen.prices and seen.prices[-1].special)
-        found = self._keep_last_known(seen, state)
-        if found is None and not special:
-            key = (_get_type_key(seen), seen.vcpus, seen.ram_gb)
+        special = observation.tier == RESERVED or bool(observation.prices and observation.prices[-1].special)
+        price = self._keep_last_known(observation, state)
+        if price is None and not special:
+            key = (_get_type_key(observation), observation.vcpus, observation.ram_gb)
             if key not in self._by_type:
-                self._by_type[key] = self._estimate_type(seen)
-            found = self._by_type[key]
-            if found is not None and seen.prices and seen.prices[-1].surcharged:
-                found = _add_surcharge(seen, found)
-        if found is not None:
-            return found
-        most = bound_unknown_price(seen, self._ladder.ceilings).high
+                self._by_type[key] = self._estimate_type(observation)
+            price = self._by_type[key]
+            if price is not None and observation.prices and observation.prices[-1].surcharged:
+                price = _add_surcharge(observation, price)
+        if price is not None:
+            return price
+        most = bound_unknown_price(observation, self._ladder.ceilings).high
         return Price(None, source=UNPRICED_SOURCE, estimate=Estimate(0, most, UNPRICED))
 
-    def _estimate_type(self, seen: Observation) -> Price | None:
+    def _estimate_type(self, observation: Observation) -> Price | None:
         """Return the estimate of a machine by its type; None if nothing is known of it."""
-        found = (
-            self._average_peers(seen)
-            or self._find_in_market(seen)
-            or self._add_attached_gpus(seen)
-            or self._find_machine_rate(seen)
-            or self._find_gpu_median(seen)
+        price = (
+            self._average_peers(observation)
+            or self._find_in_market(observation)
+            or self._add_attached_gpus(observation)
+            or self._find_machine_rate(observation)
+            or self._find_gpu_median(observation)
         )
-        return self._cap_spot(seen, found) if seen.tier == SPOT else found
+        return self._cap_spot(observation, price) if observation.tier == SPOT else price
 
-    def _cap_spot(self, seen: Observation, found: Price | None) -> Price | None:
-        """Return a spot price whose high end is at most that of the same machine on demand; unpriced if `found` is None."""
-        on_demand = self._estimate_type(replace(seen, tier="on-demand"))
+    def _cap_spot(self, observation: Observation, price: Price | None) -> Price | None:
+        """Return a spot price whose high end is at most that of the same machine on demand; unpriced if `price` is None."""
+        on_demand = self._estimate_type(replace(observation, tier="on-demand"))
         if on_demand is None or on_demand.estimate is None:
-            return found
+            return price
         most = on_demand.estimate.high
-        if found is None or found.rate is None or found.estimate is None:
+        if price is None or price.rate is None or price.estimate is None:
             return Price(None, source=UNPRICED_SOURCE, estimate=Estimate(0, most, UNPRICED))
-        high = max(found.rate.nano_per_hour, min(found.estimate.high, most))
-        return replace(found, estimate=replace(found.estimate, high=high))
+        high = max(price.rate.nano_per_hour, min(price.estimate.high, most))
+        return replace(price, estimate=replace(price.estimate, high=high))
 
-    def _keep_last_known(self, seen: Observation, state: ScopeState) -> Price | None:
+    def _keep_last_known(self, observation: Observation, state: ScopeState) -> Price | None:
         """Return what this machine cost when its price was last stated, if its type and tier are the same."""
-        known = state.resources.get(seen.key)
-        if known is None or not known.observation.prices or _get_type_key(known.observation) != _get_type_key(seen):
+        resource = state.resources.get(observation.key)
+        price = resource.observation.prices[-1] if resource is not None and resource.observation.prices else None
+        if resource is None or price is None or price.rate is None:
             return None
-        price = known.observation.prices[-1]
-        if price.rate is None:
+        if _get_type_key(resource.observation) != _get_type_key(observation):
             return None
         if price.estimate is None:
-            on = max(known.logged_at, known.seen_at or state.complete_at or known.logged_at).date()
-            return self._make_estimate(
-                LAST_KNOWN, [(price.rate.nano_per_hour, self._find_bounds(seen, on))], price.source, on, price.rate.currency
-            )
+            on = max(resource.logged_at, resource.seen_at or state.complete_at or resource.logged_at).date()
+            samples = [(price.rate.nano_per_hour, self._find_bounds(observation, on))]
+            return self._make_estimate(LAST_KNOWN, samples, price.source, on, price.rate.currency)
         if price.estimate.step != LAST_KNOWN or price.estimate.observed_on is None:
             return None
         on = price.estimate.observed_on
-        aged = self._find_bounds(seen, on)
+        aged = self._find_bounds(observation, on)
         low, high = (round(price.rate.nano_per_hour * factor) for factor in (aged.low, aged.high))
         return replace(price, estimate=Estimate(low, min(high, LARGEST_PRICE), LAST_KNOWN, on))
 
-    def _average_peers(self, seen: Observation) -> Price | None:
+    def _average_peers(self, observation: Observation) -> Price | None:
         """Return the median of what machines of this type in this region are stated to cost."""
-        stated = self._peers.get(_get_type_key(seen), []) if seen.instance_type else []
-        if not stated:
+        peers = self._peers.get(_get_type_key(observation), []) if observation.instance_type else []
+        if not peers:
             return None
-        currency, newest = stated[-1].rate.currency, max(one.on for one in stated)
-        samples = [(one.rate.nano_per_hour, self._find_bounds(seen, one.on)) for one in stated if one.rate.currency == currency]
-        return self._make_estimate(TYPE_STATED, samples, stated[-1].source, newest, currency)
+        currency, newest = peers[-1].rate.currency, max(one.on for one in peers)
+        samples = [
+            (one.rate.nano_per_hour, self._find_bounds(observation, one.on)) for one in peers if one.rate.currency == currency
+        ]
+        return self._make_estimate(TYPE_STATED, samples, peers[-1].source, newest, currency)
 
-    def _find_in_market(self, seen: Observation) -> Price | None:
+    def _find_in_market(self, observation: Observation) -> Price | None:
         """Return the price of the same type in the market: in its region, else in other regions."""
-        sold = [one for one in self._list_usable_offers(seen.gpu) if _is_same_type(one, seen)]
-        here = _keep_newest([one for one in sold if _covers_region(one.region, seen.key.region)])
-        if here:
-            return self._make_market_estimate(SAME_TYPE, here, [Interval.exactly(1.0)] * len(here))
+        sold = [one for one in self._list_usable_offers(observation.gpu) if _is_same_type(one, observation)]
+        local_offers = _keep_newest([one for one in sold if _covers_region(one.region, observation.key.region)])
+        if local_offers:
+            return self._make_market_estimate(SAME_TYPE, local_offers, [Interval.exactly(1.0)] * len(local_offers))
         regions = self._ladder.rates.regions
-        wanted = regions.find_factor(seen.key.provider, seen.key.region)
+        factor = regions.find_factor(observation.key.provider, observation.key.region)
         newest = [
             offer
             for region in sorted({one.region for one in sold})
@@ -260,61 +261,67 @@ class _Climb:
         ]
         ratios = []
         for offer in newest:
-            there = regions.find_factor(seen.key.provider, offer.region).expected
-            ratio = wanted.scale(1 / there)
-            ratios.append(Interval(min(ratio.low, 1.0), ratio.expected, max(ratio.high, 1.0 * OTHER_REGION_FACTOR / there)))
+            offer_factor = regions.find_factor(observation.key.provider, offer.region).expected
+            ratio = factor.scale(1 / offer_factor)
+            high = max(ratio.high, 1.0 * OTHER_REGION_FACTOR / offer_factor)
+            ratios.append(Interval(min(ratio.low, 1.0), ratio.expected, high))
         return self._make_market_estimate(SAME_TYPE_ELSEWHERE, newest, ratios) if newest else None
 
-    def _add_attached_gpus(self, seen: Observation) -> Price | None:
+    def _add_attached_gpus(self, observation: Observation) -> Price | None:
         """Return the price of a machine with GPUs attached to any type, as Google sells them: its family's rate and the GPUs'.
 
         The price of a GPU is what the market's offers with attached GPUs cost beyond the machine that they name.
         """
-        rated = self._rate_machine(seen.key.provider, seen.instance_type, seen.key.region, seen.vcpus, seen.ram_gb)
-        if rated is None or seen.gpu_count <= 0 or seen.tier == SPOT:
+        rated = self._rate_machine(
+            observation.key.provider, observation.instance_type, observation.key.region, observation.vcpus, observation.ram_gb
+        )
+        if rated is None or observation.gpu_count <= 0 or observation.tier == SPOT:
             return None
         own = rated.nano * rated.factor.expected
-        sold = [one for one in self._list_usable_offers(seen.gpu) if _is_attached(one, seen)]
-        here = _keep_newest([one for one in sold if _covers_region(one.region, seen.key.region)])
+        sold = [one for one in self._list_usable_offers(observation.gpu) if _is_attached(one, observation)]
+        local_offers = _keep_newest([one for one in sold if _covers_region(one.region, observation.key.region)])
         samples = []
-        for offer in here or _keep_newest(sold):
+        for offer in local_offers or _keep_newest(sold):
             base = offer.instance_type.partition("+")[0]
             host = self._rate_machine(offer.provider, base, offer.region, offer.vcpus or 0, offer.ram_gb or 0)
             if host is None or offer.rate is None:
                 continue
-            gpus = (offer.rate.nano_per_hour - host.nano * host.factor.expected) * seen.gpu_count / offer.gpu_count
+            gpus = (offer.rate.nano_per_hour - host.nano * host.factor.expected) * observation.gpu_count / offer.gpu_count
             if gpus > 0:
                 samples.append((round(gpus + own), self._find_offer_bounds(offer)))
         if not samples:
             return None
-        newest = max(here or sold, key=lambda one: one.observed_on)
-        return self._make_estimate(SAME_TYPE if here else SAME_TYPE_ELSEWHERE, samples, newest.source, newest.observed_on)
+        newest = max(local_offers or sold, key=lambda one: one.observed_on)
+        step = SAME_TYPE if local_offers else SAME_TYPE_ELSEWHERE
+        return self._make_estimate(step, samples, newest.source, newest.observed_on)
 
     def _rate_machine(self, provider: str, instance_type: str, region: str, vcpus: float, ram_gb: float) -> RatedPrice | None:
         return self._ladder.rates.find_price(provider, instance_type, region, vcpus=vcpus, ram_gb=ram_gb)
 
-    def _find_machine_rate(self, seen: Observation) -> Price | None:
+    def _find_machine_rate(self, observation: Observation) -> Price | None:
         """Return the price of a machine without a GPU on demand, by the public rate of its family."""
-        if seen.gpu or seen.gpu_count or seen.tier == SPOT:
+        if observation.gpu or observation.gpu_count or observation.tier == SPOT:
             return None
-        rated = self._rate_machine(seen.key.provider, seen.instance_type, seen.key.region, seen.vcpus, seen.ram_gb)
+        rated = self._rate_machine(
+            observation.key.provider, observation.instance_type, observation.key.region, observation.vcpus, observation.ram_gb
+        )
         if rated is None:
             return None
-        bounds = rated.factor.multiply(self._find_bounds(seen, rated.row.observed_on))
+        bounds = rated.factor.multiply(self._find_bounds(observation, rated.row.observed_on))
         return self._make_estimate(MACHINE_RATE, [(rated.nano, bounds)], rated.row.source, rated.row.observed_on)
 
-    def _find_gpu_median(self, seen: Observation) -> Price | None:
+    def _find_gpu_median(self, observation: Observation) -> Price | None:
         """Return the median per GPU of the market, of the same provider if it sells the GPU, times the machine's GPUs."""
-        if not seen.gpu or seen.gpu_count <= 0:
+        if not observation.gpu or observation.gpu_count <= 0:
             return None
-        alike = [one for one in self._list_usable_offers(seen.gpu) if (one.tier == SPOT) == (seen.tier == SPOT)]
-        offers = [one for one in alike if one.provider == seen.key.provider] or alike
+        alike = [one for one in self._list_usable_offers(observation.gpu) if (one.tier == SPOT) == (observation.tier == SPOT)]
+        offers = [one for one in alike if one.provider == observation.key.provider] or alike
         if not offers:
             return None
         samples = []
         for offer in offers:
             assert offer.rate is not None  # noqa: S101 - for the type checker: the usable ones have one
-            each = round(offer.rate.nano_per_hour * seen.gpu_count / offer.gpu_count)
+            each = round(offer.rate.nano_per_hour * observation.gpu_count / offer.gpu_count)
             samples.append((each, self._find_offer_bounds(offer)))
         newest = max(offers, key=lambda one: one.observed_on)
         return self._make_estimate(GPU_MEDIAN, samples, newest.source, newest.observed_on)
@@ -357,44 +364,44 @@ class _Climb:
             estimate=Estimate(low, max(high, expected), step, on),
         )
 
-    def _find_bounds(self, seen: Observation, on: date) -> Interval:
+    def _find_bounds(self, observation: Observation, on: date) -> Interval:
         """Return what a list price of this kind of machine, seen on a day, says about today."""
-        terms = self._ladder.drift[find_drift_class(seen.key.provider, seen.tier, seen.gpu)]
+        terms = self._ladder.drift[find_drift_class(observation.key.provider, observation.tier, observation.gpu)]
         return bound_factor(terms, _round_age((self._today - on).days))
 
     def _find_offer_bounds(self, offer: Offer) -> Interval:
         return bound_factor(self._ladder.drift[offer.drift_class], _round_age(offer.count_age_days(self._today)))
 
 
-def _add_surcharge(seen: Observation, plain: Price) -> Price:
+def _add_surcharge(observation: Observation, plain: Price) -> Price:
     """Return the estimate of a machine with paid software or dedicated hardware: at least the plain machine's.
 
     What the software costs is not known here, so the expected price is that of the plain machine, and the high end has the
     dearest licence.
     """
     assert plain.estimate is not None  # noqa: S101 - for the type checker: the ladder made it
-    vcpus = max(ceil(seen.vcpus) or VCPUS_UNKNOWN, CEILING_VCPUS_MIN)
+    vcpus = max(ceil(observation.vcpus) or VCPUS_UNKNOWN, CEILING_VCPUS_MIN)
     high = min(LARGEST_PRICE, plain.estimate.high + vcpus * LICENCE_PER_VCPU)
     source = f"{plain.source}, without its paid software or dedicated hardware"
     return replace(plain, source=source, estimate=replace(plain.estimate, high=high))
 
 
-def _is_same_type(offer: Offer, seen: Observation) -> bool:
-    """Return whether `offer` is the machine `seen`, in any region.
+def _is_same_type(offer: Offer, observation: Observation) -> bool:
+    """Return whether `offer` is the machine `observation`, in any region.
 
     A price list names a Google machine with attached GPUs "n1-standard-8+nvidia-tesla-t4x1". Who sells GPUs without type names
     (RunPod, Vast) sells one kind of machine for each GPU and count.
     """
     alike = (offer.provider, offer.tier, offer.gpu, float(offer.gpu_count))
-    if alike != (seen.key.provider, seen.tier, seen.gpu, float(seen.gpu_count)):
+    if alike != (observation.key.provider, observation.tier, observation.gpu, float(observation.gpu_count)):
         return False
     unnamed = offer.instance_type == f"{offer.gpu} x{offer.gpu_count}"
-    return unnamed or offer.instance_type.partition("+")[0] == seen.instance_type
+    return unnamed or offer.instance_type.partition("+")[0] == observation.instance_type
 
 
-def _is_attached(offer: Offer, seen: Observation) -> bool:
-    """Return whether `offer` has GPUs attached to a machine of any size, on the terms of `seen`."""
-    return "+" in offer.instance_type and (offer.provider, offer.tier) == (seen.key.provider, seen.tier)
+def _is_attached(offer: Offer, observation: Observation) -> bool:
+    """Return whether `offer` has GPUs attached to a machine of any size, on the terms of `observation`."""
+    return "+" in offer.instance_type and (offer.provider, offer.tier) == (observation.key.provider, observation.tier)
 
 
 def _covers_region(offered: str, region: str) -> bool:

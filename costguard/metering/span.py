@@ -139,11 +139,11 @@ def compute_amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, i
     return low, expected, expected + _round_cost(perhaps * quantity, to) - _round_cost(perhaps * quantity, since)
 
 
-def _cut_billed(span: Span, billed: NanoAmounts, whole: tuple[int, int], cut: tuple[int, int]) -> NanoAmounts:
+def _cut_billed(span: Span, billed: NanoAmounts, extent: tuple[int, int], cut: tuple[int, int]) -> NanoAmounts:
     """Return the cost of a billed span within `cut`: at least what does not fit into the rest, at most what fits into it."""
-    if cut == whole:
+    if cut == extent:
         return billed
-    (first, last), (begin, finish) = whole, cut
+    (first, last), (begin, finish) = extent, cut
     dearest = 2 * span.meter.price.high * span.meter.quantity
     until = [_round_cost(dearest, _compute_progress(span, at) if at > first else NO_PROGRESS) for at in (begin, finish, last)]
     inside = until[1] - until[0]
@@ -210,8 +210,8 @@ def split_by_day(span: Span) -> list[tuple[int, NanoAmounts, int]]:
     require(span.end is not None, "span", "is open: only a closed one has days")
     first, last = to_micros(span.start) // DAY_US, to_micros(span.end or span.start) // DAY_US
     days = ((day, day * DAY_US, (day + 1) * DAY_US) for day in range(first, last + 1))
-    found = [(day, compute_amounts(span, start, end), count_expected_us(span, start, end)) for day, start, end in days]
-    return [(day, money, us) for day, money, us in found if us or any(money)]
+    parts = [(day, compute_amounts(span, start, end), count_expected_us(span, start, end)) for day, start, end in days]
+    return [(day, money, us) for day, money, us in parts if us or any(money)]
 
 
 def _split_price(span: Span) -> tuple[int, int, int]:
@@ -269,8 +269,8 @@ def _count_months(begin_us: int, end_us: int) -> tuple[int, int]:
     to_month, to_us, to_length = _find_month(end_us // DAY_US)
     if from_month == to_month:
         return end_us - begin_us, to_length
-    whole = (to_month - from_month) * from_length * to_length
-    return whole + (end_us - to_us) * from_length - (begin_us - from_us) * to_length, from_length * to_length
+    months = (to_month - from_month) * from_length * to_length
+    return months + (end_us - to_us) * from_length - (begin_us - from_us) * to_length, from_length * to_length
 
 
 @lru_cache(maxsize=1024)

@@ -39,9 +39,10 @@ class StateTransition:
     why: str = ""
 
     @classmethod
-    def at(cls, when: datetime, seen: Observation | None, why: str) -> StateTransition:
+    def at(cls, when: datetime, observation: Observation | None, why: str) -> StateTransition:
         """Return a transition at an instant that the provider stated."""
-        return cls(earliest=when, latest=when, seen=seen, price=find_price(seen, when) if seen else None, why=why)
+        price = find_price(observation, when) if observation else None
+        return cls(earliest=when, latest=when, seen=observation, price=price, why=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,209 +68,212 @@ class ObservationWindow:
         return self.since is None or self.at - self.since > self.gap
 
 
-def is_same_run(before: Observation, seen: Observation, restarts: str) -> bool | None:
+def is_same_run(previous: Observation, observation: Observation, restarts: str) -> bool | None:
     """Return whether both observations belong to one run; None if the provider does not state it."""
-    if before.kind != INSTANCE or restarts == "never":
+    if previous.kind != INSTANCE or restarts == "never":
         return True
-    if before.started_at is None or seen.started_at is None:
+    if previous.started_at is None or observation.started_at is None:
         return None
-    return before.started_at == seen.started_at
+    return previous.started_at == observation.started_at
 
 
-def is_outdated(before: Observation, seen: Observation) -> bool:
-    """Return whether `seen` shows a run older than the known one: a stale cached page, or an earlier mistake."""
-    return before.started_at is not None and seen.started_at is not None and seen.started_at < before.started_at
+def is_outdated(previous: Observation, observation: Observation) -> bool:
+    """Return whether `observation` shows a run older than the known one: a stale cached page, or an earlier mistake."""
+    old, new = previous.started_at, observation.started_at
+    return old is not None and new is not None and new < old
 
 
 def list_first_transitions(
-    seen: Observation, window: ObservationWindow, restarts: str, longest_boot: timedelta | None = None
+    observation: Observation, window: ObservationWindow, restarts: str, longest_boot: timedelta | None = None
 ) -> list[StateTransition]:
     """List the transitions of a resource that was not known before.
 
     `longest_boot`: how long after its creation a machine bills at the latest; None: unknown.
     """
-    started, born = seen.started_at, seen.created_at
-    if started is None or seen.kind != INSTANCE:
-        return _infer_start(seen, window, restarts, longest_boot)
-    found: list[StateTransition] = []
+    started, born = observation.started_at, observation.created_at
+    if started is None or observation.kind != INSTANCE:
+        return _infer_start(observation, window, restarts, longest_boot)
+    transitions: list[StateTransition] = []
     if born is not None and born < started:
-        found.append(StateTransition.at(born, replace(seen, state=ARRIVING_STATE), "created_at stated"))
+        transitions.append(StateTransition.at(born, replace(observation, state=ARRIVING_STATE), "created_at stated"))
         if started - max(born, window.since or born) > window.gap:  # longer than a boot: it may have run before
-            found.append(
-                StateTransition(earliest=born, latest=started, seen=replace(seen, state=STOPPED), unseen=True, why="first seen")
-            )
-    return found + _list_run_transitions(seen, window)
+            off = replace(observation, state=STOPPED)
+            transitions.append(StateTransition(earliest=born, latest=started, seen=off, unseen=True, why="first seen"))
+    return transitions + _list_run_transitions(observation, window)
 
 
 def _infer_start(
-    seen: Observation, window: ObservationWindow, restarts: str, longest_boot: timedelta | None
+    observation: Observation, window: ObservationWindow, restarts: str, longest_boot: timedelta | None
 ) -> list[StateTransition]:
     """Bound an unstated start by the stated creation, if any.
 
     For volumes, addresses and machines that never started, the creation is the start. A machine that cannot stop and start
     again has run since its boot, which ended at most `longest_boot` after its creation.
     """
-    born = seen.created_at
+    born = observation.created_at
     if born is None:
-        return [StateTransition(earliest=window.begin, latest=window.at, seen=seen, why="first seen")]
+        return [StateTransition(earliest=window.begin, latest=window.at, seen=observation, why="first seen")]
     hidden = restarts == "unstated" and window.at - born > window.gap
-    if seen.kind != INSTANCE or not (seen.state in UP_STATES | DOWN_STATES or hidden):
-        return [StateTransition.at(born, seen, "created_at stated")]
+    if observation.kind != INSTANCE or not (observation.state in UP_STATES | DOWN_STATES or hidden):
+        return [StateTransition.at(born, observation, "created_at stated")]
     latest = max(born, window.at)
-    if longest_boot is not None and restarts == "never" and seen.state in UP_STATES:
+    if longest_boot is not None and restarts == "never" and observation.state in UP_STATES:
         latest = min(latest, born + longest_boot)
-    return [StateTransition(earliest=born, latest=latest, seen=seen, unseen=True, why="created_at stated, start is not")]
+    return [StateTransition(earliest=born, latest=latest, seen=observation, unseen=True, why="created_at stated, start is not")]
 
 
-def _list_run_transitions(seen: Observation, window: ObservationWindow) -> list[StateTransition]:
-    """List the transitions of the present or last run of `seen`, which states its start."""
-    started, stopped = seen.started_at, seen.stopped_at
+def _list_run_transitions(observation: Observation, window: ObservationWindow) -> list[StateTransition]:
+    """List the transitions of the present or last run of `observation`, which states its start."""
+    started, stopped = observation.started_at, observation.stopped_at
     assert started is not None  # noqa: S101 - for the type checker; both callers ask before
-    if seen.state not in UP_STATES and seen.state not in DOWN_STATES:
-        return [StateTransition.at(started, seen, "started_at stated")]
-    found = [StateTransition.at(started, replace(seen, state=RUNNING), "started_at stated")]
-    if seen.state in DOWN_STATES and stopped is not None and stopped >= started:
-        found.append(StateTransition.at(stopped, seen, "stopped_at stated"))
-    elif seen.state != RUNNING:
+    if observation.state not in UP_STATES and observation.state not in DOWN_STATES:
+        return [StateTransition.at(started, observation, "started_at stated")]
+    transitions = [StateTransition.at(started, replace(observation, state=RUNNING), "started_at stated")]
+    if observation.state in DOWN_STATES and stopped is not None and stopped >= started:
+        transitions.append(StateTransition.at(stopped, observation, "stopped_at stated"))
+    elif observation.state != RUNNING:
         looked = max(started, window.since or started)
-        found.append(StateTransition(earliest=looked, latest=max(looked, window.at), seen=seen, why="stop not stated"))
-    return found
+        transitions.append(
+            StateTransition(earliest=looked, latest=max(looked, window.at), seen=observation, why="stop not stated")
+        )
+    return transitions
 
 
 def list_next_transitions(
-    before: Observation, seen: Observation, window: ObservationWindow, restarts: str
+    previous: Observation, observation: Observation, window: ObservationWindow, restarts: str
 ) -> list[StateTransition]:
     """List the transitions of a resource that was seen before and has not ended."""
-    if is_new_run(before, seen):
-        return _list_previous_stop(before, seen, window) + _list_run_transitions(seen, window)
-    alike = {before.state, seen.state} <= UP_STATES or {before.state, seen.state} <= DOWN_STATES
-    if window.wide and alike and is_same_run(before, seen, restarts) is None:
-        return [StateTransition(earliest=window.begin, latest=window.at, seen=seen, unseen=True, why="not looked at")]
-    if seen.state == before.state:
+    if is_new_run(previous, observation):
+        return _list_previous_stop(previous, observation, window) + _list_run_transitions(observation, window)
+    alike = {previous.state, observation.state} <= UP_STATES or {previous.state, observation.state} <= DOWN_STATES
+    if window.wide and alike and is_same_run(previous, observation, restarts) is None:
+        return [StateTransition(earliest=window.begin, latest=window.at, seen=observation, unseen=True, why="not looked at")]
+    if observation.state == previous.state:
         return []
-    stated = _find_stated_change(before, seen, window)
-    if stated is not None:
-        return [StateTransition.at(stated, seen, f"{'stopped_at' if seen.state in DOWN_STATES else 'started_at'} stated")]
-    return [StateTransition(earliest=window.begin, latest=window.at, seen=seen, why=f"seen {seen.state}")]
+    changed_at = _find_stated_change(previous, observation, window)
+    if changed_at is not None:
+        field = "stopped_at" if observation.state in DOWN_STATES else "started_at"
+        return [StateTransition.at(changed_at, observation, f"{field} stated")]
+    return [StateTransition(earliest=window.begin, latest=window.at, seen=observation, why=f"seen {observation.state}")]
 
 
-def is_new_run(before: Observation, seen: Observation) -> bool:
-    """Return whether `seen` states the start of a run that was not known."""
-    if seen.started_at is None or seen.kind != INSTANCE:
+def is_new_run(previous: Observation, observation: Observation) -> bool:
+    """Return whether `observation` states the start of a run that was not known."""
+    if observation.started_at is None or observation.kind != INSTANCE:
         return False
-    if before.started_at is None:
-        return before.state not in UP_STATES | DOWN_STATES
-    return seen.started_at > before.started_at
+    if previous.started_at is None:
+        return previous.state not in UP_STATES | DOWN_STATES
+    return observation.started_at > previous.started_at
 
 
-def _list_previous_stop(before: Observation, seen: Observation, window: ObservationWindow) -> list[StateTransition]:
-    """List the end of the run before the one in `seen`, if that run was still active."""
-    started, stopped = seen.started_at, seen.stopped_at
+def _list_previous_stop(previous: Observation, observation: Observation, window: ObservationWindow) -> list[StateTransition]:
+    """List the end of the run before the one in `observation`, if that run was still active."""
+    started, stopped = observation.started_at, observation.stopped_at
     if started is None:
         return []
-    off, begin = replace(before, state=STOPPED), min(window.begin, started)
-    if before.state not in UP_STATES or before.started_at is None:
-        if stopped is not None and stopped == before.stopped_at:
+    off, begin = replace(previous, state=STOPPED), min(window.begin, started)
+    if previous.state not in UP_STATES or previous.started_at is None:
+        if stopped is not None and stopped == previous.stopped_at:
             return []  # no run has ended since
         another = stopped if stopped is not None and begin < stopped <= started else None
         if another is None and not window.wide:
             return []
         return [StateTransition(earliest=begin, latest=another or started, seen=off, unseen=True, why="may have run unseen")]
-    of_that_run = seen.state in UP_STATES and stopped is not None and before.started_at < stopped <= started
+    of_that_run = observation.state in UP_STATES and stopped is not None and previous.started_at < stopped <= started
     if of_that_run and stopped is not None and not window.wide:
         return [StateTransition.at(stopped, off, "stopped_at stated")]
     end = stopped if of_that_run and stopped is not None else started
     return [StateTransition(earliest=begin, latest=max(begin, end), seen=off, why="restarted unseen")]
 
 
-def make_gone_transition(before: Observation, begin: datetime, latest: datetime, *, hidden: bool) -> StateTransition:
+def make_gone_transition(previous: Observation, begin: datetime, latest: datetime, *, hidden: bool) -> StateTransition:
     """Return the end of a resource within [begin, latest].
 
     `hidden`: a stopped machine may have run once more in it.
     """
-    off = hidden and before.kind == INSTANCE and before.state not in UP_STATES
-    return StateTransition(earliest=begin, latest=latest, seen=None, unseen=off, other=before if off else None, why="gone")
+    off = hidden and previous.kind == INSTANCE and previous.state not in UP_STATES
+    return StateTransition(earliest=begin, latest=latest, seen=None, unseen=off, other=previous if off else None, why="gone")
 
 
 def add_disk_doubt(
-    path: list[StateTransition], before: Observation, seen: Observation, window: ObservationWindow
+    path: list[StateTransition], previous: Observation, observation: Observation, window: ObservationWindow
 ) -> list[StateTransition]:
     """Return `path` with disks and undated prices that changed at an unknown instant of `window`.
 
     A stated stop dates the stop of the machine, and not the resizing of its disk.
     """
-    dated = not seen.prices or seen.prices[-1].since is not None
-    if not path or (before.disks == seen.disks and (dated or before.prices == seen.prices)):
+    dated = not observation.prices or observation.prices[-1].since is not None
+    if not path or (previous.disks == observation.disks and (dated or previous.prices == observation.prices)):
         return path
-    before = replace(before, prices=seen.prices) if dated else before
-    first = StateTransition(earliest=window.begin, latest=window.begin, seen=before, why="changed unseen")
-    return [_make_ambiguous(moment, before, seen) for moment in (first, *path)]
+    previous = replace(previous, prices=observation.prices) if dated else previous
+    first = StateTransition(earliest=window.begin, latest=window.begin, seen=previous, why="changed unseen")
+    return [_make_ambiguous(moment, previous, observation) for moment in (first, *path)]
 
 
-def _make_ambiguous(moment: StateTransition, before: Observation, seen: Observation) -> StateTransition:
-    """Return `moment` with an alternative: the disks and prices of `before` or of `seen`, whichever it does not have."""
+def _make_ambiguous(moment: StateTransition, previous: Observation, observation: Observation) -> StateTransition:
+    """Return `moment` with an alternative: the disks and prices of `previous` or `observation`, whichever it lacks."""
     if moment.seen is None:
         return moment
-    old = (moment.seen.disks, moment.seen.prices) == (before.disks, before.prices)
-    source = seen if old else before
+    old = (moment.seen.disks, moment.seen.prices) == (previous.disks, previous.prices)
+    source = observation if old else previous
     return replace(moment, other=replace(moment.seen, disks=source.disks, prices=source.prices))
 
 
-def _find_stated_change(before: Observation, seen: Observation, window: ObservationWindow) -> datetime | None:
+def _find_stated_change(previous: Observation, observation: Observation, window: ObservationWindow) -> datetime | None:
     """Return the instant of the state change where the provider states it; None otherwise."""
-    if seen.state in DOWN_STATES:
-        stopped = seen.stopped_at
-        newly = stopped is not None and stopped != before.stopped_at
-        if not newly or stopped is None or (before.started_at is not None and stopped < before.started_at):
+    if observation.state in DOWN_STATES:
+        stopped = observation.stopped_at
+        newly = stopped is not None and stopped != previous.stopped_at
+        if not newly or stopped is None or (previous.started_at is not None and stopped < previous.started_at):
             return None
-        return stopped if before.started_at is not None or stopped > window.begin else None
-    started = seen.started_at
-    if seen.state not in UP_STATES or before.state in UP_STATES or started is None or before.started_at is not None:
+        return stopped if previous.started_at is not None or stopped > window.begin else None
+    started = observation.started_at
+    if observation.state not in UP_STATES or previous.state in UP_STATES or started is None or previous.started_at is not None:
         return None
-    return started if started > window.begin or before.state in DOWN_STATES else None
+    return started if started > window.begin or previous.state in DOWN_STATES else None
 
 
-def find_price(seen: Observation, when: datetime) -> Price | None:
-    """Return the price of `seen` in force at `when`: the last one stated until then, else the oldest; None: unknown."""
-    known = None
-    for price in seen.prices:
-        if known is None or price.since is None or price.since <= when:
-            known = price
-    return known
+def find_price(observation: Observation, when: datetime) -> Price | None:
+    """Return the price of `observation` in force at `when`: the last one stated until then, else the oldest; None: unknown."""
+    latest = None
+    for price in observation.prices:
+        if latest is None or price.since is None or price.since <= when:
+            latest = price
+    return latest
 
 
-def merge_prices(before: Observation, seen: Observation) -> Observation:
-    """Return `seen` with the prices already known, where it states none (a stopped RunPod pod) or older ones.
+def merge_prices(previous: Observation, observation: Observation) -> Observation:
+    """Return `observation` with the prices already known, where it states none (a stopped RunPod pod) or older ones.
 
     Older prices come from a stale cached page. A price that has become unknown is stated as a Price without a rate. Before the
     first dated price, the price that was known before applies.
     """
-    if not seen.prices and before.prices:
-        return replace(seen, prices=before.prices)
-    old, new = (o.prices[-1].since if o.prices else None for o in (before, seen))
+    if not observation.prices and previous.prices:
+        return replace(observation, prices=previous.prices)
+    old, new = (o.prices[-1].since if o.prices else None for o in (previous, observation))
     if old is not None and new is not None and new < old:
-        return replace(seen, prices=before.prices)
-    first = seen.prices[0].since if seen.prices else None
-    earlier = [price for price in before.prices if first is not None and (price.since is None or price.since < first)]
-    return replace(seen, prices=(earlier[-1], *seen.prices)) if earlier else seen
+        return replace(observation, prices=previous.prices)
+    first = observation.prices[0].since if observation.prices else None
+    earlier = [price for price in previous.prices if first is not None and (price.since is None or price.since < first)]
+    return replace(observation, prices=(earlier[-1], *observation.prices)) if earlier else observation
 
 
-def find_highest_dated_price(seen: Observation, since: datetime) -> int:
+def find_highest_dated_price(observation: Observation, since: datetime) -> int:
     """Return the highest dated price that was in force after `since`, in nano-units an hour; 0: none."""
-    ends = (*(price.since for price in seen.prices[1:]), None)
+    ends = (*(price.since for price in observation.prices[1:]), None)
     dated = [
         price.rate.nano_per_hour
-        for price, end in zip(seen.prices, ends, strict=False)
+        for price, end in zip(observation.prices, ends, strict=False)
         if price.rate and price.since is not None and (end is None or end > since)
     ]
     return max(dated, default=0)
 
 
-def list_price_transitions(seen: Observation, since: datetime, until: datetime) -> list[StateTransition]:
+def list_price_transitions(observation: Observation, since: datetime, until: datetime) -> list[StateTransition]:
     """List the price changes that the provider dates after `since` and before `until`."""
-    dated = [price for price in seen.prices if price.since is not None and since < price.since < until]
+    dated = [price for price in observation.prices if price.since is not None and since < price.since < until]
     return [
-        StateTransition(earliest=p.since, latest=p.since, seen=seen, price=p, why="price changed")
+        StateTransition(earliest=p.since, latest=p.since, seen=observation, price=p, why="price changed")
         for p in dated
         if p.since is not None
     ]
