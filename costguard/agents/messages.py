@@ -178,34 +178,34 @@ def parse_join_request(body: object) -> JoinRequest:
     )
 
 
-def _parse_record(stated: object, field: str, odd: list[str]) -> AgentRecord:
-    table = _require_table(stated, field, ("at", "over_s", "signals"))
+def _parse_record(entry: object, field: str, odd: list[str]) -> AgentRecord:
+    table = _require_table(entry, field, ("at", "over_s", "signals"))
     signals = table["signals"]
     if not isinstance(signals, Mapping):
         raise _build_refusal(
             f"{field}.signals", f"must be an object, not {describe_value(signals)}", 'write {"gpu_util": 97.5}'
         )
-    kept = []
+    readings = []
     for name, value in signals.items():
-        known = SIGNAL_NAMES.get(name)
-        if known is None:
+        signal = SIGNAL_NAMES.get(name)
+        if signal is None:
             odd.append(encode_plain(f"{describe_value(name)} was left out: unknown signal: update the watchdog"))
             continue
-        least, most = SIGNAL_BOUNDS[known]
-        given = _require_number(value, f"{field}.signals.{name}", -HUGE_NUMBER, HUGE_NUMBER)
-        if least <= given <= most:
-            kept.append((known, given))
+        least, most = SIGNAL_BOUNDS[signal]
+        number = _require_number(value, f"{field}.signals.{name}", -HUGE_NUMBER, HUGE_NUMBER)
+        if least <= number <= most:
+            readings.append((signal, number))
         else:
             odd.append(f"{name} was left out: {describe_value(value)} is not between {least:g} and {most:g}")
     return AgentRecord(
         round(_require_number(table["at"], f"{field}.at", FIRST_MS, LAST_MS)),
         _require_number(table["over_s"], f"{field}.over_s", 0, OVER_MOST_S),
-        tuple(kept),
+        tuple(readings),
     )
 
 
-def _parse_request(stated: object, field: str) -> AgentRequest:
-    table = _require_table(stated, field, ("id", "what", "name", "for_s", "why"), optional=("name", "why"))
+def _parse_request(value: object, field: str) -> AgentRequest:
+    table = _require_table(value, field, ("id", "what", "name", "for_s", "why"), optional=("name", "why"))
     ask_id = _require_text(table["id"], f"{field}.id", ID_MOST)
     if not REQUEST_ID_PATTERN.fullmatch(ask_id):
         raise _build_refusal(f"{field}.id", f"is not an id: {describe_value(ask_id)}", "write letters, digits, - and _")
@@ -225,50 +225,50 @@ def _parse_request(stated: object, field: str) -> AgentRequest:
     )
 
 
-def _require_table(stated: object, field: str, known: Sequence[str], *, optional: Sequence[str] = ()) -> Mapping[str, object]:
+def _require_table(value: object, field: str, keys: Sequence[str], *, optional: Sequence[str] = ()) -> Mapping[str, object]:
     called = field or "the message"
-    if not isinstance(stated, Mapping):
-        raise _build_refusal(called, f"must be an object, not {_describe_kind(stated)}", f"with {', '.join(known)}")
-    for key in stated:
-        if key not in known:
-            raise _build_refusal(called, f"has an unknown key: {describe_value(key)}", f"known: {', '.join(known)}")
-    for key in known:
-        if key not in stated and key not in optional:
-            raise _build_refusal(f"{field}.{key}" if field else key, "is missing", f"known: {', '.join(known)}")
-    return stated
+    if not isinstance(value, Mapping):
+        raise _build_refusal(called, f"must be an object, not {_describe_kind(value)}", f"with {', '.join(keys)}")
+    for key in value:
+        if key not in keys:
+            raise _build_refusal(called, f"has an unknown key: {describe_value(key)}", f"known: {', '.join(keys)}")
+    for key in keys:
+        if key not in value and key not in optional:
+            raise _build_refusal(f"{field}.{key}" if field else key, "is missing", f"known: {', '.join(keys)}")
+    return value
 
 
-def _require_list(stated: object, field: str, most: int) -> Sequence[object]:
-    if not isinstance(stated, list | tuple):
-        raise _build_refusal(field, f"must be a list, not {_describe_kind(stated)}", "write []")
-    if len(stated) > most:
-        raise _build_refusal(field, f"has {len(stated)} entries", f"at most {most}")
-    return stated
+def _require_list(value: object, field: str, most: int) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise _build_refusal(field, f"must be a list, not {_describe_kind(value)}", "write []")
+    if len(value) > most:
+        raise _build_refusal(field, f"has {len(value)} entries", f"at most {most}")
+    return value
 
 
-def _require_text(stated: object, field: str, most: int) -> str:
-    if not isinstance(stated, str):
-        raise _build_refusal(field, f"must be a text, not {_describe_kind(stated)}", 'write it in "quotes"')
-    if len(stated) > most:
-        raise _build_refusal(field, f"has {len(stated)} characters", f"at most {most}")
-    return encode_plain(make_storable(stated))
+def _require_text(value: object, field: str, most: int) -> str:
+    if not isinstance(value, str):
+        raise _build_refusal(field, f"must be a text, not {_describe_kind(value)}", 'write it in "quotes"')
+    if len(value) > most:
+        raise _build_refusal(field, f"has {len(value)} characters", f"at most {most}")
+    return encode_plain(make_storable(value))
 
 
-def _require_number(stated: object, field: str, least: float, most: float) -> float:
-    if isinstance(stated, bool) or not isinstance(stated, int | float) or not -HUGE_NUMBER < stated < HUGE_NUMBER:
-        raise _build_refusal(field, f"must be a number, not {_describe_kind(stated)}", f"write one from {least:g} to {most:g}")
-    if not least <= stated <= most:
-        raise _build_refusal(field, f"must lie between {least:g} and {most:g}, not {describe_value(stated)}", "check the unit")
-    return float(stated)
+def _require_number(value: object, field: str, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -HUGE_NUMBER < value < HUGE_NUMBER:
+        raise _build_refusal(field, f"must be a number, not {_describe_kind(value)}", f"write one from {least:g} to {most:g}")
+    if not least <= value <= most:
+        raise _build_refusal(field, f"must lie between {least:g} and {most:g}, not {describe_value(value)}", "check the unit")
+    return float(value)
 
 
-def _describe_kind(stated: object) -> str:
+def _describe_kind(value: object) -> str:
     """Return a description of a value without its content."""
-    if isinstance(stated, Mapping):
+    if isinstance(value, Mapping):
         return "an object"
-    if isinstance(stated, list | tuple):
+    if isinstance(value, list | tuple):
         return "a list"
-    return "nothing" if stated is None else encode_plain(describe_value(stated))
+    return "nothing" if value is None else encode_plain(describe_value(value))
 
 
 def _build_refusal(field: str, what: str, hint: str) -> MessageRefusedError:

@@ -52,22 +52,22 @@ class GrantedRequests:
 
 def grant_requests(of: RequestContext, asks: Sequence[AgentRequest], now: datetime) -> GrantedRequests:
     """Return the overrides to record for `asks`; a request that was recorded before is granted, and not recorded again."""
-    there, made, asked = list(of.wishes), list[Override](), dict[str, str]()
+    overrides, new_overrides, reasons = list(of.wishes), list[Override](), dict[str, str]()
     for ask in asks:
-        wish = _build_override(of, ask, now)
-        if any(one.id == wish.id for one in there):
-            asked[ask.id] = ""
+        override = _build_override(of, ask, now)
+        if any(one.id == override.id for one in overrides):
+            reasons[ask.id] = ""
             continue
-        asked[ask.id] = why = _explain_denial(of, ask, there, now)
+        reasons[ask.id] = why = _explain_denial(of, ask, overrides, now)
         if not why:
-            there.append(wish)
-            made.append(wish)
-    return GrantedRequests(tuple(made), asked)
+            overrides.append(override)
+            new_overrides.append(override)
+    return GrantedRequests(tuple(new_overrides), reasons)
 
 
-def is_agent_override(wish: Override) -> bool:
+def is_agent_override(override: Override) -> bool:
     """Return whether an agent, and not a person, made the override."""
-    return wish.who.startswith(AGENT_PREFIX)
+    return override.who.startswith(AGENT_PREFIX)
 
 
 def _build_override(of: RequestContext, ask: AgentRequest, now: datetime) -> Override:
@@ -84,7 +84,7 @@ def _build_override(of: RequestContext, ask: AgentRequest, now: datetime) -> Ove
     )
 
 
-def _explain_denial(of: RequestContext, ask: AgentRequest, wishes: Sequence[Override], now: datetime) -> str:
+def _explain_denial(of: RequestContext, ask: AgentRequest, overrides: Sequence[Override], now: datetime) -> str:
     if ask.for_s < OVERRIDE_MIN.total_seconds():
         return "at least a minute"
     if ask.for_s > OVERRIDE_MAX.total_seconds():
@@ -93,8 +93,8 @@ def _explain_denial(of: RequestContext, ask: AgentRequest, wishes: Sequence[Over
     if ask.what == KEEP:
         if not ask.why.strip():
             return "give a reason: it is shown to others"
-        return decide_lease(of.life, wishes, of.policies, length, now, rate=of.rate).why
-    phases = [_get_span(one) for one in wishes if _is_phase_of(one, of.life)]
+        return decide_lease(of.life, overrides, of.policies, length, now, rate=of.rate).why
+    phases = [_get_span(one) for one in overrides if _is_phase_of(one, of.life)]
     used = _sum_spans(phases)
     if _sum_spans([*phases, (now, now + length)]) > PHASES_MAX:
         left = _format_hours(max(timedelta(), PHASES_MAX - used))
@@ -102,14 +102,16 @@ def _explain_denial(of: RequestContext, ask: AgentRequest, wishes: Sequence[Over
     return ""
 
 
-def _is_phase_of(wish: Override, life: Incarnation) -> bool:
-    return wish.what == PHASE and is_agent_override(wish) and wish.life is not None and is_same_life(wish.life, life)
+def _is_phase_of(override: Override, life: Incarnation) -> bool:
+    if override.what != PHASE or not is_agent_override(override):
+        return False
+    return override.life is not None and is_same_life(override.life, life)
 
 
-def _get_span(wish: Override) -> tuple[datetime, datetime]:
+def _get_span(override: Override) -> tuple[datetime, datetime]:
     """Return the start and end of an override; without an end it counts for `PHASES_MAX`."""
-    ends = [at for at in (wish.until, wish.lifted_at) if at is not None]
-    return wish.at, max(wish.at, min(ends)) if ends else wish.at + PHASES_MAX
+    ends = [at for at in (override.until, override.lifted_at) if at is not None]
+    return override.at, max(override.at, min(ends)) if ends else override.at + PHASES_MAX
 
 
 def _sum_spans(spans: Sequence[tuple[datetime, datetime]]) -> timedelta:

@@ -80,7 +80,7 @@ def align_records(
     now_us = to_micros(now)
     skew_ms = sent_ms - now_us // 1000
     moved_us = skew_ms * 1000 if abs(skew_ms) > SKEW_MS else 0
-    earliest, found = max(now_us - RECORD_AGE_MAX // MICROSECOND, to_micros(since)), list[TimedRecord]()
+    earliest, timed_records = max(now_us - RECORD_AGE_MAX // MICROSECOND, to_micros(since)), list[TimedRecord]()
     if after_ms > sent_ms + SKEW_MS:
         after_ms = 0
     for record in records:
@@ -89,24 +89,24 @@ def align_records(
         after_ms = record.at_ms
         at_us = min(record.at_ms * 1000 - moved_us, now_us)
         if at_us >= earliest:
-            found.append(TimedRecord(at_us, round(record.over_s * SECOND_US), record.signals))
-    return tuple(found), after_ms
+            timed_records.append(TimedRecord(at_us, round(record.over_s * SECOND_US), record.signals))
+    return tuple(timed_records), after_ms
 
 
 def merge_records(key: ResourceKey, waiting: Sequence[TimedRecord], interval: timedelta) -> MergedSamples:
     """Merge `waiting`, in order, by intervals, each of which begins with its first record."""
-    each, done, lot = interval // MICROSECOND, list[Sample](), list[TimedRecord]()
+    each, samples, records = interval // MICROSECOND, list[Sample](), list[TimedRecord]()
     for one in waiting:
-        if lot and one.at_us < lot[-1].at_us:
-            lot = []  # a clock was set back: what is left of it is dated by the wrong one
-        if lot and one.at_us - one.over_us - lot[-1].at_us >= each:
-            done += _build_samples(key, lot, each)
-            lot = []
-        lot.append(one)
-        if one.at_us - (lot[0].at_us - lot[0].over_us) + one.over_us // 2 >= each:
-            done += _build_samples(key, lot, each)
-            lot = []
-    return MergedSamples(tuple(done), tuple(lot))
+        if records and one.at_us < records[-1].at_us:
+            records = []  # a clock was set back: what is left of it is dated by the wrong one
+        if records and one.at_us - one.over_us - records[-1].at_us >= each:
+            samples += _build_samples(key, records, each)
+            records = []
+        records.append(one)
+        if one.at_us - (records[0].at_us - records[0].over_us) + one.over_us // 2 >= each:
+            samples += _build_samples(key, records, each)
+            records = []
+    return MergedSamples(tuple(samples), tuple(records))
 
 
 def convert_records(key: ResourceKey, waiting: Iterable[TimedRecord]) -> list[Sample]:
@@ -129,34 +129,34 @@ def drop_contradicted_samples(samples: Iterable[Sample], latest: Mapping[str, Sa
     return tuple(one for one in samples if not _is_contradicted(one, latest.get(one.signal)))
 
 
-def _is_contradicted(said: Sample, measured: Sample | None) -> bool:
-    kind = SIGNAL_KINDS.get(said.signal)
+def _is_contradicted(sample: Sample, measured: Sample | None) -> bool:
+    kind = SIGNAL_KINDS.get(sample.signal)
     if (
         kind is None
         or measured is None
         or kind.reading not in (LEVEL, VOLUMES)
-        or abs(said.at - measured.at) > MEASURE_TRUSTED_FOR
+        or abs(sample.at - measured.at) > MEASURE_TRUSTED_FOR
     ):
         return False
     if kind.family == POWER:
-        return said.value < measured.value * POWER_SHARE_MIN
-    return said.value <= kind.above < measured.value
+        return sample.value < measured.value * POWER_SHARE_MIN
+    return sample.value <= kind.above < measured.value
 
 
-def _build_samples(key: ResourceKey, lot: Sequence[TimedRecord], each: int) -> list[Sample]:
+def _build_samples(key: ResourceKey, records: Sequence[TimedRecord], each: int) -> list[Sample]:
     """Return the samples of one interval, dated at the end of its last record."""
-    over_us = sum(one.over_us for one in lot)
+    over_us = sum(one.over_us for one in records)
     if over_us < INTERVAL_COVERAGE_MIN * each:
         return []
     values = dict[str, list[tuple[TimedRecord, float]]]()
-    for one in lot:
+    for one in records:
         for signal, value in one.signals:
             values.setdefault(signal, []).append((one, value))
-    end_us = lot[-1].at_us
-    found = ((signal, of, _merge_values(signal, of, end_us)) for signal, of in sorted(values.items()))
+    end_us = records[-1].at_us
+    merged_signals = ((signal, of, _merge_values(signal, of, end_us)) for signal, of in sorted(values.items()))
     return [
         Sample(key=key, signal=signal, at=from_micros(end_us), value=value)
-        for signal, of, value in found
+        for signal, of, value in merged_signals
         if sum(one.over_us for one, _ in of) >= SIGNAL_COVERAGE_MIN * over_us or _is_conclusive(signal, value)
     ]
 

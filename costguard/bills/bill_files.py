@@ -92,18 +92,18 @@ def get_focus_provider(row: ExportRow) -> str:
 
 def find_missing_columns(names: Iterable[str]) -> tuple[str, ...]:
     """Return the FOCUS columns that every line needs and that `names` lacks."""
-    there = {fold_column(name) for name in names}
-    missing = [name for name in _NEEDED if fold_column(name) not in there]
+    columns = {fold_column(name) for name in names}
+    missing = [name for name in _NEEDED if fold_column(name) not in columns]
     costs = {fold_column(EFFECTIVE_COST), fold_column(BILLED_COST)}
-    return (*missing, *(() if costs & there else (f"{EFFECTIVE_COST} or {BILLED_COST}",)))
+    return (*missing, *(() if costs & columns else (f"{EFFECTIVE_COST} or {BILLED_COST}",)))
 
 
-def get_arn_tail(stated: str) -> str:
+def get_arn_tail(name: str) -> str:
     """Return the last part of an ARN, which is the id in EC2; other names are returned as they are.
 
     Example: `arn:aws:ec2:us-east-1:1:instance/i-0abc` gives i-0abc.
     """
-    return stated.rsplit("/", 1)[-1].rsplit(":", 1)[-1] if stated.startswith("arn:") else stated
+    return name.rsplit("/", 1)[-1].rsplit(":", 1)[-1] if name.startswith("arn:") else name
 
 
 def parse_export_instant(value: object) -> datetime | None:
@@ -212,8 +212,8 @@ def _build_id(row: _FocusColumns, bill: str, start: datetime, currency: str) -> 
 
 def _find_billing_start(row: _FocusColumns, start: datetime) -> datetime:
     """Return the start of the billing period of a row; if it is not stated, the start of its month."""
-    stated, end = parse_export_instant(row.get("BillingPeriodStart")), parse_export_instant(row.get("BillingPeriodEnd"))
-    return stated or find_month_start(start if end is None else end - INSTANT_CHARGE_LENGTH)
+    begin, end = parse_export_instant(row.get("BillingPeriodStart")), parse_export_instant(row.get("BillingPeriodEnd"))
+    return begin or find_month_start(start if end is None else end - INSTANT_CHARGE_LENGTH)
 
 
 def find_month_start(at: datetime) -> datetime:
@@ -273,14 +273,14 @@ _WORDS = (
 """Words of usage types, meters and FOCUS's own service categories, in the order of trial within one column."""
 
 
-def classify_charge(category: str, *told: str) -> str:
+def classify_charge(category: str, *terms: str) -> str:
     """Return the kind of charge of a row.
 
-    `told`: the provider's terms for it, the most exact first; the first known one decides.
+    `terms`: the provider's terms for it, the most exact first; the first known one decides.
     """
     if category.lower() in _BY_CATEGORY:
         return _BY_CATEGORY[category.lower()]
-    for text in map(str.lower, told):
+    for text in map(str.lower, terms):
         for charge, words in _WORDS:
             if any(word in text for word in words):
                 return charge
@@ -343,14 +343,14 @@ def sum_bill_lines(parts: Iterable[BillLinePart], period: Period, *, sums: bool 
     for line, amount in parts:
         if not (line.start < period.end and period.start < line.end):
             continue
-        known = lines.get(line.id)
-        if known is None and len(lines) >= MOST_BILL_LINES:
+        old_part = lines.get(line.id)
+        if old_part is None and len(lines) >= MOST_BILL_LINES:
             over += 1
             continue
-        lines[line.id] = (line, amount) if known is None or not sums else _add_parts(known, (line, amount))
-    whole = sorted((_round_line(line, amount) for line, amount in lines.values()), key=lambda line: (line.start, line.id))
+        lines[line.id] = (line, amount) if old_part is None or not sums else _add_parts(old_part, (line, amount))
+    bill_lines = sorted((_round_line(line, amount) for line, amount in lines.values()), key=lambda line: (line.start, line.id))
     why = f"{over} lines beyond {MOST_BILL_LINES:,} were left out: copy the files, and name them with --file" if over else ""
-    return BillLines(lines=tuple(whole), why=why)
+    return BillLines(lines=tuple(bill_lines), why=why)
 
 
 def _add_parts(one: BillLinePart, other: BillLinePart) -> BillLinePart:

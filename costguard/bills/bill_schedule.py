@@ -58,15 +58,15 @@ def find_occasions(doubts: Iterable[DoubtfulCharge], terms: BillTerms, now: date
     """
     step_us, now_us = terms.step_s * SECOND_US, to_micros(now)
     final_us, oldest_us = now_us - terms.settles_s * SECOND_US, (now_us - ASKED_BACK_MAX // MICROSECOND) // step_us * step_us
-    stretch_us, found = _compute_stretch_us(terms), dict[tuple[int, int], int]()
+    stretch_us, occasions = _compute_stretch_us(terms), dict[tuple[int, int], int]()
     for one in doubts:
         begin_us, end_us = one.start_us // step_us * step_us, -(-one.end_us // step_us) * step_us
         cuts = [*range(begin_us, end_us, stretch_us), end_us]
         for since_us, last_us in pairwise(cuts):
             for until_us in (since_us + step_us, last_us):
                 if oldest_us < until_us <= final_us:
-                    found[one.id, until_us] = max(since_us, oldest_us)
-    return found
+                    occasions[one.id, until_us] = max(since_us, oldest_us)
+    return occasions
 
 
 def choose_question(
@@ -83,8 +83,8 @@ def choose_question(
     """
     if asked_at is not None and now - ASKED_AGAIN_AFTER < asked_at <= now:
         return None
-    found = find_occasions(doubts, terms, now)
-    new = {occasion: since_us for occasion, since_us in found.items() if occasion not in settled}
+    occasions = find_occasions(doubts, terms, now)
+    new = {occasion: since_us for occasion, since_us in occasions.items() if occasion not in settled}
     if not new:
         return None
     start_us = min(new.values())

@@ -289,8 +289,8 @@ class Tolerance:
     def format(self) -> str:
         """Return it in the form of the settings: `1%, 0.10`; `0` for none at all."""
         percent = f"{Decimal(self.millionths).scaleb(-4).normalize():f}%" if self.millionths else ""
-        whole, _, decimals = Money(nano=self.nano).format(9).partition(".")
-        amount = f"{whole}.{decimals.rstrip('0').ljust(2, '0')}" if self.nano else ""
+        units, _, decimals = Money(nano=self.nano).format(9).partition(".")
+        amount = f"{units}.{decimals.rstrip('0').ljust(2, '0')}" if self.nano else ""
         return ", ".join(filter(None, (percent, amount))) or "0"
 
 
@@ -303,13 +303,13 @@ def parse_tolerance(text: str, field: str) -> Tolerance:
 
     Raises InputError for anything else.
     """
-    millionths, nano, seen = 0, 0, set[str]()
+    millionths, nano, signs = 0, 0, set[str]()
     for part in text.split(","):
-        found = _TOLERANCE_PART.fullmatch(part.strip())
-        sign = found[2] if found else ""
-        require(found is not None and sign not in seen, field, f"is not a tolerance: {describe_value(text)}", TOLERANCE_HINT)
-        seen.add(sign)
-        number = Decimal(found[1] if found else 0)
+        match = _TOLERANCE_PART.fullmatch(part.strip())
+        sign = match[2] if match else ""
+        require(match is not None and sign not in signs, field, f"is not a tolerance: {describe_value(text)}", TOLERANCE_HINT)
+        signs.add(sign)
+        number = Decimal(match[1] if match else 0)
         if sign:
             require(number <= 100, field, f"is more than the whole bill: {describe_value(text)}", TOLERANCE_HINT)  # noqa: PLR2004 - per cent
             millionths = int(number.scaleb(4))
@@ -326,11 +326,11 @@ def format_drift_subject(result: DriftResult) -> str:
     return f"bill {result.provider}/{to_one_line(result.account)} {result.currency} {result.period.start:%Y-%m-%d}"
 
 
-def is_already_notified(result: DriftResult, before: Sequence[ReconciliationRecord]) -> bool:
-    """Return whether the last comparison of this bill, in `before`, was beyond tolerance and notified."""
+def is_already_notified(result: DriftResult, records: Sequence[ReconciliationRecord]) -> bool:
+    """Return whether the last comparison of this bill, in `records`, was beyond tolerance and notified."""
     key = (result.provider, result.account, result.currency, result.period)
     return any(
-        (one.provider, one.account, one.currency, one.period) == key and one.outcome == BEYOND and one.told for one in before
+        (one.provider, one.account, one.currency, one.period) == key and one.outcome == BEYOND and one.told for one in records
     )
 
 

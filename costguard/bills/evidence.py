@@ -157,28 +157,28 @@ def weigh_lines(lines: Iterable[EvidenceLine], spans: Sequence[EvidenceSpan], co
     """Return what `lines` say of the doubtful ones of `spans`; all are of one resource and kind of charge."""
     windows = _group_by_period(lines)
     _mark_overlaps(windows)
-    found, cuts, placed = WeighedEvidence(), dict[int, list[_Cut]](), _SpanIndex(spans)
+    evidence, cuts, index = WeighedEvidence(), dict[int, list[_Cut]](), _SpanIndex(spans)
     for number, window in enumerate(windows):
         window.reason = window.reason or _find_fault(window, context)
         if not window.reason:
-            cuts[number] = placed.cut(window)
+            cuts[number] = index.cut(window)
             window.reason = _compare_amounts(window, cuts[number], context)
     contradicted = {window.day for window in windows if window.reason in CONTRADICTIONS}
     for number, window in enumerate(windows):
         if not window.reason and window.day in contradicted:
             window.reason = BLOCKED
         if window.reason:
-            found.unused += [UnusedLine(window.reason, line) for line in window.lines]
+            evidence.unused += [UnusedLine(window.reason, line) for line in window.lines]
         else:
-            found.parts += _bound_doubt(window, cuts[number], _compute_slack(window, context))
-    return found
+            evidence.parts += _bound_doubt(window, cuts[number], _compute_slack(window, context))
+    return evidence
 
 
 def _group_by_period(lines: Iterable[EvidenceLine]) -> list[_Window]:
-    found = defaultdict[tuple[int, int], list[EvidenceLine]](list)
+    groups = defaultdict[tuple[int, int], list[EvidenceLine]](list)
     for line in lines:
-        found[line.start_us, line.end_us].append(line)
-    return [_Window(*period, lines=every) for period, every in sorted(found.items())]
+        groups[line.start_us, line.end_us].append(line)
+    return [_Window(*period, lines=every) for period, every in sorted(groups.items())]
 
 
 def _mark_overlaps(windows: Sequence[_Window]) -> None:
@@ -210,17 +210,17 @@ class _SpanIndex:
     """The spans in order of time, for windows in that order: a month has a line for each of its hours."""
 
     def __init__(self, spans: Sequence[EvidenceSpan]) -> None:
-        placed = (
+        intervals = (
             (to_micros(one.span.start), _END_OF_OPEN if one.span.end is None else to_micros(one.span.end), one) for one in spans
         )
-        self._spans = sorted(placed, key=itemgetter(0, 1))
+        self._spans = sorted(intervals, key=itemgetter(0, 1))
         self._passed = 0
 
     def cut(self, window: _Window) -> list[_Cut]:
         """Return the parts of the spans in `window`, which does not begin before the last one."""
         while self._passed < len(self._spans) and self._spans[self._passed][1] <= window.start_us:
             self._passed += 1
-        found = []
+        cuts = []
         for place in range(self._passed, len(self._spans)):
             first_us, last_us, (number, span) = self._spans[place]
             if first_us >= window.end_us:
@@ -229,8 +229,8 @@ class _SpanIndex:
             if start_us < end_us:
                 low, expected, high = compute_amounts(span, start_us, end_us)
                 doubtful, currency = span.end is not None and low < high, span.meter.price.currency
-                found.append(_Cut(number, span.attribution, start_us, end_us, low, expected, high, currency, doubtful))
-        return found
+                cuts.append(_Cut(number, span.attribution, start_us, end_us, low, expected, high, currency, doubtful))
+        return cuts
 
 
 def _compare_amounts(window: _Window, cuts: Sequence[_Cut], context: EvidenceContext) -> str:
@@ -270,11 +270,11 @@ def _bound_doubt(window: _Window, cuts: Sequence[_Cut], slack: int) -> Iterator[
 
 def _group_by_time(cuts: Sequence[_Cut]) -> Iterator[list[_Cut]]:
     """Yield the doubtful cuts in groups of one attribution and time: the parts of a storage charge."""
-    found = defaultdict[tuple[Attribution, int, int], list[_Cut]](list)
+    groups = defaultdict[tuple[Attribution, int, int], list[_Cut]](list)
     for cut in cuts:
         if cut.doubtful:
-            found[cut.owner, cut.start_us, cut.end_us].append(cut)
-    yield from found.values()
+            groups[cut.owner, cut.start_us, cut.end_us].append(cut)
+    yield from groups.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,39 +45,40 @@ FirstSeenHours = Mapping[tuple[str, str], int]
 
 
 def compare_bills(
-    stated: Iterable[BilledLines], charged: Iterable[ChargedCell], known: FirstSeenHours
+    lines: Iterable[BilledLines], charged: Iterable[ChargedCell], first_seen: FirstSeenHours
 ) -> list[AccountComparison]:
     """Compare lines with charges, for each account and currency.
 
-    `known`: see `CauseContext`. In a result, `apart` holds (nano, lines) of tax and credits, `outside` the charges BEFORE and
-    AFTER the statement, and `unplaced` the lines without a resource of kinds of charge whose other lines name theirs.
+    `first_seen`: see `CauseContext`. In a result, `apart` holds (nano, lines) of tax and credits, `outside` the charges BEFORE
+    and AFTER the statement, and `unplaced` the lines without a resource of kinds of charge whose other lines name theirs.
     """
     bills, charges = (
         defaultdict[tuple[str, str], list[BilledLines]](list),
         defaultdict[tuple[str, str], list[ChargedCell]](list),
     )
-    for line in stated:
+    for line in lines:
         bills[line.account, line.currency].append(line)
     for one in charged:
         charges[one.account, one.currency].append(one)
     return [
-        _compare_account(*place, bills.get(place, ()), charges.get(place, ()), known) for place in sorted({*bills, *charges})
+        _compare_account(*place, bills.get(place, ()), charges.get(place, ()), first_seen)
+        for place in sorted({*bills, *charges})
     ]
 
 
 def _compare_account(
-    account: str, currency: str, stated: Sequence[BilledLines], charged: Sequence[ChargedCell], known: FirstSeenHours
+    account: str, currency: str, lines: Sequence[BilledLines], charged: Sequence[ChargedCell], first_seen: FirstSeenHours
 ) -> AccountComparison:
-    usage = [line for line in stated if line.charge not in (TAX, CREDIT)]
-    named = {line.charge for line in usage if line.resource}
-    whole = [line for line in usage if line.resource or line.charge not in named]
+    usage = [line for line in lines if line.charge not in (TAX, CREDIT)]
+    kinds = {line.charge for line in usage if line.resource}
+    resource_lines = [line for line in usage if line.resource or line.charge not in kinds]
     inside = [one for one in charged if one.where == INSIDE]
-    pooled = {line.charge for line in usage} - named
+    pooled = {line.charge for line in usage} - kinds
     wide = {line.charge for line in usage if line.charge in pooled and not line.region}
-    groups = _group_lines(whole, inside, pooled, wide)
+    groups = _group_lines(resource_lines, inside, pooled, wide)
     for group in groups:
-        _sum_blocks(group, known.get((account, group.resource)))
-    unplaced = _group_lines([line for line in usage if not line.resource and line.charge in named], (), set(), set())
+        _sum_blocks(group, first_seen.get((account, group.resource)))
+    unplaced = _group_lines([line for line in usage if not line.resource and line.charge in kinds], (), set(), set())
     for group in unplaced:
         _sum_blocks(group, None)
     return AccountComparison(
@@ -85,14 +86,14 @@ def _compare_account(
         currency=currency,
         groups=tuple(groups),
         unplaced=tuple(unplaced),
-        apart={kind: _sum_lines(line for line in stated if line.charge == kind) for kind in (TAX, CREDIT)},
+        apart={kind: _sum_lines(line for line in lines if line.charge == kind) for kind in (TAX, CREDIT)},
         outside={where: _sum_charges(one for one in charged if one.where == where) for where in (BEFORE, AFTER)},
         cells=_sum_cells(usage, inside),
     )
 
 
 def _group_lines(
-    stated: Iterable[BilledLines], charged: Iterable[ChargedCell], pooled: Collection[str], wide: Collection[str]
+    billed_lines: Iterable[BilledLines], charged: Iterable[ChargedCell], pooled: Collection[str], wide: Collection[str]
 ) -> list[DriftGroup]:
     """Group lines and charges by resource and kind of charge.
 
@@ -100,7 +101,7 @@ def _group_lines(
     """
     groups = dict[tuple[str, str, str], DriftGroup]()
     lines = defaultdict[tuple[str, str, str], list[BilledLines]](list)
-    for line in stated:
+    for line in billed_lines:
         region = "" if line.resource or line.charge in wide else line.region
         place = (line.resource, region, line.charge)
         lines[place].append(line)
@@ -116,10 +117,10 @@ def _group_lines(
     return [groups[place] for place in sorted(groups)]
 
 
-def _fill_group(group: DriftGroup, stated: Sequence[BilledLines], charged: Sequence[ChargedCell]) -> None:
+def _fill_group(group: DriftGroup, lines: Sequence[BilledLines], charged: Sequence[ChargedCell]) -> None:
     """Add every line and charge of the group to its block."""
-    first = _find_first_cells(stated)
-    for line in stated:
+    first = _find_first_cells(lines)
+    for line in lines:
         block = group.blocks.setdefault(first.get(line.first, line.first), CellBlock())
         block.billed, block.lines = block.billed + line.nano, block.lines + line.lines
         block.estimated += line.estimated
@@ -161,19 +162,19 @@ def _find_block_hours(start: int, group: DriftGroup) -> range:
     return day if alone else range(start, start + 1)
 
 
-def _find_first_cells(stated: Iterable[BilledLines]) -> dict[int, int]:
+def _find_first_cells(lines: Iterable[BilledLines]) -> dict[int, int]:
     """Return cell -> the first cell of its block, for cells that are covered by lines of several cells."""
-    found, end, start = dict[int, int](), -1, -1
-    for line in sorted((line for line in stated if line.last > line.first), key=lambda line: line.first):
+    first_cells, end, start = dict[int, int](), -1, -1
+    for line in sorted((line for line in lines if line.last > line.first), key=lambda line: line.first):
         start = start if line.first <= end else line.first
         end = max(end, line.last) if line.first <= end else line.last
-        found |= dict.fromkeys(range(line.first, line.last + 1), start)
-    return found
+        first_cells |= dict.fromkeys(range(line.first, line.last + 1), start)
+    return first_cells
 
 
 def _sum_lines(lines: Iterable[BilledLines]) -> tuple[int, int]:
-    found = [(line.nano, line.lines) for line in lines]
-    return sum(nano for nano, _ in found), sum(count for _, count in found)
+    sums = [(line.nano, line.lines) for line in lines]
+    return sum(nano for nano, _ in sums), sum(count for _, count in sums)
 
 
 def _sum_charges(charged: Iterable[ChargedCell]) -> NanoAmounts:
@@ -183,10 +184,10 @@ def _sum_charges(charged: Iterable[ChargedCell]) -> NanoAmounts:
     return low, expected, high
 
 
-def _sum_cells(stated: Iterable[BilledLines], charged: Iterable[ChargedCell]) -> tuple[CellAmounts, ...]:
+def _sum_cells(lines: Iterable[BilledLines], charged: Iterable[ChargedCell]) -> tuple[CellAmounts, ...]:
     """Return bill and charges by cell over all resources; a line of several cells counts in its first."""
     billed, owed = defaultdict[int, int](int), defaultdict[int, list[int]](lambda: [0, 0, 0])
-    for line in stated:
+    for line in lines:
         billed[line.first] += line.nano
     for one in charged:
         for place, nano in enumerate((one.low, one.expected, one.high)):
@@ -251,12 +252,12 @@ def explain_drift(one: AccountComparison, judging: CauseContext) -> DriftResult:
 
 def _sum_days(cells: Sequence[CellAmounts], of_a_day: int) -> tuple[CellAmounts, ...]:
     """Return the cells summed by day."""
-    found = dict[int, list[CellAmounts]]()
+    days = dict[int, list[CellAmounts]]()
     for cell in cells:
-        found.setdefault(cell.cell // of_a_day, []).append(cell)
+        days.setdefault(cell.cell // of_a_day, []).append(cell)
     return tuple(
         CellAmounts(cell=day, billed=sum(one.billed for one in every), charged=_add_amounts(*(one.charged for one in every)))
-        for day, every in sorted(found.items())
+        for day, every in sorted(days.items())
     )
 
 
@@ -270,8 +271,8 @@ def _find_cause(group: DriftGroup, one: AccountComparison, judging: CauseContext
     if abs(group.settled.off) <= lines * FINEST_STEP:
         return ROUNDING
     if not group.prices:
-        known = (one.account, group.resource) in judging.known
-        return NO_RESOURCE if not group.resource else NOT_CHARGED if known else UNSEEN
+        is_known = (one.account, group.resource) in judging.known
+        return NO_RESOURCE if not group.resource else NOT_CHARGED if is_known else UNSEEN
     if not lines and not group.late.lines:
         return UNBILLED
     return OVERLAP if group.overlapping else _name_small_drift(group)
@@ -290,11 +291,11 @@ def _bound_rounding(group: DriftGroup) -> int:
 
 
 def _group_by_sku(groups: Iterable[DriftGroup]) -> dict[tuple[str, str], list[DriftGroup]]:
-    found = defaultdict[tuple[str, str], list[DriftGroup]](list)
+    by_sku = defaultdict[tuple[str, str], list[DriftGroup]](list)
     for group in groups:
         if group.prices and group.settled.lines:
-            found[group.charge, group.sku].append(group)
-    return found
+            by_sku[group.charge, group.sku].append(group)
+    return by_sku
 
 
 def _name_rates(groups: Sequence[DriftGroup]) -> None:
@@ -391,8 +392,8 @@ def _build_part(cause: str, charge: str, sku: str, groups: Sequence[DriftGroup],
 
 
 def _describe_late(one: AccountComparison, lines: int) -> str:
-    told = [f"{lines} lines are estimated and will change"] if lines else []
-    return "; ".join([*told, *(["charges from after the newest line"] if one.outside[AFTER][2] else [])])
+    reasons = [f"{lines} lines are estimated and will change"] if lines else []
+    return "; ".join([*reasons, *(["charges from after the newest line"] if one.outside[AFTER][2] else [])])
 
 
 def _describe_reason(
@@ -414,17 +415,17 @@ def _describe_reason(
 
 def _describe_rate(groups: Sequence[DriftGroup], ratio: Fraction, which: str) -> str:
     blocks = sum(1 for group in groups for block in group.blocks.values() if block.lines and not block.estimated)
-    told = f"the bill is {float(ratio):.4f} times the charges in all {blocks} parts of time of {which}"
+    text = f"the bill is {float(ratio):.4f} times the charges in all {blocks} parts of time of {which}"
     prices = {price for group in groups for price in group.prices}
     if len(prices) != 1:
-        return f"{told}; {len(prices)} prices were counted"
+        return f"{text}; {len(prices)} prices were counted"
     ((price, unit, source),) = prices
     fit = round(price * ratio)
     if not price or not fit:
-        return told
+        return text
     counted, fitting = Rate(nano_per_hour=price).format(), Rate(nano_per_hour=fit).format()
     per = "an hour" if unit == "Hours" else f"per {unit.removesuffix('s')}"
-    return f"{told}: {fitting} {per} would fit, {counted} was counted{f' ({source})' if source else ''}"
+    return f"{text}: {fitting} {per} would fit, {counted} was counted{f' ({source})' if source else ''}"
 
 
 def _describe_uncharged(groups: Sequence[DriftGroup], which: str) -> str:
@@ -437,8 +438,8 @@ def _describe_nameless(groups: Sequence[DriftGroup], _: str) -> str:
 
 def _describe_lines(groups: Sequence[DriftGroup]) -> str:
     """Return some of the bill's descriptions of the lines; "" if there are none."""
-    told = sorted({shorten(group.told, LONGEST_TOLD) for group in groups if group.told})
-    return f": {', '.join(told[:MOST_TOLD])}" if told else ""
+    texts = sorted({shorten(group.told, LONGEST_TOLD) for group in groups if group.told})
+    return f": {', '.join(texts[:MOST_TOLD])}" if texts else ""
 
 
 _REASONS: dict[str, Callable[[Sequence[DriftGroup], str], str]] = {
