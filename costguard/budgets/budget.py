@@ -110,7 +110,7 @@ def matches_filter(match: ResourceFilter, attribution: Attribution) -> bool:
         (match.tiers, at.tier),
         (match.kinds, at.kind),
     )
-    if not all(wanted is None or value in wanted for wanted, value in pairs):
+    if not all(choices is None or value in choices for choices, value in pairs):
         return False
     if match.labels is None:
         return True

@@ -124,18 +124,18 @@ class Admission:
         return f"{self.asked.format()} {self.asked.currency} is held instead of {was}{decided}"
 
     def _describe_budget(self) -> str:
-        asked = f"{self.asked.format()} {self.asked.currency}"
+        amount = f"{self.asked.format()} {self.asked.currency}"
         if self.cap is None or self.left is None:
-            return f"{asked} is held already" if self.reason == ALREADY_HELD else f"no budget limits {asked}"
+            return f"{amount} is held already" if self.reason == ALREADY_HELD else f"no budget limits {amount}"
         if self.reason == OTHER_CURRENCY:
-            return f"budget {self.budget} is in {self.cap.currency}, and {asked} cannot be compared with it"
+            return f"budget {self.budget} is in {self.cap.currency}, and {amount} cannot be compared with it"
         sign, cap = get_currency_sign(self.cap.currency), self.cap.format()
         if self.left.nano < 0:
             spent = self.cap - self.left
             standing = f"over budget by {sign}{Money(nano=-self.left.nano, currency=self.cap.currency).format()} "
             return f"budget {self.budget}: {standing}({sign}{spent.format()} of {sign}{cap})"
-        said = "enough" if self.admitted else "not enough"
-        return f"budget {self.budget}: {sign}{self.left.format()} of {sign}{cap} left, {said} for {asked}"
+        answer = "enough" if self.admitted else "not enough"
+        return f"budget {self.budget}: {sign}{self.left.format()} of {sign}{cap} left, {answer} for {amount}"
 
 
 def compute_budget_status(
@@ -199,8 +199,8 @@ def admit_to_all(standings: Iterable[BudgetStatus], new: Money) -> Admission:
 
 def list_budget_warnings(standing: BudgetStatus) -> tuple[BudgetWarning, ...]:
     """Return the warnings, in the order of the budget's thresholds."""
-    found = ((t.measure, _describe_breach(standing, t)) for t in standing.budget.warn)
-    return tuple(BudgetWarning(measure=measure, says=says) for measure, says in found if says)
+    breaches = ((t.measure, _describe_breach(standing, t)) for t in standing.budget.warn)
+    return tuple(BudgetWarning(measure=measure, says=says) for measure, says in breaches if says)
 
 
 def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
@@ -282,5 +282,5 @@ def _format_percent(share: Fraction) -> str:
 
 
 def _format_tenths(number: Fraction) -> str:
-    whole, tenth = divmod(divide_half_even(10 * number.numerator, number.denominator), 10)
-    return f"{whole}.{tenth}"
+    units, tenth = divmod(divide_half_even(10 * number.numerator, number.denominator), 10)
+    return f"{units}.{tenth}"

@@ -98,7 +98,7 @@ def list_unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spendi
 
     The low end is 0: a machine that is listed later, with its times, then has spans of the same run.
     """
-    found = []
+    costs = []
     for hold in holds:
         if (
             is_unlisted_run(hold)
@@ -110,8 +110,8 @@ def list_unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spendi
                 provider=hold.provider, account="", region="", kind=INSTANCE, gpu=hold.gpu, owner=hold.owner, labels=hold.labels
             )
             money = MoneyInterval(low=Money(nano=0, currency=hold.spent.currency), expected=hold.spent, high=hold.spent)
-            found.append(Spending(attribution=at, charge=COMPUTE, money=money, us=0))
-    return found
+            costs.append(Spending(attribution=at, charge=COMPUTE, money=money, us=0))
+    return costs
 
 
 def counts_in_filter(hold: Hold, match: ResourceFilter) -> bool:
@@ -123,12 +123,12 @@ def counts_in_filter(hold: Hold, match: ResourceFilter) -> bool:
         (match.gpus, hold.gpu),
         (match.kinds, INSTANCE),
     )
-    if not all(wanted is None or value in wanted or (wanted and not value) for wanted, value in pairs):
+    if not all(choices is None or value in choices or (choices and not value) for choices, value in pairs):
         return False
     if match.regions == () or match.tiers == () or match.labels == ():
         return False
-    known = dict(hold.labels)
-    return all(known[key] in values if key in known else bool(values) for key, values in match.labels or ())
+    labels = dict(hold.labels)
+    return all(labels[key] in values if key in labels else bool(values) for key, values in match.labels or ())
 
 
 def list_open_attributes(hold: Hold, match: ResourceFilter) -> tuple[str, ...]:
@@ -139,9 +139,9 @@ def list_open_attributes(hold: Hold, match: ResourceFilter) -> tuple[str, ...]:
         ("owner", match.owners, hold.owner),
         ("gpu", match.gpus, hold.gpu),
     )
-    known = dict(hold.labels)
-    unlabelled = (f"label {key}" for key, _ in match.labels or () if key not in known)
-    return (*(name for name, wanted, stated in pairs if wanted and not stated), *unlabelled)
+    labels = dict(hold.labels)
+    unlabelled = (f"label {key}" for key, _ in match.labels or () if key not in labels)
+    return (*(name for name, choices, value in pairs if choices and not value), *unlabelled)
 
 
 def sum_open_holds(budget: Budget, holds: Iterable[Hold], now: datetime) -> Money:

@@ -44,16 +44,16 @@ class Runway:
 def compute_runway(balance: PrepaidBalance, live: Iterable[LiveResource], now: datetime) -> Runway:
     """Return how long `balance` lasts at the burn of its account: as its provider states it, else at our prices."""
     account = (balance.provider, balance.account)
-    mine = [one for one in live if one.observation.key[:2] == account and one.absent_at is None]
-    loses = tuple((one.observation.key, one.observation.name, lost) for one in mine if (lost := _list_lost_at_zero(one)))
+    machines = [one for one in live if one.observation.key[:2] == account and one.absent_at is None]
+    loses = tuple((one.observation.key, one.observation.name, lost) for one in machines if (lost := _list_lost_at_zero(one)))
     if balance.amount is None:
         return Runway(balance=balance, hourly=None, left=None, why=balance.why or "the balance is not known", loses=loses)
     currency = balance.amount.currency
-    burns = [b for one in mine for b in compute_hourly_burn(one, now) if b.currency == currency]
-    stated = balance.burn is not None and balance.burn.currency == currency
-    nano = balance.burn.nano_per_hour if balance.burn and stated else sum(b.stated.nano for b in burns)
+    burns = [b for one in machines for b in compute_hourly_burn(one, now) if b.currency == currency]
+    is_stated = balance.burn is not None and balance.burn.currency == currency
+    nano = balance.burn.nano_per_hour if balance.burn and is_stated else sum(b.stated.nano for b in burns)
     hourly = Money(nano=nano, currency=currency)
-    unpriced = not stated and any(b.unknown or b.guessed for b in burns)
+    unpriced = not is_stated and any(b.unknown or b.guessed for b in burns)
     why = "some of it burns at estimated prices" if unpriced else ""
     if balance.amount.nano <= 0:
         return Runway(balance=balance, hourly=hourly, left=timedelta(), why="it is spent", loses=loses)

@@ -70,10 +70,10 @@ def list_breaches(changes: Sequence[JobChange], limits: ChangeLimits) -> tuple[s
     """Return each reason for which the change is over its limits; empty if it is within them, or there are none."""
     if not limits.is_set:
         return ()
-    before, after = sum_expected(one.before for one in changes), sum_expected(one.after for one in changes)
-    found = [f"{one.file} is not quoted, so its cost is unknown" for one in changes if one.after and one.after.problem]
-    if limits.usd_max is not None and after > limits.usd_max:
-        found.append(f"${after:.2f} is over the limit of ${limits.usd_max:.2f}")
-    if limits.increase_usd_max is not None and after - before > limits.increase_usd_max:
-        found.append(f"${after - before:.2f} more is over the limit of ${limits.increase_usd_max:.2f} more")
-    return tuple(found)
+    old_usd, new_usd = sum_expected(one.before for one in changes), sum_expected(one.after for one in changes)
+    breaches = [f"{one.file} is not quoted, so its cost is unknown" for one in changes if one.after and one.after.problem]
+    if limits.usd_max is not None and new_usd > limits.usd_max:
+        breaches.append(f"${new_usd:.2f} is over the limit of ${limits.usd_max:.2f}")
+    if limits.increase_usd_max is not None and new_usd - old_usd > limits.increase_usd_max:
+        breaches.append(f"${new_usd - old_usd:.2f} more is over the limit of ${limits.increase_usd_max:.2f} more")
+    return tuple(breaches)

@@ -63,10 +63,10 @@ class RegionFactors:
             if (provider, region) in self.factors:
                 return Interval.exactly(self.factors[provider, region])
             region = region.rpartition("-")[0]
-        known = sorted(factor for (name, _), factor in self.factors.items() if name == provider)
-        if not known:
+        factors = sorted(factor for (name, _), factor in self.factors.items() if name == provider)
+        if not factors:
             return Interval(1.0, 1.0, float(OTHER_REGION_FACTOR))
-        return Interval(known[0], median(known), max(known[-1], OTHER_REGION_FACTOR))
+        return Interval(factors[0], median(factors), max(factors[-1], OTHER_REGION_FACTOR))
 
     def find_cheapest(self, provider: str) -> float:
         """Return the factor of the cheapest region; 1 if none is known."""
@@ -103,8 +103,8 @@ class MachineRates:
             row, nano = self._find_family_price(provider, instance_type, vcpus, ram_gb)
         if row is None or not nano:
             return None
-        here, there = self.regions.find_factor(provider, region), self.regions.find_factor(provider, row.region)
-        return RatedPrice(nano=nano, factor=here.scale(1 / there.expected), row=row)
+        own_factor, row_factor = self.regions.find_factor(provider, region), self.regions.find_factor(provider, row.region)
+        return RatedPrice(nano=nano, factor=own_factor.scale(1 / row_factor.expected), row=row)
 
     def _find_family_price(
         self, provider: str, instance_type: str, vcpus: float, ram_gb: float
@@ -124,8 +124,8 @@ def count_size_units(size: str) -> Decimal | None:
     """Return how many `xlarge` a size of AWS is: 0.5 for "large", 24 for "metal-24xl"; None if its name does not say."""
     if size in _SIZES:
         return Decimal(_SIZES[size])
-    found = _SIZE.fullmatch(size)
-    return Decimal(found["count"]) if found else None
+    match = _SIZE.fullmatch(size)
+    return Decimal(match["count"]) if match else None
 
 
 def _find_vcpu_family(instance_type: str) -> str:
@@ -136,10 +136,10 @@ def _find_vcpu_family(instance_type: str) -> str:
 
 def read_machine_rates(rows: Iterable[Mapping[str, str]], factors: RegionFactors) -> MachineRates:
     """Return the rates in rows of `machine_rates.csv`; InputError names the row that cannot be read."""
-    found: dict[tuple[str, str], MachineRate] = {}
+    rates: dict[tuple[str, str], MachineRate] = {}
     for row in rows:
         field = f"machine_rates.csv {row['provider']} {row['machines']}"
-        found[row["provider"], row["machines"]] = MachineRate(
+        rates[row["provider"], row["machines"]] = MachineRate(
             provider=row["provider"],
             machines=row["machines"],
             region=row["region"],
@@ -149,7 +149,7 @@ def read_machine_rates(rows: Iterable[Mapping[str, str]], factors: RegionFactors
             source=row["source"],
             observed_on=read_day(row["observed_on"], f"{field}.observed_on"),
         )
-    return MachineRates(rows=found, regions=factors)
+    return MachineRates(rows=rates, regions=factors)
 
 
 LARGEST_FACTOR = 10
@@ -157,7 +157,7 @@ LARGEST_FACTOR = 10
 
 def read_region_factors(rows: Iterable[Mapping[str, str]]) -> RegionFactors:
     """Return the factors in rows of `region_factors.csv`; InputError for one that is not above 0 and at most 10."""
-    found: dict[tuple[str, str], float] = {}
+    factors: dict[tuple[str, str], float] = {}
     for row in rows:
         field = f"region_factors.csv {row['provider']} {row['region']}"
         try:
@@ -166,8 +166,8 @@ def read_region_factors(rows: Iterable[Mapping[str, str]]) -> RegionFactors:
             raise InputError(f"is not a number: {row['factor']!r}", field=field, hint="write a factor such as 1.115") from None
         if not 0 < factor <= LARGEST_FACTOR:  # nan is in no range
             raise InputError(f"must be above 0 and at most {LARGEST_FACTOR}, not {row['factor']}", field=field)
-        found[row["provider"], row["region"]] = factor
-    return RegionFactors(factors=found)
+        factors[row["provider"], row["region"]] = factor
+    return RegionFactors(factors=factors)
 
 
 def read_day(text: str, field: str) -> date:

@@ -77,15 +77,15 @@ def list_countries(place: str) -> frozenset[str]:
         return frozenset(CONTINENTS[name].split())
     if name == "eu":
         return EU
-    known = _list_known_countries()
+    codes = _list_known_countries()
     code = COUNTRY_NAMES.get(name, name)
-    return frozenset((code,)) if code in known else frozenset()
+    return frozenset((code,)) if code in codes else frozenset()
 
 
-def expand_region(stated: str, regions: Iterable[str]) -> tuple[str, ...]:
-    """Return the `regions` that `stated` names: itself, or all that lie in that place; empty if there are none."""
-    known = tuple(regions)
-    if stated in known:
-        return (stated,)
-    countries = list_countries(stated)
-    return tuple(region for region in known if find_country(region) in countries)
+def expand_region(place: str, regions: Iterable[str]) -> tuple[str, ...]:
+    """Return the `regions` that `place` names: itself, or all that lie in that place; empty if there are none."""
+    names = tuple(regions)
+    if place in names:
+        return (place,)
+    countries = list_countries(place)
+    return tuple(region for region in names if find_country(region) in countries)

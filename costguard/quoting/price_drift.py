@@ -181,14 +181,14 @@ def age_price(offer: Offer, drift: Mapping[str, PriceDrift], today: date) -> Age
         return None
     judged = judge_vintage(get_vintage(offer), drift, today)
     factor = judged.factor
-    seen = offer.rate.nano_per_hour
-    most = round(seen * factor.high)
+    nano = offer.rate.nano_per_hour
+    most = round(nano * factor.high)
     if offer.on_demand_rate is not None:
-        most = max(seen, min(most, offer.on_demand_rate.nano_per_hour))
+        most = max(nano, min(most, offer.on_demand_rate.nano_per_hour))
     return AgedPrice(
         age_days=offer.count_age_days(today),
-        low=_make_rate(offer.rate, min(round(seen * factor.low), seen)),
-        expected=_make_rate(offer.rate, min(round(seen * factor.expected), most)),
+        low=_make_rate(offer.rate, min(round(nano * factor.low), nano)),
+        expected=_make_rate(offer.rate, min(round(nano * factor.expected), most)),
         high=_make_rate(offer.rate, most),
         fresh=judged.fresh,
         unranked=judged.unranked,
@@ -203,8 +203,8 @@ def _explain_unranked(vintage: Vintage, age: int, terms: PriceDrift) -> str:
     if vintage.drift_class == SPOT_PRICE and vintage.count_undated_days() > UNDATED_DAYS:
         return f"an undated copy: seen on a day between {vintage.observed_on.isoformat()} and {vintage.observed_to.isoformat()}"
     if terms.ranked_days is not None and (age > terms.ranked_days or -age > max(terms.ranked_days, AHEAD_DAYS)):
-        told = f"seen {age} d ago" if age > 0 else f"dated {-age} d ahead"
-        return f"{told}; a price of this kind says nothing after {terms.ranked_days} d"
+        age_text = f"seen {age} d ago" if age > 0 else f"dated {-age} d ahead"
+        return f"{age_text}; a price of this kind says nothing after {terms.ranked_days} d"
     return ""
 
 
@@ -233,10 +233,10 @@ def read_price_drift(rows: Iterable[Mapping[str, str]]) -> dict[str, PriceDrift]
     InputError if a class or one of its constants is missing or no number in its range; only a trend may be negative. An empty
     `ranked_days` means for ever.
     """
-    found: dict[str, dict[str, str]] = {}
+    values: dict[str, dict[str, str]] = {}
     for row in rows:
-        found.setdefault(row["drift_class"], {})[row["constant"]] = row["value"]
-    return {name: _read_terms(name, found.get(name, {})) for name in DRIFT_CLASSES}
+        values.setdefault(row["drift_class"], {})[row["constant"]] = row["value"]
+    return {name: _read_terms(name, values.get(name, {})) for name in DRIFT_CLASSES}
 
 
 def _read_terms(name: str, values: Mapping[str, str]) -> PriceDrift:

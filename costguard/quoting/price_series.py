@@ -160,13 +160,13 @@ class PriceLine:
     def sample_rates(self, start: date, end: date, count: int) -> tuple[Rate | None, ...]:
         """Return the last known price within each of `count` equal parts of the days `start` to `end`; None: unknown."""
         days = (end - start).days + 1
-        found = list[Rate | None]()
+        rates = list[Rate | None]()
         for number in range(count):
             first = start + timedelta(days=number * days // count)
             last = max(first, start + timedelta(days=(number + 1) * days // count - 1))
-            held = self.points[-1][0]
-            found.append(self.find_rate(held if first <= held <= last else last))
-        return tuple(found)
+            last_day = self.points[-1][0]
+            rates.append(self.find_rate(last_day if first <= last_day <= last else last))
+        return tuple(rates)
 
 
 def draw_lines(series: Iterable[PriceSeries], start: date, end: date) -> tuple[PriceLine, ...]:
@@ -179,11 +179,11 @@ def draw_lines(series: Iterable[PriceSeries], start: date, end: date) -> tuple[P
 
 
 def _draw_line(members: Sequence[PriceSeries], start: date, end: date) -> PriceLine | None:
-    seen = [one for one in members if one.runs[0].seen_on <= end and one.runs[-1].last_seen_on >= start]
-    if not seen:
+    series = [one for one in members if one.runs[0].seen_on <= end and one.runs[-1].last_seen_on >= start]
+    if not series:
         return None
-    last = min(end, max(one.runs[-1].last_seen_on for one in seen))
-    listed = [one for one in seen if one.runs[-1].last_seen_on >= last - timedelta(days=LISTED_DAYS)]
+    last = min(end, max(one.runs[-1].last_seen_on for one in series))
+    listed = [one for one in series if one.runs[-1].last_seen_on >= last - timedelta(days=LISTED_DAYS)]
     first = max(start, min(one.runs[0].seen_on for one in listed))
     days = {first, last, *(run.seen_on for one in listed for run in one.runs if first < run.seen_on < last)}
     points = list[tuple[date, Rate]]()

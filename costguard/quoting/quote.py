@@ -300,15 +300,15 @@ def choose_advice(options: tuple[QuoteOption, ...], rows: int = ADVISED) -> Advi
             words = chosen.setdefault(rank, [])
             words += [] if words else [MAYBE_CHEAPER]
             break
-    taken = {_get_class(options[rank - 1]) for rank in chosen}
+    classes = {_get_class(options[rank - 1]) for rank in chosen}
     for rank, one in ranked:
         if len(chosen) >= rows:
             break
-        if rank not in chosen and _get_class(one) not in taken:
+        if rank not in chosen and _get_class(one) not in classes:
             chosen[rank] = []
-            taken.add(_get_class(one))
-    kept = sorted(chosen)[:rows] if len(chosen) > rows else sorted(chosen)
-    return Advice(options=tuple(options[rank - 1] for rank in kept), words={rank: ", ".join(chosen[rank]) for rank in kept})
+            classes.add(_get_class(one))
+    ranks = sorted(chosen)[:rows] if len(chosen) > rows else sorted(chosen)
+    return Advice(options=tuple(options[rank - 1] for rank in ranks), words={rank: ", ".join(chosen[rank]) for rank in ranks})
 
 
 def _get_class(option: QuoteOption) -> tuple[str, str]:
@@ -336,28 +336,28 @@ def explain_price_age(option: QuoteOption) -> str | None:
     return f"{option.price.explain_age()}, which alone makes its cost ${low.format()} to ${high.format()}"
 
 
-def refuse_for_memory(placed: Placement) -> QuoteRefusal:
+def refuse_for_memory(placement: Placement) -> QuoteRefusal:
     """Return the refusal of a placement that does not fit into GPU memory."""
-    needs, has = placed.needs_gib, placed.gpu.memory_gib
+    needs, has = placement.needs_gib, placement.gpu.memory_gib
     return QuoteRefusal(
-        gpu=placed.gpu.name,
-        gpu_count=placed.gpu_count,
+        gpu=placement.gpu.name,
+        gpu_count=placement.gpu_count,
         reason=f"needs {needs:.1f} GiB a GPU, has {has:.1f}",
         needs_gib=needs,
         has_gib=has,
     )
 
 
-def refuse_for_host_memory(placed: Placement, offer: Offer) -> QuoteRefusal | None:
+def refuse_for_host_memory(placement: Placement, offer: Offer) -> QuoteRefusal | None:
     """Return the refusal of an offer with too little host memory for offloading; None if it suffices or is unknown."""
-    if offer.ram_gb is None or placed.host_gib <= offer.ram_gb * 1e9 / GIB:
+    if offer.ram_gb is None or placement.host_gib <= offer.ram_gb * 1e9 / GIB:
         return None
     return QuoteRefusal(
-        gpu=placed.gpu.name,
-        gpu_count=placed.gpu_count,
+        gpu=placement.gpu.name,
+        gpu_count=placement.gpu_count,
         offer=f"{offer.provider} {offer.instance_type} {offer.region}",
-        reason=f"needs {placed.host_gib:.0f} GiB of host memory for what is offloaded, has {offer.ram_gb:.0f} GB",
-        needs_gib=placed.host_gib,
+        reason=f"needs {placement.host_gib:.0f} GiB of host memory for what is offloaded, has {offer.ram_gb:.0f} GB",
+        needs_gib=placement.host_gib,
         has_gib=offer.ram_gb * 1e9 / GIB,
     )
 
@@ -378,16 +378,16 @@ def _find_pareto_front(priced: list[QuoteOption]) -> list[QuoteOption]:
 
 def _build_sort_key(sort: str) -> Callable[[QuoteOption], tuple[object, ...]]:
     def key(o: QuoteOption) -> tuple[object, ...]:
-        named = (o.offer.provider, o.offer.region, o.offer.instance_type, o.offer.tier) if o.offer else ("", "", "", "")
+        offer_names = (o.offer.provider, o.offer.region, o.offer.instance_type, o.offer.tier) if o.offer else ("", "", "", "")
         rate = o.price.expected.nano_per_hour * o.nodes if o.price else math.inf
         by = {
             "usd": (_get_expected_usd(o), _get_expected_hours(o)),
             "hours": (_get_expected_hours(o), _get_expected_usd(o)),
             "usd_per_hour": (rate, _get_expected_usd(o)),
-            "provider": (named[0], _get_expected_usd(o)),
+            "provider": (offer_names[0], _get_expected_usd(o)),
         }[sort]
         # `rate` is the only order there is where nobody said how many tokens
-        return (*by, rate, o.gpu.name, o.gpu_count, o.nodes, *named)
+        return (*by, rate, o.gpu.name, o.gpu_count, o.nodes, *offer_names)
 
     return key
 

@@ -44,19 +44,19 @@ def compute_job_disk_gb(job: Job) -> int:
     """
     if job.disk_gb:
         return job.disk_gb
-    beside = job.beside.list_with_weights(job.recipe) if job.beside else ()
-    frozen = sum(c.architecture.released_bytes * c.architecture.parameters / 1e9 for c in beside if not c.trained)
-    trained = sum(compute_disk_gb(c.architecture, job.recipe) - SYSTEM_GB for c in beside if c.trained)
+    companions = job.beside.list_with_weights(job.recipe) if job.beside else ()
+    frozen = sum(c.architecture.released_bytes * c.architecture.parameters / 1e9 for c in companions if not c.trained)
+    trained = sum(compute_disk_gb(c.architecture, job.recipe) - SYSTEM_GB for c in companions if c.trained)
     return compute_disk_gb(job.architecture, job.recipe) + round(frozen) + trained
 
 
 def compute_disk_gb(architecture: Architecture, recipe: Recipe) -> int:
     """Return the GB (1e9 bytes) that a run needs: system, weights as they were released, and the checkpoints that it keeps."""
     billions = architecture.parameters / 1e9
-    kept = 0.0
+    checkpoint_gb = 0.0
     if recipe.method in ("pretrain", "full"):
-        kept = KEPT_CHECKPOINTS * billions * (2 + 12)  # 16-bit weights, and fp32 master and two moments
-    return round(SYSTEM_GB + architecture.released_bytes * billions + kept) + 1
+        checkpoint_gb = KEPT_CHECKPOINTS * billions * (2 + 12)  # 16-bit weights, and fp32 master and two moments
+    return round(SYSTEM_GB + architecture.released_bytes * billions + checkpoint_gb) + 1
 
 
 def read_storage_rates(rows: Iterable[Mapping[str, str]]) -> dict[str, StorageRate]:

@@ -109,20 +109,20 @@ def read_templates(tables: Table) -> dict[str, WorkloadTemplate]:
 
 def find_template(name: object, templates: Mapping[str, WorkloadTemplate]) -> WorkloadTemplate:
     """Return the template of that name; raise UnknownNameError with the nearest names otherwise."""
-    found = templates.get(name) if isinstance(name, str) else None
-    if found is None:
+    template = templates.get(name) if isinstance(name, str) else None
+    if template is None:
         near = find_nearest_names(str(name), templates)
         raise UnknownNameError(
             "template", str(name), field="template", nearest=near, hint=f"write one of: {', '.join(templates)}"
         )
-    return found
+    return template
 
 
-def list_changed_keys(asked: Table, template: WorkloadTemplate) -> tuple[str, ...]:
-    """Return the keys that make `asked` a different job than the template's; limits and disk are ignored."""
-    kept = ("limits", "disk_gb", "checkpoint_every_hours")
-    keys = dict.fromkeys((*template.job, *asked))
-    return tuple(key for key in keys if key not in kept and asked.get(key) != template.job.get(key))
+def list_changed_keys(job: Table, template: WorkloadTemplate) -> tuple[str, ...]:
+    """Return the keys that make `job` a different job than the template's; limits and disk are ignored."""
+    ignored_keys = ("limits", "disk_gb", "checkpoint_every_hours")
+    keys = dict.fromkeys((*template.job, *job))
+    return tuple(key for key in keys if key not in ignored_keys and job.get(key) != template.job.get(key))
 
 
 def _read_template(name: str, table: Table) -> WorkloadTemplate:

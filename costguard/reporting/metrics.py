@@ -116,18 +116,18 @@ class MetricsInput:
     build_s: float = 0.0
 
 
-def build_metrics(given: MetricsInput) -> tuple[MetricFamily, ...]:
+def build_metrics(inputs: MetricsInput) -> tuple[MetricFamily, ...]:
     """Return every family, those without a series included, so that a scrape always names the same families."""
     return (
-        *_build_money(given),
-        *_build_budgets(given.status),
-        *_build_machines(given.status),
-        *_build_idle_month(given.wastes),
-        *_build_scopes(given.status),
-        *_build_guard(given),
-        *_build_messages(given.counts),
-        *_build_agents(given),
-        *_build_ledger(given),
+        *_build_money(inputs),
+        *_build_budgets(inputs.status),
+        *_build_machines(inputs.status),
+        *_build_idle_month(inputs.wastes),
+        *_build_scopes(inputs.status),
+        *_build_guard(inputs),
+        *_build_messages(inputs.counts),
+        *_build_agents(inputs),
+        *_build_ledger(inputs),
     )
 
 
@@ -138,9 +138,9 @@ def bound_groups(weights: Mapping[Group, Decimal | int]) -> dict[Group, Group]:
     """
     if not weights:
         return {}
-    kept = [_list_heaviest_values(weights, place) for place in range(len(next(iter(weights))))]
+    heaviest = [_list_heaviest_values(weights, place) for place in range(len(next(iter(weights))))]
     shown = {
-        group: tuple(value if value in values else OTHER for value, values in zip(group, kept, strict=True))
+        group: tuple(value if value in values else OTHER for value, values in zip(group, heaviest, strict=True))
         for group in weights
     }
     sums: dict[Group, Decimal] = defaultdict(Decimal)
@@ -167,10 +167,10 @@ def _group_money(of: Attribution) -> Group:
     return tuple(map(clean_label, values))
 
 
-def _build_money(given: MetricsInput) -> Iterator[MetricFamily]:
-    status = given.status
+def _build_money(inputs: MetricsInput) -> Iterator[MetricFamily]:
+    status = inputs.status
     spent: dict[str, dict[Group, MoneyInterval]] = defaultdict(dict)
-    for part in given.spending:
+    for part in inputs.spending:
         _add_money(spent, _group_money(part.attribution), part.money)
     burning: dict[str, dict[Group, MoneyInterval]] = defaultdict(dict)
     for burn in list_burns((one.live for one in status.resources), status.at):
@@ -224,29 +224,29 @@ def _split_interval(group: Group, money: MoneyInterval) -> Iterator[MetricSample
 
 
 def _build_budgets(status: FleetStatus) -> Iterator[MetricFamily]:
-    named = {clean_label(one.budget.name): one for one in status.budgets[:GROUPS_MAX]}
-    currencies = {one.budget.cap.currency for one in named.values()}
+    by_name = {clean_label(one.budget.name): one for one in status.budgets[:GROUPS_MAX]}
+    currencies = {one.budget.cap.currency for one in by_name.values()}
     for currency in ("USD", *sorted(currencies - {"USD"})):
-        kept = [(name, one) for name, one in named.items() if one.budget.cap.currency == currency]
+        budgets = [(name, one) for name, one in by_name.items() if one.budget.cap.currency == currency]
         prefix, unit = "costguard_budget", currency.lower()
-        limits = [((name,), one.budget.cap.to_decimal()) for name, one in kept]
+        limits = [((name,), one.budget.cap.to_decimal()) for name, one in budgets]
         yield _build_gauge(f"{prefix}_limit_{unit}", f"Limit of the budget for its period, in {currency}.", limits, ("budget",))
-        holds = [((name,), one.holds.to_decimal()) for name, one in kept]
+        holds = [((name,), one.holds.to_decimal()) for name, one in budgets]
         says = f"Held for admitted runs that have not been billed yet, in {currency}."
         yield _build_gauge(f"{prefix}_held_{unit}", says, holds, ("budget",))
         yield MetricFamily(
             name=f"{prefix}_spent_{unit}",
             help=f"Spent in the budget's period, in {currency}.",
             labels=("budget", "bound"),
-            samples=tuple(sample for name, one in kept for sample in _split_interval((name,), one.spent)),
+            samples=tuple(sample for name, one in budgets for sample in _split_interval((name,), one.spent)),
         )
         yield MetricFamily(
             name=f"{prefix}_forecast_{unit}",
             help=f"What the budget's period will cost if everything goes on as it does now, in {currency}.",
             labels=("budget", "bound"),
-            samples=tuple(sample for name, one in kept for sample in _split_interval((name,), one.forecast)),
+            samples=tuple(sample for name, one in budgets for sample in _split_interval((name,), one.forecast)),
         )
-    ends = [((name,), _to_seconds(one.period.end)) for name, one in named.items()]
+    ends = [((name,), _to_seconds(one.period.end)) for name, one in by_name.items()]
     yield _build_gauge("costguard_budget_period_end_timestamp_seconds", "End of the budget's period.", ends, ("budget",))
 
 
@@ -254,15 +254,15 @@ def _build_machines(status: FleetStatus) -> Iterator[MetricFamily]:
     machines = [one for one in status.resources if one.live.observation.kind == INSTANCE]
     states, works, gpus, idle = (defaultdict[Group, Decimal](Decimal) for _ in range(4))
     for one in machines:
-        seen = one.live.observation
-        place = _clean(seen.key.provider, seen.key.account)
+        observation = one.live.observation
+        place = _clean(observation.key.provider, observation.key.account)
         states[*place, one.state] += 1
         if one.state != RUNNING:
             continue
         works[*place, one.work.state] += 1
-        if seen.gpu:
-            gpus[*place, clean_label(seen.gpu), one.work.state] += Decimal(str(seen.gpu_count))
-            idle[*place, clean_label(seen.gpu)] += _count_idle_gpu_seconds(one, status.at)
+        if observation.gpu:
+            gpus[*place, clean_label(observation.gpu), one.work.state] += Decimal(str(observation.gpu_count))
+            idle[*place, clean_label(observation.gpu)] += _count_idle_gpu_seconds(one, status.at)
     labels, says = ("provider", "account"), "Machines that are not known to have ended"
     yield _build_counted("costguard_machines", f"{says}, by state.", states, (*labels, "state"))
     yield _build_counted("costguard_machines_running", "Running machines, by activity.", works, (*labels, "activity"))
@@ -325,8 +325,8 @@ def _build_scopes(status: FleetStatus) -> Iterator[MetricFamily]:
     yield _build_counted("costguard_scopes", "Scopes by the state of their last listing.", states, ("provider", "state"))
 
 
-def _build_guard(given: MetricsInput) -> Iterator[MetricFamily]:
-    run, counts = given.run, given.counts
+def _build_guard(inputs: MetricsInput) -> Iterator[MetricFamily]:
+    run, counts = inputs.run, inputs.counts
     yield _build_gauge(
         "costguard_guard_last_run_timestamp_seconds",
         "When the guard last judged and recorded it; 0: never.",
@@ -337,13 +337,13 @@ def _build_guard(given: MetricsInput) -> Iterator[MetricFamily]:
         "How often the guard is meant to run.",
         [((), run.interval.total_seconds())] if run else [],
     )
-    held = [((), int(run.outcome != "acting"))] if run else []
-    yield _build_gauge("costguard_guard_acts_held", "1 while something holds back every act of the guard, else 0.", held)
+    samples = [((), int(run.outcome != "acting"))] if run else []
+    yield _build_gauge("costguard_guard_acts_held", "1 while something holds back every act of the guard, else 0.", samples)
     yield _build_counter("costguard_guard_runs_total", "Guard runs that were recorded.", {(): counts.runs})
     yield _build_counter("costguard_polls_total", "Polls of scopes, by outcome.", counts.polls, ("provider", "outcome"))
     yield _build_counter("costguard_acts_total", "Acts that came to an end, by outcome.", counts.acts, ("act", "outcome"))
     says = "Machines by what a policy or a hard cap finds about them."
-    yield _build_counted("costguard_verdicts", says, given.verdicts, ("policy", "finding"))
+    yield _build_counted("costguard_verdicts", says, inputs.verdicts, ("policy", "finding"))
     intents = {_clean(*key): number for key, number in counts.intents.items()}
     yield _build_gauge("costguard_intents", "Acts that are planned or under way.", sorted(intents.items()), ("act", "state"))
 
@@ -351,10 +351,10 @@ def _build_guard(given: MetricsInput) -> Iterator[MetricFamily]:
 def _build_messages(counts: LedgerCounts) -> Iterator[MetricFamily]:
     messages = [((outcome,), number) for outcome, number in sorted(counts.messages.items())]
     yield _build_gauge("costguard_messages", "Messages of the last 30 days, by outcome.", messages, ("outcome",))
-    kept = dict.fromkeys(list(counts.channels)[:LABEL_VALUES_MAX])  # the first ones stay: a counter must not fall
+    channels = dict.fromkeys(list(counts.channels)[:LABEL_VALUES_MAX])  # the first ones stay: a counter must not fall
     sums = defaultdict[str, list[int]](lambda: [0, 0, 0])
     for channel, count in counts.channels.items():
-        group = channel if channel in kept else OTHER
+        group = channel if channel in channels else OTHER
         sums[group] = [a + b for a, b in zip(sums[group], count, strict=True)]
     for name, text, place in (
         ("costguard_messages_sent_total", "Messages that the channel confirmed.", 0),
@@ -372,28 +372,28 @@ def _build_messages(counts: LedgerCounts) -> Iterator[MetricFamily]:
     )
 
 
-def _build_agents(given: MetricsInput) -> Iterator[MetricFamily]:
-    found = dict.fromkeys(("reporting", "silent"), 0)
-    for one in given.agents:
-        found["silent" if is_silent(one, given.status.at) else "reporting"] += 1
-    samples = [((state,), number) for state, number in sorted(found.items())]
+def _build_agents(inputs: MetricsInput) -> Iterator[MetricFamily]:
+    counts = dict.fromkeys(("reporting", "silent"), 0)
+    for one in inputs.agents:
+        counts["silent" if is_silent(one, inputs.status.at) else "reporting"] += 1
+    samples = [((state,), number) for state, number in sorted(counts.items())]
     yield _build_gauge("costguard_agents", "Agents that joined, by whether they report.", samples, ("state",))
-    blind = sum(bool(one.troubles) for one in given.agents)
+    blind = sum(bool(one.troubles) for one in inputs.agents)
     yield _build_gauge("costguard_agents_blind", "Agents that cannot measure a part of their machine.", [((), blind)])
 
 
-def _build_ledger(given: MetricsInput) -> Iterator[MetricFamily]:
-    counts = given.counts
+def _build_ledger(inputs: MetricsInput) -> Iterator[MetricFamily]:
+    counts = inputs.counts
     yield _build_gauge("costguard_ledger_size_bytes", "Size of the ledger on its disk.", [((), counts.size_bytes)])
     yield _build_counter("costguard_ledger_writes_total", "Transactions of polls that changed the ledger.", {(): counts.writes})
     yield _build_counter("costguard_audit_entries_total", "Entries of the audit log.", {(): counts.audit_entries})
-    names = tuple(sorted(given.build))
-    values = tuple(clean_label(given.build[name]) for name in names)
+    names = tuple(sorted(inputs.build))
+    values = tuple(clean_label(inputs.build[name]) for name in names)
     yield _build_gauge("costguard_build_info", "The version that computed these figures.", [(values, 1)], names)
     yield _build_gauge(
-        "costguard_metrics_built_timestamp_seconds", "When these figures were computed.", [((), _to_seconds(given.status.at))]
+        "costguard_metrics_built_timestamp_seconds", "When these figures were computed.", [((), _to_seconds(inputs.status.at))]
     )
-    yield _build_gauge("costguard_metrics_build_seconds", "How long that took.", [((), round(given.build_s, 6))])
+    yield _build_gauge("costguard_metrics_build_seconds", "How long that took.", [((), round(inputs.build_s, 6))])
 
 
 def _build_gauge(name: str, says: str, samples: Iterable[tuple[Group, Number]], labels: Group = ()) -> MetricFamily:

@@ -97,10 +97,10 @@ def find_schedule_changes(
     A schedule with another frequency than before counts as new, and so does one that returns: it owes no reports of the time in
     which it was not configured. A mark dated ahead of `now`, by a wrong clock, is invalid.
     """
-    wanted = {one.topic: one for one in schedules}
-    known = {topic for topic, mark in marks.items() if mark.since <= now + POLL_AHEAD_MAX}
-    new = tuple(one for topic, one in wanted.items() if topic not in known or marks[topic].every != one.every)
-    return new, tuple(topic for topic in marks if topic not in wanted)
+    by_topic = {one.topic: one for one in schedules}
+    topics = {topic for topic, mark in marks.items() if mark.since <= now + POLL_AHEAD_MAX}
+    new = tuple(one for topic, one in by_topic.items() if topic not in topics or marks[topic].every != one.every)
+    return new, tuple(topic for topic in marks if topic not in by_topic)
 
 
 def find_next_report(schedule: ReportSchedule, now: datetime, zone: tzinfo) -> tuple[ReportPeriod, datetime]:

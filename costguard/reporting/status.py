@@ -202,7 +202,7 @@ def build_fleet_status(
     live: Iterable[LiveResource],
     scopes: Iterable[ScopeCoverage],
     budgets: Sequence[BudgetStatus] = (),
-    beside: Mapping[ResourceKey, ResourceAnnotations] | None = None,
+    annotations: Mapping[ResourceKey, ResourceAnnotations] | None = None,
     intents: Sequence[Intent] = (),
     overshoots: Mapping[str, Money] | None = None,
     balances: Sequence[PrepaidBalance] | None = None,
@@ -213,9 +213,9 @@ def build_fleet_status(
     `budgets`: their status at `at`. `intents`: the open ones. `overshoots`: by how much each hard budget could be exceeded at
     worst, by name; a missing one is unknown. `balances`: of prepaid accounts, None: not requested.
     """
-    known, live = beside or {}, list(live)
+    by_key, live = annotations or {}, list(live)
     resources = tuple(
-        ResourceBurn(live=one, burns=compute_hourly_burn(one, at), beside=known.get(one.observation.key, NO_ANNOTATIONS))
+        ResourceBurn(live=one, burns=compute_hourly_burn(one, at), beside=by_key.get(one.observation.key, NO_ANNOTATIONS))
         for one in live
     )
     usd, *more = build_outlooks(at, month, spending, (burn for resource in resources for burn in resource.burns))
@@ -293,26 +293,26 @@ def _rank_by_burn(resource: ResourceBurn) -> tuple[int, int, int, tuple[str, ...
 
 
 def annotate_resources(
-    rules: GuardConfig, sight: GuardSnapshot, works: Mapping[ResourceKey, Activity] | None = None
+    rules: GuardConfig, snapshot: GuardSnapshot, works: Mapping[ResourceKey, Activity] | None = None
 ) -> dict[ResourceKey, ResourceAnnotations]:
-    """Return the annotations of each resource of `sight`; its activity is that for its policy with the longest wait.
+    """Return the annotations of each resource of `snapshot`; its activity is that for its policy with the longest wait.
 
     `works`: activities computed before.
     """
-    agents = index_agents(sight.agents)
-    starts = {one.own_stop.life.key: one.proposal.due_at for one in forecast_starts(rules, sight) if _will_start(one)}
-    planned = index_timed_stops(sight.wishes, sight.now)
+    agents = index_agents(snapshot.agents)
+    starts = {one.own_stop.life.key: one.proposal.due_at for one in forecast_starts(rules, snapshot) if _will_start(one)}
+    planned = index_timed_stops(snapshot.wishes, snapshot.now)
     return {
-        seat.key: ResourceAnnotations(
-            work=(works or {}).get(seat.key) or seat.classify(seat.find_longest_policy()),
-            owner=seat.owner,
-            lease=seat.lease,
-            protected=seat.protection.protected,
-            agent=agents.get(seat.key),
-            starts_at=starts.get(seat.key),
-            stops_at=get_due_time(wish) if (wish := select_timed_stop(seat.live.observation, planned)) else None,
+        context.key: ResourceAnnotations(
+            work=(works or {}).get(context.key) or context.classify(context.find_longest_policy()),
+            owner=context.owner,
+            lease=context.lease,
+            protected=context.protection.protected,
+            agent=agents.get(context.key),
+            starts_at=starts.get(context.key),
+            stops_at=get_due_time(plan) if (plan := select_timed_stop(context.live.observation, planned)) else None,
         )
-        for seat in build_contexts(rules, sight)
+        for context in build_contexts(rules, snapshot)
     }
 
 
@@ -321,15 +321,17 @@ def _will_start(start: ScheduledStart) -> bool:
     return all(reason == "no_act" for reason, _ in start.list_lasting_holds())
 
 
-def forecast_overshoots(rules: GuardConfig, sight: GuardSnapshot, handling: Mapping[ResourceKey, Handling]) -> dict[str, Money]:
+def forecast_overshoots(
+    rules: GuardConfig, snapshot: GuardSnapshot, handling: Mapping[ResourceKey, Handling]
+) -> dict[str, Money]:
     """Return by how much each hard budget could be exceeded at worst if the guard acted on it now, by name.
 
     `handling`: of what was just listed. Empty if the handling of a running machine is unknown, because the figure depends
     mostly on whether it can be stopped.
     """
-    live = [apply_handling(one, handling) for one in sight.live]
+    live = [apply_handling(one, handling) for one in snapshot.live]
     running = {one.observation.key for one in live if one.observation.state == RUNNING and one.absent_at is None}
     if not running <= set(handling):
         return {}
-    found = forecast_snapshot_caps(rules, replace(sight, live=tuple(live)))
-    return {one.standing.budget.name: one.overshoot for one in found}
+    forecasts = forecast_snapshot_caps(rules, replace(snapshot, live=tuple(live)))
+    return {one.standing.budget.name: one.overshoot for one in forecasts}

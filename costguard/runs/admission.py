@@ -110,8 +110,8 @@ def build_admitted_hold(request: AdmitRequest, price: RunPrice, *, hold_id: str,
     labels = dict(request.labels) | ({JOB_LABEL: name} if name else {})
     require(len(labels) <= LABELS_MAX, "labels", f"are more than {LABELS_MAX}", "leave out those that no budget selects by")
     texts = (request.account, request.owner, *(text for pair in labels.items() for text in pair))
-    whole = not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
-    require(whole, "hold", "has half of a character (a lone surrogate)", "write it again in UTF-8")
+    is_encodable = not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
+    require(is_encodable, "hold", "has half of a character (a lone surrogate)", "write it again in UTF-8")
     lasts = request.lasts or compute_hold_length(price.hours.high if price.hours else None)
     return Hold(
         id=hold_id,
@@ -161,13 +161,13 @@ def multiply_interval(usd: MoneyInterval, machines: int) -> MoneyInterval:
     return usd if machines == 1 else MoneyInterval(low=times(usd.low), expected=times(usd.expected), high=times(usd.high))
 
 
-def parse_labels(stated: Sequence[str] | Mapping[str, str], field_name: str = "--label") -> tuple[tuple[str, str], ...]:
+def parse_labels(texts: Sequence[str] | Mapping[str, str], field_name: str = "--label") -> tuple[tuple[str, str], ...]:
     """Return labels from `KEY=VALUE` texts, or a mapping. Raises InputError for one without a key."""
-    pairs = stated.items() if isinstance(stated, Mapping) else (one.partition("=")[::2] for one in stated)
-    found = dict[str, str]()
+    pairs = texts.items() if isinstance(texts, Mapping) else (one.partition("=")[::2] for one in texts)
+    labels = dict[str, str]()
     for key, value in pairs:
         complete = bool(key.strip()) and bool(value.strip())
         require(complete, field_name, "has no key or no value", f"write {field_name} team=vision")
-        require(found.get(key, value) == value, field_name, f"has two values for {key}", "leave one out")
-        found[key] = value
-    return tuple(sorted(found.items()))
+        require(labels.get(key, value) == value, field_name, f"has two values for {key}", "leave one out")
+        labels[key] = value
+    return tuple(sorted(labels.items()))

@@ -97,8 +97,8 @@ def measure_pace(marks: Sequence[ProgressMark]) -> JobPace | PaceUnknown:
     middle = len(warm) // 2
     halves = [_compute_speed(warm[0], warm[middle]), _compute_speed(warm[middle], warm[-1])]
     if max(halves) > STEADY_FACTOR_MAX * min(halves):
-        told = " and ".join(f"{half:.3g}" for half in halves)
-        return PaceUnknown(f"its speed was not stable: {told} steps a second in its two halves")
+        speeds = " and ".join(f"{half:.3g}" for half in halves)
+        return PaceUnknown(f"its speed was not stable: {speeds} steps a second in its two halves")
     return JobPace(_compute_speed(warm[0], warm[-1]), steps, warm[-1].at_s - warm[0].at_s)
 
 
@@ -183,22 +183,21 @@ def format_end_lines(attempt: JobAttempt, record: JobRecord, terms: JobTerms, ho
     if terms.hours is None:
         return
     hours, spent = (record.seconds / HOUR_S, record.spent) if several else (ran, attempt.spent)
-    said = f"quoted {format_job_hours(terms.hours)}, {format_job_money(terms.usd)}"
+    text = f"quoted {format_job_hours(terms.hours)}, {format_job_money(terms.usd)}"
     if attempt.state == ENDED and attempt.status == 0 and terms.hours.expected:
         share = hours / terms.hours.expected
         within = "within" if terms.hours.low <= hours <= terms.hours.high else "outside"
         took = "less than 1 %" if share * 100 < 1 else f"{share:.0%}".replace("%", " %")
-        said += f": took {took} of the quoted time, {within} its range"
+        text += f": took {took} of the quoted time, {within} its range"
     elif spent is not None:
-        said += ", for the whole job"
-    yield said
+        text += ", for the whole job"
+    yield text
 
 
-def format_next_quote(before: JobTerms, after: JobTerms) -> str:
+def format_next_quote(old_terms: JobTerms, new_terms: JobTerms) -> str:
     """Return the line with the next quote of such a job and the previous one."""
-    return (
-        f"next quote: {format_job_hours(after.hours)}, {format_job_money(after.usd)}; it was {format_job_hours(before.hours)}"
-    )
+    next_quote = f"{format_job_hours(new_terms.hours)}, {format_job_money(new_terms.usd)}"
+    return f"next quote: {next_quote}; it was {format_job_hours(old_terms.hours)}"
 
 
 def format_lease_end(until: datetime) -> str:

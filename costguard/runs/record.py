@@ -108,10 +108,10 @@ class JobRecord:
     def spent(self) -> Money | None:
         """The cost of all attempts; None if one ran at an unknown price, or they ran in several currencies."""
         ran = [attempt.spent for attempt in self.attempts if attempt.seconds]
-        known = [money for money in ran if money is not None]
-        if len(known) < len(ran) or len({money.currency for money in known}) > 1:
+        costs = [money for money in ran if money is not None]
+        if len(costs) < len(ran) or len({money.currency for money in costs}) > 1:
             return None
-        return Money(nano=sum(m.nano for m in known), currency=known[0].currency if known else "USD")
+        return Money(nano=sum(m.nano for m in costs), currency=costs[0].currency if costs else "USD")
 
     @property
     def last_step(self) -> int | None:
@@ -184,7 +184,7 @@ def _to_attempt_table(attempt: JobAttempt) -> dict[str, object]:
 
 
 def _parse_attempt(table: Table) -> JobAttempt:
-    hourly, held, hours, usd = (_read_list(table, key) for key in ("hourly", "held", "quoted_hours", "quoted_usd"))
+    hourly, hold_money, hours, usd = (_read_list(table, key) for key in ("hourly", "held", "quoted_hours", "quoted_usd"))
     return JobAttempt(
         id=_read_text(table, "id"),
         number=_read_int(table, "number") or 0,
@@ -197,7 +197,7 @@ def _parse_attempt(table: Table) -> JobAttempt:
         status=_read_int(table, "status"),
         hourly=None if hourly is None else Rate(nano_per_hour=int(hourly[0]), currency=str(hourly[1])),
         hold=_read_text(table, "hold"),
-        held=None if held is None else Money(nano=int(held[0]), currency=str(held[1])),
+        held=None if hold_money is None else Money(nano=int(hold_money[0]), currency=str(hold_money[1])),
         lease=_read_text(table, "lease"),
         quoted_hours=None if hours is None else Interval(*(float(hour) for hour in hours)),
         quoted_usd=None if usd is None else _parse_money(usd),
@@ -292,10 +292,10 @@ def compute_share_left(record: JobRecord, steps: int | None) -> Fraction:
 
     It is 1 if the job reported no step, if its length is unknown, and if it came to its end, because it then starts again.
     """
-    done = record.last_step
-    if done is None or not steps or done >= steps:
+    last_step = record.last_step
+    if last_step is None or not steps or last_step >= steps:
         return Fraction(1)
-    return Fraction(steps - done, steps)
+    return Fraction(steps - last_step, steps)
 
 
 def build_job_hold(

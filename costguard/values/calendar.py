@@ -102,13 +102,13 @@ def resolve_wall_time(on: date, at: time, zone: tzinfo) -> datetime:
     if first.astimezone(zone).replace(tzinfo=None) == wall:
         return first
     # The clocks skip it: between its two readings (PEP 495) lies the instant at which they jump, on a whole second.
-    begun, before = first, wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    while (apart := (begun - before) // timedelta(seconds=1)) > 1:
-        middle = before + timedelta(seconds=apart // 2)
+    begun, lower = first, wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    while (apart := (begun - lower) // timedelta(seconds=1)) > 1:
+        middle = lower + timedelta(seconds=apart // 2)
         if middle.astimezone(zone).replace(tzinfo=None) >= wall:
             begun = middle
         else:
-            before = middle
+            lower = middle
     return begun
 
 

@@ -63,29 +63,29 @@ def _is_digits(value: object) -> bool:
 
 def require_one_of(value: object, choices: Iterable[str], field: str) -> str:
     """Return `value` if it is one of `choices`; otherwise raise an error that suggests the nearest and lists them all."""
-    known = tuple(choices)
-    if isinstance(value, str) and value in known:
+    options = tuple(choices)
+    if isinstance(value, str) and value in options:
         return value
     raise UnknownNameError(
         "value",
         str(value),
         field=field,
-        nearest=find_nearest_names(str(value), known),
-        hint=f"write one of: {', '.join(known)}" if known else "omit it: no value is allowed",
+        nearest=find_nearest_names(str(value), options),
+        hint=f"write one of: {', '.join(options)}" if options else "omit it: no value is allowed",
     )
 
 
-def require_known_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    """Raise UnknownNameError for the first key of `table` that is not in `known`."""
+def require_known_keys(table: Mapping[str, object], keys: tuple[str, ...], where: str) -> None:
+    """Raise UnknownNameError for the first key of `table` that is not in `keys`."""
     for key in table:
-        if key not in known:
-            raise make_unknown_key_error(str(key), known, f"{where}.{key}" if where else str(key))
+        if key not in keys:
+            raise make_unknown_key_error(str(key), keys, f"{where}.{key}" if where else str(key))
 
 
-def make_unknown_key_error(key: str, known: tuple[str, ...], field: str) -> InputError:
+def make_unknown_key_error(key: str, keys: tuple[str, ...], field: str) -> InputError:
     """Return the error of a key that a table does not have."""
     return UnknownNameError(
-        "key", key, field=field, nearest=find_nearest_names(key, known), hint=f"known keys: {', '.join(known)}"
+        "key", key, field=field, nearest=find_nearest_names(key, keys), hint=f"known keys: {', '.join(keys)}"
     )
 
 
@@ -129,11 +129,11 @@ def list_value_errors(table: Mapping[str, object], checks: Mapping[str, Check], 
     return errors
 
 
-def find_nearest_names(name: str, known: Iterable[str], most: int = 4, cutoff: float = 0.5) -> tuple[str, ...]:
-    """Return the names in `known` most similar to `name`, best first. `cutoff`: how much must agree, 0 to 1."""
+def find_nearest_names(name: str, names: Iterable[str], most: int = 4, cutoff: float = 0.5) -> tuple[str, ...]:
+    """Return the names in `names` most similar to `name`, best first. `cutoff`: how much must agree, 0 to 1."""
     from difflib import get_close_matches  # only for an error
 
-    by_folded = {fold_name(k): k for k in known}
+    by_folded = {fold_name(k): k for k in names}
     close = get_close_matches(fold_name(name)[:80], by_folded, n=most, cutoff=cutoff)
     return tuple(dict.fromkeys(by_folded[c] for c in close))
 

@@ -185,10 +185,10 @@ class GpuNames:
 
         `vram_gb`, if the provider states it beside the name, selects among sizes.
         """
-        found = self.find(name, vram_gb=vram_gb)
-        if found is None:
+        match = self.find(name, vram_gb=vram_gb)
+        if match is None:
             raise self._make_unknown_error(name if vram_gb is None else f"{name} with {vram_gb:g} GB", _split_name(name), field)
-        return found
+        return match
 
     def find(self, name: str, *, vram_gb: float | None = None) -> GpuNameMatch | None:
         """Resolve as `resolve` does, but return None for an unknown name. This skips the search for near names, about 3 ms."""
@@ -199,7 +199,7 @@ class GpuNames:
         if exact is not None and _has_memory(exact, vram_gb):
             return GpuNameMatch(canonical=exact.name)
         words = _split_name(name)
-        fitting = [known.gpu.name for known in self._known if known.fits(words) and _has_memory(known.gpu, vram_gb)]
+        fitting = [entry.gpu.name for entry in self._known if entry.fits(words) and _has_memory(entry.gpu, vram_gb)]
         return GpuNameMatch(canonical=fitting[0], taken_as_short=len(fitting) > 1) if fitting else None
 
     def _prepare(self) -> None:
@@ -212,7 +212,7 @@ class GpuNames:
     def _make_unknown_error(self, name: str, words: _NameParts, field: str) -> UnknownNameError:
         """Build the error: first GPUs whose model contains the words, then those with the most similar spelling."""
         names = {spelling: gpu.name for gpu in self._gpus.values() for spelling in _list_spellings(gpu)}
-        holding = [known.gpu.name for known in self._known if words.model and words.model in known.words.model]
+        holding = [entry.gpu.name for entry in self._known if words.model and words.model in entry.words.model]
         near = dict.fromkeys(holding + [names[spelling] for spelling in find_nearest_names(name, names, most=12)])
         return UnknownNameError("GPU", name, field=field, nearest=tuple(near)[:4], hint="`costguard offers` lists what is sold")
 
@@ -249,8 +249,8 @@ class _GpuSpellings:
     gpu: Gpu
     words: _NameParts
 
-    def fits(self, asked: _NameParts) -> bool:
-        return asked.model == self.words.model and asked.sizes <= self.words.sizes and asked.forms <= self.words.forms
+    def fits(self, parts: _NameParts) -> bool:
+        return parts.model == self.words.model and parts.sizes <= self.words.sizes and parts.forms <= self.words.forms
 
 
 def _collect_spellings(gpu: Gpu) -> _GpuSpellings:
@@ -271,7 +271,7 @@ def _has_memory(gpu: Gpu, vram_gb: float | None) -> bool:
 def _split_name(name: str) -> _NameParts:
     text = name[:LONGEST_GPU_NAME].lower().replace("_", " ")
     sizes = frozenset(int(size) for size in _SIZE.findall(text))
-    rest = _FORM.sub(lambda found: f" {found[1].replace('-', '')} ", _SIZE.sub(" ", text))
+    rest = _FORM.sub(lambda match: f" {match[1].replace('-', '')} ", _SIZE.sub(" ", text))
     words = [_SPELLED_OUT.get(word, word) for word in re.findall(r"[a-z\d]+", rest)]
     model = "".join(word for word in words if word not in _FORMS and not _NOISE.fullmatch(word))
     return _NameParts(model=model, sizes=sizes, forms=_FORMS.intersection(words))

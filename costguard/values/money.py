@@ -216,25 +216,25 @@ class ExchangeRate:
 
 def parse_exchange_rate(text: str, field: str) -> ExchangeRate:
     """Parse a rate such as EXCHANGE_EXAMPLE; raise InputError for `field` if `text` states none."""
-    found = EXCHANGE_RATE.fullmatch(text.strip())
+    match = EXCHANGE_RATE.fullmatch(text.strip())
     hint = f'write "{EXCHANGE_EXAMPLE}"'
-    if found is None:
+    if match is None:
         raise InputError(f"is not a rate of a day: {describe_value(text)}", field=field, hint=hint)
     try:
-        on = date.fromisoformat(found["on"])
+        on = date.fromisoformat(match["on"])
     except ValueError:
-        raise InputError(f"has no date: {describe_value(found['on'])}", field=field, hint=hint) from None
-    worth = Money.parse(found["rate"], found["currency"], field=field)
+        raise InputError(f"has no date: {describe_value(match['on'])}", field=field, hint=hint) from None
+    worth = Money.parse(match["rate"], match["currency"], field=field)
     require(worth.nano > 0, field, "is a rate of zero", hint)
-    require(found["currency"] != USD, field, "is a rate for US dollars", "name another currency")
-    return ExchangeRate(currency=found["currency"], nano=worth.nano, on=on, source=found["source"] or "")
+    require(match["currency"] != USD, field, "is a rate for US dollars", "name another currency")
+    return ExchangeRate(currency=match["currency"], nano=worth.nano, on=on, source=match["source"] or "")
 
 
 def find_exchange_rate(rates: Sequence[ExchangeRate], currency: str, at: datetime) -> ExchangeRate | None:
     """Return the last rate of `currency` dated at or before `at`, else its first one; None: there is none."""
     own = sorted((rate for rate in rates if rate.currency == currency), key=lambda rate: rate.on)
-    known = [rate for rate in own if rate.on <= at.astimezone(UTC).date()]
-    return known[-1] if known else next(iter(own), None)
+    past_rates = [rate for rate in own if rate.on <= at.astimezone(UTC).date()]
+    return past_rates[-1] if past_rates else next(iter(own), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,16 +67,16 @@ class Seller:
 
     def __post_init__(self) -> None:
         for name in ("name", "account", "compute", "storage"):
-            stated = getattr(self, name)
-            require(isinstance(stated, str) and bool(stated.strip()), name, f"must be text, not {describe_value(stated)}")
+            value = getattr(self, name)
+            require(isinstance(value, str) and bool(value.strip()), name, f"must be text, not {describe_value(value)}")
         require_one_of(self.runs, RENTED_AS, "runs")
 
 
 def get_seller(sellers: Mapping[str, Seller], provider: str) -> Seller:
     """Return the seller for the ledger's name of a provider; without a stated one, that name is used."""
-    found = sellers.get(provider)
-    if found is not None:
-        return found
+    seller = sellers.get(provider)
+    if seller is not None:
+        return seller
     return Seller(name=provider, account="Account", compute=f"{provider} Instances", storage=f"{provider} Storage")
 
 
@@ -130,12 +130,12 @@ class ProviderManifest:
     """What of its bill no listing shows, a sentence each (SageMaker, serverless workers)."""
 
 
-def check_provider_table(table: Mapping[str, object], known: tuple[ProviderSetting, ...], where: str) -> dict[str, object]:
+def check_provider_table(table: Mapping[str, object], settings: tuple[ProviderSetting, ...], where: str) -> dict[str, object]:
     """Return `table` if every key is known and of its kind; otherwise raise an error for the key.
 
     `where`: the path in the settings, "providers.aws".
     """
-    by_name = {setting.name: setting for setting in known}
+    by_name = {setting.name: setting for setting in settings}
     checked = dict[str, object]()
     for key, value in table.items():
         setting = by_name.get(key)

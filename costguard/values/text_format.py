@@ -32,9 +32,9 @@ LARGE_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 def format_exact(money: Money, least: int = SUM_PLACES) -> str:
     """Format the amount to the nano-unit, without trailing zeros beyond `least` decimals, so that parts add up."""
-    whole, nano = divmod(abs(money.nano), NANO)
+    units, nano = divmod(abs(money.nano), NANO)
     minus = "-" if money.nano < 0 else ""
-    return f"{minus}{whole}.{f'{nano:09}'.rstrip('0').ljust(least, '0')}"
+    return f"{minus}{units}.{f'{nano:09}'.rstrip('0').ljust(least, '0')}"
 
 
 def format_interval_exact(interval: MoneyInterval, least: int = SUM_PLACES) -> dict[str, str]:
@@ -93,8 +93,8 @@ def format_length(length: timedelta) -> str:
             left %= seconds
     largest = [unit for unit, _ in parts][:1]
     units = list(LARGE_UNITS)
-    kept = [(u, n) for u, n in parts if units.index(u) - units.index(largest[0]) <= 1]
-    return " ".join(f"{n} {unit}" for unit, n in kept) or "0 s"
+    top_parts = [(u, n) for u, n in parts if units.index(u) - units.index(largest[0]) <= 1]
+    return " ".join(f"{n} {unit}" for unit, n in top_parts) or "0 s"
 
 
 def format_scope(scope: ScopeKey) -> str:
@@ -109,8 +109,8 @@ def describe_unreached_scope(scope: ScopeKey, why: str) -> str:
 
 def describe_misdated_scope(scope: ScopeKey, at: datetime) -> str:
     """Describe a scope whose last poll is dated in the future because of a wrong clock."""
-    told = f"its last poll is dated {at:%Y-%m-%d}, ahead of this clock"
-    return f"{format_scope(scope)}: {told}: later polls are ignored until then; check the clock"
+    reason = f"its last poll is dated {at:%Y-%m-%d}, ahead of this clock"
+    return f"{format_scope(scope)}: {reason}: later polls are ignored until then; check the clock"
 
 
 def format_scope_reason(why: str) -> str:
@@ -149,7 +149,7 @@ def encode_chat(text: str, longest: int = LINE_CHARS_MAX) -> str:
     For Slack, Discord, Telegram, Teams and Matrix.
     """
     safe = encode_plain(text, longest).translate(_LOOKALIKES)
-    safe = _ADDRESS.sub(lambda found: f"{found[0]}{_BREAK}", safe)
+    safe = _ADDRESS.sub(lambda match: f"{match[0]}{_BREAK}", safe)
     return safe.replace("](", f"]{_BREAK}(").replace("__", f"_{_BREAK}_").replace("{{", "{" + _BREAK + "{")
 
 

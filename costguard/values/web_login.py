@@ -69,16 +69,16 @@ CLAIM_VALUES_MAX = 2_000
 """Values of the claim for roles that are looked at: nobody is in more groups, and each is compared."""
 
 
-def choose_role(claims: Mapping[str, object], claim: str, given: Mapping[str, tuple[str, ...]]) -> str | None:
+def choose_role(claims: Mapping[str, object], claim: str, roles: Mapping[str, tuple[str, ...]]) -> str | None:
     """Return the highest role that the values of `claim` give, None if they give none.
 
-    `claim`: its name, or a path into objects ("realm_access.roles"). `given`: role -> the values that give it.
+    `claim`: its name, or a path into objects ("realm_access.roles"). `roles`: role -> the values that give it.
 
     >>> choose_role({"groups": ["ml", "leads"]}, "groups", {"viewer": ("ml",), "operator": ("leads",), "admin": ()})
     'operator'
     """
-    held = _list_claim_values(claims, claim)
-    return next((role for role in reversed(ROLES) if held & set(given.get(role, ()))), None)
+    values = _list_claim_values(claims, claim)
+    return next((role for role in reversed(ROLES) if values & set(roles.get(role, ()))), None)
 
 
 def name_person(claims: Mapping[str, object]) -> str | None:
@@ -103,12 +103,12 @@ def get_shown_name(name: str) -> str:
 
 
 def _list_claim_values(claims: Mapping[str, object], claim: str) -> set[str]:
-    found: object = claims.get(claim)
-    if found is None and "." in claim:
-        found = claims
+    value: object = claims.get(claim)
+    if value is None and "." in claim:
+        value = claims
         for part in claim.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-    every = found[:CLAIM_VALUES_MAX] if isinstance(found, list) else [found]
+            value = value.get(part) if isinstance(value, Mapping) else None
+    every = value[:CLAIM_VALUES_MAX] if isinstance(value, list) else [value]
     return {one for one in every if isinstance(one, str)}
 
 

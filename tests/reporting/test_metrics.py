@@ -67,7 +67,7 @@ def given(
         spending=spending,
         live=resources,
         scopes=scopes,
-        beside=beside,
+        annotations=beside,
         budgets=budgets,
     )
     return MetricsInput(status=status, spending=spending, counts=LedgerCounts(), **stated)  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ def test_the_plan_and_the_status_say_when_it_starts(tmp_path: Path) -> None:
     now = guarded.sight.now
     month = Period(start=now - timedelta(days=1), end=now + timedelta(days=1))
     status = build_fleet_status(
-        at=now, month=month, zone=UTC, spending=(), live=guarded.sight.live, scopes=(), beside=annotated
+        at=now, month=month, zone=UTC, spending=(), live=guarded.sight.live, scopes=(), annotations=annotated
     )
     (shown,) = cast("Any", build_status_document(status).data["resources"])
     assert (shown["state"], shown["starts_at"]) == ("stopped", "2026-11-03T20:00:00Z")

@@ -133,10 +133,10 @@ def get_columns(version: str, *, among: Sequence[str] = VERSIONS) -> Mapping[str
 
 @cache
 def _list_version_columns(version: str) -> tuple[FocusColumn, ...]:
-    found = []
+    columns = []
     for line in _TABLE.strip().splitlines():
         name, level, kind, null, since, until = line.split()
         empty = null == "null" and not (version >= "1.4" and name in NEVER_NULL_SINCE_1_4)
         kind = VIRTUAL_KIND if kind == PRICED_KIND and version < "1.4" else kind
-        found.append(FocusColumn(name=name, level=level, kind=kind, null=empty, since=since, until=until))
-    return tuple(found)
+        columns.append(FocusColumn(name=name, level=level, kind=kind, null=empty, since=since, until=until))
+    return tuple(columns)

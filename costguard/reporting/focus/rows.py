@@ -192,8 +192,8 @@ def _get_resource_type(item: ChargeItem) -> str:
 def _build_description(item: ChargeItem, meter: str) -> str:
     of = item.attribution
     gpus = f"{of.gpu_count:g}x {of.gpu}" if of.gpu else ""
-    told = (gpus, of.instance_type, of.tier) if item.computes else (meter, item.part)
-    return " ".join(word for word in (*told, of.region) if word.strip())
+    parts = (gpus, of.instance_type, of.tier) if item.computes else (meter, item.part)
+    return " ".join(word for word in (*parts, of.region) if word.strip())
 
 
 def _build_custom_columns(item: ChargeItem) -> dict[str, RowValue]:

@@ -214,7 +214,7 @@ def _build_group(by: Mapping[str, str], parts: Sequence[Spending], currency: str
 
 
 def _sum_wastes(wastes: Sequence[Waste]) -> Waste:
-    found = wastes[0]
+    total = wastes[0]
     for one in wastes[1:]:
-        found = found.add(one)
-    return found
+        total = total.add(one)
+    return total

@@ -119,32 +119,32 @@ def find_idle_stretches(
     for signal, on in days.items():
         for day in on if counts_for_waste(signal) else ():
             measured.setdefault(day, []).append(signal)
-    found = list[TimeRange]()
+    idle_ranges = list[TimeRange]()
     for day, signals in sorted(measured.items()):
         if any(SIGNAL_KINDS[signal].family in PROOFS for signal in signals):
             ranges = [(day * DAY_US, (day + 1) * DAY_US)]
             for signal in signals:
                 ranges = intersect_ranges(ranges, quiet.get(signal, ()))
-            found += ranges
-    return join_ranges(found)
+            idle_ranges += ranges
+    return join_ranges(idle_ranges)
 
 
 def intersect_ranges(one: Sequence[TimeRange], other: Sequence[TimeRange]) -> list[TimeRange]:
     """Return what both contain. Each is in order, and its ranges do not overlap."""
-    found, place = list[TimeRange](), 0
+    ranges, place = list[TimeRange](), 0
     for begin, end in one:
         while place < len(other) and other[place][1] <= begin:
             place += 1
         number = place
         while number < len(other) and other[number][0] < end:
-            found.append((max(begin, other[number][0]), min(end, other[number][1])))
+            ranges.append((max(begin, other[number][0]), min(end, other[number][1])))
             number += 1
-    return found
+    return ranges
 
 
 def subtract_ranges(one: Sequence[TimeRange], other: Sequence[TimeRange]) -> list[TimeRange]:
     """Return what the first contains and the second does not. Each is in order, and its ranges do not overlap."""
-    found, place = list[TimeRange](), 0
+    ranges, place = list[TimeRange](), 0
     for begin, end in one:
         reached = begin
         while place < len(other) and other[place][1] <= begin:
@@ -152,34 +152,34 @@ def subtract_ranges(one: Sequence[TimeRange], other: Sequence[TimeRange]) -> lis
         number = place
         while number < len(other) and other[number][0] < end:
             if other[number][0] > reached:
-                found.append((reached, other[number][0]))
+                ranges.append((reached, other[number][0]))
             reached = max(reached, other[number][1])
             number += 1
         if reached < end:
-            found.append((reached, end))
-    return found
+            ranges.append((reached, end))
+    return ranges
 
 
 def join_ranges(ranges: Iterable[TimeRange]) -> list[TimeRange]:
     """Return `ranges`, in any order, as ranges that neither overlap nor touch."""
-    found = list[TimeRange]()
+    disjoint = list[TimeRange]()
     for begin, end in sorted(ranges):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if disjoint and begin <= disjoint[-1][1]:
+            disjoint[-1] = disjoint[-1][0], max(disjoint[-1][1], end)
         elif begin < end:
-            found.append((begin, end))
-    return found
+            disjoint.append((begin, end))
+    return disjoint
 
 
 def join_stretches(stretches: Iterable[JudgedStretch]) -> list[JudgedStretch]:
     """Return `stretches`, which do not overlap, in order of time; neighbours with the same judgement are joined."""
-    found = list[JudgedStretch]()
+    disjoint = list[JudgedStretch]()
     for one in sorted(stretches):
-        if found and found[-1].end_us == one.begin_us and found[-1].judgement == one.judgement:
-            found[-1] = found[-1]._replace(end_us=one.end_us)
+        if disjoint and disjoint[-1].end_us == one.begin_us and disjoint[-1].judgement == one.judgement:
+            disjoint[-1] = disjoint[-1]._replace(end_us=one.end_us)
         else:
-            found.append(one)
-    return found
+            disjoint.append(one)
+    return disjoint
 
 
 def find_judgement(stretches: Sequence[JudgedStretch], at_us: int) -> JudgedStretch | None:
@@ -191,8 +191,8 @@ def find_judgement(stretches: Sequence[JudgedStretch], at_us: int) -> JudgedStre
 def _find_quiet(signal: str, pairs: Sequence[SamplePair], thresholds: WorkThresholds) -> list[TimeRange]:
     """Return the times from one quiet sample of `signal` to the next, joined."""
     gap_us, is_quiet = _find_gap_max(pairs), _choose_test(signal, thresholds)
-    found = join_ranges((a[0], b[0]) for a, b in pairwise(pairs) if b[0] - a[0] <= gap_us and is_quiet(a, b))
-    return subtract_ranges(found, _find_large_volumes(pairs)) if SIGNAL_KINDS[signal].reading == VOLUMES else found
+    ranges = join_ranges((a[0], b[0]) for a, b in pairwise(pairs) if b[0] - a[0] <= gap_us and is_quiet(a, b))
+    return subtract_ranges(ranges, _find_large_volumes(pairs)) if SIGNAL_KINDS[signal].reading == VOLUMES else ranges
 
 
 def _find_gap_max(pairs: Sequence[SamplePair]) -> float:
@@ -217,13 +217,13 @@ def _choose_test(signal: str, thresholds: WorkThresholds) -> Callable[[SamplePai
 
 def _find_large_volumes(pairs: Sequence[SamplePair]) -> list[TimeRange]:
     """Return the times of at most an hour in which so many bytes were moved that they are work, however slowly."""
-    found, first, total = list[TimeRange](), 0, 0.0
-    moved = [0.0, *(b[1] * (b[0] - a[0]) / SECOND_US for a, b in pairwise(pairs))]
+    ranges, first, total = list[TimeRange](), 0, 0.0
+    volumes = [0.0, *(b[1] * (b[0] - a[0]) / SECOND_US for a, b in pairwise(pairs))]
     for last in range(1, len(pairs)):
-        total += moved[last]
+        total += volumes[last]
         while pairs[last][0] - pairs[first][0] > HOUR_US:
             first += 1
-            total -= moved[first]
+            total -= volumes[first]
         if total > WORK_BYTES_MIN:
-            found.append((pairs[first][0], pairs[last][0]))
-    return join_ranges(found)
+            ranges.append((pairs[first][0], pairs[last][0]))
+    return join_ranges(ranges)

@@ -36,34 +36,34 @@ class ReportPeriod:
     before_label: str = ""
 
 
-def parse_report_period(stated: Mapping[str, str | None], now: datetime, zone: tzinfo) -> ReportPeriod:
+def parse_report_period(values: Mapping[str, str | None], now: datetime, zone: tzinfo) -> ReportPeriod:
     """Return the period of --month, --day, --week, or --from and --to; the current month if none is stated.
 
     They cannot be combined. --from alone reaches to `now`.
     """
-    given = {name: text for name, text in stated.items() if text is not None}
-    kinds = list(dict.fromkeys(FROM_OPTION if name == TO_OPTION else name for name in given))
+    options = {name: text for name, text in values.items() if text is not None}
+    kinds = list(dict.fromkeys(FROM_OPTION if name == TO_OPTION else name for name in options))
     if len(kinds) > 1:
         first, second, *_ = kinds
         raise InputError(f"--{first} and --{second} cannot be used together", hint="keep one of them")
-    if "day" in given:
-        return _make_day(parse_day(given["day"]), zone)
-    if "week" in given:
-        return _make_week(parse_week(given["week"]), zone)
+    if "day" in options:
+        return _make_day(parse_day(options["day"]), zone)
+    if "week" in options:
+        return _make_week(parse_week(options["week"]), zone)
     if kinds == [FROM_OPTION]:
-        return _make_stretch(given, now, zone)
-    if "month" in given:
-        return _make_month(*parse_month(given["month"]), zone)
+        return _make_stretch(options, now, zone)
+    if "month" in options:
+        return _make_month(*parse_month(options["month"]), zone)
     middle = _find_middle(calendar.find_month(now, zone), zone)
     return _make_month(middle.year, middle.month, zone)
 
 
 def parse_month(text: str) -> tuple[int, int]:
     """Parse "2026-10" to (year, month)."""
-    found = MONTH_TEXT.fullmatch(text.strip())
+    match = MONTH_TEXT.fullmatch(text.strip())
     hint = "write --month 2026-10"
-    require(found is not None, "--month", f"must be a year and a month, not {describe_value(text)}", hint)
-    year, month = (int(part) for part in found.groups()) if found else (0, 0)
+    require(match is not None, "--month", f"must be a year and a month, not {describe_value(text)}", hint)
+    year, month = (int(part) for part in match.groups()) if match else (0, 0)
     require(
         1 <= month <= MONTHS_A_YEAR, "--month", f"there is no month {month:02d} in {describe_value(text)}", "write 01 to 12"
     )
@@ -73,10 +73,10 @@ def parse_month(text: str) -> tuple[int, int]:
 
 def parse_day(text: str) -> date:
     """Parse the day "2026-10-03"."""
-    found = DAY_TEXT.fullmatch(text.strip())
+    match = DAY_TEXT.fullmatch(text.strip())
     hint = "write --day 2026-10-03"
-    require(found is not None, "--day", f"must be a year, a month and a day, not {describe_value(text)}", hint)
-    year, month, day = (int(part) for part in found.groups()) if found else (0, 0, 0)
+    require(match is not None, "--day", f"must be a year, a month and a day, not {describe_value(text)}", hint)
+    year, month, day = (int(part) for part in match.groups()) if match else (0, 0, 0)
     try:
         on = date(year, month, day)
     except ValueError:
@@ -87,10 +87,10 @@ def parse_day(text: str) -> date:
 
 def parse_week(text: str) -> date:
     """Return the Monday of the ISO week "2026-W40"."""
-    found = WEEK_TEXT.fullmatch(text.strip())
+    match = WEEK_TEXT.fullmatch(text.strip())
     hint = "write --week 2026-W40"
-    require(found is not None, "--week", f"must be a year and an ISO week, not {describe_value(text)}", hint)
-    year, week = (int(part) for part in found.groups()) if found else (0, 0)
+    require(match is not None, "--week", f"must be a year and an ISO week, not {describe_value(text)}", hint)
+    year, week = (int(part) for part in match.groups()) if match else (0, 0)
     _require_known_year(year, "--week", text, hint)
     try:
         return date.fromisocalendar(year, week, 1)
@@ -116,8 +116,8 @@ def parse_report_instant(text: str, field: str, zone: tzinfo, hint: str = "") ->
             at = _parse_time(bare, zone)
     if at is None:
         raise InputError(f"is not a day or a time: {describe_value(text)}", field=field, hint=hint)
-    known = EARLIEST <= at < LATEST
-    require(known, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)
+    in_range = EARLIEST <= at < LATEST
+    require(in_range, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)
     return at
 
 
@@ -131,36 +131,36 @@ def _parse_time(text: str, zone: tzinfo) -> datetime | None:
 
 def _make_month(year: int, month: int, zone: tzinfo) -> ReportPeriod:
     last = (year, month - 1) if month > 1 else (year - 1, MONTHS_A_YEAR)
-    there = last >= (EARLIEST.year, EARLIEST.month)
+    has_previous = last >= (EARLIEST.year, EARLIEST.month)
     return ReportPeriod(
         period=calendar.make_month(year, month, zone),
         label=f"{year:04}-{month:02}",
-        before=calendar.make_month(*last, zone) if there else None,
-        before_label=f"{last[0]:04}-{last[1]:02}" if there else "",
+        before=calendar.make_month(*last, zone) if has_previous else None,
+        before_label=f"{last[0]:04}-{last[1]:02}" if has_previous else "",
     )
 
 
 def _make_day(on: date, zone: tzinfo) -> ReportPeriod:
     last = on - calendar.DAY
-    there = last >= EARLIEST.date()
-    before = calendar.make_day(last, zone) if there else None
+    has_previous = last >= EARLIEST.date()
+    previous = calendar.make_day(last, zone) if has_previous else None
     return ReportPeriod(
         period=calendar.make_day(on, zone),
         label=f"{on:%Y-%m-%d}",
-        before=before,
-        before_label=f"{last:%Y-%m-%d}" if there else "",
+        before=previous,
+        before_label=f"{last:%Y-%m-%d}" if has_previous else "",
     )
 
 
 def _make_week(monday: date, zone: tzinfo) -> ReportPeriod:
     last = monday - calendar.WEEK
-    there = last >= EARLIEST.date()
-    before = calendar.make_week(last, zone) if there else None
+    has_previous = last >= EARLIEST.date()
+    previous = calendar.make_week(last, zone) if has_previous else None
     return ReportPeriod(
         period=calendar.make_week(monday, zone),
         label=_format_week(monday),
-        before=before,
-        before_label=_format_week(last) if there else "",
+        before=previous,
+        before_label=_format_week(last) if has_previous else "",
     )
 
 
@@ -169,11 +169,11 @@ def _format_week(monday: date) -> str:
     return f"{year:04}-W{week:02}"
 
 
-def _make_stretch(given: Mapping[str, str], now: datetime, zone: tzinfo) -> ReportPeriod:
-    require(FROM_OPTION in given, "--to", "needs a beginning", "write --from as well")
-    start = parse_report_instant(given[FROM_OPTION], "--from", zone)
-    if TO_OPTION in given:
-        end = parse_report_instant(given[TO_OPTION], "--to", zone)
+def _make_stretch(options: Mapping[str, str], now: datetime, zone: tzinfo) -> ReportPeriod:
+    require(FROM_OPTION in options, "--to", "needs a beginning", "write --from as well")
+    start = parse_report_instant(options[FROM_OPTION], "--from", zone)
+    if TO_OPTION in options:
+        end = parse_report_instant(options[TO_OPTION], "--to", zone)
         require(
             start < end, "--to", "does not lie after --from", "it is the first instant that does not belong: state a later one"
         )
@@ -182,13 +182,13 @@ def _make_stretch(given: Mapping[str, str], now: datetime, zone: tzinfo) -> Repo
         end = now
     require((end - start).days <= LONGEST_DAYS, "--from", "lies more than ten years before --to", "ask for less at once")
     period = Period(start=start, end=end)
-    there = start - period.length >= EARLIEST
-    before = Period(start=start - period.length, end=start) if there else None
+    has_previous = start - period.length >= EARLIEST
+    previous = Period(start=start - period.length, end=start) if has_previous else None
     return ReportPeriod(
         period=period,
         label=_format_stretch(period, zone),
-        before=before,
-        before_label=_format_stretch(before, zone) if before else "",
+        before=previous,
+        before_label=_format_stretch(previous, zone) if previous else "",
     )
 
 
@@ -207,5 +207,5 @@ def _find_middle(month: Period, zone: tzinfo) -> datetime:
 
 
 def _require_known_year(year: int, field: str, text: str, hint: str) -> None:
-    known = EARLIEST.year <= year < LATEST.year
-    require(known, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)
+    in_range = EARLIEST.year <= year < LATEST.year
+    require(in_range, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)

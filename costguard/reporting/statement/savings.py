@@ -116,13 +116,13 @@ class Savings:
 
 def compute_savings(acts: Iterable[ConfirmedAction], period: Period, as_of: datetime) -> Savings:
     """Return the savings of `acts` within `period`, as known at `as_of`."""
-    found = [saving for act in acts for saving in compute_action_savings(act, period, as_of)]
+    savings = [saving for act in acts for saving in compute_action_savings(act, period, as_of)]
     sums: dict[str, MoneyInterval] = {}
-    for one in found:
+    for one in savings:
         currency = one.rest.currency
         sums[currency] = sums[currency].add(one.usd) if currency in sums else one.usd
     net = tuple(sums[currency] for currency in sorted(sums))
-    return Savings(net=net, savings=tuple(sorted(found, key=lambda one: (-one.usd.expected.nano, one.at, one.act.intent_id))))
+    return Savings(net=net, savings=tuple(sorted(savings, key=lambda one: (-one.usd.expected.nano, one.at, one.act.intent_id))))
 
 
 def compute_action_savings(act: ConfirmedAction, period: Period, as_of: datetime) -> list[Saving]:
@@ -143,8 +143,8 @@ def compute_action_savings(act: ConfirmedAction, period: Period, as_of: datetime
     for span in ended:
         on = replace(span, start=at, anchor=at, end=None, presence=SEEN)
         currency = span.meter.price.currency
-        known = span.meter.price.known  # of a price that nobody stated nothing is expected
-        avoided[currency][0] += compute_amounts(on, to_micros(begin), to_micros(max(begin, expected)))[1] if known else 0
+        is_priced = span.meter.price.known  # of a price that nobody stated nothing is expected
+        avoided[currency][0] += compute_amounts(on, to_micros(begin), to_micros(max(begin, expected)))[1] if is_priced else 0
         avoided[currency][1] += compute_amounts(on, to_micros(begin), to_micros(most))[2]
     for span in act.spans:
         if span not in ended and span.meter.charge != COMPUTE:
@@ -184,10 +184,10 @@ def _build_interval(currency: str, expected: int, high: int) -> MoneyInterval:
     return MoneyInterval(low=zero, expected=Money(nano=expected, currency=currency), high=more)
 
 
-def order_actions(found: Iterable[ConfirmedAction]) -> list[ConfirmedAction]:
-    """Return `found` ordered by time, each with the confirmation of the next act on its machine."""
-    later, made = dict[ResourceKey, datetime](), list[ConfirmedAction]()
-    for one in sorted(found, key=lambda one: (one.confirmed_at, one.intent_id), reverse=True):
-        made.append(replace(one, next_at=later.get(one.life.key)))
+def order_actions(actions: Iterable[ConfirmedAction]) -> list[ConfirmedAction]:
+    """Return `actions` ordered by time, each with the confirmation of the next act on its machine."""
+    later, newest_first = dict[ResourceKey, datetime](), list[ConfirmedAction]()
+    for one in sorted(actions, key=lambda one: (one.confirmed_at, one.intent_id), reverse=True):
+        newest_first.append(replace(one, next_at=later.get(one.life.key)))
         later[one.life.key] = one.confirmed_at
-    return made[::-1]
+    return newest_first[::-1]

@@ -168,8 +168,8 @@ def sum_resource_costs(outlays: Iterable[ResourceCost]) -> list[Spending]:
         of[2] += one.high
         of[3] += one.us
     return [
-        ResourceCost(0, attributions[number], charge, currency, known, "", *of).to_spending(None)
-        for (number, charge, currency, known), of in sums.items()
+        ResourceCost(0, attributions[number], charge, currency, is_known, "", *of).to_spending(None)
+        for (number, charge, currency, is_known), of in sums.items()
     ]
 
 
@@ -211,9 +211,9 @@ def compute_stopped_disk_cost(lines: Iterable[Sequence[tuple[Span, KnownUntil | 
     sums: dict[str, MoneyInterval] = {}
     machines = 0
     for spans in lines:
-        found = list(_yield_resting_charges(spans, period))
-        machines += any(money.high.nano for money in found)
-        for money in found:
+        charges = list(_yield_resting_charges(spans, period))
+        machines += any(money.high.nano for money in charges)
+        for money in charges:
             currency = money.low.currency
             sums[currency] = sums[currency].add(money) if currency in sums else money
     return StoppedDiskCost(
@@ -223,12 +223,12 @@ def compute_stopped_disk_cost(lines: Iterable[Sequence[tuple[Span, KnownUntil | 
 
 def list_quoted_runs(holds: Iterable[Hold], period: Period) -> tuple[QuotedRun, ...]:
     """Return the runs that ended in `period` with a stated cost, ordered by time."""
-    found = [
+    runs = [
         QuotedRun(hold=hold, actual=hold.spent)
         for hold in holds
         if hold.ended_by == COMMITTED and hold.spent is not None and hold.ended_at is not None and period.holds(hold.ended_at)
     ]
-    return tuple(sorted(found, key=lambda one: (one.hold.ended_at or one.hold.taken_at, one.hold.id)))
+    return tuple(sorted(runs, key=lambda one: (one.hold.ended_at or one.hold.taken_at, one.hold.id)))
 
 
 def sum_by_price_source(outlays: Iterable[ResourceCost]) -> tuple[PriceSourceCost, ...]:
@@ -241,17 +241,17 @@ def sum_by_price_source(outlays: Iterable[ResourceCost]) -> tuple[PriceSourceCos
         of[0] += one.low
         of[1] += one.expected
         of[2] += one.high
-    found = [
+    costs = [
         PriceSourceCost(
             source=source,
             money=_build_interval(nanos, currency),
-            known=known,
+            known=is_known,
             as_of=_parse_source_date(source),
-            resources=len(billed[source, currency, known]),
+            resources=len(billed[source, currency, is_known]),
         )
-        for (source, currency, known), nanos in sums.items()
+        for (source, currency, is_known), nanos in sums.items()
     ]
-    return tuple(sorted(found, key=lambda p: (p.money.low.currency != "USD", -p.money.expected.nano, p.source, p.known)))
+    return tuple(sorted(costs, key=lambda p: (p.money.low.currency != "USD", -p.money.expected.nano, p.source, p.known)))
 
 
 def _yield_resting_charges(spans: Sequence[tuple[Span, KnownUntil | None]], period: Period) -> Iterable[MoneyInterval]:
@@ -283,9 +283,9 @@ def _build_interval(nanos: Sequence[int], currency: str) -> MoneyInterval:
 
 def _parse_source_date(source: str) -> date | None:
     """Return the last day that a source names; for a month its first day."""
-    found = list(_DATE_IN_SOURCE.finditer(source))
+    matches = list(_DATE_IN_SOURCE.finditer(source))
     try:
-        return date.fromisoformat(f"{found[-1][1]}{found[-1][2] or '-01'}") if found else None
+        return date.fromisoformat(f"{matches[-1][1]}{matches[-1][2] or '-01'}") if matches else None
     except ValueError:
         return None
 
@@ -302,11 +302,11 @@ class QuotedJob:
 
 def group_runs_by_job(quotes: Iterable[QuotedRun]) -> tuple[QuotedJob, ...]:
     """Return the jobs of `quotes`, in the order in which their first attempts ended."""
-    found: dict[tuple[str, str], list[QuotedRun]] = {}
+    jobs: dict[tuple[str, str], list[QuotedRun]] = {}
     for one in quotes:
         if one.job:
-            found.setdefault((one.job, one.hold.money.currency), []).append(one)
-    return tuple(_build_quoted_job(job, attempts) for (job, _), attempts in found.items())
+            jobs.setdefault((one.job, one.hold.money.currency), []).append(one)
+    return tuple(_build_quoted_job(job, attempts) for (job, _), attempts in jobs.items())
 
 
 def _build_quoted_job(job: str, attempts: list[QuotedRun]) -> QuotedJob:

@@ -133,11 +133,11 @@ SampledHoursBySignal = Mapping[str, Sequence[SampledHour]]
 
 def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus: float) -> dict[int, JudgedHour]:
     """Return the judgement of each hour of a machine with `gpus` GPUs that ran as in `ran`."""
-    known = {signal: rows for signal, rows in measured.items() if rows and counts_for_waste(signal)}
+    signal_rows = {signal: rows for signal, rows in measured.items() if rows and counts_for_waste(signal)}
     running, active, thresholds = _sum_running(ran), set[int](), _build_thresholds(measured, gpus)
     covered, days = dict[str, set[int]](), dict[str, set[int]]()
     longest = max(running.values(), default=0)
-    for signal, rows in known.items():
+    for signal, rows in signal_rows.items():
         active |= _find_working_hours(signal, rows, thresholds)
         numbers, counts, _, _, _ = zip(*rows, strict=True)
         fullest = max(counts)
@@ -154,9 +154,11 @@ def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus:
     quiet = {hour for hour in proven - active if begun.get(hour, False)}
     for signal, hours in covered.items():
         quiet -= {hour for hour in quiet - hours if hour // HOURS_A_DAY in days[signal]}
-    found = dict.fromkeys(active & running.keys(), _ACTIVE_HOUR)
-    found |= _find_spare_hours(known.get(GPU_BUSY_COUNT, ()), found.keys() & covered.get(GPU_BUSY_COUNT, set()), gpus)
-    return found | dict.fromkeys(quiet, _IDLE_HOUR)
+    judged_hours = dict.fromkeys(active & running.keys(), _ACTIVE_HOUR)
+    judged_hours |= _find_spare_hours(
+        signal_rows.get(GPU_BUSY_COUNT, ()), judged_hours.keys() & covered.get(GPU_BUSY_COUNT, set()), gpus
+    )
+    return judged_hours | dict.fromkeys(quiet, _IDLE_HOUR)
 
 
 def list_undecided_ranges(
@@ -166,15 +168,15 @@ def list_undecided_ranges(
 
     They reach as far beyond those hours as two samples may lie apart.
     """
-    thresholds, running, found = _build_thresholds(measured, gpus), _sum_running(ran), set[int]()
+    thresholds, running, candidates = _build_thresholds(measured, gpus), _sum_running(ran), set[int]()
     duties = {hour for signal, rows in measured.items() if _is_of(signal, DUTY) for hour, *_ in rows}
     for signal, rows in measured.items():
         if _is_of(signal, DUTY):
             most = thresholds.find_most_idle(signal)
-            found |= {hour for hour, _, _, lowest, _ in rows if lowest <= most}
+            candidates |= {hour for hour, _, _, lowest, _ in rows if lowest <= most}
         elif _is_of(signal, *PROOFS):
-            found |= {hour for hour, *_ in rows} - duties
-    undecided = (hour for hour in found & running.keys() if hours.get(hour, JudgedHour(ACTIVE)).state != IDLE)
+            candidates |= {hour for hour, *_ in rows} - duties
+    undecided = (hour for hour in candidates & running.keys() if hours.get(hour, JudgedHour(ACTIVE)).state != IDLE)
     return join_ranges((hour * HOUR_US - GAP_MAX_US, (hour + 1) * HOUR_US + GAP_MAX_US) for hour in undecided)
 
 
@@ -194,26 +196,26 @@ def judge_stretches(
         for one in ran
         if to_micros(one.span.anchor) + WARMUP_US < one.until_us
     )
-    found = intersect_ranges(find_idle_stretches(samples, days, _build_thresholds(measured, gpus)), warmed)
-    stretches = [JudgedStretch(begin, end, IDLE) for begin, end in found]
+    idle_ranges = intersect_ranges(find_idle_stretches(samples, days, _build_thresholds(measured, gpus)), warmed)
+    stretches = [JudgedStretch(begin, end, IDLE) for begin, end in idle_ranges]
     for hour, judged in sorted(hours.items()):
         share = judged.share
-        for begin, end in subtract_ranges([(hour * HOUR_US, (hour + 1) * HOUR_US)], found):
+        for begin, end in subtract_ranges([(hour * HOUR_US, (hour + 1) * HOUR_US)], idle_ranges):
             stretches.append(JudgedStretch(begin, end, judged.state, share.numerator, share.denominator))
     return join_stretches(stretches)
 
 
 def _join_hours(hours: JudgedHours) -> list[JudgedStretch]:
     """Return hours as stretches; neighbours with the same judgement are joined."""
-    found, ordered, place = list[JudgedStretch](), sorted(hours), 0
+    stretches, ordered, place = list[JudgedStretch](), sorted(hours), 0
     while place < len(ordered):
         begin, judged = ordered[place], hours[ordered[place]]
         end = begin
         while place < len(ordered) and ordered[place] == end and (hours[end] is judged or hours[end] == judged):
             end, place = end + 1, place + 1
         share = judged.share
-        found.append(JudgedStretch(begin * HOUR_US, end * HOUR_US, judged.state, share.numerator, share.denominator))
-    return found
+        stretches.append(JudgedStretch(begin * HOUR_US, end * HOUR_US, judged.state, share.numerator, share.denominator))
+    return stretches
 
 
 def combine_group_stretches(
@@ -224,7 +226,7 @@ def combine_group_stretches(
     Where one member idles while another works, it is partly idle. Where another member ran but could not be judged, nothing is
     known of it.
     """
-    found = dict(stretches)
+    by_resource = dict(stretches)
     for members in groups:
         runs = {one: join_ranges((to_micros(of.span.start), of.until_us) for of in ran.get(one, ())) for one in members}
         ranges = {one: [*((of.begin_us, of.end_us) for of in stretches.get(one, ())), *runs[one]] for one in members}
@@ -236,13 +238,13 @@ def combine_group_stretches(
                 cuts = {edge for one in others for edge in edges[one] if idle.begin_us < edge < idle.end_us}
                 for begin, end in pairwise(sorted({idle.begin_us, *cuts, idle.end_us})):
                     running = (one for one in others if intersect_ranges([(begin, end)], runs[one]))
-                    beside = [find_judgement(stretches.get(one, ()), begin) for one in running]
-                    if all(other is not None and other.state == IDLE for other in beside):
+                    judgements = [find_judgement(stretches.get(one, ()), begin) for one in running]
+                    if all(other is not None and other.state == IDLE for other in judgements):
                         own.append(JudgedStretch(begin, end, IDLE))
-                    elif any(other is not None and other.state == ACTIVE for other in beside):
+                    elif any(other is not None and other.state == ACTIVE for other in judgements):
                         own.append(JudgedStretch(begin, end, ACTIVE, 1))
-            found[member] = join_stretches(own)
-    return found
+            by_resource[member] = join_stretches(own)
+    return by_resource
 
 
 def sum_waste(ran: Sequence[ComputeRun], stretches: Sequence[JudgedStretch], start_us: int, end_us: int) -> list[Waste]:
@@ -324,32 +326,32 @@ def _build_thresholds(measured: SampledHoursBySignal, gpus: float) -> WorkThresh
 
 def _sum_running(ran: Sequence[ComputeRun]) -> dict[int, int]:
     """Return by hour the microseconds in which the machine computed."""
-    found: dict[int, int] = defaultdict(int)
+    running: dict[int, int] = defaultdict(int)
     for one in ran:
         first, last = to_micros(one.span.start), one.until_us
         for number in range(first // HOUR_US, -(-last // HOUR_US)):
-            found[number] += min(last, (number + 1) * HOUR_US) - max(first, number * HOUR_US)
-    return found
+            running[number] += min(last, (number + 1) * HOUR_US) - max(first, number * HOUR_US)
+    return running
 
 
 def _find_warmed_up(ran: Sequence[ComputeRun]) -> dict[int, bool]:
     """Return by hour whether its run began at least 45 minutes before it."""
-    found = dict[int, bool]()
+    by_hour = dict[int, bool]()
     for one in ran:
         warm = -(-(to_micros(one.span.anchor) + WARMUP_US) // HOUR_US)
         for number in range(to_micros(one.span.start) // HOUR_US, -(-one.until_us // HOUR_US)):
-            found[number] = found.get(number, True) and warm <= number
-    return found
+            by_hour[number] = by_hour.get(number, True) and warm <= number
+    return by_hour
 
 
 def _find_spare_hours(rows: Iterable[SampledHour], hours: Collection[int], gpus: float) -> dict[int, JudgedHour]:
     """Return those of `hours` of a working machine in which some GPUs did nothing: never were all GPUs busy together."""
-    found = dict[int, JudgedHour]()
+    spare_hours = dict[int, JudgedHour]()
     for hour, _, _, _, highest in rows if gpus >= 2 else ():  # noqa: PLR2004 - of one GPU no part idles
         share = 1 - Fraction(int(highest), int(gpus))
         if hour in hours and 0 < share < 1:
-            found[hour] = JudgedHour(ACTIVE, share)
-    return found
+            spare_hours[hour] = JudgedHour(ACTIVE, share)
+    return spare_hours
 
 
 def _find_working_hours(signal: str, rows: Sequence[SampledHour], thresholds: WorkThresholds) -> set[int]:
@@ -360,13 +362,13 @@ def _find_working_hours(signal: str, rows: Sequence[SampledHour], thresholds: Wo
     if kind.reading == COUNTER:
         return {
             hour
-            for (hour, _, _, lowest, highest), before in zip(rows, (None, *rows), strict=False)
-            if lowest != highest or (before and before[0] == hour - 1 and before[4] != lowest)
+            for (hour, _, _, lowest, highest), previous in zip(rows, (None, *rows), strict=False)
+            if lowest != highest or (previous and previous[0] == hour - 1 and previous[4] != lowest)
         }
     if kind.reading == AGE:
         return {hour for hour, _, _, lowest, _ in rows if lowest < INPUT_COUNTS_FOR.total_seconds()}
     most = thresholds.find_most_idle(signal)
-    found = {hour for hour, _, _, _, highest in rows if highest > most}
+    working_hours = {hour for hour, _, _, _, highest in rows if highest > most}
     if kind.reading == VOLUMES:
-        found |= {hour for hour, samples, total, _, _ in rows if total / samples * HOUR_US / SECOND_US > WORK_BYTES_MIN}
-    return found
+        working_hours |= {hour for hour, samples, total, _, _ in rows if total / samples * HOUR_US / SECOND_US > WORK_BYTES_MIN}
+    return working_hours

@@ -60,7 +60,7 @@ def build_status(
         live=live,
         scopes=(*books.list_scopes(), *unreached),
         budgets=stand,
-        beside=beside(live) if beside else None,
+        annotations=beside(live) if beside else None,
         overshoots=overshoots(live, stand) if overshoots and stand else None,
         intents=intents,
         balances=balances,
