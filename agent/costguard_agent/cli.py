@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse_duration(text: str) -> float:
     """Parse a duration such as 90m, 3h, 1h30m or 2d into seconds; raises AgentError."""
-    found = DURATION_PATTERN.fullmatch(text.strip())
-    total = sum(int(part) * unit for part, unit in zip(found.groups(), SECONDS) if part) if found else 0
+    match = DURATION_PATTERN.fullmatch(text.strip())
+    total = sum(int(part) * unit for part, unit in zip(match.groups(), SECONDS) if part) if match else 0
     if not total:
         raise AgentError(f"{text!r} is not a duration: write 90m, 3h, 1h30m or 2d")
     return float(total)
@@ -55,53 +55,53 @@ def _run() -> int:
 
 
 def _run_command(words: list[str]) -> int:
-    given = _build_parser().parse_args(words)
-    return int(given.do(given))
+    args = _build_parser().parse_args(words)
+    return int(args.do(args))
 
 
-def _join(given: argparse.Namespace) -> int:
+def _join(args: argparse.Namespace) -> int:
     from costguard_agent import enrollment, state_dir
 
-    code = sys.stdin.readline().strip() if given.code == "-" else given.code
-    made = enrollment.join_watchdog(
-        state_dir.find_state_dir(), given.url, code, ca=given.ca, proxy=given.proxy, again=given.again
+    code = sys.stdin.readline().strip() if args.code == "-" else args.code
+    config = enrollment.join_watchdog(
+        state_dir.find_state_dir(), args.url, code, ca=args.ca, proxy=args.proxy, again=args.again
     )
-    print(f"joined {made.url} as {made.name or made.agent}; now: costguard-agent install, or costguard-agent run")  # noqa: T201
+    print(f"joined {config.url} as {config.name or config.agent}; now: costguard-agent install, or costguard-agent run")  # noqa: T201
     return OK
 
 
-def _status(given: argparse.Namespace) -> int:
+def _status(args: argparse.Namespace) -> int:
     from costguard_agent import status_file
 
-    found = status_file.read_status()
-    if given.json:
+    status = status_file.read_status()
+    if args.json:
         import json
 
-        print(json.dumps(found, indent=1, sort_keys=True))  # noqa: T201 - its answer
+        print(json.dumps(status, indent=1, sort_keys=True))  # noqa: T201 - its answer
     else:
-        print(status_file.format_status(found))  # noqa: T201
-    return OK if found["guarded"] else FAILED
+        print(status_file.format_status(status))  # noqa: T201
+    return OK if status["guarded"] else FAILED
 
 
-def _send_request(given: argparse.Namespace) -> int:
+def _send_request(args: argparse.Namespace) -> int:
     from costguard_agent import hints, local_requests
 
-    for_s = parse_duration(given.span)
-    found = local_requests.send_local_request(
-        hints.list_hint_sockets(), {"what": given.what, "name": given.name, "for_s": for_s, "why": given.why}, ANSWER_S
+    for_s = parse_duration(args.span)
+    answer = local_requests.send_local_request(
+        hints.list_hint_sockets(), {"what": args.what, "name": args.name, "for_s": for_s, "why": args.why}, ANSWER_S
     )
-    if found is None:
+    if answer is None:
         sys.stderr.write("costguard-agent: no answer from the watchdog yet; the agent keeps trying\n")
         return REFUSED
-    if found.get("why"):
-        sys.stderr.write(f"costguard-agent: not granted: {found['why']}\n")
+    if answer.get("why"):
+        sys.stderr.write(f"costguard-agent: not granted: {answer['why']}\n")
         return REFUSED
-    print(f"granted: {given.what} {given.name}".rstrip() + f" for {given.span}")  # noqa: T201
+    print(f"granted: {args.what} {args.name}".rstrip() + f" for {args.span}")  # noqa: T201
     return OK
 
 
-def _install(given: argparse.Namespace) -> int:
-    if given.print:
+def _install(args: argparse.Namespace) -> int:
+    if args.print:
         from costguard_agent import installation
 
         print(installation.format_unit(), end="")  # noqa: T201
@@ -110,27 +110,27 @@ def _install(given: argparse.Namespace) -> int:
 
     state = state_dir.find_state_dir()
     agent = enrollment.load_enrollment(state).agent
-    if given.dead_man:
-        print(_arm_deadman_switch(given, agent))  # noqa: T201
+    if args.dead_man:
+        print(_arm_deadman_switch(args, agent))  # noqa: T201
     print(installation.install_service())  # noqa: T201
     return OK
 
 
-def _arm_deadman_switch(given: argparse.Namespace, agent: str) -> str:
+def _arm_deadman_switch(args: argparse.Namespace, agent: str) -> str:
     from costguard_agent import deadman_switch, state_dir
     from costguard_agent.host import HostView
 
-    if given.dead_man == "off":
+    if args.dead_man == "off":
         return (
             "the dead-man switch is off"
             if deadman_switch.disarm_switch(state_dir.find_state_dir())
             else "the dead-man switch was off"
         )
-    bounds = {"after_s": given.dead_man_after, "idle_s": given.dead_man_idle}
+    bounds = {"after_s": args.dead_man_after, "idle_s": args.dead_man_idle}
     chosen: dict[str, Any] = {name: parse_duration(text) for name, text in bounds.items() if text}
     around = HostView.real()
     return deadman_switch.arm_switch(
-        state_dir.find_state_dir(), given.dead_man, around, shutdown_means=given.shutdown_means, agent_id=agent, **chosen
+        state_dir.find_state_dir(), args.dead_man, around, shutdown_means=args.shutdown_means, agent_id=agent, **chosen
     )
 
 
@@ -144,11 +144,11 @@ def _version(_: argparse.Namespace) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     import argparse
 
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         "costguard-agent",
         description="Reports this machine's activity to the watchdog. It can report and make requests, never act.",
     )
-    commands = made.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     join = commands.add_parser("join", help="join a watchdog with a one-time code (costguard agent enrol ID makes one)")
     join.add_argument("url", help="https://HOST[:PORT], or http://127.0.0.1:PORT of a tunnel")
@@ -193,7 +193,7 @@ def _build_parser() -> argparse.ArgumentParser:
     install.set_defaults(do=_install)
 
     commands.add_parser("version", help="print the version").set_defaults(do=_version)
-    return made
+    return parser
 
 
 def _add_request_parser(_: object, parser: argparse.ArgumentParser, what: str, reason: str, *, why: bool = False) -> None:

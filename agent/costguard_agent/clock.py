@@ -97,9 +97,9 @@ class CpuThrottle:
 
     def run_measured(self, now_s: float, measure: Callable[[], ResultT]) -> ResultT:
         """Run `measure` and return its result; its processor time determines when the next one is due."""
-        before = time.thread_time()
+        start_s = time.thread_time()
         try:
             return measure()
         finally:
-            self.wait_s = max(self.every_s, (time.thread_time() - before) / self._share)
+            self.wait_s = max(self.every_s, (time.thread_time() - start_s) / self._share)
             self._next_s = now_s + self.wait_s

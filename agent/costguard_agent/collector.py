@@ -68,22 +68,22 @@ class Collector:
         self._take_gpu_readings()
         self._measure_host(moment)
 
-    def finish_record(self, moment: Moment, at_ms: int, heard: dict[str, float]) -> MeasuredRecord | None:
+    def finish_record(self, moment: Moment, at_ms: int, hint_signals: dict[str, float]) -> MeasuredRecord | None:
         """Return the record that ends now, dated `at_ms`; None if less than half a second passed.
 
-        `heard`: signals from hints.
+        `hint_signals`: signals from hints.
         """
         over_s = moment.awake_s - self._before.awake_s
         if over_s < LEAST_S:
             return None
         looks = self._take_gpu_readings()
-        seen = self._measure_safely("people and queues", lambda: self._around.look(time.time()), UNSEEN)
-        signals = {**self._measure_host(moment), **seen.signals, **heard}
+        probe_result = self._measure_safely("people and queues", lambda: self._around.look(time.time()), UNSEEN)
+        signals = {**self._measure_host(moment), **probe_result.signals, **hint_signals}
         looks.append(SignalReading(moment.boot_s, over_s, signals))
-        found = build_record(at_ms, round(over_s, 3), merge_readings(looks, at_s=moment.boot_s))
-        troubles = (*self._troubles, *self._machine.list_troubles(), *self._trees.troubles, *seen.troubles)
+        record = build_record(at_ms, round(over_s, 3), merge_readings(looks, at_s=moment.boot_s))
+        troubles = (*self._troubles, *self._machine.list_troubles(), *self._trees.troubles, *probe_result.troubles)
         self._begin_record(moment)
-        return MeasuredRecord(found, over_s, seen.unknown, troubles)
+        return MeasuredRecord(record, over_s, probe_result.unknown, troubles)
 
     def forget(self, moment: Moment) -> None:
         """Discard everything after a gap, which cannot be judged, and restart all counters."""
@@ -110,17 +110,17 @@ class Collector:
         pids, gpus = self._latest.pids, self._latest.gpus is not None
         cores = self._measure_safely("processes", lambda: self._trees.look(moment.boot_s, pids, gpus=gpus), None)
         nothing: dict[str, float] = {}
-        found = self._measure_safely("the machine", lambda: self._machine.look(moment.boot_s, self._trees.members), nothing)
+        signals = self._measure_safely("the machine", lambda: self._machine.look(moment.boot_s, self._trees.members), nothing)
         if self._machine.here:
-            found["agent_alive"] = 1.0
-        return found if cores is None else {**found, "cpu_cores": cores}
+            signals["agent_alive"] = 1.0
+        return signals if cores is None else {**signals, "cpu_cores": cores}
 
     def _take_gpu_readings(self) -> list[SignalReading]:
         """Return the GPU readings since the last call."""
-        taken = self._gpus.take()
-        self._latest = taken.latest
-        self._troubles.update(dict.fromkeys(taken.troubles))
-        return taken.looks
+        batch = self._gpus.take()
+        self._latest = batch.latest
+        self._troubles.update(dict.fromkeys(batch.troubles))
+        return batch.looks
 
     def _measure_safely(self, name: str, measure: Callable[[], ResultT], otherwise: ResultT) -> ResultT:
         """Return the result of `measure`; on any error record it as a trouble and return `otherwise`."""
@@ -210,6 +210,6 @@ class ActivityProbe:
         return _age_signals(self._seen, at_s - self._seen_s)
 
 
-def _age_signals(seen: ProbeResult, by_s: float) -> ProbeResult:
+def _age_signals(probe_result: ProbeResult, by_s: float) -> ProbeResult:
     """Return a result of `by_s` seconds ago as of now: only the input age grows."""
-    return seen._replace(signals={n: v + (by_s if n == INPUT_AGE else 0.0) for n, v in seen.signals.items()})
+    return probe_result._replace(signals={n: v + (by_s if n == INPUT_AGE else 0.0) for n, v in probe_result.signals.items()})

@@ -97,8 +97,8 @@ class AgentDaemon:
         return 0
 
     def _run_loop(self, ended: Any) -> None:  # noqa: ANN401 - a socket
-        before = read_clock()
-        record_s, minute_s = before.awake_s + self._every_s, before.awake_s + MINUTE_S
+        last_moment = read_clock()
+        record_s, minute_s = last_moment.awake_s + self._every_s, last_moment.awake_s + MINUTE_S
         while True:
             ready, _, _ = select.select([self._listener, ended], [], [], max(0.0, record_s - time.monotonic()))
             if ended in ready:
@@ -111,9 +111,9 @@ class AgentDaemon:
                 if moment.awake_s < record_s:
                     time.sleep(FLOOD_S)
                     continue
-            gap = explain_gap(before, moment, most_s=max(0.0, record_s - before.awake_s) + LATE_S)
+            gap = explain_gap(last_moment, moment, most_s=max(0.0, record_s - last_moment.awake_s) + LATE_S)
             if gap:
-                self._handle_gap(gap, before, moment)
+                self._handle_gap(gap, last_moment, moment)
                 record_s = moment.awake_s + self._every_s
             else:
                 self._finish_record(moment)
@@ -123,11 +123,11 @@ class AgentDaemon:
             if moment.awake_s >= minute_s:
                 minute_s = moment.awake_s + MINUTE_S
                 self._run_each_minute(moment)
-            before = moment
+            last_moment = moment
 
-    def _handle_gap(self, gap: str, before: Moment, moment: Moment) -> None:
+    def _handle_gap(self, gap: str, last_moment: Moment, moment: Moment) -> None:
         """Handle a gap between two readings, which cannot be judged."""
-        jump_ms = self._calendar.detect_jump(before, moment)
+        jump_ms = self._calendar.detect_jump(last_moment, moment)
         if jump_ms:
             self._spool.shift_times(jump_ms)
         self._measuring.forget(moment)
@@ -189,20 +189,20 @@ class AgentDaemon:
 
     def _run_sender(self) -> None:
         """Run the sending thread: it sends after a new record, after a request, and at the retry time after a failure."""
-        last_s, next_s, asked = float("-inf"), 0.0, False
+        last_s, next_s, urgent = float("-inf"), 0.0, False
         wake_s: float | None = None
         while not self._ended.is_set():
             self._wake.wait(None if wake_s is None else max(0.0, wake_s - time.monotonic()))
             self._wake.clear()
             if self._ended.is_set():
                 break
-            asked, self._listener.asked = asked or self._listener.asked, False
-            wake_s = last_s + HASTE_S if asked else next_s
+            urgent, self._listener.asked = urgent or self._listener.asked, False
+            wake_s = last_s + HASTE_S if urgent else next_s
             if time.monotonic() < wake_s:
                 continue
-            told = self._send_beat()
-            last_s, asked = time.monotonic(), False
-            wait_s = PAUSE_S if told.more else told.wait_s
+            beat = self._send_beat()
+            last_s, urgent = time.monotonic(), False
+            wait_s = PAUSE_S if beat.more else beat.wait_s
             next_s = last_s + (wait_s or 0.0)
             wake_s = None if wait_s is None else next_s
         self._send_beat()
@@ -211,22 +211,22 @@ class AgentDaemon:
         ending = self._ended.is_set()
         at_ms = self._calendar.to_unix_ms()
         try:
-            told = self._sender.send_beat(at_ms, self._troubles, within_s=LAST_S if ending else 10.0)
+            beat = self._sender.send_beat(at_ms, self._troubles, within_s=LAST_S if ending else 10.0)
         except Exception as error:  # noqa: BLE001 - whatever it is, measuring goes on and the next beat is tried
-            told = BeatResult("broken", f"a report could not be sent: {type(error).__name__}: {error}", 60.0)
-        if told.ahead_ms is not None:
-            self._calendar.correct(told.ahead_ms)
-            self._spool.shift_times(-told.ahead_ms)
-        if told.state == ANSWERED:
+            beat = BeatResult("broken", f"a report could not be sent: {type(error).__name__}: {error}", 60.0)
+        if beat.ahead_ms is not None:
+            self._calendar.correct(beat.ahead_ms)
+            self._spool.shift_times(-beat.ahead_ms)
+        if beat.state == ANSWERED:
             self._every_s = self._sender.every_s
             self._measuring.set_interval(self._every_s)
-        if told.alive or told.state == ANSWERED:
-            self._answers.append((read_clock(), told.answer if told.state == ANSWERED else None))
-        for ask, why in told.done:
+        if beat.alive or beat.state == ANSWERED:
+            self._answers.append((read_clock(), beat.answer if beat.state == ANSWERED else None))
+        for ask, why in beat.done:
             self._listener.answer(ask.reply_to, {"why": why, "asked": True})
-        self._log.log_state(told.state, told.why or "the watchdog answers")
-        self._status.record_beat(told, at_ms, waiting=len(self._spool), dropped=self._spool.dropped, troubles=self._troubles)
-        return told
+        self._log.log_state(beat.state, beat.why or "the watchdog answers")
+        self._status.record_beat(beat, at_ms, waiting=len(self._spool), dropped=self._spool.dropped, troubles=self._troubles)
+        return beat
 
 
 def _load_switch(state: Path, agent_id: str) -> Any:  # noqa: ANN401 - imported only where a person armed it

@@ -117,7 +117,7 @@ class ShutdownDecision(NamedTuple):
 
 def decide_shutdown(facts: DeadmanFacts, settings: DeadmanSettings) -> ShutdownDecision:  # noqa: PLR0911 - one line a reason
     """Decide whether to end the machine: the first reason that prevents it, else the reason that ends it."""
-    wait_s, seen = settings.after_s + settings.delay_s, facts.evidence
+    wait_s, evidence = settings.after_s + settings.delay_s, facts.evidence
     if not facts.silent_s > wait_s:
         return ShutdownDecision(
             SILENT_TOO_SHORT,
@@ -137,30 +137,30 @@ def decide_shutdown(facts: DeadmanFacts, settings: DeadmanSettings) -> ShutdownD
         return ShutdownDecision(JOB, "a `costguard run` is active, or processes cannot be seen")
     if facts.attempts >= ATTEMPTS_MOST:
         return ShutdownDecision(TRIED, f"{facts.attempts} attempts did not end it: a person is needed")
-    if seen.working:
-        return ShutdownDecision(WORKING, f"activity in {', '.join(seen.working)}")
+    if evidence.working:
+        return ShutdownDecision(WORKING, f"activity in {', '.join(evidence.working)}")
     return _decide_by_idleness(facts, settings)
 
 
 def _decide_by_idleness(facts: DeadmanFacts, settings: DeadmanSettings) -> ShutdownDecision:
-    seen = facts.evidence
-    if not seen.missing and seen.over_s >= settings.idle_s:
+    evidence = facts.evidence
+    if not evidence.missing and evidence.over_s >= settings.idle_s:
         return ShutdownDecision(
-            IDLE, f"idle for {_format_hours(seen.over_s)}, and the watchdog silent for {_format_hours(facts.silent_s)}"
+            IDLE, f"idle for {_format_hours(evidence.over_s)}, and the watchdog silent for {_format_hours(facts.silent_s)}"
         )
     if (
         facts.lease_left_s is not None
         and facts.lease_left_s <= 0
-        and CPU not in seen.missing
-        and seen.covered_s >= settings.idle_s
+        and CPU not in evidence.missing
+        and evidence.covered_s >= settings.idle_s
     ):
         return ShutdownDecision(
             LEASE_ENDED, f"its lease ended {_format_hours(-facts.lease_left_s)} ago, and no activity is measured"
         )
-    if seen.missing:
-        return ShutdownDecision(BLIND, f"not measured: {', '.join(seen.missing)}")
+    if evidence.missing:
+        return ShutdownDecision(BLIND, f"not measured: {', '.join(evidence.missing)}")
     return ShutdownDecision(
-        NOT_IDLE_YET, f"idle for {_format_hours(seen.over_s)}, it must be for {_format_hours(settings.idle_s)}"
+        NOT_IDLE_YET, f"idle for {_format_hours(evidence.over_s)}, it must be for {_format_hours(settings.idle_s)}"
     )
 
 
@@ -169,9 +169,9 @@ def compute_delay_s(agent_id: str) -> float:
     return int.from_bytes(hashlib.sha256(agent_id.encode()).digest()[:4], "big") / 2**32 * DELAY_MOST_S
 
 
-def parse_settings(said: Mapping[str, Any], agent_id: str) -> DeadmanSettings | None:
+def parse_settings(fields: Mapping[str, Any], agent_id: str) -> DeadmanSettings | None:
     """Parse the stored settings; None if they are damaged or out of range: then the switch is off."""
-    act, provider, id_, after_s, idle_s = (said.get(name) for name in ("act", "provider", "id", "after_s", "idle_s"))
+    act, provider, id_, after_s, idle_s = (fields.get(name) for name in ("act", "provider", "id", "after_s", "idle_s"))
     if not (isinstance(act, str) and isinstance(provider, str) and isinstance(id_, str) and act and provider and id_):
         return None
     if not (isinstance(after_s, (int, float)) and isinstance(idle_s, (int, float))):
@@ -255,9 +255,9 @@ class IdleHistory:
         inside = [one for one in self._stretches if one.end_s > now_s - window_s]
         if not inside or now_s - inside[-1].end_s > STALE_S:
             return IdleEvidence(0.0, (), ("records",))
-        known = {name for one in inside for name in (*one.counters, *one.most) if name in (*COUNTERS, QUEUE_JOBS)}
+        measured_names = {name for one in inside for name in (*one.counters, *one.most) if name in (*COUNTERS, QUEUE_JOBS)}
         missing = {name for one in inside for name in one.missing}
-        missing |= {name for one in inside for name in known if name not in one.counters and name not in one.most}
+        missing |= {name for one in inside for name in measured_names if name not in one.counters and name not in one.most}
         working = {name for one in inside for name in self._find_work(one)} | _find_work_overall(inside)
         over_s = inside[-1].end_s - (inside[0].end_s - inside[0].over_s)
         return IdleEvidence(0.0 if working or missing else over_s, tuple(sorted(working)), tuple(sorted(missing)), over_s)
@@ -283,7 +283,7 @@ def merge_stretches(one: RecordStretch, other: RecordStretch) -> RecordStretch:
         for b in [other.counters.get(name)]
         if b is not None
     }
-    gone = {name for name in (*one.counters, *other.counters) if name not in counters}
+    lost_counters = {name for name in (*one.counters, *other.counters) if name not in counters}
     return RecordStretch(
         other.end_s,
         one.over_s + other.over_s,
@@ -291,7 +291,7 @@ def merge_stretches(one: RecordStretch, other: RecordStretch) -> RecordStretch:
         {name: one.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in (*one.sums, *other.sums)},
         min(inputs) if inputs else None,
         counters,
-        one.missing | other.missing | gone,
+        one.missing | other.missing | lost_counters,
     )
 
 
@@ -308,9 +308,9 @@ def _find_work_overall(inside: list[RecordStretch]) -> set[str]:
 
     These are a large sum of small transfers, or a counter that changed.
     """
-    found = {name for name in (NETWORK, DISK) if sum(one.sums.get(name, 0.0) for one in inside) > WINDOW_BYTES}
+    names = {name for name in (NETWORK, DISK) if sum(one.sums.get(name, 0.0) for one in inside) > WINDOW_BYTES}
     for name in COUNTERS:
-        seen = [one.counters[name] for one in inside if name in one.counters]
-        if seen and min(low for low, _ in seen) != max(high for _, high in seen):
-            found.add(name)
-    return found
+        ranges = [one.counters[name] for one in inside if name in one.counters]
+        if ranges and min(low for low, _ in ranges) != max(high for _, high in ranges):
+            names.add(name)
+    return names

@@ -76,9 +76,9 @@ def arm_switch(
     way, why = clouds.choose_shutdown_way(place, act, around)
     if way is None:
         raise AgentError(f"the dead-man switch stays off: {why}")
-    kept = {"act": act, "provider": place.provider, "id": place.id, "how": way.how, "after_s": after_s, "idle_s": idle_s}
+    settings = {"act": act, "provider": place.provider, "id": place.id, "how": way.how, "after_s": after_s, "idle_s": idle_s}
     try:
-        write_file(folder / SETTINGS, json.dumps(kept).encode(), sure=True)
+        write_file(folder / SETTINGS, json.dumps(settings).encode(), sure=True)
     except OSError as error:
         raise AgentError(f"cannot keep the dead-man switch in {folder}: {error.strerror}") from error
     delay = f"{compute_delay_s(agent_id) / 60:.0f} min" if agent_id else "up to 30 min"
@@ -132,14 +132,14 @@ class DeadmanSwitch:
     def handle_answer(self, moment: Moment, answer: Mapping[str, Any]) -> None:
         """Handle a verified answer of the watchdog, which ends the silence."""
         self._steady_s = self._leased_s = moment.boot_s
-        protected, kept, at = (
+        protected, until, at = (
             answer.get("protected"),
             _parse_unix_ms(answer.get("kept_until")),
             _parse_unix_ms(answer.get("guard_at")),
         )
-        said = {"protected": protected if isinstance(protected, bool) else None, "kept_until": kept}
-        changed = said != {name: self._told.get(name) for name in said}
-        self._told = {**said, "kept_s": None if kept is None else (kept - (moment.wall_ms if at is None else at)) / 1000}
+        facts = {"protected": protected if isinstance(protected, bool) else None, "kept_until": until}
+        changed = facts != {name: self._told.get(name) for name in facts}
+        self._told = {**facts, "kept_s": None if until is None else (until - (moment.wall_ms if at is None else at)) / 1000}
         if changed or self._read_intent().get("attempts"):
             self._save(TOLD, self._told)
             self._save(INTENT, {})
@@ -160,14 +160,14 @@ class DeadmanSwitch:
         self._steady_s = moment.boot_s
         self._quiet.forget()
 
-    def look(self, moment: Moment, wishes: Mapping[str, int]) -> list[str]:
+    def look(self, moment: Moment, requests: Mapping[str, int]) -> list[str]:
         """Decide, perform what is due, and return lines for the log.
 
-        `wishes`: the end of each request, in Unix milliseconds.
+        `requests`: the end of each request, in Unix milliseconds.
         """
-        said = [self._news.popleft() for _ in range(len(self._news))]
+        lines = [self._news.popleft() for _ in range(len(self._news))]
         self._find_silence_start(moment)
-        judged = decide_shutdown(self._collect_facts(moment, wishes), self._settings)
+        judged = decide_shutdown(self._collect_facts(moment, requests), self._settings)
         changed, self.judgement = judged.reason != self.judgement.reason, judged
         if judged.reason == UNCHECKED and moment.boot_s - self._placed_s > PLACED_S and not self._asking.is_alive():
             self._placed_s, self._asking = moment.boot_s, threading.Thread(target=self._find, daemon=True)
@@ -175,16 +175,16 @@ class DeadmanSwitch:
         if not judged.end:
             if self._called_s is not None:
                 self._called_s = None
-                said += self._announce(f"costguard: the {self._settings.act} of this machine is cancelled: {judged.text}")
-            return said + ([f"dead-man switch: {judged.text}"] if changed else [])
+                lines += self._announce(f"costguard: the {self._settings.act} of this machine is cancelled: {judged.text}")
+            return lines + ([f"dead-man switch: {judged.text}"] if changed else [])
         if self._called_s is None:
             self._called_s = moment.boot_s
             self._save(INTENT, {**self._read_intent(), "state": "called", "at_ms": moment.wall_ms})
-            return said + self._announce(
+            return lines + self._announce(
                 f"costguard: this machine will be ended ({self._settings.act}) in {LAST_CALL_S / 60:.0f} min: {judged.text}. "
                 "To keep it: costguard-agent keep --for 4h --why '...'"
             )
-        return said + (self._end_machine(moment, judged) if moment.boot_s - self._called_s >= LAST_CALL_S else [])
+        return lines + (self._end_machine(moment, judged) if moment.boot_s - self._called_s >= LAST_CALL_S else [])
 
     def _end_machine(self, moment: Moment, judged: ShutdownDecision) -> list[str]:
         """Write the intent, send the request, write the outcome; in any case silence and idleness count from zero after it."""
@@ -206,7 +206,7 @@ class DeadmanSwitch:
         line = f"dead-man switch: {way.act} by {way.how}: {outcome.result} ({outcome.text})"
         return [line] if outcome.result == ACCEPTED else self._announce(f"costguard: {line}")
 
-    def _collect_facts(self, moment: Moment, wishes: Mapping[str, int]) -> DeadmanFacts:
+    def _collect_facts(self, moment: Moment, requests: Mapping[str, int]) -> DeadmanFacts:
         kept_s, protected = self._told.get("kept_s"), self._told.get("protected")
         silent_s = moment.boot_s - (self._steady_s if self._steady_s is not None else moment.boot_s)
         return DeadmanFacts(
@@ -214,18 +214,18 @@ class DeadmanSwitch:
             evidence=self._quiet.collect_evidence(moment.boot_s, self._settings.idle_s),
             checked=(self._place.provider, self._place.id) == (self._settings.provider, self._settings.id),
             protected=protected if isinstance(protected, bool) else None,
-            wishes=tuple(sorted(self._list_wishes_in_force(moment, wishes))),
+            wishes=tuple(sorted(self._list_wishes_in_force(moment, requests))),
             job=silent_s <= self._settings.after_s or self._has_job(),
             lease_left_s=kept_s - moment.boot_s + (self._leased_s or 0.0) if isinstance(kept_s, (int, float)) else None,
             attempts=self._count_attempts(),
         )
 
-    def _list_wishes_in_force(self, moment: Moment, wishes: Mapping[str, int]) -> list[str]:
+    def _list_wishes_in_force(self, moment: Moment, requests: Mapping[str, int]) -> list[str]:
         """Return the requests that have not ended by the boot clock or the wall clock.
 
         Setting the wall clock forwards ends none of them.
         """
-        left = {wish: self._wished.get(wish, moment.boot_s + (wish[1] - moment.wall_ms) / 1000) for wish in wishes.items()}
+        left = {ask: self._wished.get(ask, moment.boot_s + (ask[1] - moment.wall_ms) / 1000) for ask in requests.items()}
         self._wished = left
         return [name for (name, until), end_s in left.items() if end_s > moment.boot_s or until > moment.wall_ms]
 
@@ -273,8 +273,8 @@ class DeadmanSwitch:
             return [f"dead-man switch: the {intent.get('act')} worked, or the machine was restarted since; it runs again now"]
         state = clouds.read_machine_state(self._place, self._around)
         self._save(INTENT, {**intent, "settled": state})
-        seen = "it still runs" if state == RUNNING else f"its provider says: {state}"
-        return [f"dead-man switch: the {intent.get('act')} before this start is not confirmed, {seen}; it is not sent again"]
+        outcome = "it still runs" if state == RUNNING else f"its provider says: {state}"
+        return [f"dead-man switch: the {intent.get('act')} before this start is not confirmed, {outcome}; it is not sent again"]
 
     def _count_attempts(self) -> int:
         count = self._read_intent().get("attempts")

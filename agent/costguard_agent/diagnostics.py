@@ -53,10 +53,10 @@ class AgentLog:
 
     def log_troubles(self, texts: Iterable[str]) -> None:
         """Log each trouble when it begins, ignoring changes of its numbers, and when all are over."""
-        found = {NUMBERS.sub("N", text): text for text in texts}
-        for form, text in found.items():
+        by_form = {NUMBERS.sub("N", text): text for text in texts}
+        for form, text in by_form.items():
             if form not in self._troubles:
                 self.say(text)
-        if self._troubles and not found:
+        if self._troubles and not by_form:
             self.say("all is measured again")
-        self._troubles = set(list(found)[:KNOWN_MOST])
+        self._troubles = set(list(by_form)[:KNOWN_MOST])

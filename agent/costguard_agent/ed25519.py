@@ -79,13 +79,13 @@ def _add_points(one: Point, two: Point) -> Point:
 
 
 def _multiply_point(scalar: int, point: Point) -> Point:
-    found = Point(0, 1, 1, 0)
+    product = Point(0, 1, 1, 0)
     while scalar > 0:
         if scalar & 1:
-            found = _add_points(found, point)
+            product = _add_points(product, point)
         point = _add_points(point, point)
         scalar >>= 1
-    return found
+    return product
 
 
 def _is_same_point(one: Point, two: Point) -> bool:

@@ -60,36 +60,36 @@ class Enrollment(NamedTuple):
 def load_enrollment(folder: Path) -> Enrollment:
     """Return the enrollment stored in `folder`; raises AgentError if there is none or it is damaged."""
     path = folder / CONFIG
-    found = parse_object(read_private_file(path))
-    guard_key = decode_base64(str(found.get("guard_key")))
-    if guard_key is None or len(guard_key) != ed25519.KEY_BYTES or not AGENT_ID.fullmatch(str(found.get("agent"))):
+    fields = parse_object(read_private_file(path))
+    guard_key = decode_base64(str(fields.get("guard_key")))
+    if guard_key is None or len(guard_key) != ed25519.KEY_BYTES or not AGENT_ID.fullmatch(str(fields.get("agent"))):
         raise AgentError(f"{path} is damaged: join again with costguard-agent join URL CODE --again")
-    known = {"url", "agent", "guard_key", "name", "every_s", "ca", "proxy"}
+    field_names = {"url", "agent", "guard_key", "name", "every_s", "ca", "proxy"}
     return Enrollment(
-        url=str(found.get("url")),
-        agent=str(found["agent"]),
+        url=str(fields.get("url")),
+        agent=str(fields["agent"]),
         guard_key=guard_key,
-        name=str(found.get("name") or ""),
-        every_s=clamp_interval(found.get("every_s")),
-        ca=str(found.get("ca") or ""),
-        proxy=str(found.get("proxy") or ""),
-        more={key: value for key, value in found.items() if key not in known},
+        name=str(fields.get("name") or ""),
+        every_s=clamp_interval(fields.get("every_s")),
+        ca=str(fields.get("ca") or ""),
+        proxy=str(fields.get("proxy") or ""),
+        more={key: value for key, value in fields.items() if key not in field_names},
     )
 
 
 def save_enrollment(folder: Path, joined: Enrollment) -> None:
     """Store the enrollment; raises OSError."""
-    found = {**joined.more, **joined._asdict(), "guard_key": encode_base64(joined.guard_key)}
-    del found["more"]
-    write_file(folder / CONFIG, json.dumps(found, indent=1).encode() + b"\n", sure=True)
+    fields = {**joined.more, **joined._asdict(), "guard_key": encode_base64(joined.guard_key)}
+    del fields["more"]
+    write_file(folder / CONFIG, json.dumps(fields, indent=1).encode() + b"\n", sure=True)
 
 
 def load_key(folder: Path) -> bytes:
     """Return the private key; raises AgentError if others may have read it or it is damaged."""
-    found = decode_base64(read_private_file(folder / KEY).decode("ascii", "replace").strip())
-    if found is None or len(found) != ed25519.KEY_BYTES:
+    key = decode_base64(read_private_file(folder / KEY).decode("ascii", "replace").strip())
+    if key is None or len(key) != ed25519.KEY_BYTES:
         raise AgentError(f"{folder / KEY} is damaged: join again with costguard-agent join URL CODE --again")
-    return found
+    return key
 
 
 def clamp_interval(value: object) -> float:
@@ -115,19 +115,19 @@ def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str
     try:
         guard_key = _verify_watchdog(wire, url, fingerprint)
         secret = _make_key(folder, again=again and (folder / CONFIG).exists())
-        told = _send_join(wire, url, guard_key, code, ed25519.derive_public_key(secret))
+        answer = _send_join(wire, url, guard_key, code, ed25519.derive_public_key(secret))
     except UnreachedError as error:
         raise AgentError(f"the watchdog at {url} cannot be reached: {error}") from error
     except OSError as error:
         raise AgentError(f"cannot keep a key in {folder}: {error.strerror}") from error
     finally:
         wire.close()
-    found = _parse_enrollment(url, told, guard_key, ca=ca, proxy=proxy)
+    enrollment = _parse_enrollment(url, answer, guard_key, ca=ca, proxy=proxy)
     try:
-        save_enrollment(folder, found)
+        save_enrollment(folder, enrollment)
     except OSError as error:
         raise AgentError(f"cannot keep what was joined in {folder}: {error.strerror}; run the same command again") from error
-    return found
+    return enrollment
 
 
 def _require_fingerprint(code: str) -> str:
@@ -166,17 +166,17 @@ def _send_join(wire: WatchdogConnection, url: str, guard_key: bytes, code: str, 
     body = json.dumps({"code": code_key, "public_key": own_key, "version": __version__}).encode()
     proof = ed25519.sign(secret, build_signed_join(guard_key=encode_base64(guard_key), nonce=nonce, body=body))
     reply = wire.post(JOIN_PATH, body, {NONCE_HEADER: nonce, SIGNATURE_HEADER: encode_base64(proof)})
-    told = parse_object(reply.body)
+    answer = parse_object(reply.body)
     if reply.status not in {OK, CREATED}:
         raise AgentError(
             f"the watchdog at {url} refused ({reply.status}): "
-            f"{format_refusal(told) or 'costguard agent enrol makes a new code'}"
+            f"{format_refusal(answer) or 'costguard agent enrol makes a new code'}"
         )
-    if not _is_signed(reply, guard_key, build_signed_joined(nonce=nonce, asked=body, body=reply.body)):
+    if not _is_signed(reply, guard_key, build_signed_joined(nonce=nonce, join_body=body, body=reply.body)):
         raise AgentError(
             f"the answer of {url} is not signed by the watchdog's key: nothing was stored; run the same command again"
         )
-    return told
+    return answer
 
 
 def _is_signed(reply: WatchdogReply, key: bytes, message: bytes) -> bool:
@@ -184,9 +184,9 @@ def _is_signed(reply: WatchdogReply, key: bytes, message: bytes) -> bool:
     return signature is not None and ed25519.verify(key, message, signature)
 
 
-def format_refusal(told: dict[str, Any]) -> str:
+def format_refusal(answer: dict[str, Any]) -> str:
     """Return a refusal's message, printable and short."""
-    text = told.get("says") or told.get("error") or ""
+    text = answer.get("says") or answer.get("error") or ""
     return make_printable(text if isinstance(text, str) else "")
 
 
@@ -199,11 +199,11 @@ def _make_key(folder: Path, *, again: bool) -> bytes:
     return secret
 
 
-def _parse_enrollment(url: str, told: dict[str, Any], guard_key: bytes, *, ca: str, proxy: str) -> Enrollment:
-    agent = str(told.get("agent"))
+def _parse_enrollment(url: str, answer: dict[str, Any], guard_key: bytes, *, ca: str, proxy: str) -> Enrollment:
+    agent = str(answer.get("agent"))
     if not AGENT_ID.fullmatch(agent):
         raise AgentError(f"what answers at {url} is not a costguard watchdog of this version: check the address")
-    name = make_printable(str(told.get("name") or ""))
+    name = make_printable(str(answer.get("name") or ""))
     return Enrollment(
-        url, agent, guard_key, name, clamp_interval(told.get("every_s")), str(Path(ca).resolve()) if ca else "", proxy
+        url, agent, guard_key, name, clamp_interval(answer.get("every_s")), str(Path(ca).resolve()) if ca else "", proxy
     )

@@ -45,21 +45,21 @@ class ProcessTimes(NamedTuple):
 Table = Mapping[int, ProcessTimes]
 
 
-def sum_used_s(before: Table, after: Table, members: Iterable[int], *, since_ticks: float) -> float:
-    """Return the processor seconds that `members` of `after` used since `before`, read at `since_ticks` after boot; pure."""
-    known = set(members)
+def sum_used_s(old_table: Table, new_table: Table, members: Iterable[int], *, since_ticks: float) -> float:
+    """Return the processor seconds that `members` of `new_table` used since `old_table`, read at `since_ticks`; pure."""
+    member_pids = set(members)
     total, added = 0.0, {}
-    for pid in known & after.keys():
-        now, then = after[pid], before.get(pid)
+    for pid in member_pids & new_table.keys():
+        now, then = new_table[pid], old_table.get(pid)
         if then is not None and then.began == now.began:
             total += max(0.0, now.own_s - then.own_s)
             added[pid] = max(0.0, now.children_s - then.children_s)
         elif now.began >= since_ticks:
             total += now.own_s
             added[pid] = now.children_s
-    for process in before.values():
-        if process.pid in known and not _is_same_process(process, after.get(process.pid)):
-            heir = _find_heir(process, before, after)
+    for process in old_table.values():
+        if process.pid in member_pids and not _is_same_process(process, new_table.get(process.pid)):
+            heir = _find_heir(process, old_table, new_table)
             if heir in added:
                 added[heir] -= process.own_s + process.children_s
     return total + sum(max(0.0, seconds) for seconds in added.values())
@@ -70,14 +70,14 @@ def find_descendants(table: Table, roots: Iterable[int]) -> set[int]:
     children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found: set[int] = set()
+    pids: set[int] = set()
     left = [pid for pid in roots if pid in table]
     while left:
         pid = left.pop()
-        if pid not in found:
-            found.add(pid)
+        if pid not in pids:
+            pids.add(pid)
             left.extend(children.get(pid, ()))
-    return found
+    return pids
 
 
 class GpuProcessTrees:
@@ -140,16 +140,16 @@ class GpuProcessTrees:
         return self._found
 
     def _find_open_devices(self, table: Table) -> frozenset[int]:
-        found, hidden = set(), set()
+        holders, hidden = set(), set()
         for pid, process in table.items():
             holds = is_holding_gpu(self._proc / str(pid) / "fd")
             if holds:
-                found.add(pid)
+                holders.add(pid)
             elif holds is None and process.name not in DAEMONS and process.began > 0:
                 hidden.add(pid)
         text = f"who holds a GPU cannot be seen here: {len(hidden)} processes of others count as if they did"
         self.troubles = (text,) if hidden else ()
-        return frozenset(found | hidden)
+        return frozenset(holders | hidden)
 
 
 def read_processes(proc: Path, tick: int) -> dict[int, ProcessTimes]:
@@ -158,8 +158,8 @@ def read_processes(proc: Path, tick: int) -> dict[int, ProcessTimes]:
         names = os.listdir(proc)  # noqa: PTH208 - thousands of names: no objects for them
     except OSError:
         return {}
-    found = (_read_process(f"{proc}/{name}/stat", tick) for name in names if name.isdigit())
-    return {process.pid: process for process in found if process is not None}
+    processes = (_read_process(f"{proc}/{name}/stat", tick) for name in names if name.isdigit())
+    return {process.pid: process for process in processes if process is not None}
 
 
 def is_holding_gpu(folder: Path) -> bool | None:
@@ -215,13 +215,13 @@ def _is_same_process(one: ProcessTimes, two: ProcessTimes | None) -> bool:
     return two is not None and one.began == two.began
 
 
-def _find_heir(process: ProcessTimes, before: Table, after: Table) -> int:
+def _find_heir(process: ProcessTimes, old_table: Table, new_table: Table) -> int:
     """Return the pid that received an ended process's time: its nearest living ancestor; 0 if there is none."""
-    seen: set[int] = set()
+    visited_pids: set[int] = set()
     pid = process.parent
-    while pid in before and pid not in seen:
-        if _is_same_process(before[pid], after.get(pid)):
+    while pid in old_table and pid not in visited_pids:
+        if _is_same_process(old_table[pid], new_table.get(pid)):
             return pid
-        seen.add(pid)
-        pid = before[pid].parent
+        visited_pids.add(pid)
+        pid = old_table[pid].parent
     return 0

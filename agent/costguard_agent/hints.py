@@ -53,8 +53,8 @@ def list_hint_sockets() -> list[str]:
     """Return the possible paths of a hint socket, most specific first."""
     from costguard_agent.state_dir import SOCKET, list_runtime_dirs
 
-    named = os.environ.get(SOCKET_ENV)
-    return ([named] if named else []) + [str(folder / SOCKET) for folder in list_runtime_dirs()]
+    env_path = os.environ.get(SOCKET_ENV)
+    return ([env_path] if env_path else []) + [str(folder / SOCKET) for folder in list_runtime_dirs()]
 
 
 def _is_due(kind: str) -> bool:
@@ -86,14 +86,14 @@ def _open_socket() -> Any:  # noqa: ANN401 - the module socket is imported by th
     if _socket_cache.get("owner") != os.getpid():
         import socket
 
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        made.setblocking(False)  # noqa: FBT003 - its own name for it
-        _socket_cache.update(socket=made, owner=os.getpid())
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sock.setblocking(False)  # noqa: FBT003 - its own name for it
+        _socket_cache.update(socket=sock, owner=os.getpid())
     return _socket_cache["socket"]
 
 
 def _require_finite(value: float) -> float:
-    found = float(value)
-    if not math.isfinite(found):
+    number = float(value)
+    if not math.isfinite(number):
         raise ValueError("not a finite number")
-    return found
+    return number

@@ -78,11 +78,11 @@ def read_regular_file(path: Path, most: int = FILE_MOST) -> bytes:
             raise UnansweredError(f"{path.name} is not a regular file")
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(handle, "rb", buffering=0) as file:  # noqa: PTH123 - a handle, opened with flags
-            seen = os.fstat(handle)
-            if not stat.S_ISREG(seen.st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise UnansweredError(f"{path.name} is not a regular file")
-            if seen.st_size > most:
-                raise UnansweredError(f"{path.name} has {seen.st_size} bytes, more than {most}")
+            if status.st_size > most:
+                raise UnansweredError(f"{path.name} has {status.st_size} bytes, more than {most}")
             pieces, left = [], most
             while left > 0 and (piece := file.read(min(left, READ_BYTES))):
                 pieces.append(piece)
@@ -103,10 +103,10 @@ def list_files(folder: Path, *patterns: str) -> list[Path]:
 def read_json_object(path: Path) -> dict[str, Any] | None:
     """Return the JSON object in a file from another user's folder; None if it contains none."""
     try:
-        made = json.loads(read_regular_file(path).decode("utf-8", "replace"))
+        value = json.loads(read_regular_file(path).decode("utf-8", "replace"))
     except (ValueError, RecursionError, UnansweredError):
         return None
-    return made if isinstance(made, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def list_command_lines(around: HostView) -> Iterator[tuple[int, list[str]]]:
@@ -133,17 +133,17 @@ def is_alive(around: HostView, pid: int) -> bool | None:
 
 def list_home_folders(around: HostView) -> list[Path]:
     """Return at most 200 home folders: this process's, those of /etc/passwd with a login shell, and all of /home."""
-    found: dict[Path, None] = {}
+    folders: dict[Path, None] = {}
     own = around.env.get("HOME", "")
     if own.startswith("/"):
-        found[around.rebase_path(own)] = None
+        folders[around.rebase_path(own)] = None
     for line in (read_text(around.build_path("etc", "passwd"), most=2**20) or "").splitlines():
         fields = line.split(":")
         if len(fields) == 7 and fields[5].startswith("/") and not fields[6].endswith(NO_LOGIN):  # noqa: PLR2004 - passwd(5)
-            found[around.rebase_path(fields[5])] = None
+            folders[around.rebase_path(fields[5])] = None
     with contextlib.suppress(OSError):
-        found.update(dict.fromkeys(sorted(around.build_path("home").iterdir())))
-    return list(found)[:HOMES_MOST]
+        folders.update(dict.fromkeys(sorted(around.build_path("home").iterdir())))
+    return list(folders)[:HOMES_MOST]
 
 
 def find_variables(around: HostView, *names: str) -> dict[str, str]:
@@ -157,8 +157,8 @@ def find_variables(around: HostView, *names: str) -> dict[str, str]:
 
 def read_process_variables(around: HostView, pid: int) -> dict[str, str]:
     """Return another process's environment at its start; empty if it may not be read."""
-    found = read_text(around.build_path("proc", str(pid), "environ"), most=2**20) or ""
-    return dict(one.split("=", 1) for one in found.split("\0") if "=" in one)
+    text = read_text(around.build_path("proc", str(pid), "environ"), most=2**20) or ""
+    return dict(one.split("=", 1) for one in text.split("\0") if "=" in one)
 
 
 def _read_etc_environment(around: HostView) -> dict[str, str]:
@@ -236,7 +236,7 @@ def read_output(argv: Sequence[str], around: HostView, **bounds: float) -> str:
 
 
 def _read_pipes(process: subprocess.Popen[bytes], until: float, most: int, name: str) -> tuple[bytes, bytes]:
-    kept: dict[str, list[bytes]] = {"out": [], "err": []}
+    pieces: dict[str, list[bytes]] = {"out": [], "err": []}
     size = 0
     with selectors.DefaultSelector() as both:
         for pipe, which in ((process.stdout, "out"), (process.stderr, "err")):
@@ -252,10 +252,10 @@ def _read_pipes(process: subprocess.Popen[bytes], until: float, most: int, name:
                 if not piece:
                     both.unregister(key.fileobj)
                 size += len(piece)
-                kept[key.data].append(piece)
+                pieces[key.data].append(piece)
             if size > most:
                 raise UnansweredError(f"{name} printed more than {most} bytes", sent=True)
-    return b"".join(kept["out"]), b"".join(kept["err"])
+    return b"".join(pieces["out"]), b"".join(pieces["err"])
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:

@@ -25,14 +25,14 @@ LARGE = 2**20
 Counters = Mapping[str, float]
 
 
-def compute_rate(before: Counters | None, after: Counters | None, over_s: float) -> float | None:
+def compute_rate(old_counters: Counters | None, new_counters: Counters | None, over_s: float) -> float | None:
     """Return units a second; None at the first reading and if a counter went down.
 
-    Counters that are new in `after` count from now on. Pure.
+    Counters that are new in `new_counters` count from now on. Pure.
     """
-    if before is None or after is None or over_s <= 0:
+    if old_counters is None or new_counters is None or over_s <= 0:
         return None
-    steps = [value - before[name] for name, value in after.items() if name in before]
+    steps = [value - old_counters[name] for name, value in new_counters.items() if name in old_counters]
     return None if any(step < 0 for step in steps) else sum(steps) / over_s
 
 
@@ -63,7 +63,7 @@ class HostMetrics:
         rates = {name: compute_rate(self._before.get(name), now, over_s) for name, now in counters.items()}
         self._before, self._before_s = counters, at_s
         disk = rates["disk"]
-        found = {
+        signals = {
             "cpu_util": None
             if rates["busy"] is None
             else min(PERCENT, PERCENT * rates["busy"] / max(self._count_cores(), 0.01)),
@@ -71,7 +71,7 @@ class HostMetrics:
             "network_bytes_s": rates["network"],
             "disk_bytes_s": None if disk is None else max(disk, rates["calls"] or 0.0),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in signals.items() if value is not None}
 
     def forget(self) -> None:
         """Discard the last reading after a gap; the next one is a first one."""
@@ -120,38 +120,40 @@ class HostMetrics:
             self._read_cgroup_v1("memory", "memory.limit_in_bytes")
         )
         if self._contained and limit and limit < total * 1024:
-            held = _parse_number(self._read_cgroup_v2("memory.current")) or _parse_number(
+            used = _parse_number(self._read_cgroup_v2("memory.current")) or _parse_number(
                 self._read_cgroup_v1("memory", "memory.usage_in_bytes")
             )
             cached = dict(
                 _parse_pairs(self._read_cgroup_v2("memory.stat") or self._read_cgroup_v1("memory", "memory.stat"))
             ).get("inactive_file", 0.0)
-            return None if held is None else PERCENT * max(0.0, held - cached) / limit
+            return None if used is None else PERCENT * max(0.0, used - cached) / limit
         return PERCENT * (total - free) / total
 
     def _read_network_bytes(self) -> Counters | None:
-        found: dict[str, float] = {}
+        by_interface: dict[str, float] = {}
         for line in self._read_file("proc", "self", "net", "dev").splitlines()[2:]:
             name, _, rest = line.partition(":")
             fields = rest.split()
             if len(fields) >= 9 and name.strip() != "lo":  # noqa: PLR2004 - received is the first, sent the ninth
-                found[name.strip()] = float(int(fields[0]) + int(fields[8]))
+                by_interface[name.strip()] = float(int(fields[0]) + int(fields[8]))
         real = {
-            name: value for name, value in found.items() if (self._root / "sys" / "class" / "net" / name / "device").exists()
+            name: value
+            for name, value in by_interface.items()
+            if (self._root / "sys" / "class" / "net" / name / "device").exists()
         }
-        return {**(real or found), **self._read_infiniband_bytes()} if found else None
+        return {**(real or by_interface), **self._read_infiniband_bytes()} if by_interface else None
 
     def _read_infiniband_bytes(self) -> dict[str, float]:
         """Return bytes of RDMA; none in a container, where the counters are the host's."""
         base = self._root / "sys" / "class" / "infiniband"
         if self._contained or not base.is_dir():
             return {}
-        found = {}
+        by_port = {}
         for port in base.glob("*/ports/*/counters"):
             words = [_parse_number(_read_text(port / name)) for name in ("port_xmit_data", "port_rcv_data")]
             if None not in words:
-                found[str(port)] = LANES * sum(filter(None, words))
-        return found
+                by_port[str(port)] = LANES * sum(filter(None, words))
+        return by_port
 
     def _read_disk_bytes(self) -> Counters | None:
         if not self._contained:
@@ -162,13 +164,13 @@ class HostMetrics:
         return nfs or None if blocks is None else {**blocks, **nfs}
 
     def _read_block_devices(self) -> dict[str, float] | None:
-        whole = self._root / "sys" / "block"
-        found: dict[str, float] = {}
+        block_folder = self._root / "sys" / "block"
+        by_device: dict[str, float] = {}
         lines = self._read_file("proc", "diskstats", most=LARGE).splitlines()
         for fields in (line.split() for line in lines):
-            if len(fields) >= 10 and not fields[2].startswith(VIRTUAL) and (whole / fields[2]).exists():  # noqa: PLR2004
-                found[fields[2]] = float(SECTOR * (int(fields[5]) + int(fields[9])))
-        return found if lines else None
+            if len(fields) >= 10 and not fields[2].startswith(VIRTUAL) and (block_folder / fields[2]).exists():  # noqa: PLR2004
+                by_device[fields[2]] = float(SECTOR * (int(fields[5]) + int(fields[9])))
+        return by_device if lines else None
 
     def _read_cgroup_blocks(self) -> dict[str, float] | None:
         new = self._read_cgroup_v2("io.stat")
@@ -183,26 +185,26 @@ class HostMetrics:
 
     def _read_nfs_bytes(self) -> dict[str, float]:
         """Return the bytes of each NFS mount to and from its server (nfsstat: the fifth and sixth of `bytes:`)."""
-        found, mount = {}, ""
+        by_mount, mount = {}, ""
         for line in self._read_file("proc", "self", "mountstats", most=LARGE).splitlines():
             words = line.split()
             if words[:1] == ["device"]:
                 mount = line if "with fstype nfs" in line else ""
             elif mount and words[:1] == ["bytes:"] and len(words) >= 7:  # noqa: PLR2004
-                found[mount] = float(int(words[5]) + int(words[6]))
-        return found
+                by_mount[mount] = float(int(words[5]) + int(words[6]))
+        return by_mount
 
     def _read_io_calls(self, members: Iterable[int]) -> Counters | None:
         """Return the bytes that GPU processes read and wrote by system calls; None unless a mount has no block device."""
         mounts = (line.split() for line in self._read_file("proc", "self", "mounts", most=LARGE).splitlines())
         if not any(len(m) > 2 and m[2].startswith(UNSEEN) and m[2] not in NO_DISK for m in mounts):  # noqa: PLR2004 - its type
             return None
-        found = {}
+        by_pid = {}
         for pid in members:
             fields = dict(_parse_pairs(self._read_file("proc", str(pid), "io").replace(":", "")))
             if "rchar" in fields and "wchar" in fields:
-                found[str(pid)] = fields["rchar"] + fields["wchar"]
-        return found
+                by_pid[str(pid)] = fields["rchar"] + fields["wchar"]
+        return by_pid
 
     def _read_file(self, *parts: str, most: int = 65536) -> str:
         return _read_text(self._root.joinpath(*parts), most) or ""
@@ -253,15 +255,15 @@ def _join_inside(base: Path, path: str) -> Path:
     return base / path if path and ".." not in path and (base / path).is_dir() else base
 
 
-def _parse_pairs(found: str | None) -> Iterator[tuple[str, float]]:
-    for line in (found or "").splitlines():
+def _parse_pairs(text: str | None) -> Iterator[tuple[str, float]]:
+    for line in (text or "").splitlines():
         words = line.split()
         if len(words) >= 2 and words[1].isdigit():  # noqa: PLR2004 - a name and its number
             yield words[0], float(words[1])
 
 
-def _parse_number(found: str | None) -> float | None:
-    stripped = (found or "").strip()
+def _parse_number(text: str | None) -> float | None:
+    stripped = (text or "").strip()
     return float(stripped) if stripped.lstrip("-").isdigit() else None
 
 

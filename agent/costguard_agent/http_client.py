@@ -228,16 +228,16 @@ class WatchdogConnection:
         except (OSError, ValueError, http.client.HTTPException) as error:
             self.close()
             raise UnreachedError(_explain_unreached(error, within_s)) from None
-        found = {name.lower(): value for name, value in answer.getheaders()}
+        answer_headers = {name.lower(): value for name, value in answer.getheaders()}
         if not answer.isclosed():
             self.close()  # there is more than was read
         if len(data) > ANSWER_MOST:
             raise UnreachedError(f"an answer of more than {ANSWER_MOST} bytes (status {answer.status})")
-        return WatchdogReply(answer.status, found, data)
+        return WatchdogReply(answer.status, answer_headers, data)
 
     def _open(self, until: float) -> http.client.HTTPConnection:
-        kept = self._connection
-        if kept is not None and (kept.sock is None or select.select([kept.sock], [], [], 0)[0]):
+        connection = self._connection
+        if connection is not None and (connection.sock is None or select.select([connection.sock], [], [], 0)[0]):
             self.close()  # what can be read before anything was asked is the end of it
         if self._connection is None:
             self._connection = self._connect_socket(until)
@@ -247,24 +247,24 @@ class WatchdogConnection:
         to, via = self._to, self._proxy
         host, port = (via.hostname or "", via.port or PROXY_PORT) if via else (to.host, to.port)
         if to.scheme == "https":
-            made: http.client.HTTPConnection = http.client.HTTPSConnection(
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 host, port, timeout=compute_time_left(until), context=self._make_tls_context()
             )
         else:
-            made = http.client.HTTPConnection(host, port, timeout=compute_time_left(until))
-        made.response_class = self._read_response  # type: ignore[assignment]
+            connection = http.client.HTTPConnection(host, port, timeout=compute_time_left(until))
+        connection.response_class = self._read_response  # type: ignore[assignment]
         if via:
-            made.set_tunnel(to.host, to.port, _build_proxy_headers(via))
+            connection.set_tunnel(to.host, to.port, _build_proxy_headers(via))
         try:
-            made.connect()
+            connection.connect()
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
-    def _read_response(self, wire: socket.socket, **named: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - its own arguments
-        return http.client.HTTPResponse(TimedSocketReader(wire, self._until), **named)  # type: ignore[arg-type]
+    def _read_response(self, wire: socket.socket, **options: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - its own arguments
+        return http.client.HTTPResponse(TimedSocketReader(wire, self._until), **options)  # type: ignore[arg-type]
 
     def _make_tls_context(self) -> Any:  # noqa: ANN401 - ssl is imported for https alone
         if self._context is None:
@@ -301,8 +301,8 @@ def _explain_unreached(error: Exception, within_s: float) -> str:
     if isinstance(error, (TimeoutError, socket.timeout)):
         return f"no answer within {within_s:g} s"
     if type(error).__name__ == "SSLCertVerificationError":
-        said = getattr(error, "verify_message", "") or "not trusted"
-        return f"its certificate cannot be verified ({said}): join with --ca FILE if you made it yourself"
+        reason = getattr(error, "verify_message", "") or "not trusted"
+        return f"its certificate cannot be verified ({reason}): join with --ca FILE if you made it yourself"
     for kind, text in KNOWN:
         if isinstance(error, kind):
             return text

@@ -48,14 +48,14 @@ def build_archive() -> bytes:
     if packed is not None:
         return packed.read_bytes()
     files = {"__main__.py": MAIN.encode(), **_read_package(), **_read_binding()}
-    found = io.BytesIO()
-    with zipfile.ZipFile(found, "w", zipfile.ZIP_STORED) as made:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             info = zipfile.ZipInfo(name, DATE)
             info.external_attr = 0o644 << 16
             info.create_system = 3
-            made.writestr(info, files[name])
-    return FIRST_LINE + found.getvalue()
+            archive.writestr(info, files[name])
+    return FIRST_LINE + buffer.getvalue()
 
 
 def find_own_archive() -> Path | None:
@@ -67,14 +67,14 @@ def find_own_archive() -> Path | None:
 def unpack_archive(data: bytes, folder: Path, python: str, *, mode: int = 0o700) -> None:
     """Unpack such a file to a folder that `python` can run, compiled by a separate process; raises OSError."""
     folder.mkdir(parents=True)
-    with zipfile.ZipFile(io.BytesIO(data)) as whole:
-        for name in whole.namelist():
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for name in archive.namelist():
             parts = PurePosixPath(name).parts
             if not parts or ".." in parts or name.startswith("/") or not name.endswith(".py"):
                 raise OSError(f"{name!r} must not be part of the agent")
             path = folder.joinpath(*parts)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(whole.read(name))
+            path.write_bytes(archive.read(name))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     words = [python, "-I", "-m", "compileall", "-q", str(folder)]
     try:
@@ -98,26 +98,26 @@ def run_unpacked(state: Path) -> None:
         folder = state / PROGRAM_FOLDER / hashlib.sha256(data).hexdigest()[:16]
         if not (folder / "__main__.py").exists():
             shutil.rmtree(state / PROGRAM_FOLDER, ignore_errors=True)
-            beside = folder.with_name(".new")
-            unpack_archive(data, beside, sys.executable)
-            beside.rename(folder)
+            new_folder = folder.with_name(".new")
+            unpack_archive(data, new_folder, sys.executable)
+            new_folder.rename(folder)
         os.execv(sys.executable, [sys.executable, str(folder), *sys.argv[1:]])  # noqa: S606 - the same program, unpacked
     except OSError:
         return
 
 
 def _read_package() -> dict[str, bytes]:
-    here = Path(__file__).resolve().parent
-    return {f"{PACKAGE}/{path.relative_to(here).as_posix()}": path.read_bytes() for path in here.rglob("*.py")}
+    folder = Path(__file__).resolve().parent
+    return {f"{PACKAGE}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.py")}
 
 
 def _read_binding() -> dict[str, bytes]:
     import importlib.util
 
-    found = importlib.util.find_spec(BINDING)
-    if found is None or found.origin is None or not found.origin.endswith(f"{BINDING}.py"):
+    spec = importlib.util.find_spec(BINDING)
+    if spec is None or spec.origin is None or not spec.origin.endswith(f"{BINDING}.py"):
         return {}
-    return {f"{BINDING}.py": Path(found.origin).read_bytes()}
+    return {f"{BINDING}.py": Path(spec.origin).read_bytes()}
 
 
 PROGRAM, UNIT = Path("/usr/local/lib/costguard-agent"), Path("/etc/systemd/system/costguard-agent.service")
@@ -246,31 +246,31 @@ def _find_python() -> str:
 
 
 def _is_new_enough(path: str) -> bool:
-    asked = f"import sys; sys.exit(sys.version_info < {OLDEST})"
+    code = f"import sys; sys.exit(sys.version_info < {OLDEST})"
     try:
-        return subprocess.run([path, "-I", "-c", asked], check=False, timeout=WITHIN_S).returncode == 0  # noqa: S603
+        return subprocess.run([path, "-I", "-c", code], check=False, timeout=WITHIN_S).returncode == 0  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return False
 
 
 def _run_systemctl(words: list[str]) -> None:
     try:
-        done = subprocess.run(["systemctl", *words], check=False, capture_output=True, timeout=WITHIN_S)  # noqa: S603, S607
+        process = subprocess.run(["systemctl", *words], check=False, capture_output=True, timeout=WITHIN_S)  # noqa: S603, S607
     except (OSError, subprocess.SubprocessError) as error:
         raise AgentError(f"systemctl {' '.join(words)}: {error}") from error
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip()[:300]
-        raise AgentError(f"systemctl {' '.join(words)} ended with {done.returncode}: {said}")
+    if process.returncode != 0:
+        message = process.stderr.decode("utf-8", "replace").strip()[:300]
+        raise AgentError(f"systemctl {' '.join(words)} ended with {process.returncode}: {message}")
 
 
 def _explain_manual_install() -> str:
     """Return the command that starts the agent; a file that runs from a passing folder is kept beside the key."""
     program, packed = os.path.realpath(sys.argv[0]), find_own_archive()
     if packed is not None:
-        kept = state_dir.make_dir(state_dir.find_state_dir()) / f"{PROGRAM.name}.pyz"
+        path = state_dir.make_dir(state_dir.find_state_dir()) / f"{PROGRAM.name}.pyz"
         try:
-            state_dir.write_file(kept, packed.read_bytes(), sure=True)
+            state_dir.write_file(path, packed.read_bytes(), sure=True)
         except OSError as error:
-            raise AgentError(f"cannot keep the program in {kept}: {error.strerror}") from error
-        program = str(kept)
+            raise AgentError(f"cannot keep the program in {path}: {error.strerror}") from error
+        program = str(path)
     return f"nohup {sys.executable} {program} run >>/var/log/costguard-agent.log 2>&1 &"

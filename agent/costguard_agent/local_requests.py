@@ -68,16 +68,16 @@ class LocalRequestQueue:
         self.trouble = ""
         self._load()
 
-    def add_request(self, found: object, now_ms: int, reply_to: bytes | str = "") -> str:
+    def add_request(self, hint: object, now_ms: int, reply_to: bytes | str = "") -> str:
         """Add a local user's request; returns "" or why it is refused."""
-        made = _parse_request(found, now_ms, reply_to)
-        if isinstance(made, str):
-            return made
+        request = _parse_request(hint, now_ms, reply_to)
+        if isinstance(request, str):
+            return request
         with self._lock:
             if len(self._open) >= ASKS_MOST:
                 return f"{ASKS_MOST} requests already wait for the watchdog"
-            self._open.append(made)
-            self._note(made)
+            self._open.append(request)
+            self._note(request)
         return ""
 
     def add_phase_hint(self, name: str, for_s: float, now_ms: int) -> str:
@@ -96,16 +96,16 @@ class LocalRequestQueue:
                 for ask in self._open
             ]
 
-    def mark_answered(self, asked: object, sent: list[dict[str, Any]]) -> list[tuple[LocalRequest, str]]:
+    def mark_answered(self, answers: object, sent: list[dict[str, Any]]) -> list[tuple[LocalRequest, str]]:
         """Remove the requests that were sent, and return each with "" or the reason of its refusal."""
-        told = asked if isinstance(asked, dict) else {}
+        reasons = answers if isinstance(answers, dict) else {}
         ids = {ask["id"] for ask in sent}
         with self._lock:
-            done = [ask for ask in self._open if ask.id in ids]
+            sent_requests = [ask for ask in self._open if ask.id in ids]
             self._open = [ask for ask in self._open if ask.id not in ids]
-            if done:
+            if sent_requests:
                 self._save()
-        return [(ask, str(told.get(ask.id, "the watchdog gave no reason"))) for ask in done]
+        return [(ask, str(reasons.get(ask.id, "the watchdog gave no reason"))) for ask in sent_requests]
 
     def __len__(self) -> int:
         return len(self._open)
@@ -120,41 +120,41 @@ class LocalRequestQueue:
 
     def _load(self) -> None:
         try:
-            found = parse_object(self._path.read_bytes())
+            state = parse_object(self._path.read_bytes())
         except OSError:
             return
-        waiting = found.get("open")
+        waiting = state.get("open")
         for each in waiting if isinstance(waiting, list) else []:
             at_ms = each.get("at_ms") if isinstance(each, dict) else None
-            made = _parse_request(each, at_ms, "") if isinstance(at_ms, int) else ""
-            if not isinstance(made, str):
-                self._open.append(made)
-        until = found.get("until_ms")
+            request = _parse_request(each, at_ms, "") if isinstance(at_ms, int) else ""
+            if not isinstance(request, str):
+                self._open.append(request)
+        until = state.get("until_ms")
         if isinstance(until, dict):
             self.until_ms = {str(kind): end for kind, end in until.items() if isinstance(end, int)}
 
     def _save(self) -> None:
-        kept = [{**ask._asdict(), "reply_to": ""} for ask in self._open]
+        requests = [{**ask._asdict(), "reply_to": ""} for ask in self._open]
         try:
-            write_file(self._path, json.dumps({"open": kept, "until_ms": self.until_ms}).encode())
+            write_file(self._path, json.dumps({"open": requests, "until_ms": self.until_ms}).encode())
             self.trouble = ""
         except OSError as error:
             self.trouble = f"what was asked for is lost at a restart: {self._path.parent} cannot be written ({error.strerror})"
 
 
-def _parse_request(found: object, now_ms: int, reply_to: bytes | str) -> LocalRequest | str:
-    if not isinstance(found, dict) or found.get("what") not in ASKS:
+def _parse_request(hint: object, now_ms: int, reply_to: bytes | str) -> LocalRequest | str:
+    if not isinstance(hint, dict) or hint.get("what") not in ASKS:
         return f"one of {', '.join(ASKS)} can be asked for"
-    for_s = found.get("for_s")
+    for_s = hint.get("for_s")
     if isinstance(for_s, bool) or not isinstance(for_s, (int, float)):
         return "for how long?"
     if not LEAST_S <= for_s <= MOST_S:  # neither is NaN, nor a whole number that no float holds
         return f"between a minute and {MOST_S / 86400:.0f} days"
-    name, why = make_printable(str(found.get("name") or ""), NAME_MOST), make_printable(str(found.get("why") or ""), TEXT_MOST)
-    made = str(found.get("id"))
-    if not ID.fullmatch(made):
-        made = os.urandom(8).hex()
-    return LocalRequest(made, str(found["what"]), name, float(for_s), why, now_ms, reply_to)
+    name, why = make_printable(str(hint.get("name") or ""), NAME_MOST), make_printable(str(hint.get("why") or ""), TEXT_MOST)
+    request_id = str(hint.get("id"))
+    if not ID.fullmatch(request_id):
+        request_id = os.urandom(8).hex()
+    return LocalRequest(request_id, str(hint["what"]), name, float(for_s), why, now_ms, reply_to)
 
 
 AT_ONCE = 64
@@ -206,11 +206,11 @@ class HintListener:
             with contextlib.suppress(Exception):  # whatever it was: anybody may send anything, and the agent goes on
                 self._handle_datagram(data, sender, now_ms)
 
-    def answer(self, reply_to: bytes | str, said: dict[str, Any]) -> None:
+    def answer(self, reply_to: bytes | str, answer: dict[str, Any]) -> None:
         """Send an answer to the waiting client; one that no longer waits is ignored."""
         if reply_to:
             with contextlib.suppress(OSError):
-                self._socket.sendto(json.dumps(said).encode()[:HINT_MOST], reply_to)
+                self._socket.sendto(json.dumps(answer).encode()[:HINT_MOST], reply_to)
 
     def close(self) -> None:
         """Close and remove the socket."""
@@ -219,20 +219,20 @@ class HintListener:
             self._path.unlink()
 
     def _handle_datagram(self, data: bytes, sender: bytes | str | None, now_ms: int) -> None:
-        found = _parse_hint(data)
-        kind = found.get("hint")
+        hint = _parse_hint(data)
+        kind = hint.get("hint")
         if kind == PROGRESS_HINT:
-            step = _parse_number(found.get("step"))
+            step = _parse_number(hint.get("step"))
             if step is not None:
                 self.heard = self.heard._replace(step=step)
         elif kind == BEAT_HINT:
             self.heard = self.heard._replace(heartbeat=now_ms / 1000)
         elif kind == PHASE_HINT:
-            for_s = _parse_number(found.get("for_s"))
+            for_s = _parse_number(hint.get("for_s"))
             if for_s is not None:
-                self._asks.add_phase_hint(str(found.get("name") or "phase"), for_s, now_ms)
+                self._asks.add_phase_hint(str(hint.get("name") or "phase"), for_s, now_ms)
         elif kind == "ask":
-            why = self._asks.add_request(found, now_ms, sender or "")
+            why = self._asks.add_request(hint, now_ms, sender or "")
             self.asked = self.asked or not why
             if why:
                 self.answer(sender or "", {"why": why})
@@ -246,20 +246,20 @@ def send_local_request(paths: list[str], ask: dict[str, Any], within_s: float) -
     path = next((path for path in paths if Path(path).exists()), "")
     if not path:
         raise AgentError("no agent runs on this machine: costguard-agent run, or costguard-agent install")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours, contextlib.ExitStack() as after:
-        ours.settimeout(within_s)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client, contextlib.ExitStack() as stack:
+        client.settimeout(within_s)
         try:
-            ours.bind(_make_reply_address(after))
-            ours.sendto(json.dumps({**ask, "hint": "ask"}).encode(), path)
+            client.bind(_make_reply_address(stack))
+            client.sendto(json.dumps({**ask, "hint": "ask"}).encode(), path)
         except OSError as error:
             raise AgentError(f"no agent answers at {path} ({error.strerror or error}): costguard-agent status") from error
         try:
-            return _parse_hint(ours.recv(HINT_MOST))
+            return _parse_hint(client.recv(HINT_MOST))
         except OSError:
             return None
 
 
-def _make_reply_address(after: contextlib.ExitStack) -> str:
+def _make_reply_address(stack: contextlib.ExitStack) -> str:
     """Return a reply address, on Linux without a file."""
     import sys
 
@@ -267,24 +267,24 @@ def _make_reply_address(after: contextlib.ExitStack) -> str:
         return ""
     import tempfile
 
-    return os.path.join(after.enter_context(tempfile.TemporaryDirectory()), "s")  # noqa: PTH118 - an address, a text
+    return os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "s")  # noqa: PTH118 - an address, a text
 
 
 def _parse_hint(data: bytes) -> dict[str, Any]:
     if len(data) > HINT_MOST:
         return {}
     try:
-        found = json.loads(data)
+        hint = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return hint if isinstance(hint, dict) else {}
 
 
 def _parse_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) and abs(found) <= LARGEST else None
+    return number if math.isfinite(number) and abs(number) <= LARGEST else None

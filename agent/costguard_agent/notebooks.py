@@ -64,10 +64,10 @@ class NotebookKernel(NamedTuple):
 def probe_notebooks(around: HostView, now: float) -> ProbeResult:
     """Return the signals of all kernels at `now` (Unix seconds); none if no server runs."""
     kernels: list[NotebookKernel] = []
-    found = list_servers(around)
-    hidden = list_server_pids(around) - {server.pid for server in found}
+    servers = list_servers(around)
+    hidden = list_server_pids(around) - {server.pid for server in servers}
     troubles = [f"{len(hidden)} notebook servers run whose files cannot be read"] if hidden else []
-    for server in found:
+    for server in servers:
         try:
             kernels += _fetch_kernels(server)
         except UnansweredError as error:  # noqa: PERF203 - one that does not answer is told, and the others are asked
@@ -76,21 +76,21 @@ def probe_notebooks(around: HostView, now: float) -> ProbeResult:
     if kernels:
         signals[CONNECTIONS] = float(sum(one.connections for one in kernels))
     ages = [_compute_age(one, now) for one in kernels]
-    known = [age for age in ages if age is not None]
-    if known:
-        signals[INPUT_AGE] = min(known)
-    unknown = (CONNECTIONS, INPUT_AGE) if troubles else (INPUT_AGE,) if len(known) < len(ages) else ()
+    known_ages = [age for age in ages if age is not None]
+    if known_ages:
+        signals[INPUT_AGE] = min(known_ages)
+    unknown = (CONNECTIONS, INPUT_AGE) if troubles else (INPUT_AGE,) if len(known_ages) < len(ages) else ()
     return ProbeResult(signals, unknown, (*troubles, *_find_long_cells(kernels, now)))
 
 
 def list_servers(around: HostView) -> list[NotebookServer]:
     """Return the running servers found by their files; at most twenty."""
-    found: dict[int, NotebookServer] = {}
+    servers: dict[int, NotebookServer] = {}
     for path in _list_server_files(around):
         server = _parse_server(read_json_object(path), around)
-        if server is not None and len(found) < SERVERS_MOST:
-            found.setdefault(server.port, server)
-    return list(found.values())
+        if server is not None and len(servers) < SERVERS_MOST:
+            servers.setdefault(server.port, server)
+    return list(servers.values())
 
 
 def list_server_pids(around: HostView) -> set[int]:
@@ -109,9 +109,9 @@ def _list_runtime_folders(around: HostView) -> Iterator[Path]:
     They come from variables (this process's and the servers'), below home folders, and for macOS.
     """
     for env in (around.env, *(read_process_variables(around, pid) for pid in list_server_pids(around))):
-        given, data = env.get("JUPYTER_RUNTIME_DIR", ""), env.get("JUPYTER_DATA_DIR", "")
-        if given.startswith("/"):
-            yield around.rebase_path(given)
+        runtime_dir, data = env.get("JUPYTER_RUNTIME_DIR", ""), env.get("JUPYTER_DATA_DIR", "")
+        if runtime_dir.startswith("/"):
+            yield around.rebase_path(runtime_dir)
         if data.startswith("/"):
             yield around.rebase_path(data) / "runtime"
     for home in list_home_folders(around):
@@ -119,23 +119,23 @@ def _list_runtime_folders(around: HostView) -> Iterator[Path]:
         yield home / "Library" / "Jupyter" / "runtime"
 
 
-def _parse_server(said: dict[str, Any] | None, around: HostView) -> NotebookServer | None:
+def _parse_server(fields: dict[str, Any] | None, around: HostView) -> NotebookServer | None:
     """Return the server described by a file; None if it no longer runs.
 
     The file is a user's, so every field is checked.
     """
-    if said is None:
+    if fields is None:
         return None
-    pid, port, base, token = said.get("pid"), said.get("port"), said.get("base_url"), said.get("token")
+    pid, port, base, token = fields.get("pid"), fields.get("port"), fields.get("base_url"), fields.get("token")
     if type(pid) is not int or type(port) is not int or not 0 < port <= PORT_MOST or is_alive(around, pid) is False:
         return None
-    host = said.get("hostname")
+    host = fields.get("hostname")
     return NotebookServer(
         pid=pid,
         port=port,
         base=base if isinstance(base, str) and base.startswith("/") else "/",
         token=token if isinstance(token, str) else "",
-        secure=said.get("secure") is True,
+        secure=fields.get("secure") is True,
         host=host if isinstance(host, str) else "",
     )
 
@@ -157,30 +157,30 @@ def _fetch_kernels(server: NotebookServer) -> list[NotebookKernel]:
 def _parse_list(reply: HttpReply) -> list[Any]:
     if reply.status in (401, 403):
         raise UnansweredError("it needs a password or a token other than the one in its file")
-    said = reply.parse_json()
-    if reply.status != OK or not isinstance(said, list):
+    kernels = reply.parse_json()
+    if reply.status != OK or not isinstance(kernels, list):
         raise UnansweredError(f"it answered {reply.status} without a list of kernels")
-    return said
+    return kernels
 
 
-def _parse_kernel(said: object) -> NotebookKernel:
-    if not isinstance(said, dict):
+def _parse_kernel(kernel: object) -> NotebookKernel:
+    if not isinstance(kernel, dict):
         raise UnansweredError("it answered without a list of kernels")
-    state, count = said.get("execution_state"), said.get("connections")
+    state, count = kernel.get("execution_state"), kernel.get("connections")
     return NotebookKernel(
         state if isinstance(state, str) else "",
-        parse_rfc3339(said.get("last_activity")),
+        parse_rfc3339(kernel.get("last_activity")),
         min(max(count, 0), 1000) if isinstance(count, int) else 0,
     )
 
 
-def parse_rfc3339(said: object) -> float | None:
+def parse_rfc3339(value: object) -> float | None:
     """Parse RFC 3339 in UTC, with or without a fraction, to Unix seconds; None if it is malformed."""
-    found = RFC_3339.fullmatch(said) if isinstance(said, str) else None
-    if found is None:
+    match = RFC_3339.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return None
     try:
-        return datetime.fromisoformat(f"{found[1]}+00:00").timestamp() + float(found[2] or 0)
+        return datetime.fromisoformat(f"{match[1]}+00:00").timestamp() + float(match[2] or 0)
     except ValueError:
         return None
 

@@ -112,19 +112,19 @@ class GpuReader:
         if not self._open:
             return GpuReading(None, None, tuple(filter(None, [self._why])))
         full, self._fresh = full or self._fresh, False
-        found: dict[str, dict[str, float]] = {}
+        gpus: dict[str, dict[str, float]] = {}
         troubles: list[str] = []
         try:
             if full and self._pace.is_due(now_s):
                 self._pace.run_measured(now_s, lambda: self._read_pcie(now_s))
             for device in list(self._devices):
-                self._add_device(found, device, now_s, full=full, troubles=troubles)
+                self._add_device(gpus, device, now_s, full=full, troubles=troubles)
         except NvmlCallError as error:
             return self._handle_closed(error, now_s)
-        self._count_silent_looks(found, now_s)
+        self._count_silent_looks(gpus, now_s)
         if full:
             self._pids = self._list_holder_pids()
-        return GpuReading(found, self._pids, (*self._lost.values(), *self._explain_missing_gpus(), *dict.fromkeys(troubles)))
+        return GpuReading(gpus, self._pids, (*self._lost.values(), *self._explain_missing_gpus(), *dict.fromkeys(troubles)))
 
     def close(self) -> None:
         """Close NVML."""
@@ -162,11 +162,11 @@ class GpuReader:
         self._devices.append(GpuDevice(f"GPU {index}", handle))
 
     def _add_device(
-        self, found: dict[str, dict[str, float]], device: GpuDevice, now_s: float, *, full: bool, troubles: list[str]
+        self, gpus: dict[str, dict[str, float]], device: GpuDevice, now_s: float, *, full: bool, troubles: list[str]
     ) -> None:
         """Add the values of `device`, or mark it as lost; raises NvmlCallError if NVML itself is closed."""
         try:
-            found[device.name] = self._read_device(device, now_s, full=full, troubles=troubles)
+            gpus[device.name] = self._read_device(device, now_s, full=full, troubles=troubles)
         except NvmlCallError as error:
             if error.code in CLOSED:
                 raise
@@ -177,18 +177,18 @@ class GpuReader:
         """Return the values of one GPU; raises NvmlCallError if it is lost or NVML is closed."""
         if full:
             device.slow = self._read_slow_values(device, now_s, troubles)
-        found = dict(device.slow)
+        values = dict(device.slow)
         rates = None if device.split else self._call_first_available(device, UTIL, ("nvmlDeviceGetUtilizationRates",), troubles)
         if rates is not None:
-            _put_value(found, UTIL, float(rates.gpu), most=PERCENT)
-            _put_value(found, MEMORY_UTIL, float(rates.memory), most=PERCENT)
+            _put_value(values, UTIL, float(rates.gpu), most=PERCENT)
+            _put_value(values, MEMORY_UTIL, float(rates.memory), most=PERCENT)
         power = self._call_first_available(device, POWER, ("nvmlDeviceGetPowerUsage",), troubles)
         if power is not None:
-            _put_value(found, POWER, power * MILLI)
-        return found
+            _put_value(values, POWER, power * MILLI)
+        return values
 
     def _read_slow_values(self, device: GpuDevice, now_s: float, troubles: list[str]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         mode = self._call_first_available(device, "split", ("nvmlDeviceGetMigMode",), troubles)
         device.split = mode is not None and bool(mode[0])
         if device.split:
@@ -197,16 +197,16 @@ class GpuReader:
             device, LIMIT, ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"), troubles
         )
         if limit is not None:
-            _put_value(found, LIMIT, limit * MILLI)
+            _put_value(values, LIMIT, limit * MILLI)
         heat = self._call_first_available(
             device, TEMPERATURE, ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV"), troubles, 0
         )
         if heat is not None:
-            _put_value(found, TEMPERATURE, float(heat))
-        held = [self._read_memory(part, troubles) for part in self._list_parts(device)]
-        if held and None not in held:
-            _put_value(found, MEMORY_USED, max(filter(None, held), default=0.0), most=PERCENT)
-        return {**found, **self._get_pcie(device, now_s)}
+            _put_value(values, TEMPERATURE, float(heat))
+        memory_values = [self._read_memory(part, troubles) for part in self._list_parts(device)]
+        if memory_values and None not in memory_values:
+            _put_value(values, MEMORY_USED, max(filter(None, memory_values), default=0.0), most=PERCENT)
+        return {**values, **self._get_pcie(device, now_s)}
 
     def _read_memory(self, part: GpuDevice, troubles: list[str]) -> float | None:
         memory = self._call_first_available(part, MEMORY_USED, ("nvmlDeviceGetMemoryInfo",), troubles)
@@ -253,23 +253,23 @@ class GpuReader:
             return None
         pids: set[int] = set()
         for device in self._devices:
-            told = [
+            pid_sets = [
                 self._list_processes(part, kind)
                 for part in (device, *self._list_parts(device))
                 for kind in ("Compute", "Graphics")
             ]
-            known = [found for found in told if found is not None]
-            if told[0] is None and not (device.split and known):
+            known_sets = [one for one in pid_sets if one is not None]
+            if pid_sets[0] is None and not (device.split and known_sets):
                 return None
-            pids.update(*known)
+            pids.update(*known_sets)
         return frozenset(pids)
 
     def _list_processes(self, part: GpuDevice, kind: str) -> set[int] | None:
         names = (f"nvmlDeviceGet{kind}RunningProcesses", f"nvmlDeviceGet{kind}RunningProcesses_v2")
-        found = next(
-            (found for found in (_call_or_none(self._nvml, name, part.handle) for name in names) if found is not None), None
+        infos = next(
+            (infos for infos in (_call_or_none(self._nvml, name, part.handle) for name in names) if infos is not None), None
         )
-        return None if found is None else {int(each.pid) for each in found}
+        return None if infos is None else {int(each.pid) for each in infos}
 
     def _call_first_available(
         self, device: GpuDevice, what: str, names: Sequence[str], troubles: list[str], *more: object
@@ -292,8 +292,8 @@ class GpuReader:
         device.never.add(what)
         return None
 
-    def _count_silent_looks(self, found: Mapping[str, Mapping[str, float]], now_s: float) -> None:
-        self._silent = 0 if any(found.values()) or not self._devices else self._silent + 1
+    def _count_silent_looks(self, gpus: Mapping[str, Mapping[str, float]], now_s: float) -> None:
+        self._silent = 0 if any(gpus.values()) or not self._devices else self._silent + 1
         if self._silent >= FAILED_LOOKS or (self._lost and now_s >= self._opened_s + LOST_AGAIN_S):
             self._silent = 0
             self.close()
@@ -336,10 +336,10 @@ def _call_or_none(nvml: Any, name: str, *values: object) -> Any:  # noqa: ANN401
     return _call(nvml, name, *values)[0]
 
 
-def _put_value(found: dict[str, float], name: str, value: float, *, most: float = 1e6) -> None:
+def _put_value(values: dict[str, float], name: str, value: float, *, most: float = 1e6) -> None:
     """Store a value if it is in range (drivers return 4294967295 for "unknown")."""
     if 0 <= value <= most:
-        found[name] = value
+        values[name] = value
 
 
 LOOK_S, FIRST_S, STALE_S, LAST_S = 1.0, 5.0, 30.0, 0.1
@@ -439,5 +439,5 @@ def _find_source() -> Path | None:
     spec = None if NAME in sys.modules else importlib.util.find_spec(NAME)
     if spec is None or not (spec.origin or "").endswith(".py"):
         return None
-    found = Path(spec.origin or "")
-    return found if found.is_file() else None
+    path = Path(spec.origin or "")
+    return path if path.is_file() else None

@@ -100,9 +100,9 @@ def build_signed_join(*, guard_key: str, nonce: str, body: bytes) -> bytes:
     return _join_lines(f"costguard-join-{VERSION}", guard_key, nonce, hashlib.sha256(body).hexdigest())
 
 
-def build_signed_joined(*, nonce: str, asked: bytes, body: bytes) -> bytes:
-    """Return the bytes that the watchdog signs for its answer `body` to the join `asked`."""
-    digests = hashlib.sha256(asked).hexdigest(), hashlib.sha256(body).hexdigest()
+def build_signed_joined(*, nonce: str, join_body: bytes, body: bytes) -> bytes:
+    """Return the bytes that the watchdog signs for its answer `body` to the join `join_body`."""
+    digests = hashlib.sha256(join_body).hexdigest(), hashlib.sha256(body).hexdigest()
     return _join_lines(f"costguard-joined-{VERSION}", nonce, *digests)
 
 

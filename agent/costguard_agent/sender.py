@@ -138,14 +138,14 @@ class BeatSender:
         self._suspect = []
         self._records_most = min(RECORDS_MOST, max(1, self._records_most * 2))
         self.every_s = clamp_interval(answer.get("every_s"))
-        done = self._asks.mark_answered(answer.get("asked"), asks)
-        return BeatResult(ANSWERED, answer=answer, done=done, more=bool(len(self._spool)))
+        outcomes = self._asks.mark_answered(answer.get("asked"), asks)
+        return BeatResult(ANSWERED, answer=answer, done=outcomes, more=bool(len(self._spool)))
 
     def _handle_refusal(
         self, reply: WatchdogReply, now_ms: int, records: list[bytes], asks: list[dict[str, Any]]
     ) -> BeatResult:
-        told = parse_object(reply.body)
-        name, text = str(told.get("error") or ""), format_refusal(told)
+        answer = parse_object(reply.body)
+        name, text = str(answer.get("error") or ""), format_refusal(answer)
         why = f"the watchdog at {self._joined.url} refused ({reply.status}): {text or _describe_answer(reply)}"
         wait = _parse_retry_after(reply)
         if reply.status == TOO_LARGE or reply.status in {BAD, UNPROCESSABLE}:
@@ -159,8 +159,8 @@ class BeatSender:
             self._leap = min(2 * self._leap, LEAP_MOST)
             return self._back_off(REFUSED, why)
         if reply.status == TOO_OFTEN or reply.status >= FAILING:
-            found = self._back_off(REFUSED, why)
-            return found._replace(wait_s=max(wait, found.wait_s or 0.0))
+            beat = self._back_off(REFUSED, why)
+            return beat._replace(wait_s=max(wait, beat.wait_s or 0.0))
         return self._back_off(REFUSED, why)._replace(wait_s=max(wait, REFUSED_S * random.uniform(0.8, 1.2)))  # noqa: S311
 
     def _shrink_batch(self, status: int, why: str, records: list[bytes], asks: list[dict[str, Any]]) -> BeatResult:
@@ -176,8 +176,8 @@ class BeatSender:
             self._suspect, self._records_most = records, 0
             return BeatResult(REFUSED, why, 1.0)
         self._suspect, self._records_most = [], 1
-        done = self._asks.mark_answered({ask["id"]: why for ask in asks}, asks)
-        return self._back_off(REFUSED, why)._replace(done=done)
+        outcomes = self._asks.mark_answered({ask["id"]: why for ask in asks}, asks)
+        return self._back_off(REFUSED, why)._replace(done=outcomes)
 
     def _back_off(self, state: str, why: str) -> BeatResult:
         self._failed += 1
@@ -208,8 +208,8 @@ def _measure_ahead_ms(reply: WatchdogReply, now_ms: int) -> int | None:
             there_ms = int(parsedate_to_datetime(reply.headers.get("date", "")).timestamp() * 1000)
         except (TypeError, ValueError, IndexError):
             return None
-    found = now_ms - there_ms
-    return found if FIRST_MS <= there_ms <= LAST_MS and abs(found) > WINDOW_MS // 2 else None
+    ahead_ms = now_ms - there_ms
+    return ahead_ms if FIRST_MS <= there_ms <= LAST_MS and abs(ahead_ms) > WINDOW_MS // 2 else None
 
 
 def _explain_foreign_answer(url: str, reply: WatchdogReply) -> str:

@@ -68,9 +68,9 @@ CONTAINERS = (".dockerenv", "run/.containerenv")
 
 def build_shutdown_command(around: HostView) -> list[str]:
     """Return the command that turns this machine off; empty if none is known."""
-    stated = around.env.get(SHUTDOWN_VARIABLE, "")
-    if stated:
-        return shlex.split(stated)
+    command = around.env.get(SHUTDOWN_VARIABLE, "")
+    if command:
+        return shlex.split(command)
     path = host.find_command("shutdown", around)
     return [path, "-h", "now"] if path and os.geteuid() == 0 else []
 
@@ -94,11 +94,11 @@ def run_shutdown(around: HostView) -> ShutdownOutcome:
     if reason:
         return ShutdownOutcome(REFUSED, reason)
     try:
-        done = host.run_command(build_shutdown_command(around), around, within_s=WITHIN_S)
+        result = host.run_command(build_shutdown_command(around), around, within_s=WITHIN_S)
     except UnansweredError as error:
         return ShutdownOutcome(UNKNOWN if error.sent else REFUSED, str(error))
-    if done.code != 0:
-        return ShutdownOutcome(REFUSED, f"{build_shutdown_command(around)[0]} ended with {done.code}: {done.complaint}")
+    if result.code != 0:
+        return ShutdownOutcome(REFUSED, f"{build_shutdown_command(around)[0]} ended with {result.code}: {result.complaint}")
     return ShutdownOutcome(ACCEPTED, "the operating system shuts down")
 
 
@@ -119,8 +119,8 @@ MEANING_FILE, MEANING_VARIABLE = "/etc/costguard-shutdown-means", "COSTGUARD_SHU
 
 def read_shutdown_meaning(place: MachineIdentity, around: HostView) -> str:
     """Return stop or terminate as stated for this machine; "" if nothing was stated, or for another machine."""
-    for stated in (around.env.get(MEANING_VARIABLE, ""), read_text(around.rebase_path(MEANING_FILE)) or ""):
-        words = stated.split()
+    for text in (around.env.get(MEANING_VARIABLE, ""), read_text(around.rebase_path(MEANING_FILE)) or ""):
+        words = text.split()
         if len(words) == 2 and words[0] == place.id and words[1] in ACTS:  # noqa: PLR2004 - an id and a word
             return words[1]
     return ""

@@ -68,26 +68,27 @@ class SignalReading(NamedTuple):
 
 def merge_readings(looks: Sequence[SignalReading], *, at_s: float) -> dict[str, float]:
     """Return the signals of all `looks` merged into one record that ends at `at_s`."""
-    told = [look for look in looks if look.gpus is not None]
+    gpu_readings = [look for look in looks if look.gpus is not None]
     over_s = max((look.over_s for look in looks), default=0.0)
-    found = _merge_gpus(
-        [look.gpus for look in told if look.gpus is not None], _count_expected([look.at_s for look in told], at_s, over_s)
+    signals = _merge_gpus(
+        [look.gpus for look in gpu_readings if look.gpus is not None],
+        _count_expected([look.at_s for look in gpu_readings], at_s, over_s),
     )
     for signal, meaning in MEANINGS.items():
-        seen = [look for look in looks if signal in look.signals]
-        if seen:
-            found[signal] = _merge_signal(meaning, signal, seen, at_s)
-    return {name: round(value, DECIMALS) for name, value in found.items() if _is_plausible(name, value)}
+        readings = [look for look in looks if signal in look.signals]
+        if readings:
+            signals[signal] = _merge_signal(meaning, signal, readings, at_s)
+    return {name: round(value, DECIMALS) for name, value in signals.items() if _is_plausible(name, value)}
 
 
-def _merge_signal(meaning: str, signal: str, seen: Sequence[SignalReading], at_s: float) -> float:
+def _merge_signal(meaning: str, signal: str, readings: Sequence[SignalReading], at_s: float) -> float:
     if meaning == MEAN:
-        return _compute_mean((look.signals[signal], look.over_s) for look in seen)
+        return _compute_mean((look.signals[signal], look.over_s) for look in readings)
     if meaning == MAX:
-        return max(look.signals[signal] for look in seen)
+        return max(look.signals[signal] for look in readings)
     if meaning == AGE:
-        return max(0.0, min(look.signals[signal] + at_s - look.at_s for look in seen))
-    return seen[-1].signals[signal]
+        return max(0.0, min(look.signals[signal] + at_s - look.at_s for look in readings))
+    return readings[-1].signals[signal]
 
 
 def _count_expected(ats: Sequence[float], at_s: float, over_s: float) -> float:
@@ -95,7 +96,7 @@ def _count_expected(ats: Sequence[float], at_s: float, over_s: float) -> float:
     if over_s <= 0:
         return len(ats)
     edges = [at_s - over_s, *sorted(ats), at_s]
-    unseen_s = sum(max(0.0, after - before - FAR_S) for before, after in zip(edges, edges[1:]))
+    unseen_s = sum(max(0.0, next_at - last_at - FAR_S) for last_at, next_at in zip(edges, edges[1:]))
     return len(ats) / max(1 - unseen_s / over_s, 1e-9)
 
 
@@ -105,29 +106,29 @@ def _merge_gpus(looks: Sequence[Mapping[str, Gpu]], due: float) -> dict[str, flo
     if not names:
         return {}
     gpus = [_merge_gpu([look[name] for look in looks if name in look], due) for name in sorted(names)]
-    found = {**_sum_gpus(gpus), **_find_extremes(gpus)}
+    signals = {**_sum_gpus(gpus), **_find_extremes(gpus)}
     util = _have_all(gpus, UTIL)
     busiest = max(_list_known(gpus, UTIL), default=0.0)
     if util or busiest > BUSY_PERCENT:
-        found["gpu_util"] = busiest
-        found["gpu_busy_count"] = float(sum(value > BUSY_PERCENT for value in _list_known(gpus, UTIL)))
-    return found
+        signals["gpu_util"] = busiest
+        signals["gpu_busy_count"] = float(sum(value > BUSY_PERCENT for value in _list_known(gpus, UTIL)))
+    return signals
 
 
 def _sum_gpus(gpus: Sequence[Gpu]) -> dict[str, float]:
-    named = {"gpu_power_w": POWER, "pcie_bytes_s": PCIE}
-    return {signal: sum(_list_known(gpus, name)) for signal, name in named.items() if _have_all(gpus, name)}
+    name_by_signal = {"gpu_power_w": POWER, "pcie_bytes_s": PCIE}
+    return {signal: sum(_list_known(gpus, name)) for signal, name in name_by_signal.items() if _have_all(gpus, name)}
 
 
 def _find_extremes(gpus: Sequence[Gpu]) -> dict[str, float]:
-    named = {"gpu_memory_util": MEMORY_UTIL, "gpu_memory_used": MEMORY_USED, "gpu_power_busiest_w": POWER}
-    found = {signal: max(_list_known(gpus, name)) for signal, name in named.items() if _have_all(gpus, name)}
+    name_by_signal = {"gpu_memory_util": MEMORY_UTIL, "gpu_memory_used": MEMORY_USED, "gpu_power_busiest_w": POWER}
+    signals = {signal: max(_list_known(gpus, name)) for signal, name in name_by_signal.items() if _have_all(gpus, name)}
     hottest, limits = _list_known(gpus, TEMPERATURE), _list_known(gpus, LIMIT)
     if hottest:
-        found["gpu_temperature_c"] = max(hottest)
+        signals["gpu_temperature_c"] = max(hottest)
     if limits:
-        found["gpu_power_limit_w"] = min(limits)
-    return found
+        signals["gpu_power_limit_w"] = min(limits)
+    return signals
 
 
 def _merge_gpu(looks: Sequence[Gpu], due: float) -> Gpu:
@@ -135,18 +136,18 @@ def _merge_gpu(looks: Sequence[Gpu], due: float) -> Gpu:
 
     A mean of less than half of the `due` readings is left out, unless it shows work.
     """
-    found = {}
+    gpu = {}
     for name in (UTIL, MEMORY_UTIL, MEMORY_USED, POWER, LIMIT, TEMPERATURE, PCIE):
         values = [look[name] for look in looks if name in look]
         if values and name in {MEMORY_USED, TEMPERATURE}:
-            found[name] = max(values)
+            gpu[name] = max(values)
         elif values and name == LIMIT:
-            found[name] = values[-1]
+            gpu[name] = values[-1]
         elif values:
             mean = sum(values) / len(values)
             if len(values) >= ENOUGH * due or (name == UTIL and mean > BUSY_PERCENT):
-                found[name] = mean
-    return found
+                gpu[name] = mean
+    return gpu
 
 
 def _have_all(gpus: Sequence[Gpu], name: str) -> bool:
@@ -180,16 +181,16 @@ class ProbeResult(NamedTuple):
     troubles: tuple[str, ...] = ()
 
 
-def merge_probe_results(seen: Sequence[ProbeResult]) -> ProbeResult:
+def merge_probe_results(probe_results: Sequence[ProbeResult]) -> ProbeResult:
     """Merge several results: the latest input, the sum of sessions, the sum of jobs."""
-    unknown = {name for one in seen for name in one.unknown}
-    troubles = tuple(dict.fromkeys(text for one in seen for text in one.troubles))
-    found: dict[str, float] = {}
-    ages = [one.signals[INPUT_AGE] for one in seen if INPUT_AGE in one.signals]
+    unknown = {name for one in probe_results for name in one.unknown}
+    troubles = tuple(dict.fromkeys(text for one in probe_results for text in one.troubles))
+    signals: dict[str, float] = {}
+    ages = [one.signals[INPUT_AGE] for one in probe_results if INPUT_AGE in one.signals]
     if ages and (INPUT_AGE not in unknown or min(ages) < FRESH_S):
-        found[INPUT_AGE] = min(ages)
+        signals[INPUT_AGE] = min(ages)
     for name in (CONNECTIONS, QUEUE_JOBS):
-        counts = [one.signals[name] for one in seen if name in one.signals]
+        counts = [one.signals[name] for one in probe_results if name in one.signals]
         if counts and (name not in unknown or (name == QUEUE_JOBS and sum(counts) > 0)):
-            found[name] = sum(counts)
-    return ProbeResult(found, tuple(sorted(unknown - found.keys())), troubles)
+            signals[name] = sum(counts)
+    return ProbeResult(signals, tuple(sorted(unknown - signals.keys())), troubles)

@@ -65,14 +65,14 @@ class RecordSpool:
     def read_head(self, most: int, bytes_most: int) -> list[bytes]:
         """Return the oldest records as JSON: at most `most`, and at most `bytes_most` bytes including separators."""
         with self._lock:
-            found: list[bytes] = []
+            records: list[bytes] = []
             size = 0
             for line in self._lines:
                 size += len(line)
-                if len(found) == most or size > bytes_most:
+                if len(records) == most or size > bytes_most:
                     break
-                found.append(line[:-1])
-            return found
+                records.append(line[:-1])
+            return records
 
     def acknowledge(self, records: list[bytes], dropped: int) -> None:
         """Remove acknowledged records, and subtract the acknowledged number of dropped ones."""
@@ -85,9 +85,9 @@ class RecordSpool:
 
     def drop(self, records: list[bytes]) -> None:
         """Remove records that the watchdog will never accept, and count them as lost."""
-        before = len(self._lines)
+        old_count = len(self._lines)
         self.acknowledge(records, 0)
-        self.dropped += before - len(self._lines)
+        self.dropped += old_count - len(self._lines)
 
     def shift_times(self, by_ms: int) -> None:
         """Shift the time of all records, because our clock was set or found wrong by `by_ms`.
@@ -98,12 +98,12 @@ class RecordSpool:
             while self._earlier and abs(by_ms) > WINDOW_MS:
                 self._let_go()
                 self.dropped += 1
-            moved = []
+            lines = []
             for line in self._lines:
                 record = json.loads(line)
                 record["at"] += by_ms
-                moved.append(json.dumps(record, separators=(",", ":")).encode() + b"\n")
-            self._lines, self._bytes, self._whole = deque(moved), sum(map(len, moved)), False
+                lines.append(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            self._lines, self._bytes, self._whole = deque(lines), sum(map(len, lines)), False
             self._write(None)
 
     def _load(self, now_ms: int) -> None:
@@ -192,17 +192,17 @@ class SequenceNumbers:
 
 def _read_number(path: Path) -> int:
     try:
-        found = int(path.read_bytes()[:20])
+        number = int(path.read_bytes()[:20])
     except (OSError, ValueError):
         return 0
-    return found if 0 <= found <= SEQ_MOST - AHEAD else 0
+    return number if 0 <= number <= SEQ_MOST - AHEAD else 0
 
 
 def _parse_record_ms(line: bytes) -> int:
     """Return when a record ended, Unix milliseconds; -1 if the line is no valid record."""
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return -1
-    at = found.get("at") if isinstance(found, dict) and isinstance(found.get("signals"), dict) else None
+    at = record.get("at") if isinstance(record, dict) and isinstance(record.get("signals"), dict) else None
     return at if isinstance(at, int) else -1

@@ -75,10 +75,10 @@ def _copy_files(path: Path, until: float) -> tuple[bytes, bytes]:
     for number in range(COPIES_MAX):
         if number:
             time.sleep(COPY_WAIT_S)
-        before = [_read_mark(one) for one in (path, log, journal)]
+        marks = [_read_mark(one) for one in (path, log, journal)]
         data = read_regular_file(path, FILE_BYTES_MAX)
-        logged = b"" if before[1] is None else read_regular_file(log, FILE_BYTES_MAX)
-        if before == [_read_mark(one) for one in (path, log, journal)] and not (before[2] and before[2][1]):
+        logged = b"" if marks[1] is None else read_regular_file(log, FILE_BYTES_MAX)
+        if marks == [_read_mark(one) for one in (path, log, journal)] and not (marks[2] and marks[2][1]):
             return data, logged
         if time.monotonic() > until:
             break
@@ -88,7 +88,7 @@ def _copy_files(path: Path, until: float) -> tuple[bytes, bytes]:
 def _read_mark(path: Path) -> Mark:
     """Return what changes when a file is written; None if there is none."""
     try:
-        seen = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

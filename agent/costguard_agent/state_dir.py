@@ -33,9 +33,9 @@ PRIVATE_FILE, PRIVATE_FOLDER, OPEN_FOLDER, OPEN_FILE = 0o600, 0o700, 0o755, 0o64
 
 def find_state_dir() -> Path:
     """Return the folder of the persistent state."""
-    given = _read_env_dir("STATE_DIRECTORY")
-    if given is not None:
-        return given
+    env_dir = _read_env_dir("STATE_DIRECTORY")
+    if env_dir is not None:
+        return env_dir
     if _is_root():
         return Path("/var/lib", NAME)
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", NAME)
@@ -43,9 +43,9 @@ def find_state_dir() -> Path:
 
 def find_runtime_dir() -> Path:
     """Return the runtime folder of an agent that runs as this user."""
-    given = _read_env_dir("RUNTIME_DIRECTORY")
-    if given is not None:
-        return given
+    env_dir = _read_env_dir("RUNTIME_DIRECTORY")
+    if env_dir is not None:
+        return env_dir
     if _is_root():
         return Path("/run", NAME)
     base = os.environ.get("XDG_RUNTIME_DIR")
@@ -55,12 +55,12 @@ def find_runtime_dir() -> Path:
 def list_runtime_dirs() -> list[Path]:
     """Return the possible runtime folders of an agent on this machine, most specific first."""
     own = os.environ.get(DIR)
-    found = [Path(own)] if own else []
-    found.append(Path("/run", NAME))
+    folders = [Path(own)] if own else []
+    folders.append(Path("/run", NAME))
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base:
-        found.append(Path(base, NAME))
-    return [*found, Path(os.path.expanduser("~"), ".local", "state", NAME)]  # noqa: PTH111 - never raises, Path.home does
+        folders.append(Path(base, NAME))
+    return [*folders, Path(os.path.expanduser("~"), ".local", "state", NAME)]  # noqa: PTH111 - never raises, Path.home does
 
 
 def make_dir(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
@@ -69,10 +69,10 @@ def make_dir(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
         if not folder.is_dir():
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
             folder.chmod(mode)  # whatever this process's umask is
-        seen = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise AgentError(f"cannot make {folder}: {error.strerror}; set {DIR} to a folder that can be written") from error
-    if seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise AgentError(f"others may write to {folder}: chmod 700 {folder}, and check who had access")
     return folder
 
@@ -82,8 +82,8 @@ def write_file(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool 
 
     `sure`: flush it to disk, so that it survives a power cut.
     """
-    beside = path.with_name(f".{path.name}.new")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    new_path = path.with_name(f".{path.name}.new")
+    handle = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         os.fchmod(handle, mode)
         if _is_root():  # who joins as root writes for the service's own user
@@ -96,7 +96,7 @@ def write_file(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool 
             os.fsync(handle)
     finally:
         os.close(handle)
-    beside.replace(path)
+    new_path.replace(path)
     if sure:
         _sync_dir(path.parent)
 
@@ -104,7 +104,7 @@ def write_file(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool 
 def read_private_file(path: Path) -> bytes:
     """Return a file that only its owner may read; raises AgentError if others may, or if it is missing."""
     try:
-        seen = path.stat()
+        status = path.stat()
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise AgentError(
@@ -112,10 +112,10 @@ def read_private_file(path: Path) -> bytes:
         ) from error
     except OSError as error:
         raise AgentError(f"cannot read {path}: {error.strerror}; run as root or as the user who installed the agent") from error
-    if seen.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise AgentError(f"others can read {path}, so the key may be known. Join again: costguard-agent join URL CODE --again")
-    if os.geteuid() not in {0, seen.st_uid}:
-        raise AgentError(f"{path} belongs to another user (uid {seen.st_uid}): run the agent as that user")
+    if os.geteuid() not in {0, status.st_uid}:
+        raise AgentError(f"{path} belongs to another user (uid {status.st_uid}): run the agent as that user")
     return data
 
 
@@ -124,10 +124,10 @@ def parse_object(data: bytes) -> dict[str, Any]:
     import json
 
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _read_env_dir(by_systemd: str) -> Path | None:

@@ -40,19 +40,19 @@ class StatusFile:
         self.record: dict[str, Any] | None = None
         self.trouble = ""
 
-    def record_beat(self, told: BeatResult, at_ms: int, *, waiting: int, dropped: int, troubles: Sequence[str]) -> None:
+    def record_beat(self, beat: BeatResult, at_ms: int, *, waiting: int, dropped: int, troubles: Sequence[str]) -> None:
         """Record the result of a beat."""
-        found = self._said
-        found.update(at=at_ms / 1000, state=told.state, why=told.why, waiting=waiting, dropped=dropped, record=self.record)
-        found["troubles"] = list(troubles)
-        if told.state == ANSWERED:
-            notices = told.answer.get("notices")
-            found["answered_at"] = at_ms / 1000
-            found["notices"] = (
+        status = self._said
+        status.update(at=at_ms / 1000, state=beat.state, why=beat.why, waiting=waiting, dropped=dropped, record=self.record)
+        status["troubles"] = list(troubles)
+        if beat.state == ANSWERED:
+            notices = beat.answer.get("notices")
+            status["answered_at"] = at_ms / 1000
+            status["notices"] = (
                 [make_printable(str(text)) for text in notices[:NOTICES_MOST]] if isinstance(notices, list) else []
             )
-            found["machine"] = make_printable(str(told.answer.get("state") or ""))
-            found["kept_until"] = told.answer.get("kept_until")
+            status["machine"] = make_printable(str(beat.answer.get("state") or ""))
+            status["kept_until"] = beat.answer.get("kept_until")
         self._write()
 
     def record_end(self, at_ms: int) -> None:
@@ -72,37 +72,39 @@ def read_status() -> dict[str, Any]:
     """Return the last status of this machine's agent; raises AgentError if there is none."""
     for folder in list_runtime_dirs():
         try:
-            found = parse_object((folder / STATUS).read_bytes())
+            status = parse_object((folder / STATUS).read_bytes())
         except OSError:
             continue
-        if found:
-            return {**found, "running": _is_running(found.get("pid")), "guarded": _is_guarded(found)}
+        if status:
+            return {**status, "running": _is_running(status.get("pid")), "guarded": _is_guarded(status)}
     raise AgentError("no agent runs on this machine: costguard-agent run, or costguard-agent install")
 
 
-def format_status(found: dict[str, Any]) -> str:
+def format_status(status: dict[str, Any]) -> str:
     """Return the status as text for people."""
-    lines = [f"{'runs' if found['running'] else 'does not run'}: costguard-agent {found.get('version')} for {found.get('url')}"]
-    answered = found.get("answered_at")
-    said = f"{_format_age(answered)} ago" if answered else "never"
-    lines.append(f"the watchdog answered {said}" + (f"; {found['why']}" if found.get("why") else ""))
-    if found.get("machine"):
-        lines.append(f"it calls this machine {found.get('name') or found.get('agent')}: {found['machine']}")
-    if found.get("waiting") or found.get("dropped"):
-        lines.append(f"{found.get('waiting')} records wait to be sent, {found.get('dropped')} were lost")
-    record = found.get("record") or {}
+    lines = [
+        f"{'runs' if status['running'] else 'does not run'}: costguard-agent {status.get('version')} for {status.get('url')}"
+    ]
+    answered = status.get("answered_at")
+    last_answer = f"{_format_age(answered)} ago" if answered else "never"
+    lines.append(f"the watchdog answered {last_answer}" + (f"; {status['why']}" if status.get("why") else ""))
+    if status.get("machine"):
+        lines.append(f"it calls this machine {status.get('name') or status.get('agent')}: {status['machine']}")
+    if status.get("waiting") or status.get("dropped"):
+        lines.append(f"{status.get('waiting')} records wait to be sent, {status.get('dropped')} were lost")
+    record = status.get("record") or {}
     lines += [f"  {name:22} {value:g}" for name, value in sorted((record.get("signals") or {}).items())]
-    lines += [f"trouble: {each}" for each in found.get("troubles") or []]
-    lines += [f"notice: {each}" for each in found.get("notices") or []]
+    lines += [f"trouble: {each}" for each in status.get("troubles") or []]
+    lines += [f"notice: {each}" for each in status.get("notices") or []]
     return "\n".join(lines)
 
 
-def _is_guarded(found: dict[str, Any]) -> bool:
+def _is_guarded(status: dict[str, Any]) -> bool:
     """Return whether the agent runs and the watchdog answered recently."""
-    answered = found.get("answered_at")
-    every = found.get("every_s") or 0
+    answered = status.get("answered_at")
+    every = status.get("every_s") or 0
     fresh_s = max(FRESH_LEAST_S, FRESH_BEATS * every)
-    return bool(_is_running(found.get("pid")) and answered and time.time() - answered < fresh_s)
+    return bool(_is_running(status.get("pid")) and answered and time.time() - answered < fresh_s)
 
 
 def _is_running(pid: object) -> bool:

@@ -66,19 +66,19 @@ class SessionProbe:
 
         Until a terminal was seen, the age counts from the first call, because a user may have left just before it.
         """
-        found = list_terminal_processes(self._around)
-        if not found:
+        processes = list_terminal_processes(self._around)
+        if not processes:
             return ProbeResult({}, (INPUT_AGE, CONNECTIONS), ("processes cannot be seen here: user sessions are not measured",))
-        persons = [one for one in found.values() if is_person(one, found)]
+        persons = [one for one in processes.values() if is_person(one, processes)]
         terminals = {one.line: one.pid for one in persons}
-        if int(FIRST_PID) not in found:
-            panes = {one.line for one in found.values() if one.line} - terminals.keys()
+        if int(FIRST_PID) not in processes:
+            panes = {one.line for one in processes.values() if one.line} - terminals.keys()
             logins = (one for one in list_logins(self._around) if one.line not in panes and not PANES.match(one.host))
             terminals.update({one.line: one.pid for one in logins if one.line not in terminals})
         typed = [at for line, pid in terminals.items() for at in self._find_last_input(line, pid)]
-        sessions = {self._name_session(one, found) for one in persons if one.pid != int(FIRST_PID)} | self._list_ssh_sessions(
-            found
-        )
+        sessions = {
+            self._name_session(one, processes) for one in persons if one.pid != int(FIRST_PID)
+        } | self._list_ssh_sessions(processes)
         sessions |= terminals.keys() - {one.line for one in persons}
         if self._latest is None and not typed:
             self._latest = now
@@ -95,13 +95,13 @@ class SessionProbe:
                 yield path.stat().st_atime
                 return
 
-    def _name_session(self, one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> int | str:
+    def _name_session(self, one: TerminalProcess, processes: Mapping[int, TerminalProcess]) -> int | str:
         """Return one id for all terminals of an SSH connection; any other terminal is a session by itself."""
-        over = [above.pid for above in list_ancestors(one, found) if above.name in SSH]
+        over = [above.pid for above in list_ancestors(one, processes) if above.name in SSH]
         return next((pid for pid in over if self._is_connection(pid)), one.pid)
 
-    def _list_ssh_sessions(self, found: Mapping[int, TerminalProcess]) -> set[int | str]:
-        return {one.pid for one in found.values() if one.name in SSH and self._is_connection(one.pid)}
+    def _list_ssh_sessions(self, processes: Mapping[int, TerminalProcess]) -> set[int | str]:
+        return {one.pid for one in processes.values() if one.name in SSH and self._is_connection(one.pid)}
 
     def _is_connection(self, pid: int) -> bool:
         """Return whether an SSH server process serves a user: "sshd: anna@pts/0", "sshd: anna@notty".
@@ -114,8 +114,8 @@ class SessionProbe:
 
 def write_to_terminals(around: HostView, text: str) -> int:
     """Write one line to every terminal that may have a user, and return how many took it."""
-    found = list_terminal_processes(around)
-    terminals = {one.line for one in found.values() if one.line and one.pid == one.session and one.name not in PROMPTS}
+    processes = list_terminal_processes(around)
+    terminals = {one.line for one in processes.values() if one.line and one.pid == one.session and one.name not in PROMPTS}
     return sum(_write_terminal(around.build_path("dev", name), f"\r\n{text}\r\n".encode()) for name in terminals)
 
 
@@ -132,18 +132,18 @@ def _write_terminal(path: Path, data: bytes) -> bool:
         os.close(handle)
 
 
-def is_person(one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> bool:
+def is_person(one: TerminalProcess, processes: Mapping[int, TerminalProcess]) -> bool:
     """Return whether this is the first process of a terminal that may have a user."""
     if not one.line or one.pid != one.session or one.name in PROMPTS:
         return False
-    return not any(above.name.startswith(MULTIPLEXERS) for above in list_ancestors(one, found))
+    return not any(above.name.startswith(MULTIPLEXERS) for above in list_ancestors(one, processes))
 
 
-def list_ancestors(one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> list[TerminalProcess]:
+def list_ancestors(one: TerminalProcess, processes: Mapping[int, TerminalProcess]) -> list[TerminalProcess]:
     """Return all ancestors of `one`, nearest first."""
     above: list[TerminalProcess] = []
-    while one.parent in found and len(above) < len(found):
-        one = found[one.parent]
+    while one.parent in processes and len(above) < len(processes):
+        one = processes[one.parent]
         above.append(one)
     return above
 
@@ -196,8 +196,10 @@ def parse_utmp(data: bytes, machine: str) -> list[Login]:
     """
     shape = UTMP_64 if machine in WITHOUT_32 else UTMP_32
     entries = (shape.unpack_from(data, at) for at in range(0, len(data) - shape.size + 1, shape.size))
-    found = [Login(entry[1], _decode_field(entry[2]), _decode_field(entry[5])) for entry in entries if entry[0] == USER_PROCESS]
-    return [one for one in found if re.fullmatch(r"(pts/|tty[A-Z]*|hvc)\d{1,6}", one.line)]
+    logins = [
+        Login(entry[1], _decode_field(entry[2]), _decode_field(entry[5])) for entry in entries if entry[0] == USER_PROCESS
+    ]
+    return [one for one in logins if re.fullmatch(r"(pts/|tty[A-Z]*|hvc)\d{1,6}", one.line)]
 
 
 def _decode_field(field: bytes) -> str:

@@ -86,26 +86,26 @@ class AdmissionClient:
         if len(json.dumps(run)) > REQUEST_MOST:
             return Answer(REFUSED, may_launch=False, says=f"the request has more than {REQUEST_MOST} bytes: shorten its texts")
         try:
-            status, said = self._post("/v1/admit", run)
-            if status == HTTP_BAD_REQUEST and "was taken before" in str(said.get("says")):
-                status, said = self._post("/v1/admit", {**run, "id": f"{str(run.get('id'))[:100]}-{secrets.token_hex(3)}"})
-            return self._read_answer(status, said)
+            status, answer = self._post("/v1/admit", run)
+            if status == HTTP_BAD_REQUEST and "was taken before" in str(answer.get("says")):
+                status, answer = self._post("/v1/admit", {**run, "id": f"{str(run.get('id'))[:100]}-{secrets.token_hex(3)}"})
+            return self._read_answer(status, answer)
         except (OSError, ValueError) as error:
             return give_up(f"costguard cannot be asked ({_describe(error)})", self.fails)
 
-    def _read_answer(self, status: int, said: Mapping[str, Any]) -> Answer:
+    def _read_answer(self, status: int, answer: Mapping[str, Any]) -> Answer:
         """Return what an answer means. Raises ValueError for one that is not costguard's."""
-        reason = str(said.get("reason") or said.get("error") or "")
-        if status == HTTP_OK and said.get("held") is True:
-            hold, money = str(said.get("hold") or ""), float(said.get("usd") or 0)
+        reason = str(answer.get("reason") or answer.get("error") or "")
+        if status == HTTP_OK and answer.get("held") is True:
+            hold, money = str(answer.get("hold") or ""), float(answer.get("usd") or 0)
             return Answer(
-                HELD, may_launch=True, says=str(said.get("says", "")), hold=hold, status=status, money=money, reason=reason
+                HELD, may_launch=True, says=str(answer.get("says", "")), hold=hold, status=status, money=money, reason=reason
             )
-        says = str(said.get("says") or "nothing that is known")
-        if status in (HTTP_BAD_REQUEST, HTTP_TOO_LARGE) and said.get("says"):
+        says = str(answer.get("says") or "nothing that is known")
+        if status in (HTTP_BAD_REQUEST, HTTP_TOO_LARGE) and answer.get("says"):
             return Answer(REFUSED, may_launch=False, says=f"the request is wrong: {says}", status=status, reason=reason)
-        if status == HTTP_REFUSED and said.get("reason") != NO_PRICE:
-            return Answer(REFUSED, may_launch=False, says=describe_refusal(said), status=status, reason=reason)
+        if status == HTTP_REFUSED and answer.get("reason") != NO_PRICE:
+            return Answer(REFUSED, may_launch=False, says=describe_refusal(answer), status=status, reason=reason)
         hint = "; set COSTGUARD_TOKEN to a valid one of an operator" if status in HTTP_TOKEN_REFUSED else ""
         return give_up(f"costguard answered {status}: {says}{hint}", self.fails, status=status, reason=reason)
 
@@ -120,8 +120,8 @@ class AdmissionClient:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers, method="POST")  # noqa: S310 - http or https
         try:
-            with _OPENER.open(request, timeout=self.timeout_s) as came:
-                return came.status, _parse(came.read(ANSWER_MOST))
+            with _OPENER.open(request, timeout=self.timeout_s) as reply:
+                return reply.status, _parse(reply.read(ANSWER_MOST))
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, _parse(refused.read(ANSWER_MOST))
@@ -149,13 +149,13 @@ def read_fail_policy(environ: Mapping[str, str]) -> str:
     return OPEN if environ.get("COSTGUARD_FAIL", OPEN) == OPEN else CLOSED
 
 
-def describe_refusal(said: Mapping[str, Any]) -> str:
+def describe_refusal(answer: Mapping[str, Any]) -> str:
     """Return why a budget refuses, and what would fit, as one sentence for people."""
-    fits = [f"{one.get('what')} ({one.get('usd')} USD)" for one in said.get("would_fit") or () if isinstance(one, dict)]
+    fits = [f"{one.get('what')} ({one.get('usd')} USD)" for one in answer.get("would_fit") or () if isinstance(one, dict)]
     more = f". Would fit: {'; '.join(fits[:FITS_SHOWN])}" if fits else ""
-    unstated = [str(one) for one in said.get("unstated") or ()]
+    unstated = [str(one) for one in answer.get("unstated") or ()]
     hint = f". It counts there because nobody stated its {', '.join(unstated)}" if unstated else ""
-    return f"{said.get('says', 'a budget refuses it')}{hint}{more}"
+    return f"{answer.get('says', 'a budget refuses it')}{hint}{more}"
 
 
 def read_token(environ: Mapping[str, str]) -> str:
@@ -173,10 +173,10 @@ def read_token(environ: Mapping[str, str]) -> str:
 
 
 def _parse(body: bytes) -> dict[str, Any]:
-    found = json.loads(body)
-    if not isinstance(found, dict):
+    answer = json.loads(body)
+    if not isinstance(answer, dict):
         raise ValueError("an answer of another form")  # noqa: TRY004 - as JSON that cannot be parsed
-    return found
+    return answer
 
 
 def _describe(error: Exception) -> str:

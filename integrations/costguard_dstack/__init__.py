@@ -94,7 +94,7 @@ class CostguardPolicy(ApplyPolicy):  # type: ignore[misc]  # as above
             raise ValueError(f"costguard: state at most {GROUPS_MOST} groups with GPUs")
         client, hours = AdmissionClient.from_environment(), find_hours(spec)
         common = {"hours": hours, "owner": user, "labels": find_labels(spec, project), "name": name[:100]}
-        kept: list[Answer] = []
+        holds: list[Answer] = []
         silent: Answer | None = None
         for number, group in enumerate(groups):
             bound = find_price_bound(group, spec, hours)
@@ -107,12 +107,12 @@ class CostguardPolicy(ApplyPolicy):  # type: ignore[misc]  # as above
                 if answers[-1].says.startswith(UNREACHED):
                     silent = answers[-1]  # nor does it answer the next: a plan waits for one of them
             admitted = [kind for kind, answer in zip(kinds, answers) if answer.may_launch]  # noqa: B905
-            kept += keep_largest_hold(client, answers)
+            holds += keep_largest_hold(client, answers)
             if not admitted:
-                end_holds(client, kept)
+                end_holds(client, holds)
                 raise ValueError(clean(f"costguard: {answers[0].says}"))
             narrow_gpus(group, admitted if len(admitted) < len(kinds) else None)
-        return kept
+        return holds
 
     def _ask(self, client: AdmissionClient, body: dict[str, object], bound: float | None) -> Answer:
         """Ask for a hold. `bound`: USD that it costs at most, None where that is open.
@@ -120,20 +120,20 @@ class CostguardPolicy(ApplyPolicy):  # type: ignore[misc]  # as above
         Where the id was that of a hold that has ended, the client makes a new one, which is asked for from then on: else a plan
         and its run would have a hold each.
         """
-        asked = str(body["id"])
-        answer = admit_at_any_price(client, {**body, "id": self._renewed.get(asked, asked)}, bound)
-        if answer.hold and answer.hold != asked:
+        hold_id = str(body["id"])
+        answer = admit_at_any_price(client, {**body, "id": self._renewed.get(hold_id, hold_id)}, bound)
+        if answer.hold and answer.hold != hold_id:
             if len(self._renewed) >= HOLDS_KNOWN:
                 self._renewed.clear()
-            self._renewed[asked] = answer.hold
+            self._renewed[hold_id] = answer.hold
         LOG.info("costguard: %s", clean(answer.says))
         return answer
 
 
 def read_setting(spec: Any, key: str) -> Any:  # noqa: ANN401 - dstack's
     """Return a setting of the configuration, else of its profile: as dstack merges them, but after other plug-ins' changes."""
-    stated = getattr(spec.configuration, key, None)
-    return getattr(spec.profile, key, None) if stated is None else stated
+    value = getattr(spec.configuration, key, None)
+    return getattr(spec.profile, key, None) if value is None else value
 
 
 def list_groups(spec: Any) -> list[Any]:  # noqa: ANN401 - dstack's
@@ -202,23 +202,23 @@ def find_hours(spec: Any) -> float:  # noqa: ANN401 - dstack's
     """Return the hours of `max_duration`, else of the server, else HOURS_DEFAULT. Raises ValueError for what are none."""
     seconds = read_setting(spec, "max_duration")
     if isinstance(seconds, int) and seconds > 0:
-        field, stated = "max_duration", str(seconds / 3600)
+        field, text = "max_duration", str(seconds / 3600)
     else:
-        field, stated = f"{HOURS_VARIABLE} of dstack's server", os.environ.get(HOURS_VARIABLE) or str(HOURS_DEFAULT)
+        field, text = f"{HOURS_VARIABLE} of dstack's server", os.environ.get(HOURS_VARIABLE) or str(HOURS_DEFAULT)
     try:
-        hours = float(stated)
+        hours = float(text)
     except ValueError:
         hours = 0.0
     if not 0 < hours < HOURS_MAX:
-        raise ValueError(f"costguard: {field} must be more than 0 and less than {HOURS_MAX:g} hours, not {stated[:40]!r}")
+        raise ValueError(f"costguard: {field} must be more than 0 and less than {HOURS_MAX:g} hours, not {text[:40]!r}")
     return hours
 
 
 def find_labels(spec: Any, project: str) -> dict[str, str]:  # noqa: ANN401 - dstack's
     """Return the labels that budgets select by: those of the tags, and the project, which no tag replaces."""
     tags = read_setting(spec, "tags") or {}
-    stated = {key: str(value) for key, value in tags.items() if key in BUDGET_LABELS and value}
-    return {**stated, os.environ.get(PROJECT_LABEL_VARIABLE) or "project": project}
+    labels = {key: str(value) for key, value in tags.items() if key in BUDGET_LABELS and value}
+    return {**labels, os.environ.get(PROJECT_LABEL_VARIABLE) or "project": project}
 
 
 def find_price_bound(group: Any, spec: Any, hours: float) -> float | None:  # noqa: ANN401 - dstack's
@@ -268,14 +268,14 @@ def admit_at_any_price(client: AdmissionClient, body: dict[str, object], bound: 
 
 def keep_largest_hold(client: AdmissionClient, answers: Sequence[Answer]) -> list[Answer]:
     """End all holds but the largest, which is returned. One that was held already is left: its run may be active."""
-    held = sorted((one for one in answers if one.hold), key=lambda one: one.money, reverse=True)
-    end_holds(client, held[1:])
-    return held[:1]
+    holds = sorted((one for one in answers if one.hold), key=lambda one: one.money, reverse=True)
+    end_holds(client, holds[1:])
+    return holds[:1]
 
 
-def end_holds(client: AdmissionClient, held: Sequence[Answer]) -> None:
+def end_holds(client: AdmissionClient, holds: Sequence[Answer]) -> None:
     """End the holds that were taken just now."""
-    for answer in held:
+    for answer in holds:
         if answer.reason not in HELD_BEFORE:
             client.end(answer.hold, started=False)
 
@@ -287,10 +287,10 @@ def state_hold(spec: Any, holds: Sequence[Answer]) -> None:  # noqa: ANN401 - ds
     """
     tags = dict(read_setting(spec, "tags") or {})
     typed = tags.pop(HOLD_LABEL, None)
-    stated = len(holds) == 1 and spec.configuration.type != "service"
-    if stated:
+    is_tagged = len(holds) == 1 and spec.configuration.type != "service"
+    if is_tagged:
         tags[HOLD_LABEL] = holds[0].hold
-    if stated or typed is not None:
+    if is_tagged or typed is not None:
         spec.configuration.tags = tags
 
 
@@ -302,9 +302,9 @@ def is_offer(spec: Any) -> bool:  # noqa: ANN401 - dstack's
 def limit_offer(spec: Any) -> Any:  # noqa: ANN401 - dstack's
     """Return the spec so that it costs next to nothing if it is applied all the same."""
     spec.configuration.max_duration, spec.configuration.idle_duration, spec.configuration.retry = OFFER_S, 0, False
-    for stated in (spec.configuration, spec.profile):
-        if getattr(stated, "schedule", None) is not None:
-            stated.schedule = None
+    for part in (spec.configuration, spec.profile):
+        if getattr(part, "schedule", None) is not None:
+            part.schedule = None
     return spec
 
 

@@ -79,8 +79,8 @@ def build_request(request: Mapping[str, Any], environ: Mapping[str, str]) -> dic
         return None
     notes = meta.get("annotations") or {}
     namespace = str(request.get("namespace") or meta.get("namespace") or "default")
-    stated = meta.get("labels") or {}
-    labels = {key: str(stated[key]) for key in BUDGET_LABELS if stated.get(key)}
+    pod_labels = meta.get("labels") or {}
+    labels = {key: str(pod_labels[key]) for key in BUDGET_LABELS if pod_labels.get(key)}
     selector = spec.get("nodeSelector") or {}
     gpu = (
         notes.get(GPU) or next((selector[key] for key in GPU_LABELS if key in selector), "") or environ.get("COSTGUARD_GPU", "")
@@ -112,15 +112,15 @@ def count_gpus(spec: Mapping[str, Any]) -> int:
 def find_hours(notes: Mapping[str, Any], spec: Mapping[str, Any], environ: Mapping[str, str]) -> float:
     """Return how long the pod runs at most: as annotated, by its deadline, or the webhook's default."""
     deadline = spec.get("activeDeadlineSeconds")
-    stated = notes.get(HOURS) or (
+    value = notes.get(HOURS) or (
         deadline / 3600 if isinstance(deadline, int) else environ.get("COSTGUARD_HOURS", HOURS_DEFAULT)
     )
     try:
-        hours = float(stated)
+        hours = float(value)
     except (TypeError, ValueError):
         hours = 0.0
     if not 0 < hours < HOURS_MAX:
-        raise ValueError(f"annotation {HOURS} must be hours such as 12, not {str(stated)[:40]!r}")
+        raise ValueError(f"annotation {HOURS} must be hours such as 12, not {str(value)[:40]!r}")
     return hours
 
 
@@ -169,8 +169,8 @@ def _list_containers(spec: Mapping[str, Any], key: str) -> Iterable[Mapping[str,
 def _read_gpus(container: Mapping[str, Any]) -> int:
     """Return a container's GPUs. Kubernetes takes whole ones, and limits and requests that are equal."""
     resources = container.get("resources") or {}
-    stated = (resources.get("limits") or {}).get(GPU_RESOURCE) or (resources.get("requests") or {}).get(GPU_RESOURCE) or 0
-    text = str(stated)
+    count = (resources.get("limits") or {}).get(GPU_RESOURCE) or (resources.get("requests") or {}).get(GPU_RESOURCE) or 0
+    text = str(count)
     if text.isdecimal() and len(text) <= 6:  # noqa: PLR2004 - a million GPUs of one container
         return int(text)
     raise ValueError(f"{GPU_RESOURCE} must be a whole number, not {text[:40]!r}")

@@ -38,12 +38,12 @@ def main() -> None:
     except (OSError, ValueError) as error:
         raise SystemExit(f"costguard_kubernetes: {error}") from None
     server.client = client
-    known = (
+    clients = (
         "clients with a certificate"
         if tls.verify_mode == ssl.CERT_REQUIRED
         else "every client (COSTGUARD_CLIENT_CA is not set)"
     )
-    sys.stderr.write(f"costguard_kubernetes: asks {client.url}, fails {client.fails}, answers {known}\n")
+    sys.stderr.write(f"costguard_kubernetes: asks {client.url}, fails {client.fails}, answers {clients}\n")
     server.serve_forever()
 
 

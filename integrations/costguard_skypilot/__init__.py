@@ -47,27 +47,27 @@ class CostguardPolicy(sky.AdminPolicy):  # type: ignore[misc]  # SkyPilot is not
         """Return the request with the resources that were admitted. Raises RuntimeError if none was."""
         task, options = user_request.task, user_request.request_options
         same = sky.MutatedUserRequest(task, user_request.skypilot_config)
-        wanted = [one for one in task.resources if one.accelerators]
-        if user_request.at_client_side or not wanted or not is_launch(user_request) or has_hold(task.envs):
+        resources = [one for one in task.resources if one.accelerators]
+        if user_request.at_client_side or not resources or not is_launch(user_request) or has_hold(task.envs):
             return same
         client, hours = AdmissionClient.from_environment(), find_hours(task.envs)
         cluster = str((options.cluster_name if options else "") or "")
         owner = str(user_request.user.name or "") if user_request.user else ""
         dryrun = bool(options and options.dryrun)
-        bodies = [build_request(one, nodes=task.num_nodes or 1, hours=hours, owner=owner, cluster=cluster) for one in wanted]
+        bodies = [build_request(one, nodes=task.num_nodes or 1, hours=hours, owner=owner, cluster=cluster) for one in resources]
         if dryrun:
             bodies = [build_dry_run(body) for body in bodies]
         answers = [admit_at_any_price(client, body) for body in bodies]
-        admitted = [one for one, answer in zip(wanted, answers) if answer.may_launch]  # noqa: B905 - Python 3.9
+        admitted = [one for one, answer in zip(resources, answers) if answer.may_launch]  # noqa: B905 - Python 3.9
         for answer in answers:
             print(f"costguard: {answer.says}")  # noqa: T201 - SkyPilot's log
         if not admitted:
             raise RuntimeError(f"costguard: {answers[0].says}")
-        kept = keep_largest_hold(client, answers, dryrun=dryrun)
-        if kept:
-            admitted = [one.copy(labels={**(one.labels or {}), HOLD_LABEL: kept}) for one in admitted]
-            task.update_envs({HOLD_VARIABLE: kept})
-        if kept or len(admitted) < len(wanted):
+        hold = keep_largest_hold(client, answers, dryrun=dryrun)
+        if hold:
+            admitted = [one.copy(labels={**(one.labels or {}), HOLD_LABEL: hold}) for one in admitted]
+            task.update_envs({HOLD_VARIABLE: hold})
+        if hold or len(admitted) < len(resources):
             task.set_resources(type(task.resources)(admitted))
         return same
 
@@ -89,13 +89,13 @@ def has_hold(envs: Mapping[str, str]) -> bool:
 
 def find_hours(envs: Mapping[str, str]) -> float:
     """Return the hours that a task states, else the environment, else HOURS_DEFAULT. Raises RuntimeError for others."""
-    stated = envs.get(HOURS_VARIABLE) or os.environ.get(HOURS_VARIABLE) or str(HOURS_DEFAULT)
+    text = envs.get(HOURS_VARIABLE) or os.environ.get(HOURS_VARIABLE) or str(HOURS_DEFAULT)
     try:
-        hours = float(stated)
+        hours = float(text)
     except ValueError:
         hours = 0.0
     if not 0 < hours < HOURS_MAX:
-        raise RuntimeError(f"costguard: envs.{HOURS_VARIABLE} must be hours such as 12, not {stated[:40]!r}")
+        raise RuntimeError(f"costguard: envs.{HOURS_VARIABLE} must be hours such as 12, not {text[:40]!r}")
     return hours
 
 
@@ -111,8 +111,8 @@ def build_request(resources: Any, *, nodes: int, hours: float, owner: str, clust
         body["labels"] = {key: str(value) for key, value in resources.labels.items() if key in BUDGET_LABELS}
     body = {key: value for key, value in body.items() if value != ""}
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:8]
-    known = f"{PLAIN.sub('-', cluster.lower())[:40]}-{digest}" if cluster else secrets.token_hex(6)
-    return {**body, "id": f"sky-{known}"}
+    suffix = f"{PLAIN.sub('-', cluster.lower())[:40]}-{digest}" if cluster else secrets.token_hex(6)
+    return {**body, "id": f"sky-{suffix}"}
 
 
 def build_dry_run(body: Mapping[str, object]) -> dict[str, object]:
@@ -134,8 +134,8 @@ def keep_largest_hold(client: AdmissionClient, answers: Sequence[Answer], *, dry
 
     One that was held already is left: it may be that of the cluster, which runs.
     """
-    held = sorted((one for one in answers if one.hold), key=lambda one: one.money, reverse=True)
-    for answer in held if dryrun else held[1:]:
+    holds = sorted((one for one in answers if one.hold), key=lambda one: one.money, reverse=True)
+    for answer in holds if dryrun else holds[1:]:
         if answer.reason not in HELD_BEFORE:
             client.end(answer.hold, started=False)
-    return held[0].hold if held and not dryrun else ""
+    return holds[0].hold if holds and not dryrun else ""

@@ -106,8 +106,8 @@ def build_request(job: str, fields: Mapping[str, str], environ: Mapping[str, str
 
     Raises JobUnreadError if neither the job nor a setting says which GPU, or hours are none; JobRefusedError as find_gpus.
     """
-    stated = fields.get("NumNodes", "").partition("-")[0]
-    nodes = int(stated) if stated.isdecimal() and stated != "0" else 1
+    node_text = fields.get("NumNodes", "").partition("-")[0]
+    nodes = int(node_text) if node_text.isdecimal() and node_text != "0" else 1
     name, count = find_gpus(fields, nodes)
     if count == 0:
         return None
@@ -130,13 +130,13 @@ def build_request(job: str, fields: Mapping[str, str], environ: Mapping[str, str
 
 def find_hours(environ: Mapping[str, str]) -> float:
     """Return the hours of a job without a time limit. Raises JobUnreadError if COSTGUARD_HOURS states none."""
-    stated = environ.get("COSTGUARD_HOURS", "24")
+    text = environ.get("COSTGUARD_HOURS", "24")
     try:
-        hours = float(stated)
+        hours = float(text)
     except ValueError:
         hours = 0.0
     if not 0 < hours < HOURS_MAX:
-        raise JobUnreadError(f"COSTGUARD_HOURS must be hours such as 24, not {stated[:40]!r}")
+        raise JobUnreadError(f"COSTGUARD_HOURS must be hours such as 24, not {text[:40]!r}")
     return hours
 
 
@@ -162,18 +162,18 @@ def parse_gpus(tres: str) -> tuple[str, int]:
     """Return the kind and number of GPUs in a list of resources; ("", 0) if it has none."""
     name, count = "", 0
     for part in tres.split(","):
-        found = GPUS.match(part.strip())
-        if found:
-            name, count = found["name"] or name, max(count, int(found["count"] or 1))
+        match = GPUS.match(part.strip())
+        if match:
+            name, count = match["name"] or name, max(count, int(match["count"] or 1))
     return name, count
 
 
 def parse_time_limit(text: str) -> float:
     """Return the hours of Slurm's DAYS-HH:MM:SS; 0.0 for UNLIMITED, and for what is none."""
-    found = TIME.match(text.strip())
-    if not found:
+    match = TIME.match(text.strip())
+    if not match:
         return 0.0
-    return int(found["d"] or 0) * 24 + int(found["h"]) + int(found["m"]) / 60 + int(found["s"]) / 3600
+    return int(match["d"] or 0) * 24 + int(match["h"]) + int(match["m"]) / 60 + int(match["s"]) / 3600
 
 
 def find_hold_id(job: str, fields: Mapping[str, str]) -> str:
@@ -197,8 +197,8 @@ def parse_job(job: str, text: str) -> dict[str, str]:
         raise JobUnreadError(f"scontrol does not show job {job}")
     fields: dict[str, str] = {}
     for part in " ".join(records).split():
-        key, found, value = part.partition("=")
-        if found and key in FIELDS and fields.setdefault(key, value) != value:
+        key, separator, value = part.partition("=")
+        if separator and key in FIELDS and fields.setdefault(key, value) != value:
             raise JobRefusedError(f"the job states {key} twice: take it out of its name, account, comment or arguments")
     if len(records) > 1 or (REQUESTED in fields) == (REQUESTED_BEFORE in fields) or not fields.keys() >= set(ALWAYS_SHOWN):
         raise JobRefusedError("the job states fields of scontrol in its name, account, comment or arguments: take them out")
@@ -208,12 +208,12 @@ def parse_job(job: str, text: str) -> dict[str, str]:
 def _call(words: list[str]) -> str:
     """Return what scontrol prints; "" if it fails."""
     try:
-        came = subprocess.run(  # noqa: S603 - Slurm's own program
+        process = subprocess.run(  # noqa: S603 - Slurm's own program
             [SCONTROL, *words], capture_output=True, text=True, errors="replace", check=False, timeout=WITHIN_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         sys.stderr.write(f"costguard_slurm: scontrol {words[0]}: {type(error).__name__}\n")
         return ""
-    if came.returncode:
-        sys.stderr.write(f"costguard_slurm: scontrol {words[0]}: {came.stderr.strip()[:200]}\n")
-    return came.stdout if came.returncode == 0 else ""
+    if process.returncode:
+        sys.stderr.write(f"costguard_slurm: scontrol {words[0]}: {process.stderr.strip()[:200]}\n")
+    return process.stdout if process.returncode == 0 else ""

@@ -84,12 +84,12 @@ class LambdaAccount:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """Poll every instance and filesystem with two requests; more only while a launch time is unknown."""
-        asked_at, deadline, seen = self._clock.now(), Deadline(self._timeout_s), ListingResult()
-        inventory = self._read_inventory(deadline, seen)
-        notes = () if isinstance(inventory, Failed) else tuple(seen.notes)
+        asked_at, deadline, listing = self._clock.now(), Deadline(self._timeout_s), ListingResult()
+        inventory = self._read_inventory(deadline, listing)
+        notes = () if isinstance(inventory, Failed) else tuple(listing.notes)
         return Poll(scope=scope, asked_at=asked_at, at=max(asked_at, self._clock.now()), inventory=inventory, notes=notes)
 
-    def _read_inventory(self, deadline: Deadline, seen: ListingResult) -> Inventory:
+    def _read_inventory(self, deadline: Deadline, listing: ListingResult) -> Inventory:
         try:
             machines = self._api.list_instances(deadline)
         except ProviderError as broken:
@@ -98,32 +98,32 @@ class LambdaAccount:
         try:
             disks = self._api.list_filesystems(deadline)
         except ProviderError as broken:
-            seen.faults.append(f"filesystems cannot be listed: {_format_reason(broken)}")
-        self._translate(machines, disks, deadline, seen)
-        if not seen.faults:
-            return Complete(tuple(seen.items))
-        more = f"; and {len(seen.faults) - MOST_TOLD} more" if len(seen.faults) > MOST_TOLD else ""
-        return Partial(tuple(seen.items), "; ".join(seen.faults[:MOST_TOLD]) + more)
+            listing.faults.append(f"filesystems cannot be listed: {_format_reason(broken)}")
+        self._translate(machines, disks, deadline, listing)
+        if not listing.faults:
+            return Complete(tuple(listing.items))
+        more = f"; and {len(listing.faults) - MOST_TOLD} more" if len(listing.faults) > MOST_TOLD else ""
+        return Partial(tuple(listing.items), "; ".join(listing.faults[:MOST_TOLD]) + more)
 
     def _translate(
-        self, machines: ItemPage[Instance], disks: ItemPage[Filesystem], deadline: Deadline, seen: ListingResult
+        self, machines: ItemPage[Instance], disks: ItemPage[Filesystem], deadline: Deadline, listing: ListingResult
     ) -> None:
         ids = [one.id for one in machines.items] + [one.id for one in machines.odd if one.id]
-        told = self._learn_launches(ids, deadline)
+        why = self._learn_launches(ids, deadline)
         context = self._make_context()
-        seen.notes.extend((*machines.half_read, *disks.half_read))
+        listing.notes.extend((*machines.half_read, *disks.half_read))
         for machine in machines.items:
-            add_instance(seen, machine, context)
+            add_instance(listing, machine, context)
         for odd in machines.odd:
-            add_unreadable(seen, odd, context, kind=INSTANCE)
+            add_unreadable(listing, odd, context, kind=INSTANCE)
         for disk in disks.items:
-            add_filesystem(seen, disk, context)
+            add_filesystem(listing, disk, context)
         for odd in disks.odd:
-            add_unreadable(seen, odd, context, kind=VOLUME)
+            add_unreadable(listing, odd, context, kind=VOLUME)
         if machines.cut or disks.cut:
-            seen.faults.insert(0, f"the listing holds more than {MOST_ITEMS} items")
-        if told:
-            seen.notes.append(told)
+            listing.faults.insert(0, f"the listing holds more than {MOST_ITEMS} items")
+        if why:
+            listing.notes.append(why)
 
     def _learn_launches(self, ids: Collection[str], deadline: Deadline) -> str:
         within = deadline.limit_to(LONGEST_S)
@@ -136,30 +136,30 @@ class LambdaAccount:
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """Return one instance by its id, else one filesystem, for which all are listed; None if there is neither."""
-        deadline, seen = Deadline(self._timeout_s), ListingResult()
+        deadline, listing = Deadline(self._timeout_s), ListingResult()
         if key[:2] != (NAME, self.name):
             raise RefusedError("was not asked for what another account holds", provider=NAME, account=self.name)
         if PLAIN_ID.fullmatch(key.id):
             try:
-                add_instance(seen, self._api.fetch_instance(key.id, deadline), self._make_context())
-                return self._find_only(seen, key)
+                add_instance(listing, self._api.fetch_instance(key.id, deadline), self._make_context())
+                return self._find_only(listing, key)
             except MissingError:
                 pass
         listed = self._api.list_filesystems(deadline)
         for disk in listed.items:
             if disk.id == key.id:
-                add_filesystem(seen, disk, self._make_context())
-                return self._find_only(seen, key)
+                add_filesystem(listing, disk, self._make_context())
+                return self._find_only(listing, key)
         if listed.odd or listed.cut:
             raise self._api.make_odd_answer(
                 f"whether {to_one_line(shorten(key.id))} is a filesystem cannot be told: its list is incomplete"
             )
         return None
 
-    def _find_only(self, seen: ListingResult, key: ResourceKey) -> Observation:
-        if not seen.items:
+    def _find_only(self, listing: ListingResult, key: ResourceKey) -> Observation:
+        if not listing.items:
             raise InvalidAnswerError(f"{to_one_line(shorten(key.id))} cannot be read", provider=NAME, account=self.name)
-        return seen.items[0]
+        return listing.items[0]
 
     def fetch_identity(self) -> str | None:
         """Return the account that owns the resources of the audit log; None if the log is empty or may not be read."""
@@ -175,11 +175,11 @@ class LambdaAccount:
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return every type in each region with current capacity."""
         page = self._api.list_types(Deadline(self._timeout_s))
-        found, unnamed = list[Offer](), set[str]()
+        offers, unnamed = list[Offer](), set[str]()
         for sold in page.items:
-            found += list_offers(sold, self._gpus, self._clock.now().date(), unnamed)
+            offers += list_offers(sold, self._gpus, self._clock.now().date(), unnamed)
         why = f"{len(page.odd)} types cannot be read" if page.odd else ""
-        chosen = tuple(one for one in found if gpus is None or one.gpu in gpus)
+        chosen = tuple(one for one in offers if gpus is None or one.gpu in gpus)
         return OfferListing(offers=chosen, why=why, unnamed=tuple(sorted(unnamed)))
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
@@ -219,23 +219,23 @@ def open_accounts(
     table: Mapping[str, object], around: ProviderContext, *, per_s: float, pause_s: float
 ) -> Sequence[InstanceSource]:
     """Return an account for each in `table`; without any, that of the default key."""
-    stated = check_account_table(table, MANIFEST)
-    base_url, timeout_s = parse_base_url(str(stated.get("base_url", BASE_URL))), read_timeout(stated, MANIFEST)
+    settings = check_account_table(table, MANIFEST)
+    base_url, timeout_s = parse_base_url(str(settings.get("base_url", BASE_URL))), read_timeout(settings, MANIFEST)
 
     def account(key: KeyedAccount) -> LambdaAccount:
         name = key.account or DEFAULT_ACCOUNT
         api = LambdaApi(_open_channel(around, key, name, base_url, per_s=per_s, pause_s=pause_s))
         return LambdaAccount(name=name, api=api, key=key, around=around, timeout_s=timeout_s)
 
-    return open_keyed_accounts(stated, MANIFEST, list_key_places(around.home), around, account)
+    return open_keyed_accounts(settings, MANIFEST, list_key_places(around.home), around, account)
 
 
-def parse_base_url(stated: str) -> str:
+def parse_base_url(url: str) -> str:
     """Return the API's base address.
 
     Lambda's spec names only the host as its server, and begins every path with the version.
     """
-    base = check_url(stated, f"{WHERE}.base_url")
+    base = check_url(url, f"{WHERE}.base_url")
     return base if urlsplit(base).path else f"{base}{VERSION}"
 
 
@@ -263,7 +263,7 @@ def list_key_places(home: Path) -> KeyLocations:
 def parse_key(text: str) -> str:
     """Return the key in `text`: of the line `api_key = KEY` (SkyPilot's form), else all of it; "" if it is empty."""
     for line in text.splitlines():
-        name, found, value = line.partition("=")
-        if found and name.strip() == "api_key":
+        name, separator, value = line.partition("=")
+        if separator and name.strip() == "api_key":
             return value.strip().strip("\"'")
     return text.strip()

@@ -31,9 +31,9 @@ NO = (CredentialsError, ForbiddenError, ThrottledError, RefusedError)
 
 def terminate_instance(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse:
     """Send the request to terminate `id_` at most once, and return Lambda's response."""
-    before = _look_before(api, id_, timeout_s)
-    if before is not None:
-        return before
+    response = _look_before(api, id_, timeout_s)
+    if response is not None:
+        return response
     try:
         listed = api.terminate(id_)
     except MissingError as gone:

@@ -88,8 +88,8 @@ class LambdaApi:
         """Return every type, with the regions that have capacity for one."""
         reply = self.channel.read("/instance-types", scope="types", deadline=deadline)
         what = "the list of instance types"
-        found = self.channel.decode(_mend_surrogates(reply), Envelope[dict[str, msgspec.Raw]], what).data
-        return _make_page([found[name] for name in sorted(found)], OfferedType)
+        raws = self.channel.decode(_mend_surrogates(reply), Envelope[dict[str, msgspec.Raw]], what).data
+        return _make_page([raws[name] for name in sorted(raws)], OfferedType)
 
     def list_events(
         self, deadline: Deadline, *, start: datetime | None, token: str, kind: str = "cloud.instance"
@@ -116,11 +116,13 @@ class LambdaApi:
         """Decode a list at once; if an item is invalid, item by item."""
         reply = self.channel.read(path, params, scope=path, deadline=deadline)
         try:
-            whole = msgspec.json.decode(reply.body, type=Envelope[list[kind]])  # type: ignore[valid-type]
+            envelope = msgspec.json.decode(reply.body, type=Envelope[list[kind]])  # type: ignore[valid-type]
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             loose = self.channel.decode(_mend_surrogates(reply), Envelope[list[msgspec.Raw]], what)
             return _make_page(loose.data, kind, loose.page_token or "")
-        return ItemPage(items=tuple(whole.data[:MOST_ITEMS]), token=whole.page_token or "", cut=len(whole.data) > MOST_ITEMS)
+        return ItemPage(
+            items=tuple(envelope.data[:MOST_ITEMS]), token=envelope.page_token or "", cut=len(envelope.data) > MOST_ITEMS
+        )
 
 
 def _make_page(raws: list[msgspec.Raw], kind: type[T], token: str = "") -> ItemPage[T]:
@@ -130,11 +132,11 @@ def _make_page(raws: list[msgspec.Raw], kind: type[T], token: str = "") -> ItemP
             items.append(msgspec.json.decode(raw, type=kind))
         except UNREADABLE as broken:
             why = shorten(str(broken))
-            found = parse_leniently(raw, kind) if kind in (Instance, Filesystem) else None
-            if found is None:
+            item = parse_leniently(raw, kind) if kind in (Instance, Filesystem) else None
+            if item is None:
                 odd.append(_parse_odd(raw, why))
             else:
-                items.append(found)
+                items.append(item)
                 half_read.append(f"{_parse_odd(raw, why).id}: a field cannot be read: {why}")
     half = tuple(to_one_line(one) for one in half_read)
     return ItemPage(items=tuple(items), odd=tuple(odd), token=token, cut=len(raws) > MOST_ITEMS, half_read=half)
@@ -142,13 +144,13 @@ def _make_page(raws: list[msgspec.Raw], kind: type[T], token: str = "") -> ItemP
 
 def parse_leniently(raw: msgspec.Raw, kind: type[T]) -> T | None:
     """Return the item without its unreadable fields; None if a required field is unreadable."""
-    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     try:
         fields, hints = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]), get_type_hints(kind)
         for name in fields.keys() & hints.keys():
             with suppress(*UNREADABLE):
-                kept[name] = msgspec.json.decode(fields[name], type=hints[name])
-        return kind(**kept)
+                values[name] = msgspec.json.decode(fields[name], type=hints[name])
+        return kind(**values)
     except (*UNREADABLE, TypeError):  # TypeError: one that has no default is not there
         return None
 
@@ -188,24 +190,24 @@ def make_fault_reader(pause_s: float) -> Callable[[HttpResponse], ProviderError 
     usual = make_status_fault_reader(NAME, _parse_error)
 
     def fault(reply: HttpResponse) -> ProviderError | None:
-        found = usual(reply)
-        if found is None:
+        error = usual(reply)
+        if error is None:
             return (
                 None
                 if reply.status == OK
                 else _make_error(InvalidAnswerError, f"answered with an unexpected status {reply.status}", reply)
             )
-        if isinstance(found, ThrottledError):
-            found.retry_after_s = pause_s if found.retry_after_s is None else found.retry_after_s
-        elif found.code == WRONG_KEY or "auth_error" in found.code:
-            return _make_error(CredentialsError, f"refused the key ({found.code})", reply, found.code)
-        elif found.code.startswith(UPSTREAM):
-            return _make_error(UnreachableError, f"has an internal error ({found.code})", reply, found.code)
-        elif reply.status == RETIRED or (reply.status == NOT_FOUND and found.code not in GONE):
+        if isinstance(error, ThrottledError):
+            error.retry_after_s = pause_s if error.retry_after_s is None else error.retry_after_s
+        elif error.code == WRONG_KEY or "auth_error" in error.code:
+            return _make_error(CredentialsError, f"refused the key ({error.code})", reply, error.code)
+        elif error.code.startswith(UPSTREAM):
+            return _make_error(UnreachableError, f"has an internal error ({error.code})", reply, error.code)
+        elif reply.status == RETIRED or (reply.status == NOT_FOUND and error.code not in GONE):
             return _make_error(
-                InvalidAnswerError, f"has no API at this address ({reply.status}); is base_url right?", reply, found.code
+                InvalidAnswerError, f"has no API at this address ({reply.status}); is base_url right?", reply, error.code
             )
-        return found
+        return error
 
     return fault
 

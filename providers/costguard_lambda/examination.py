@@ -45,11 +45,11 @@ def examine_account(
         reached = HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="Lambda answers")
         return (_make_check(CREDENTIALS_CHECK, first, source, NEW_KEY), reached, *_skip_checks("the key is refused"))
     if first is not None and not isinstance(first, ForbiddenError):
-        held = HealthCheck(
+        check = HealthCheck(
             subject=CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}; not tried, since Lambda could not be asked"
         )
         fix = first.hint or "try `curl https://cloud.lambda.ai/api/v1/instances`; see [providers.lambda] base_url"
-        return (held, _make_check(REACHABLE_CHECK, first, "", fix), *_skip_checks("Lambda cannot be reached"))
+        return (check, _make_check(REACHABLE_CHECK, first, "", fix), *_skip_checks("Lambda cannot be reached"))
     return (
         HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=source),
         HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="Lambda answers"),
@@ -73,25 +73,27 @@ def _try_call(call: Callable[[], object]) -> ProviderError | None:
     return None
 
 
-def _make_check(subject: str, broken: ProviderError | None, told: str, fix: str, outcome: str = CHECK_BAD) -> HealthCheck:
+def _make_check(subject: str, broken: ProviderError | None, text: str, fix: str, outcome: str = CHECK_BAD) -> HealthCheck:
     if broken is None:
-        return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
+        return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=text)
     return HealthCheck(
-        subject=subject, outcome=outcome, told=to_one_line(": ".join(filter(None, (told, broken.what)))), fix=fix
+        subject=subject, outcome=outcome, told=to_one_line(": ".join(filter(None, (text, broken.what)))), fix=fix
     )
 
 
 def _check_identity(account: LambdaAccount) -> HealthCheck:
     try:
-        found = account.fetch_identity()
+        identity = account.fetch_identity()
     except ProviderError as broken:
         return HealthCheck(
             subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=f"the audit log cannot be read: {to_one_line(broken.what)}"
         )
-    if found is None:
-        told = f"Lambda does not name the key's account; it is used as account '{account.name}'"
-        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=told)
-    return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=to_one_line(f"{found}, called '{account.name}' here"))
+    if identity is None:
+        text = f"Lambda does not name the key's account; it is used as account '{account.name}'"
+        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=text)
+    return HealthCheck(
+        subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=to_one_line(f"{identity}, called '{account.name}' here")
+    )
 
 
 def _check_permissions(api: LambdaApi, first: ProviderError | None, deadline: Deadline) -> tuple[HealthCheck, ...]:
@@ -99,13 +101,13 @@ def _check_permissions(api: LambdaApi, first: ProviderError | None, deadline: De
     disks, types = _try_call(lambda: api.list_filesystems(deadline)), _try_call(lambda: api.list_types(deadline))
     log = _try_call(lambda: api.list_events(deadline, start=None, token=""))
     undated = "without it an instance is billed from when it was first seen"
-    told = "it cannot be tested without ending an instance; Lambda has no stop"
+    text = "it cannot be tested without ending an instance; Lambda has no stop"
     return (
         _make_check(f"{PERMISSION_CHECK}: list instances", first, "", _explain_fix(first)),
         _make_check(f"{PERMISSION_CHECK}: list filesystems", disks, "", OTHER_KEY),
         _make_check(f"{PERMISSION_CHECK}: offers", types, "", OTHER_KEY),
         _make_check(f"{PERMISSION_CHECK}: audit log", log, "" if log is None else undated, OTHER_KEY, CHECK_UNSURE),
-        HealthCheck(subject=f"{PERMISSION_CHECK}: terminate", outcome=CHECK_UNSURE, told=told),
+        HealthCheck(subject=f"{PERMISSION_CHECK}: terminate", outcome=CHECK_UNSURE, told=text),
     )
 
 
@@ -115,20 +117,20 @@ def _explain_fix(broken: ProviderError | None) -> str:
 
 
 def _check_clock(api: LambdaApi, clock: Clock) -> HealthCheck:
-    said = api.channel.date
-    if said is None:
+    lambda_time = api.channel.date
+    if lambda_time is None:
         return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Lambda's answers have no date")
-    skew = (clock.now() - said).total_seconds()
-    told = f"this clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} Lambda's"
+    skew = (clock.now() - lambda_time).total_seconds()
+    text = f"this clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} Lambda's"
     if abs(skew) > SKEW_S:
         return HealthCheck(
-            subject=CLOCK_CHECK, outcome=CHECK_BAD, told=told, fix="set this machine's clock: timedatectl set-ntp true"
+            subject=CLOCK_CHECK, outcome=CHECK_BAD, told=text, fix="set this machine's clock: timedatectl set-ntp true"
         )
-    return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=told)
+    return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=text)
 
 
 def _check_utilization() -> HealthCheck:
-    told = "Lambda has no metrics: only an agent on the machine can detect idleness"
+    text = "Lambda has no metrics: only an agent on the machine can detect idleness"
     return HealthCheck(
-        subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix="costguard agent enrol ID, for each machine"
+        subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=text, fix="costguard agent enrol ID, for each machine"
     )

@@ -64,9 +64,9 @@ def parse_audit_lines(event: AuditEvent) -> list[AuditLine]:
     at = parse_instant(event.event_time)
     if at is None or event.resource_name not in ("instance", None):
         return []
-    made = any(word in (event.action or "").lower() for word in MADE)
+    is_launch = any(word in (event.action or "").lower() for word in MADE)
     lrns = [lrn.split(":") for lrn in event.resource_lrns or ()]
-    return [AuditLine(id=parts[-1], at=at, made=made) for parts in lrns if parts[-2:-1] == ["instance"] and parts[-1]]
+    return [AuditLine(id=parts[-1], at=at, made=is_launch) for parts in lrns if parts[-2:-1] == ["instance"] and parts[-1]]
 
 
 class LaunchTimes:
@@ -90,17 +90,17 @@ class LaunchTimes:
     def learn(self, ids: Collection[str], ask: Ask, now: datetime, deadline: Deadline) -> str:
         """Date those of `ids` that are undated; returns "" or why that failed."""
         dated = self.list_dated(now)
-        kept = len(dated)
-        wanted = self._list_wanted(ids, now)
-        if not wanted:
+        dated_count = len(dated)
+        undated_ids = self._list_wanted(ids, now)
+        if not undated_ids:
             return ""
         try:
-            self._read_log(wanted, ask, now, deadline)
+            self._read_log(undated_ids, ask, now, deadline)
         except ForbiddenError:
             self._forbidden_until = now + FORBIDDEN_FOR
         except ProviderError as broken:
             return f"the audit log cannot be read, so launches are not dated: {broken.what}"
-        if len(dated) > kept:
+        if len(dated) > dated_count:
             self._save(ids)
         if self._forbidden_until and now < self._forbidden_until:
             return "this key may not read the audit log: instances count from when they were first seen"
@@ -120,7 +120,7 @@ class LaunchTimes:
             return undated
         return {id_ for id_ in undated if now - self._wanted_since[id_] < PATIENCE}
 
-    def _read_log(self, wanted: set[str], ask: Ask, now: datetime, deadline: Deadline) -> None:
+    def _read_log(self, undated_ids: set[str], ask: Ask, now: datetime, deadline: Deadline) -> None:
         """Read the log until all ids are dated, it is read completely, or this poll's limit is reached."""
         if self._forbidden_until and now < self._forbidden_until:
             return
@@ -132,8 +132,8 @@ class LaunchTimes:
             self._take_page(page)
             looped, sweep.lead = page.token == sweep.lead, page.token
             if not page.token or looped:
-                self._end_sweep(sweep, wanted)
-                if self._whole or wanted <= self.list_dated(now).keys():
+                self._end_sweep(sweep, undated_ids)
+                if self._whole or undated_ids <= self.list_dated(now).keys():
                     return
 
     def _find_next_sweep(self, now: datetime) -> _Sweep:
@@ -152,26 +152,26 @@ class LaunchTimes:
                 if line.made:
                     dated[line.id] = min(line.at, dated.get(line.id, line.at))
 
-    def _end_sweep(self, sweep: _Sweep, wanted: set[str]) -> None:
+    def _end_sweep(self, sweep: _Sweep, undated_ids: set[str]) -> None:
         """End a sweep; one from the log's beginning dates the ids without a launch line by their earliest line."""
         self._sweep, self._read_until = None, max(sweep.began, self._read_until or sweep.began)
         self._whole = self._whole or sweep.start is None
         if self._whole and self.dated is not None:
-            for id_ in wanted & self._earliest.keys():
+            for id_ in undated_ids & self._earliest.keys():
                 self.dated.setdefault(id_, self._earliest[id_])
         self._earliest = {} if self._whole else self._earliest
 
     def _save(self, ids: Collection[str]) -> None:
         """Store the launch times of the instances that exist now."""
-        told = {id_: at.isoformat() for id_, at in sorted((self.dated or {}).items()) if id_ in ids}
-        self._cache.put(self._name, json.dumps(told).encode())
+        times = {id_: at.isoformat() for id_, at in sorted((self.dated or {}).items()) if id_ in ids}
+        self._cache.put(self._name, json.dumps(times).encode())
 
 
 def _parse_saved(data: bytes | None) -> dict[str, datetime]:
     """Parse the stored times; unreadable ones are left out."""
     try:
-        told = json.loads(data or b"{}")
+        times = json.loads(data or b"{}")
     except ValueError:
         return {}
-    pairs = told.items() if isinstance(told, Mapping) else ()
+    pairs = times.items() if isinstance(times, Mapping) else ()
     return {str(id_): at for id_, value in pairs if (at := parse_instant(value)) is not None}

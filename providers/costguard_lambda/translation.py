@@ -63,17 +63,17 @@ class ListingContext:
     launched: Mapping[str, datetime] = field(default_factory=dict)
 
 
-def add_instance(seen: ListingResult, one: Instance, context: ListingContext) -> None:
-    """Add a machine to `seen`; one that no database can store is a fault."""
+def add_instance(listing: ListingResult, one: Instance, context: ListingContext) -> None:
+    """Add a machine to `listing`; one that no database can store is a fault."""
     whose = f"instance {_parse_id(one.id)}"
     kind, specs = one.instance_type or InstanceType(), (one.instance_type and one.instance_type.specs) or Specs()
-    gpu_count = _parse_gpu_count(specs, whose, seen.notes)
+    gpu_count = _parse_gpu_count(specs, whose, listing.notes)
     none = specs.gpus is not None and specs.gpus.is_zero()
-    gpu = "" if none else find_gpu(kind, context.gpus, whose, seen.notes)
-    state = translate_state(one.status, whose, seen.notes)
+    gpu = "" if none else find_gpu(kind, context.gpus, whose, listing.notes)
+    state = translate_state(one.status, whose, listing.notes)
     local = _round_up_size(specs.storage_gib)
     try:
-        found = Observation(
+        observation = Observation(
             key=ResourceKey(NAME, context.account, one.region.name, one.id),
             state=state,
             name=one.name or "",
@@ -83,28 +83,28 @@ def add_instance(seen: ListingResult, one: Instance, context: ListingContext) ->
             owner=_find_owner(one),
             labels=_list_labels(one),
             created_at=context.launched.get(one.id),
-            prices=(Price(_parse_rate(kind, gpu_count, whose, seen.notes)),),
+            prices=(Price(_parse_rate(kind, gpu_count, whose, listing.notes)),),
             disks=(Disk(local, "local-ssd"),) if local else (),
             why=one.status or "",
             handling=_make_handling(one, local),
         )
     except InputError as odd:
-        seen.faults.append(f"{whose} cannot be kept: {to_one_line(shorten(odd.what))}")
+        listing.faults.append(f"{whose} cannot be kept: {to_one_line(shorten(odd.what))}")
     else:
-        seen.items.append(found)
+        listing.items.append(observation)
 
 
-def add_filesystem(seen: ListingResult, one: Filesystem, context: ListingContext) -> None:
+def add_filesystem(listing: ListingResult, one: Filesystem, context: ListingContext) -> None:
     """Add a filesystem: it is billed by its used bytes, mounted or not."""
     whose = f"filesystem {_parse_id(one.id)}"
     created = parse_instant(one.created)
     if created is None:
-        seen.notes.append(f"{whose}: created is {'missing' if one.created is None else 'no time'}")
+        listing.notes.append(f"{whose}: created is {'missing' if one.created is None else 'no time'}")
     used = _round_up_size(one.bytes_used, GIB)
     if used is None:
-        seen.notes.append(f"{whose}: bytes_used is missing or no size, so what it costs is unknown")
+        listing.notes.append(f"{whose}: bytes_used is missing or no size, so what it costs is unknown")
     try:
-        found = Observation(
+        observation = Observation(
             key=ResourceKey(NAME, context.account, one.region.name, one.id),
             state=RUNNING,
             kind=VOLUME,
@@ -114,29 +114,29 @@ def add_filesystem(seen: ListingResult, one: Filesystem, context: ListingContext
             disks=(Disk(used, "filesystem"),),
         )
     except InputError as odd:
-        seen.faults.append(f"{whose} cannot be kept: {to_one_line(shorten(odd.what))}")
+        listing.faults.append(f"{whose} cannot be kept: {to_one_line(shorten(odd.what))}")
     else:
-        seen.items.append(found)
+        listing.items.append(observation)
 
 
-def add_unreadable(seen: ListingResult, one: UnreadableItem, context: ListingContext, *, kind: str) -> None:
+def add_unreadable(listing: ListingResult, one: UnreadableItem, context: ListingContext, *, kind: str) -> None:
     """Add an unreadable item in an unknown state if its id and region are known.
 
     Without its region it would be another resource in the ledger and be charged twice, so it is only reported.
     """
     whose = f"an {kind} without a readable id" if not one.id else f"{kind} {_parse_id(one.id)}"
-    told = f"{whose} cannot be read: {to_one_line(one.why)}"
+    text = f"{whose} cannot be read: {to_one_line(one.why)}"
     if not one.id or not one.region or kind == VOLUME:
-        seen.faults.append(told)
+        listing.faults.append(text)
         return
     key = ResourceKey(NAME, context.account, one.region, one.id)
     try:
-        found = Observation(key=key, state=UNKNOWN, created_at=context.launched.get(one.id), why="cannot be read")
+        observation = Observation(key=key, state=UNKNOWN, created_at=context.launched.get(one.id), why="cannot be read")
     except InputError:
-        seen.faults.append(told)
+        listing.faults.append(text)
     else:
-        seen.items.append(found)
-        seen.notes.append(told)
+        listing.items.append(observation)
+        listing.notes.append(text)
 
 
 def translate_state(status: str | None, whose: str, notes: list[str]) -> str:
@@ -165,10 +165,10 @@ def find_gpu(kind: InstanceType, gpus: GpuNames, whose: str, notes: list[str]) -
 
 def _parse_gpu_count(specs: Specs, whose: str, notes: list[str]) -> int:
     """Return the number of GPUs; an unreadable one is noted and counted as 0."""
-    stated = specs.gpus
-    if stated is not None and stated.is_finite() and 0 <= stated <= MOST_GPUS and stated == int(stated):
-        return int(stated)
-    notes.append(f"{whose}: the number of its GPUs is {'missing' if stated is None else 'no such number'}")
+    count = specs.gpus
+    if count is not None and count.is_finite() and 0 <= count <= MOST_GPUS and count == int(count):
+        return int(count)
+    notes.append(f"{whose}: the number of its GPUs is {'missing' if count is None else 'no such number'}")
     return 0
 
 
@@ -186,11 +186,11 @@ HUGE_CENTS = Decimal(10**12)
 """Past any price, and short of where dividing overflows."""
 
 
-def _round_up_size(stated: Decimal | None, unit: int = 1) -> int | None:
-    """Return `stated` in `unit`s, rounded up; None if it is missing, invalid, or larger than any disk."""
-    if stated is None or not stated.is_finite() or not 0 <= stated <= LARGEST_GB * unit:
+def _round_up_size(size: Decimal | None, unit: int = 1) -> int | None:
+    """Return `size` in `unit`s, rounded up; None if it is missing, invalid, or larger than any disk."""
+    if size is None or not size.is_finite() or not 0 <= size <= LARGEST_GB * unit:
         return None
-    return -(-int(stated.to_integral_value(rounding="ROUND_CEILING")) // unit)
+    return -(-int(size.to_integral_value(rounding="ROUND_CEILING")) // unit)
 
 
 def _list_labels(one: Instance) -> tuple[tuple[str, str], ...]:
@@ -199,9 +199,9 @@ def _list_labels(one: Instance) -> tuple[tuple[str, str], ...]:
 
 def _find_owner(one: Instance) -> str:
     """Return the label `owner`; else the name of the only SSH key, which is a good hint at who launched it."""
-    named = next((tag.value for tag in one.tags or () if tag.key.lower() == "owner" and tag.value), None)
+    owner = next((tag.value for tag in one.tags or () if tag.key.lower() == "owner" and tag.value), None)
     keys = one.ssh_key_names or []
-    return named or (keys[0] if len(keys) == 1 else "")
+    return owner or (keys[0] if len(keys) == 1 else "")
 
 
 def _make_handling(one: Instance, local: int | None) -> Handling:
@@ -249,8 +249,8 @@ def list_offers(sold: OfferedType, gpus: GpuNames, today: date, unnamed: set[str
     ]
 
 
-def _parse_number(stated: Decimal | None) -> float | None:
-    return float(stated) if stated is not None and stated.is_finite() and 0 < stated <= LARGEST_GB else None
+def _parse_number(number: Decimal | None) -> float | None:
+    return float(number) if number is not None and number.is_finite() and 0 < number <= LARGEST_GB else None
 
 
 def _parse_id(text: str) -> str:

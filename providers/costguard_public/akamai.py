@@ -60,33 +60,33 @@ class AkamaiSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return every type of class "gpu", in all regions and where a region has its own price."""
-        found = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /v4/linode/types", observed_on=fetch.today)
+        collector = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /v4/linode/types", observed_on=fetch.today)
         why, page, pages = "", 1, 1
         while page <= pages and not why:
             answer = decode_json(fetch.get(f"/v4/linode/types?page={page}&page_size=500", most_bytes=MOST_BYTES).body, TITLE)
             for row in take_rows(answer, ("data",), TITLE):
                 if take_text(row, "class") == "gpu" or not row:
-                    _add_type(row, found)
-            stated = answer.get("pages") if isinstance(answer, dict) else None
-            pages, page = (stated if isinstance(stated, int) else 1), page + 1
+                    _add_type(row, collector)
+            page_count = answer.get("pages") if isinstance(answer, dict) else None
+            pages, page = (page_count if isinstance(page_count, int) else 1), page + 1
             why = f"only {MOST_PAGES} of {pages} pages were read" if page > MOST_PAGES and page <= pages else ""
-        return {PROVIDER: found.build_listing(why=why)}
+        return {PROVIDER: collector.build_listing(why=why)}
 
 
-def _add_type(row: Row, found: RowCollector) -> None:
+def _add_type(row: Row, collector: RowCollector) -> None:
     name, count = take_text(row, "id"), parse_count(row.get("gpus"))
     if not name or count is None:
-        found.leave_out(UNREADABLE)
+        collector.leave_out(UNREADABLE)
         return
-    card = next((ours for part, ours in CARDS.items() if part in name), name)
-    gpu = found.find_gpu(card)
+    card = next((model for part, model in CARDS.items() if part in name), name)
+    gpu = collector.find_gpu(card)
     if gpu is None:
         return
     regional = row.get("region_prices")
     prices = [("global", take_object(row, "price"))]
     prices += [(take_text(one, "id"), one) for one in regional if isinstance(one, dict)] if isinstance(regional, list) else []
     for region, price in prices:
-        found.add(
+        collector.add(
             MachinePrice(
                 region=region,
                 instance_type=name,

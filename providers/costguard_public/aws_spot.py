@@ -77,27 +77,27 @@ class AwsSpotSource:
         rate = take_object(answer if isinstance(answer, dict) else {}, "config").get("rate")
         if rate != "perhr":
             raise InvalidAnswerError("published another shape: its prices are not per hour", provider=TITLE)
-        found = RowCollector(gpus=gpus, provider=PROVIDER, source="GET spot.js", observed_on=day)
+        collector = RowCollector(gpus=gpus, provider=PROVIDER, source="GET spot.js", observed_on=day)
         types = read_aws_types()
-        for number, (region, size) in enumerate(_list_sizes(take_rows(answer, ("config", "regions"), TITLE), found), 1):
+        for number, (region, size) in enumerate(_list_sizes(take_rows(answer, ("config", "regions"), TITLE), collector), 1):
             if number > MOST_ROWS:
                 raise InvalidAnswerError(f"holds more than {MOST_ROWS} prices: refused", provider=TITLE)
             name = take_text(size, "size")
             if name in types:
-                _add_size(region, types[name], size, found)
+                _add_size(region, types[name], size, collector)
             elif not name:
-                found.leave_out(UNREADABLE)
+                collector.leave_out(UNREADABLE)
             elif ACCELERATED.fullmatch(name) and not SHARES.fullmatch(name):
-                found.report_unknown(name)
-        return {PROVIDER: found.build_listing()}
+                collector.report_unknown(name)
+        return {PROVIDER: collector.build_listing()}
 
 
-def _list_sizes(regions: list[Row], found: RowCollector) -> Iterator[tuple[str, Row]]:
+def _list_sizes(regions: list[Row], collector: RowCollector) -> Iterator[tuple[str, Row]]:
     """Yield each region's name and size; a region that cannot be read is counted."""
     for region in regions:
         name, families = take_text(region, "region"), region.get("instanceTypes")
         if not name or not isinstance(families, list):
-            found.leave_out(UNREADABLE)
+            collector.leave_out(UNREADABLE)
             continue
         for family in families:
             sizes = family.get("sizes") if isinstance(family, dict) else None
@@ -105,19 +105,19 @@ def _list_sizes(regions: list[Row], found: RowCollector) -> Iterator[tuple[str, 
                 yield REGIONS.get(name, name), size if isinstance(size, dict) else {}
 
 
-def _add_size(region: str, machine: MachineType, size: Row, found: RowCollector) -> None:
+def _add_size(region: str, machine: MachineType, size: Row, collector: RowCollector) -> None:
     columns = size.get("valueColumns")
     linux = (
         [one for one in columns if isinstance(one, dict) and one.get("name") == "linux"] if isinstance(columns, list) else []
     )
     prices = take_object(linux[0], "prices") if linux else {}
     if "USD" not in prices:
-        found.leave_out(OTHER_CURRENCY if prices else UNREADABLE)
+        collector.leave_out(OTHER_CURRENCY if prices else UNREADABLE)
         return
     price = prices["USD"]
-    if (isinstance(price, str) and price.startswith(NOT_SOLD)) or found.find_gpu(machine.gpu) is None:
+    if (isinstance(price, str) and price.startswith(NOT_SOLD)) or collector.find_gpu(machine.gpu) is None:
         return
-    found.add(
+    collector.add(
         MachinePrice(
             region=region,
             instance_type=machine.name,

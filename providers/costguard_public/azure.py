@@ -86,34 +86,34 @@ class AzureSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return every Linux size with whole GPUs in every region, on demand and as spot."""
-        found, whys = (
+        collector, whys = (
             RowCollector(gpus=gpus, provider=PROVIDER, source="GET /api/retail/prices", observed_on=fetch.today),
             list[str](),
         )
-        table = _PriceTable(today=fetch.today, found=found)
+        table = _PriceTable(today=fetch.today, found=collector)
         for row in _list_rows(fetch, whys):
             table.add(row)
         table.list_machines()
-        return {PROVIDER: found.build_listing(why="; ".join(whys))}
+        return {PROVIDER: collector.build_listing(why="; ".join(whys))}
 
 
 def _list_rows(fetch: PriceFetcher, whys: list[str]) -> Iterator[Row]:
     """Yield the rows of every page. What ends the pages early is noted in `whys`; the first page must be readable."""
-    path, seen = FIRST_PAGE, set[str]()
-    while path and path not in seen:
-        seen.add(path)
+    path, paths = FIRST_PAGE, set[str]()
+    while path and path not in paths:
+        paths.add(path)
         try:
             answer = decode_json(fetch.get(path, most_bytes=MOST_BYTES).body, TITLE)
             rows = take_rows(answer, ("Items",), TITLE)
         except ProviderError as failed:
-            if len(seen) == 1:
+            if len(paths) == 1:
                 raise
-            whys.append(f"page {len(seen)} cannot be read: {failed.what}")
+            whys.append(f"page {len(paths)} cannot be read: {failed.what}")
             return
         yield from rows
         path = _follow_link(answer.get("NextPageLink") if isinstance(answer, dict) else None, whys)
-        if path in seen or len(seen) == MOST_PAGES:
-            whys += [f"the pages did not end after {len(seen)}"] if path else []
+        if path in paths or len(paths) == MOST_PAGES:
+            whys += [f"the pages did not end after {len(paths)}"] if path else []
             return
 
 
@@ -123,11 +123,11 @@ def _follow_link(link: object, whys: list[str]) -> str:
         return ""
     try:
         parts = urlsplit(link) if isinstance(link, str) and len(link) <= LONGEST_LINK else None
-        ours = parts is not None and (parts.scheme, parts.hostname, parts.path) == ("https", HOST, PATH)
+        is_azure = parts is not None and (parts.scheme, parts.hostname, parts.path) == ("https", HOST, PATH)
         port = parts.port if parts is not None else None
     except ValueError:  # a port that is no number
-        parts, ours, port = None, False, None
-    if parts is None or not ours or port not in (None, 443) or not parts.query:
+        parts, is_azure, port = None, False, None
+    if parts is None or not is_azure or port not in (None, 443) or not parts.query:
         whys.append(f"the next page is elsewhere and was not asked: {shorten(to_one_line(str(link)), 80)}")
         return ""
     return f"{PATH}?{quote(parts.query, safe=UNCHANGED)}"
@@ -171,8 +171,8 @@ class _PriceTable:
             self.found.leave_out(reason or UNREADABLE)
             return
         key = (region, name, SPOT if "Spot" in sold_as else "on-demand")
-        before = self.prices.get(key)
-        if before is None or (since, -amount) > (before.since, -before.amount):
+        old_price = self.prices.get(key)
+        if old_price is None or (since, -amount) > (old_price.since, -old_price.amount):
             self.prices[key] = _Price(machine=machine, amount=amount, since=since)
 
     def _read_terms(self, row: Row) -> tuple[date | None, str]:

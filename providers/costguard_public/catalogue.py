@@ -153,9 +153,9 @@ class CatalogueCollector(RowCollector):
                 name = f"Quadro RTX {quadro[1]}"  # noqa: PLW2901 - the same name as it is known here
             spelled = BARE_SIZE.sub("GB", RUN_TOGETHER.sub(lambda m: f"RTX {'PRO ' if m[2] else ''}", name))
             for text in dict.fromkeys((name, spelled)):
-                found = self.match_gpu(text, vram_gb=vram_gb)
-                if found is not None:
-                    return found.canonical
+                match = self.match_gpu(text, vram_gb=vram_gb)
+                if match is not None:
+                    return match.canonical
         return None
 
 

@@ -90,17 +90,17 @@ class CyclenerdSource:
         except UnicodeDecodeError:
             raise InvalidAnswerError("pricing.yml is not text in UTF-8", provider=NAME) from None
         day = _find_day(lines)
-        found = CatalogueCollector(gpus=gpus, provider="gcp", source=f"Cyclenerd pricing.yml {day}", observed_on=day)
+        collector = CatalogueCollector(gpus=gpus, provider="gcp", source=f"Cyclenerd pricing.yml {day}", observed_on=day)
         for machine in _read_machines(lines):
-            _add_machine(machine, found)
-        return {"gcp": found.build_listing()}
+            _add_machine(machine, collector)
+        return {"gcp": collector.build_listing()}
 
 
 def _find_day(lines: list[str]) -> date:
     for line in lines:
-        stated = re.fullmatch(r"  timestamp: (\d{9,11})", line)
-        if stated:
-            return datetime.fromtimestamp(int(stated[1]), UTC).date()
+        match = re.fullmatch(r"  timestamp: (\d{9,11})", line)
+        if match:
+            return datetime.fromtimestamp(int(match[1]), UTC).date()
     raise InvalidAnswerError("pricing.yml states no time (about.timestamp)", provider=NAME)
 
 
@@ -138,7 +138,7 @@ def _read_instance_lines(lines: list[str]) -> Iterator[tuple[int, str, str]]:
         raise InvalidAnswerError("pricing.yml ends within compute.instance: it is cut short", provider=NAME)
 
 
-def _add_machine(machine: _Machine, found: CatalogueCollector) -> None:
+def _add_machine(machine: _Machine, collector: CatalogueCollector) -> None:
     for key, value in machine.keys.items():
         count = parse_count(value)
         if key in OTHER_KEYS or count is None:
@@ -146,7 +146,7 @@ def _add_machine(machine: _Machine, found: CatalogueCollector) -> None:
         for region, prices in machine.cost.items():
             for tier, field_name in (("on-demand", "hour"), (SPOT, "hour_spot")):
                 if field_name in prices:
-                    found.add_row(
+                    collector.add_row(
                         CatalogueRow(
                             region=region,
                             instance_type=machine.name,

@@ -103,16 +103,14 @@ class GpuhuntSource:
 
 def _list_cloud(provider: str, fetch: PriceFetcher, gpus: GpuNames) -> OfferListing:
     slug, name = SLUGS[provider], "gpuhunt"
-    stated = fetch.get(f"/v3/{slug}/version", most_bytes=LONGEST_VERSION).body.decode("utf-8", "replace").strip()
-    version = VERSION.fullmatch(stated)
+    text = fetch.get(f"/v3/{slug}/version", most_bytes=LONGEST_VERSION).body.decode("utf-8", "replace").strip()
+    version = VERSION.fullmatch(text)
     day = _read_day(version[1]) if version else None
     if day is None:
-        raise InvalidAnswerError(f"{slug}'s version is '{shorten(to_one_line(stated), 40)}': no day and run", provider=name)
-    packed = fetch.get(f"/v3/{slug}/{stated}/catalog.zip", most_bytes=MOST_CATALOGUE_BYTES)
+        raise InvalidAnswerError(f"{slug}'s version is '{shorten(to_one_line(text), 40)}': no day and run", provider=name)
+    packed = fetch.get(f"/v3/{slug}/{text}/catalog.zip", most_bytes=MOST_CATALOGUE_BYTES)
     body = unpack_file(packed.body, f"{slug}.csv", name)
-    collector = CatalogueCollector(
-        gpus=gpus, provider=provider, source=f"gpuhunt catalogue v3 {slug} {stated}", observed_on=day
-    )
+    collector = CatalogueCollector(gpus=gpus, provider=provider, source=f"gpuhunt catalogue v3 {slug} {text}", observed_on=day)
     for row in read_csv_rows(body, COLUMNS, f"{slug}.csv", name):
         _add_row(row, provider, collector)
     return collector.build_listing()

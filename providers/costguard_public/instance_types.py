@@ -112,9 +112,9 @@ AZURE_PREFIX = "Standard_"
 def find_azure_type(name: str) -> MachineType | None:
     """Return the size `name` with whole GPUs, such as Standard_ND96isr_H100_v5; None for another."""
     for pattern, gpu, counts in AZURE_SERIES:
-        found = re.fullmatch(AZURE_PREFIX + pattern, name)
-        if found and int(found[1]) in counts:
-            return MachineType(name=name, gpu=gpu, gpu_count=counts[int(found[1])], vcpus=float(found[1]))
+        match = re.fullmatch(AZURE_PREFIX + pattern, name)
+        if match and int(match[1]) in counts:
+            return MachineType(name=name, gpu=gpu, gpu_count=counts[int(match[1])], vcpus=float(match[1]))
     return None
 
 

@@ -79,29 +79,29 @@ class OciSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return the shapes of every product that names its GPU."""
-        found = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /cetools/api/v1/products", observed_on=fetch.today)
+        collector = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /cetools/api/v1/products", observed_on=fetch.today)
         for row in take_rows(decode_json(fetch.get(PATH, most_bytes=MOST_BYTES).body, TITLE), ("items",), TITLE):
             if not row:
-                found.leave_out(UNREADABLE)
+                collector.leave_out(UNREADABLE)
             elif take_text(row, "serviceCategory") == CATEGORY and take_text(row, "metricName") == METRIC:
-                _add_product(row, found)
-        return {PROVIDER: found.build_listing()}
+                _add_product(row, collector)
+        return {PROVIDER: collector.build_listing()}
 
 
-def _add_product(row: Row, found: RowCollector) -> None:
-    named = PRODUCT.fullmatch(take_text(row, "displayName"))
-    if named is None or GENERATION.fullmatch(named[1]):
+def _add_product(row: Row, collector: RowCollector) -> None:
+    match = PRODUCT.fullmatch(take_text(row, "displayName"))
+    if match is None or GENERATION.fullmatch(match[1]):
         return
-    if named[1] not in SHAPES:
-        found.report_unknown(named[1])  # which shapes it prices, with how many GPUs, is not stated
+    if match[1] not in SHAPES:
+        collector.report_unknown(match[1])  # which shapes it prices, with how many GPUs, is not stated
         return
     price = _find_price(row)
     if isinstance(price, str):
-        found.leave_out(price)
+        collector.leave_out(price)
         return
-    name, shapes = SHAPES[named[1]]
-    for shape, count in shapes.items() if found.find_gpu(name) else ():
-        found.add(
+    name, shapes = SHAPES[match[1]]
+    for shape, count in shapes.items() if collector.find_gpu(name) else ():
+        collector.add(
             MachinePrice(
                 region="global",
                 instance_type=shape,
@@ -115,8 +115,8 @@ def _add_product(row: Row, found: RowCollector) -> None:
 
 def _find_price(row: Row) -> Decimal | str:
     """Return the price of one GPU in dollars, or why there is none."""
-    stated = row.get("currencyCodeLocalizations")
-    currencies = [one for one in stated if isinstance(one, dict)] if isinstance(stated, list) else []
+    localizations = row.get("currencyCodeLocalizations")
+    currencies = [one for one in localizations if isinstance(one, dict)] if isinstance(localizations, list) else []
     dollars = [one for one in currencies if one.get("currencyCode") == "USD"]
     if not dollars:
         return OTHER_CURRENCY if currencies else NO_PRICE

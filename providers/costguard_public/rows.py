@@ -69,27 +69,27 @@ def take_rows(document: object, keys: Sequence[str], feed: str) -> list[Row]:
 
     Members that are no objects are returned as empty ones, which no parser can read and each counts.
     """
-    found = document
+    value = document
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    if not isinstance(found, list):
+        value = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(value, list):
         where = ".".join(keys) or "the answer"
         raise InvalidAnswerError(f"published another shape: {where} is no list", provider=feed)
-    if len(found) > MOST_ROWS:
-        raise InvalidAnswerError(f"holds {len(found)} rows, more than {MOST_ROWS}: refused", provider=feed)
-    return [row if isinstance(row, dict) else {} for row in found]
+    if len(value) > MOST_ROWS:
+        raise InvalidAnswerError(f"holds {len(value)} rows, more than {MOST_ROWS}: refused", provider=feed)
+    return [row if isinstance(row, dict) else {} for row in value]
 
 
 def take_object(row: Row, key: str) -> Row:
     """Return the object at `key`, an empty one if there is none."""
-    found = row.get(key)
-    return found if isinstance(found, dict) else {}
+    value = row.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def take_text(row: Row, key: str) -> str:
     """Return the text at `key` on one line, cut to LONGEST_TEXT; "" if there is none."""
-    found = row.get(key)
-    return shorten(to_one_line(found.strip()), LONGEST_TEXT) if isinstance(found, str) else ""
+    value = row.get(key)
+    return shorten(to_one_line(value.strip()), LONGEST_TEXT) if isinstance(value, str) else ""
 
 
 def parse_decimal(value: object) -> Decimal | None:
@@ -169,10 +169,10 @@ class RowCollector:
 
     def find_gpu(self, name: str, *, vram_gb: float | None = None) -> GpuNameMatch | None:
         """Return the GPU that the feed calls `name`; None for an unknown one, which the listing will name."""
-        found = self.match_gpu(name, vram_gb=vram_gb)
-        if found is None:
+        match = self.match_gpu(name, vram_gb=vram_gb)
+        if match is None:
             self.report_unknown(name)
-        return found
+        return match
 
     def match_gpu(self, name: str, *, vram_gb: float | None = None) -> GpuNameMatch | None:
         """Return the GPU that the feed calls `name`; None for an unknown one, which is not reported."""
@@ -191,8 +191,8 @@ class RowCollector:
         if offer is None:
             return
         key = (offer.region, offer.instance_type, offer.gpu, offer.gpu_count, offer.tier)
-        before = self._offers.get(key)
-        if before is None or get_nano(offer) < get_nano(before):
+        old_offer = self._offers.get(key)
+        if old_offer is None or get_nano(offer) < get_nano(old_offer):
             self._offers[key] = offer
 
     def make_offer(self, machine: MachinePrice) -> Offer | None:

@@ -64,10 +64,10 @@ class RunpodSource:
         """Return every GPU that is offered, secure and community, in machines of 1, 2, 4 and 8."""
         answer = decode_json(fetch.post("/graphql", json.dumps({"query": QUERY}).encode(), most_bytes=MOST_BYTES).body, TITLE)
         _check_errors(answer)
-        found = RowCollector(gpus=gpus, provider=PROVIDER, source="POST /graphql gpuTypes", observed_on=fetch.today)
+        collector = RowCollector(gpus=gpus, provider=PROVIDER, source="POST /graphql gpuTypes", observed_on=fetch.today)
         for row in take_rows(answer, ("data", "gpuTypes"), TITLE):
-            _add_gpu(row, found)
-        return {PROVIDER: found.build_listing()}
+            _add_gpu(row, collector)
+        return {PROVIDER: collector.build_listing()}
 
 
 def _check_errors(answer: object) -> None:
@@ -78,27 +78,27 @@ def _check_errors(answer: object) -> None:
         raise InvalidAnswerError(f"answered with an error: {shorten(to_one_line(str(first)), 80)}", provider=TITLE)
 
 
-def _add_gpu(row: Row, found: RowCollector) -> None:
+def _add_gpu(row: Row, collector: RowCollector) -> None:
     name = take_text(row, "id")
     if not name:
-        found.leave_out(UNREADABLE)
+        collector.leave_out(UNREADABLE)
         return
     prices = [(tier, row.get(key)) for tier, key in TIERS if _is_offered(row.get(key))]
-    gpu = found.find_gpu(name, vram_gb=parse_size(row.get("memoryInGb"))) if prices else None
+    gpu = collector.find_gpu(name, vram_gb=parse_size(row.get("memoryInGb"))) if prices else None
     if gpu is None:
         return
     most = parse_count(row.get("maxGpuCount")) or SOLD[-1]
     for tier, price in prices:
-        offer = found.make_offer(_make_machine(gpu.canonical, 1, tier, price))
+        offer = collector.make_offer(_make_machine(gpu.canonical, 1, tier, price))
         if offer is None:
             continue
         if is_placeholder(offer):
-            found.leave_out(PLACEHOLDER)
+            collector.leave_out(PLACEHOLDER)
             continue
         for count in SOLD:
             each = parse_decimal(price)
             if count <= most and each is not None:
-                found.add(_make_machine(gpu.canonical, count, tier, each * count))
+                collector.add(_make_machine(gpu.canonical, count, tier, each * count))
 
 
 def _is_offered(price: object) -> bool:

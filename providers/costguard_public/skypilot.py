@@ -95,7 +95,7 @@ def _add_row(row: Mapping[str, str], cloud: str, collector: CatalogueCollector) 
     if count is None or not gpu:
         return
     info = row.get("GpuInfo") or row.get("GPUInfo") or ""
-    memory, stated = MEMORY.search(info), NAME.search(info)
+    memory, name_match = MEMORY.search(info), NAME.search(info)
     prices = [(_name_tier(cloud, machine), row.get("Price") or "")]
     if cloud in WITH_SPOT and row.get("SpotPrice"):
         prices.append((SPOT, row["SpotPrice"]))
@@ -105,7 +105,7 @@ def _add_row(row: Mapping[str, str], cloud: str, collector: CatalogueCollector) 
                 CatalogueRow(
                     region=(row.get("AvailabilityZone") if cloud == "runpod" else "") or row["Region"],
                     instance_type=machine,
-                    gpu_names=tuple(name.removesuffix("-NVLink") for name in (stated[1] if stated else gpu, gpu)),
+                    gpu_names=tuple(name.removesuffix("-NVLink") for name in (name_match[1] if name_match else gpu, gpu)),
                     gpu_count=count,
                     tier=tier,
                     price=price,

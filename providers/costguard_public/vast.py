@@ -93,10 +93,10 @@ class VastSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return the cheapest verified asks of each GPU, number of GPUs and country, and the cheapest least bids."""
-        found = RowCollector(gpus=gpus, provider=PROVIDER, source="POST /api/v0/bundles", observed_on=fetch.today)
+        collector = RowCollector(gpus=gpus, provider=PROVIDER, source="POST /api/v0/bundles", observed_on=fetch.today)
         whys = list[str]()
-        offers = [offer for row in _search_groups(fetch, whys) for offer in _make_offers(row, found)]
-        return {PROVIDER: found.build_listing(offers=_select_cheapest(offers), why="; ".join(whys))}
+        offers = [offer for row in _search_groups(fetch, whys) for offer in _make_offers(row, collector)]
+        return {PROVIDER: collector.build_listing(offers=_select_cheapest(offers), why="; ".join(whys))}
 
 
 def _search_groups(fetch: PriceFetcher, whys: list[str]) -> Iterator[Row]:
@@ -130,20 +130,20 @@ def _write_query(names: Sequence[str]) -> bytes:
     return json.dumps(query).encode()
 
 
-def _make_offers(row: Row, found: RowCollector) -> Iterator[Offer]:
+def _make_offers(row: Row, collector: RowCollector) -> Iterator[Offer]:
     """Yield the ask of a machine, and its least bid where one is stated."""
     if row.get("rentable") is False or take_text(row, "verification") not in ("", "verified"):
         return
     name, count = take_text(row, "gpu_name"), parse_count(row.get("num_gpus"))
     if not name or count is None:
-        found.leave_out(UNREADABLE)
+        collector.leave_out(UNREADABLE)
         return
-    gpu = _find_gpu(name, parse_size(row.get("gpu_ram"), MB_PER_GIB), found)
+    gpu = _find_gpu(name, parse_size(row.get("gpu_ram"), MB_PER_GIB), collector)
     if gpu is None:
         return
     ask, bid = _find_ask(row), row.get("min_bid")
     for tier, price in (("on-demand", ask), *(((SPOT, bid),) if _is_offered(bid) else ())):
-        offer = found.make_offer(
+        offer = collector.make_offer(
             MachinePrice(
                 region=take_text(row, "geolocation") or "unknown",
                 instance_type=f"{gpu} x{count}",
@@ -164,21 +164,21 @@ def _make_offers(row: Row, found: RowCollector) -> Iterator[Offer]:
             yield offer
 
 
-def _find_gpu(name: str, vram_gb: float | None, found: RowCollector) -> str | None:
+def _find_gpu(name: str, vram_gb: float | None, collector: RowCollector) -> str | None:
     """Return the canonical GPU; a stated size that fits none is ignored where the name alone is clear."""
-    sized = found.match_gpu(name, vram_gb=vram_gb) if vram_gb is not None else None
+    sized = collector.match_gpu(name, vram_gb=vram_gb) if vram_gb is not None else None
     if sized is not None:
         return sized.canonical
-    named = found.find_gpu(name)
-    return None if named is None or named.taken_as_short else named.canonical
+    match = collector.find_gpu(name)
+    return None if match is None or match.taken_as_short else match.canonical
 
 
 def _find_ask(row: Row) -> object:
     """Return the hourly price of the machine's GPUs."""
     if row.get("dph_base") is not None:
         return row["dph_base"]
-    whole, disk = parse_decimal(row.get("dph_total")), parse_decimal(row.get("storage_total_cost")) or Decimal(0)
-    return whole - disk if whole is not None and 0 <= disk < whole else whole
+    total, disk = parse_decimal(row.get("dph_total")), parse_decimal(row.get("storage_total_cost")) or Decimal(0)
+    return total - disk if total is not None and 0 <= disk < total else total
 
 
 def _is_offered(bid: object) -> bool:
@@ -187,8 +187,8 @@ def _is_offered(bid: object) -> bool:
 
 def _compute_ram_gb(row: Row) -> float | None:
     """Return the offer's share of the machine's main memory, by cores; `cpu_cores` may be null."""
-    ram, cores, whole = (parse_size(row.get(key)) for key in ("cpu_ram", "cpu_cores_effective", "cpu_cores"))
-    return round(ram * min(cores / whole, 1.0) / 1000, 3) if ram and cores and whole else None
+    ram, cores, all_cores = (parse_size(row.get(key)) for key in ("cpu_ram", "cpu_cores_effective", "cpu_cores"))
+    return round(ram * min(cores / all_cores, 1.0) / 1000, 3) if ram and cores and all_cores else None
 
 
 def _write_note(row: Row, tier: str) -> str:

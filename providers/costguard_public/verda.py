@@ -62,34 +62,34 @@ class VerdaSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return every type with GPUs, on demand and as spot."""
-        found = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /v1/instance-types", observed_on=fetch.today)
+        collector = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /v1/instance-types", observed_on=fetch.today)
         for row in take_rows(decode_json(fetch.get(PATH, most_bytes=MOST_BYTES).body, TITLE), (), TITLE):
-            _add_type(row, found)
-        return {PROVIDER: found.build_listing()}
+            _add_type(row, collector)
+        return {PROVIDER: collector.build_listing()}
 
 
-def _add_type(row: Row, found: RowCollector) -> None:
-    stated = parse_decimal(take_object(row, "gpu").get("number_of_gpus"))
-    if row and stated == 0:
+def _add_type(row: Row, collector: RowCollector) -> None:
+    number = parse_decimal(take_object(row, "gpu").get("number_of_gpus"))
+    if row and number == 0:
         return  # a machine without GPUs
     name, described = take_text(row, "instance_type"), take_text(take_object(row, "gpu"), "description")
-    count = parse_count(stated)
+    count = parse_count(number)
     if not name or not described or count is None:
-        found.leave_out(UNREADABLE)
+        collector.leave_out(UNREADABLE)
         return
     if take_text(row, "currency").lower() not in ("", "usd"):
-        found.leave_out(OTHER_CURRENCY)
+        collector.leave_out(OTHER_CURRENCY)
         return
     vram = parse_size(take_object(row, "gpu_memory").get("size_in_gigabytes"), count)
     card = COUNTED.sub("", described)
-    gpu = found.find_gpu(RUN_TOGETHER.sub("RTX ", SIZE.sub("", card) if vram else card), vram_gb=vram)
+    gpu = collector.find_gpu(RUN_TOGETHER.sub("RTX ", SIZE.sub("", card) if vram else card), vram_gb=vram)
     if gpu is None:
         return
     spot = row.get("spot_price", row.get("spot_price_per_hour"))
     prices = [("on-demand", row.get("price_per_hour"))]
     prices += [] if spot is None or parse_decimal(spot) == 0 else [(SPOT, spot)]  # none, or 0: not sold as spot
     for tier, price in prices:
-        found.add(
+        collector.add(
             MachinePrice(
                 region="global",
                 instance_type=name,

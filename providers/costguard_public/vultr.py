@@ -85,42 +85,43 @@ class VultrSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return every plan with whole GPUs in each of its locations."""
-        found, whys = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /v2/plans", observed_on=fetch.today), list[str]()
+        collector = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /v2/plans", observed_on=fetch.today)
+        whys = list[str]()
         for row in _list_plans(fetch, "/v2/plans?type=all&per_page=500", "plans", whys):
             if take_text(row, "type") in ("vcg", "vdm") or not row:
-                _add_plan(row, _find_virtual_gpus(row), "vcpu_count", found)
+                _add_plan(row, _find_virtual_gpus(row), "vcpu_count", collector)
         for row in _list_plans(fetch, "/v2/plans-metal?per_page=500", "plans_metal", whys):
             if take_text(row, "id").endswith("-gpu") or not row:
-                _add_plan(row, _find_metal_gpus(take_text(row, "id")), "cpu_threads", found)
-        return {PROVIDER: found.build_listing(why="; ".join(whys))}
+                _add_plan(row, _find_metal_gpus(take_text(row, "id")), "cpu_threads", collector)
+        return {PROVIDER: collector.build_listing(why="; ".join(whys))}
 
 
 def _list_plans(fetch: PriceFetcher, path: str, key: str, whys: list[str]) -> Iterator[Row]:
     """Yield the plans of all pages; a list that does not end after MOST_PAGES is noted in `whys`."""
-    cursor, seen = "", set[str]()
+    cursor, cursors = "", set[str]()
     for _ in range(MOST_PAGES):
-        asked = f"{path}&cursor={quote(cursor, safe='')}" if cursor else path
-        answer = decode_json(fetch.get(asked, most_bytes=MOST_BYTES).body, TITLE)
+        page_path = f"{path}&cursor={quote(cursor, safe='')}" if cursor else path
+        answer = decode_json(fetch.get(page_path, most_bytes=MOST_BYTES).body, TITLE)
         yield from take_rows(answer, (key,), TITLE)
         links = take_object(take_object(answer if isinstance(answer, dict) else {}, "meta"), "links")
-        seen.add(cursor)
+        cursors.add(cursor)
         following = links.get("next")
         cursor = following if isinstance(following, str) and len(following) <= 1000 else ""  # noqa: PLR2004 - a cursor has about 30
         if not cursor:
             return
-        if cursor in seen:
+        if cursor in cursors:
             break
-    whys.append(f"the list of {key} did not end after {len(seen)} pages")
+    whys.append(f"the list of {key} did not end after {len(cursors)} pages")
 
 
 def _find_virtual_gpus(row: Row) -> tuple[str, int] | str:
     """Return the GPU and count of a virtual plan, "" for a share of a GPU, or why they cannot be read."""
-    named = VIRTUAL.fullmatch(take_text(row, "id"))
+    match = VIRTUAL.fullmatch(take_text(row, "id"))
     vendor, _, model = take_text(row, "gpu_type").partition("_")
-    name = (model if vendor and model else named[1] if named else "").upper()
+    name = (model if vendor and model else match[1] if match else "").upper()
     total = parse_decimal(row.get("gpu_vram_gb"))
-    if total is None and named:
-        total = Decimal(named[2])
+    if total is None and match:
+        total = Decimal(match[2])
     if not name or total is None:
         return UNREADABLE
     if "gpu_count" in row:
@@ -136,25 +137,25 @@ def _find_virtual_gpus(row: Row) -> tuple[str, int] | str:
 
 def _find_metal_gpus(plan: str) -> tuple[str, int] | str:
     """Return the GPU and count that the id of a bare-metal plan names, or why they cannot be read."""
-    named = BARE_METAL.fullmatch(plan)
-    return (RENAMED.get(plan, named[2].upper()), int(named[1] or 1)) if named else UNREADABLE
+    match = BARE_METAL.fullmatch(plan)
+    return (RENAMED.get(plan, match[2].upper()), int(match[1] or 1)) if match else UNREADABLE
 
 
-def _add_plan(row: Row, gpus: tuple[str, int] | str, cores: str, found: RowCollector) -> None:
+def _add_plan(row: Row, gpus: tuple[str, int] | str, cores: str, collector: RowCollector) -> None:
     if row.get("deploy_ondemand") is False or gpus == "":
         return
     plan, locations = take_text(row, "id"), row.get("locations")
     if isinstance(gpus, str) or not plan or not isinstance(locations, list):
-        found.leave_out(UNREADABLE)
+        collector.leave_out(UNREADABLE)
         return
     name, count = gpus
-    gpu = found.find_gpu(name, vram_gb=VRAM_GB.get(name))
+    gpu = collector.find_gpu(name, vram_gb=VRAM_GB.get(name))
     price, notes = _find_price(row)
     if gpu is None:
         return
     notes += ["form of the GPU not stated"] if gpu.taken_as_short else []
     for region in [place for place in locations if isinstance(place, str) and place][:MOST_LOCATIONS]:
-        found.add(
+        collector.add(
             MachinePrice(
                 region=take_text({"region": region}, "region"),
                 instance_type=plan,

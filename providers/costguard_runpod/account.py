@@ -66,32 +66,32 @@ CHUNK = timedelta(days=7)
 
 def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
     """Return an account for each in `table`, or that of the environment."""
-    stated = check_account_table(table, MANIFEST)
+    settings = check_account_table(table, MANIFEST)
     return open_keyed_accounts(
-        stated,
+        settings,
         MANIFEST,
         list_key_places(around.home),
         around,
-        lambda key: RunpodAccount(key.account or DEFAULT_ACCOUNT, key, around, stated),
+        lambda key: RunpodAccount(key.account or DEFAULT_ACCOUNT, key, around, settings),
     )
 
 
 class RunpodAccount:
     """One account.
 
-    `stated`: the settings shared by all accounts.
+    `settings`: those shared by all accounts.
     """
 
-    def __init__(self, name: str, key: KeyedAccount, around: ProviderContext, stated: Mapping[str, object]) -> None:
+    def __init__(self, name: str, key: KeyedAccount, around: ProviderContext, settings: Mapping[str, object]) -> None:
         self.name, self.key = name, key
         self._clock, self._names = around.clock, around.gpus
-        self._timeout_s = read_timeout(stated, MANIFEST)
-        per_minute = _parse_whole_setting(stated, "requests_per_minute", api.PER_MINUTE)
+        self._timeout_s = read_timeout(settings, MANIFEST)
+        per_minute = _parse_whole_setting(settings, "requests_per_minute", api.PER_MINUTE)
         self.rest: ProviderChannel = api.open_rest_channel(
-            around, key, name, api.parse_base_url(stated.get("base_url")), per_minute
+            around, key, name, api.parse_base_url(settings.get("base_url")), per_minute
         )
         self.graphql: ProviderChannel = api.open_graphql_channel(
-            around, key, name, str(stated.get("graphql_url") or _find_graphql_url(stated)), per_minute
+            around, key, name, str(settings.get("graphql_url") or _find_graphql_url(settings)), per_minute
         )
         self._words = TranslationContext(account=name, names=self._names)
         self._catalogue_at: datetime | None = None
@@ -107,34 +107,34 @@ class RunpodAccount:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """Poll pods and network volumes."""
-        asked_at, deadline, told = self._clock.now(), Deadline(self._timeout_s), ListingResult()
+        asked_at, deadline, listing = self._clock.now(), Deadline(self._timeout_s), ListingResult()
         try:
-            inventory, told = self._list_resources(asked_at, deadline)
+            inventory, listing = self._list_resources(asked_at, deadline)
         except ProviderError as broken:
             inventory = Failed(format_reason(broken))
-        notes = tuple(told.notes[:MOST_NOTES])
-        if told.notes[MOST_NOTES:]:
-            notes += (f"and {len(told.notes) - MOST_NOTES} notes more",)
+        notes = tuple(listing.notes[:MOST_NOTES])
+        if listing.notes[MOST_NOTES:]:
+            notes += (f"and {len(listing.notes) - MOST_NOTES} notes more",)
         at = max(asked_at, self._clock.now())
-        return Poll(scope=scope, asked_at=asked_at, at=at, inventory=inventory, samples=tuple(told.samples), notes=notes)
+        return Poll(scope=scope, asked_at=asked_at, at=at, inventory=inventory, samples=tuple(listing.samples), notes=notes)
 
     def _list_resources(self, asked_at: datetime, deadline: Deadline) -> tuple[Inventory, ListingResult]:
         pods = read_all_pages(self.rest, "/v2/pods", decode_pods, deadline, includeClusterPods="true")
         notes, missing = list(pods.notes), [pods.why] if pods.why else []
         try:
-            found = read_all_pages(self.rest, "/v2/network-volumes", decode_volumes, deadline)
-            volumes, notes, missing = found.items, notes + found.notes, missing + ([found.why] if found.why else [])
+            pages = read_all_pages(self.rest, "/v2/network-volumes", decode_volumes, deadline)
+            volumes, notes, missing = pages.items, notes + pages.notes, missing + ([pages.why] if pages.why else [])
         except ProviderError as broken:
             volumes = []
             missing.append(f"network volumes: {format_reason(broken)}")
         if any(map(is_billed_unpriced, pods.items)):
             notes += self._refresh_catalogue(asked_at, deadline)
-        told = observe_all(pods.items, volumes, self._words, asked_at)
-        told.notes[:0] = notes
-        if told.lost:
-            missing.append(f"{told.lost} items have impossible values")
-        items = tuple(told.items)
-        return Partial(items, "; ".join(missing)) if missing else Complete(items), told
+        listing = observe_all(pods.items, volumes, self._words, asked_at)
+        listing.notes[:0] = notes
+        if listing.lost:
+            missing.append(f"{listing.lost} items have impossible values")
+        items = tuple(listing.items)
+        return Partial(items, "; ".join(missing)) if missing else Complete(items), listing
 
     def _refresh_catalogue(self, now: datetime, deadline: Deadline | None) -> list[str]:
         """Fetch the catalogue if it is too old; if that fails, return a note and keep the old one."""
@@ -165,19 +165,19 @@ class RunpodAccount:
             raise InvalidAnswerError(odd.what, provider=PROVIDER, account=self.name) from None
 
     def _find_volume(self, key: ResourceKey) -> Observation | None:
-        found = read_all_pages(self.rest, "/v2/network-volumes", decode_volumes, Deadline(self._timeout_s))
-        told = observe_all((), (one for one in found.items if one.id == key.id), self._words, self._clock.now())
-        if not told.items and (found.why or told.lost):
-            raise InvalidAnswerError(found.why or told.notes[-1], provider=PROVIDER, account=self.name)
-        return told.items[0] if told.items else None
+        volumes = read_all_pages(self.rest, "/v2/network-volumes", decode_volumes, Deadline(self._timeout_s))
+        listing = observe_all((), (one for one in volumes.items if one.id == key.id), self._words, self._clock.now())
+        if not listing.items and (volumes.why or listing.lost):
+            raise InvalidAnswerError(volumes.why or listing.notes[-1], provider=PROVIDER, account=self.name)
+        return listing.items[0] if listing.items else None
 
     def fetch_identity(self) -> str | None:
         """Return the user id of the key; None if GraphQL, its only source, is retired or not allowed."""
         try:
-            found = api.fetch_key_owner(self.graphql)
+            owner = api.fetch_key_owner(self.graphql)
         except (ForbiddenError, MissingError, RefusedError):
             return None
-        return found.id if found else None
+        return owner.id if owner else None
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return the offers of both clouds for which one GPU is available now."""
@@ -210,13 +210,13 @@ class RunpodAccount:
         """Add the lines of one statement, fetched in windows, and return how many records could not be read."""
         path = f"/v2/billing/{kind}".rstrip("/")
         about = billing.BillStatement(kind=kind, account=self.name, now=self._clock.now(), period=period)
-        start, unread, known = period.start, 0, {line.id for line in lines}
+        start, unread, line_ids = period.start, 0, {line.id for line in lines}
         while start < period.end:
             end = min(start + CHUNK, period.end)
             window = {"startTime": _format_instant(start), "endTime": _format_instant(end), "bucketSize": "hour"}
-            found, lost = billing.parse_bill_lines(api.fetch_bill(self.rest, path, window).records, about)
-            lines += [line for line in found if line.id not in known]
-            known |= {line.id for line in found}
+            window_lines, lost = billing.parse_bill_lines(api.fetch_bill(self.rest, path, window).records, about)
+            lines += [line for line in window_lines if line.id not in line_ids]
+            line_ids |= {line.id for line in window_lines}
             start, unread = end, unread + lost
         return unread
 
@@ -262,16 +262,16 @@ def index_gpus(gpus: Sequence[CatalogueGpu]) -> dict[str, CatalogueGpu]:
     return {gpu.id: gpu for gpu in gpus}
 
 
-def _parse_whole_setting(stated: Mapping[str, object], name: str, otherwise: int) -> int:
-    value = stated.get(name, otherwise)
+def _parse_whole_setting(settings: Mapping[str, object], name: str, otherwise: int) -> int:
+    value = settings.get(name, otherwise)
     if not isinstance(value, int) or value < 1:
         raise InputError("must be 1 or more", field=f"providers.runpod.{name}", hint=f"write {otherwise}")
     return value
 
 
-def _find_graphql_url(stated: Mapping[str, object]) -> str:
+def _find_graphql_url(settings: Mapping[str, object]) -> str:
     """Return GraphQL's address: below a configured REST address, so that the key is sent to no other host; else RunPod's."""
-    return f"{api.parse_base_url(stated['base_url'])}/graphql" if "base_url" in stated else api.GRAPHQL_URL
+    return f"{api.parse_base_url(settings['base_url'])}/graphql" if "base_url" in settings else api.GRAPHQL_URL
 
 
 def _format_instant(at: datetime) -> str:
@@ -290,6 +290,6 @@ def parse_key(text: str) -> str:
     except tomllib.TOMLDecodeError:
         return ""
     default = table.get("default")
-    held = (table, default) if isinstance(default, Mapping) else (table,)
-    keys = (one.get(name) for one in held for name in ("apikey", "api_key", "apiKey"))
+    tables = (table, default) if isinstance(default, Mapping) else (table,)
+    keys = (one.get(name) for one in tables for name in ("apikey", "api_key", "apiKey"))
     return next((key for key in keys if isinstance(key, str)), "")

@@ -53,7 +53,7 @@ def stop_pod(channel: ProviderChannel, account: str, key: ResourceKey, lose: fro
         parse_pod(channel, reply, key)
         return ActionResponse(said=ACCEPTED)
 
-    return _send_act(channel, account, key, hindered, sent, done=("EXITED",))
+    return _send_act(channel, account, key, hindered, sent, targets=("EXITED",))
 
 
 def terminate_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> ActionResponse:
@@ -72,7 +72,7 @@ def terminate_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> A
             else ActionResponse(said=UNCLEAR, why="an answer without content")
         )
 
-    return _send_act(channel, account, key, hindered, sent, done=("TERMINATED",))
+    return _send_act(channel, account, key, hindered, sent, targets=("TERMINATED",))
 
 
 def start_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> ActionResponse:
@@ -92,7 +92,7 @@ def start_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> Actio
         parse_pod(channel, reply, key)
         return ActionResponse(said=ACCEPTED)
 
-    return _send_act(channel, account, key, hindered, sent, done=STARTED)
+    return _send_act(channel, account, key, hindered, sent, targets=STARTED)
 
 
 def _send_act(
@@ -102,29 +102,29 @@ def _send_act(
     hindered: Look,
     sent: Callable[[], ActionResponse],
     *,
-    done: tuple[str, ...],
+    targets: tuple[str, ...],
 ) -> ActionResponse:
     """Check, then send the request once.
 
-    `done`: the statuses of a pod that is already in the target state.
+    `targets`: the statuses of a pod that is already in the target state.
     """
     if (key.provider, key.account) != (PROVIDER, account):
         return ActionResponse(said=REFUSED, why="it is not of this account")
     try:
-        before = hindered(fetch_pod(channel, key, first=True))
+        response = hindered(fetch_pod(channel, key, first=True))
     except ProviderError as broken:
-        found = _interpret_error(broken)
+        answer = _interpret_error(broken)
         return (
-            ActionResponse(said=found.said, why=f"{found.why}; nothing was asked of the pod")
-            if found.said == UNCLEAR
-            else found
+            ActionResponse(said=answer.said, why=f"{answer.why}; nothing was asked of the pod")
+            if answer.said == UNCLEAR
+            else answer
         )
-    if before is not None:
-        return before
+    if response is not None:
+        return response
     try:
         return sent()
     except ConflictError as no:
-        return _look_after_conflict(channel, key, no, done)
+        return _look_after_conflict(channel, key, no, targets)
     except ProviderError as broken:
         return _interpret_error(broken)
 
@@ -145,7 +145,7 @@ def _explain_hold(pod: Pod, act: str) -> ActionResponse | None:
 
 
 def _look_after_conflict(
-    channel: ProviderChannel, key: ResourceKey, no: ConflictError, done: tuple[str, ...]
+    channel: ProviderChannel, key: ResourceKey, no: ConflictError, targets: tuple[str, ...]
 ) -> ActionResponse:
     """Return the result after a 409, which RunPod also returns for a pod that is already in the target state."""
     try:
@@ -154,7 +154,7 @@ def _look_after_conflict(
         return ActionResponse(said=MISSING, why=no.what)
     except ProviderError:
         return ActionResponse(said=REFUSED, why=no.what)
-    return ActionResponse(said=ALREADY, why=f"it is {now}") if now in done else ActionResponse(said=REFUSED, why=no.what)
+    return ActionResponse(said=ALREADY, why=f"it is {now}") if now in targets else ActionResponse(said=REFUSED, why=no.what)
 
 
 def _interpret_error(broken: ProviderError) -> ActionResponse:

@@ -60,9 +60,9 @@ ADVICE: Mapping[type[ProviderError], str] = {
 QUERY = "query { myself { id clientBalance currentSpendPerHr spendLimit } }"
 
 
-def parse_base_url(stated: object) -> str:
+def parse_base_url(url: object) -> str:
     """Return the address of REST v2 without its /v2; an address of the retired v1 is refused by name."""
-    base = check_url(str(stated or BASE_URL), "providers.runpod.base_url")
+    base = check_url(str(url or BASE_URL), "providers.runpod.base_url")
     if urlsplit(base).hostname == "rest.runpod.io" or base.endswith("/v1"):
         what = "is RunPod's REST v1, which was retired on 2026-11-15"
         raise InputError(what, field="providers.runpod.base_url", hint=f'write base_url = "{BASE_URL}"')
@@ -102,7 +102,7 @@ def _open_channel(around: ProviderContext, key: KeyedAccount, account: str, base
         headers={"Authorization": Secret(f"Bearer {key.key.reveal()}"), "Accept": "application/json"},
         buckets={"": bucket},
         fault=fault,
-        advice={kind: f"{where}: {told}" for kind, told in ADVICE.items()},
+        advice={kind: f"{where}: {advice}" for kind, advice in ADVICE.items()},
     )
 
 
@@ -113,10 +113,10 @@ def read_fault(reply: HttpResponse) -> ProviderError | None:
         return RefusedError(
             what, provider="runpod", status=GONE, hint=f'write base_url = "{BASE_URL}" under [providers.runpod]'
         )
-    found = _BY_STATUS(reply)
-    if found is not None and reply.status == 404 and reply.body[:64].lstrip()[:1] == b"<":  # noqa: PLR2004
+    error = _BY_STATUS(reply)
+    if error is not None and reply.status == 404 and reply.body[:64].lstrip()[:1] == b"<":  # noqa: PLR2004
         return InvalidAnswerError("answered 404 with a web page", provider="runpod", status=404)
-    return None if found is None else apply_rate_limit(reply, found)
+    return None if error is None else apply_rate_limit(reply, error)
 
 
 def _parse_problem(reply: HttpResponse) -> tuple[str, str]:
@@ -191,9 +191,9 @@ def fetch_key_owner(channel: ProviderChannel) -> KeyOwner | None:
     Errors come with HTTP 200, possibly with a part of the data.
     """
     answer = channel.decode(channel.read("", method="POST", body={"query": QUERY}), GraphAnswer, "GraphQL's answer")
-    found = answer.data.myself if answer.data else None
-    if found is not None or not answer.errors:
-        return found
+    owner = answer.data.myself if answer.data else None
+    if owner is not None or not answer.errors:
+        return owner
     first = answer.errors[0]
     code = (first.extensions.code if first.extensions else None) or ""
     kind = {"UNAUTHENTICATED": CredentialsError, "FORBIDDEN": ForbiddenError}.get(code, RefusedError)
@@ -209,15 +209,15 @@ def compute_pause(reply: HttpResponse) -> float:
     """Return the seconds until every used-up window is renewed; 0 if there is none."""
     waits = [0.0]
     for member in MEMBER.finditer(reply.headers.get("ratelimit", "")[:LONGEST_HEADER]):
-        stated = dict(PARAMETER.findall(member[1]))
-        if stated.get("r") == "0":
-            waits.append(float(stated.get("t", 0)))
+        params = dict(PARAMETER.findall(member[1]))
+        if params.get("r") == "0":
+            waits.append(float(params.get("t", 0)))
     return max(waits)
 
 
-def apply_rate_limit(reply: HttpResponse, found: ProviderError) -> ProviderError:
-    """Return `found`; for a throttled request with the longest wait of Retry-After and every used-up window."""
-    if isinstance(found, ThrottledError):
-        pause, stated = compute_pause(reply), parse_retry_after(reply)
-        found.retry_after_s = max(pause, stated or 0.0) if pause or stated is not None else None
-    return found
+def apply_rate_limit(reply: HttpResponse, error: ProviderError) -> ProviderError:
+    """Return `error`; for a throttled request with the longest wait of Retry-After and every used-up window."""
+    if isinstance(error, ThrottledError):
+        pause, retry_after_s = compute_pause(reply), parse_retry_after(reply)
+        error.retry_after_s = max(pause, retry_after_s or 0.0) if pause or retry_after_s is not None else None
+    return error

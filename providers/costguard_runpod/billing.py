@@ -56,26 +56,26 @@ PARTS: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
 
 
 def list_offers(
-    catalogues: Mapping[str, Iterable[CatalogueGpu]], wanted: Collection[str] | None, words: TranslationContext, today: date
+    catalogues: Mapping[str, Iterable[CatalogueGpu]], gpu_names: Collection[str] | None, words: TranslationContext, today: date
 ) -> OfferListing:
-    """Return the current offers of each cloud ("SECURE", "COMMUNITY") for the canonical GPUs `wanted`, None: all."""
-    found: list[Offer] = []
+    """Return the current offers of each cloud ("SECURE", "COMMUNITY") for the canonical GPUs `gpu_names`, None: all."""
+    offers: list[Offer] = []
     unnamed: dict[str, None] = {}
     for cloud, gpus in catalogues.items():
         for gpu in gpus:
             if gpu.id == "unknown" or not gpu.id or not _is_offered(gpu, cloud):
                 continue
-            name, known = words.find_gpu(gpu.id, gpu.memory)
-            if not known:
+            name, is_known = words.find_gpu(gpu.id, gpu.memory)
+            if not is_known:
                 unnamed[name] = None
-            elif wanted is None or name in wanted:
-                found += _list_gpu_offers(gpu, name, cloud, today)
-    return OfferListing(offers=tuple(found), unnamed=tuple(unnamed))
+            elif gpu_names is None or name in gpu_names:
+                offers += _list_gpu_offers(gpu, name, cloud, today)
+    return OfferListing(offers=tuple(offers), unnamed=tuple(unnamed))
 
 
 def _is_offered(gpu: CatalogueGpu, cloud: str) -> bool:
-    there = gpu.secure if cloud == "SECURE" else gpu.community
-    return there is not False and gpu.availability != "NONE"
+    is_listed = gpu.secure if cloud == "SECURE" else gpu.community
+    return is_listed is not False and gpu.availability != "NONE"
 
 
 def _list_gpu_offers(gpu: CatalogueGpu, name: str, cloud: str, today: date) -> Iterator[Offer]:
@@ -166,38 +166,38 @@ def _split_record(record: BillRecord, whose: str, start: datetime, end: datetime
 
 def _states_no_computing(record: BillRecord, parts: list[tuple[str, str, Decimal]]) -> bool:
     """Return whether a pod's record states zero for computing, and a total that the other amounts explain."""
-    stated = record.gpu_amount is not None or record.cpu_amount is not None
-    return stated and record.total_amount is not None and not any(amount for word, _, amount in parts if word == "rest")
+    has_computing = record.gpu_amount is not None or record.cpu_amount is not None
+    return has_computing and record.total_amount is not None and not any(amount for word, _, amount in parts if word == "rest")
 
 
 def _sum_amounts(record: BillRecord, names: tuple[str, ...]) -> Decimal:
     return sum((_parse_amount(getattr(record, name)) for name in names), Decimal(0))
 
 
-def _parse_amount(stated: Decimal | None) -> Decimal:
+def _parse_amount(amount: Decimal | None) -> Decimal:
     """Round an amount to the nano-dollar, since a bill's binary fractions are longer; 0 if it is absent.
 
     Raises InputError for an impossible amount.
     """
-    if stated is None:
+    if amount is None:
         return Decimal(0)
-    if not stated.is_finite() or abs(stated) > LARGEST:
+    if not amount.is_finite() or abs(amount) > LARGEST:
         raise InputError("is not an amount of money", field="bill")
-    return stated.quantize(Decimal("1e-9"), ROUND_HALF_EVEN)
+    return amount.quantize(Decimal("1e-9"), ROUND_HALF_EVEN)
 
 
-def parse_balance(found: KeyOwner | None, account: str, at: datetime) -> PrepaidBalance:
+def parse_balance(owner: KeyOwner | None, account: str, at: datetime) -> PrepaidBalance:
     """Return the balance.
 
     `spendLimit` is USD an hour (RunPod's documentation, 2026-08).
     """
-    if found is None:
+    if owner is None:
         return make_unknown_balance(account, at, "GraphQL answers without the account")
-    left = found.client_balance
+    left = owner.client_balance
     if left is None or not left.is_finite() or abs(left) > LARGEST:
         return make_unknown_balance(account, at, "GraphQL does not state a balance")
     amount = Money(nano=int(_parse_amount(left).scaleb(9)))
-    burn, limit = _parse_rate(found.current_spend_per_hr), _parse_rate(found.spend_limit)
+    burn, limit = _parse_rate(owner.current_spend_per_hr), _parse_rate(owner.spend_limit)
     return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=amount, burn=burn, burn_limit=limit)
 
 
@@ -206,11 +206,11 @@ def make_unknown_balance(account: str, at: datetime, why: str) -> PrepaidBalance
     return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
 
 
-def _parse_rate(stated: Decimal | None) -> Rate | None:
+def _parse_rate(rate: Decimal | None) -> Rate | None:
     """Return a rate in USD an hour; None if it is zero, absent or impossible."""
-    if stated is None or not stated.is_finite() or not 0 < stated < LARGEST:
+    if rate is None or not rate.is_finite() or not 0 < rate < LARGEST:
         return None
-    nano = int(stated.scaleb(9))
+    nano = int(rate.scaleb(9))
     return Rate(nano_per_hour=nano) if nano else None
 
 
@@ -232,8 +232,8 @@ def read_bill_record(record: BillFileRecord, about: BillFileFacts) -> Iterator[B
         bucket = msgspec.convert(record, BillRecord, strict=False)
     except (msgspec.ValidationError, ArithmeticError, ValueError) as odd:  # ValueError: a signalling NaN as a number
         raise InputError(f"is not a bucket of a bill: {shorten(str(odd), 80)}", field="record") from None
-    stated = {name for name, value in record.items() if value is not None}
-    if bucket.pod_id is None and bucket.network_volume_id is None and OF_A_RESOURCE & stated:
+    names = {name for name, value in record.items() if value is not None}
+    if bucket.pod_id is None and bucket.network_volume_id is None and OF_A_RESOURCE & names:
         hint = "podId or networkVolumeId is wanted: export it again, without grouping it"
         raise InputError("states amounts of a resource and not of which", field="record", hint=hint)
     kind = PODS if bucket.pod_id is not None else VOLUMES if bucket.network_volume_id is not None else TOTALS
@@ -242,8 +242,8 @@ def read_bill_record(record: BillFileRecord, about: BillFileFacts) -> Iterator[B
         raise InputError("states no time, no resource or no amount", field="record")
     for line in lines:
         hours = line.end - line.start
-        whole = line if hours == HOUR else replace(line, statement=f"buckets of {hours // HOUR} h")
-        yield whole, Decimal(0)
+        bill_line = line if hours == HOUR else replace(line, statement=f"buckets of {hours // HOUR} h")
+        yield bill_line, Decimal(0)
 
 
 BILL_FORMAT = BillFormat(name="RunPod billing (JSON)", known=is_bill_record, read=read_bill_record, sums=False)

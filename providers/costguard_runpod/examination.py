@@ -89,13 +89,13 @@ def _skip_checks(why: str) -> Iterator[HealthCheck]:
 
 def _check_identity(one: ExaminedAccount) -> HealthCheck:
     try:
-        found = api.fetch_key_owner(one.graphql)
+        owner = api.fetch_key_owner(one.graphql)
     except ProviderError as broken:
-        told = f"RunPod reports it only through GraphQL, which answered: {broken.what}"
-        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=told)
-    if found is None or not found.id:
+        text = f"RunPod reports it only through GraphQL, which answered: {broken.what}"
+        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=text)
+    if owner is None or not owner.id:
         return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told="RunPod does not name the key's account")
-    return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"RunPod's user {found.id}")
+    return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"RunPod's user {owner.id}")
 
 
 def _check_permissions(one: ExaminedAccount) -> Iterator[HealthCheck]:
@@ -110,8 +110,8 @@ def _check_permissions(one: ExaminedAccount) -> Iterator[HealthCheck]:
         yield _make_permission_check(what, _try_call(ask))
     yield _check_balance(one)
     for act in ("stop", "terminate"):
-        told = "cannot be tested without acting"
-        yield HealthCheck(subject=f"{PERMISSION_CHECK}: {act}", outcome=CHECK_UNSURE, told=told)
+        text = "cannot be tested without acting"
+        yield HealthCheck(subject=f"{PERMISSION_CHECK}: {act}", outcome=CHECK_UNSURE, told=text)
 
 
 def _check_volumes(one: ExaminedAccount) -> HealthCheck:
@@ -151,12 +151,12 @@ def _make_permission_check(what: str, broken: ProviderError | None, lacks: str =
 def _check_balance(one: ExaminedAccount) -> HealthCheck:
     subject = f"{PERMISSION_CHECK}: read the balance"
     try:
-        found = api.fetch_key_owner(one.graphql)
+        owner = api.fetch_key_owner(one.graphql)
     except ProviderError as broken:
         return HealthCheck(
             subject=subject, outcome=CHECK_UNSURE, told=f"{broken.what}: the balance stays unknown, the rest works"
         )
-    if found is None or found.client_balance is None:
+    if owner is None or owner.client_balance is None:
         return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told="GraphQL states none: the balance stays unknown")
     return HealthCheck(subject=subject, outcome=CHECK_GOOD, told="allowed, until RunPod retires GraphQL early in 2027")
 
@@ -166,17 +166,17 @@ def _check_clock(one: ExaminedAccount) -> HealthCheck:
     if theirs is None:
         return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="RunPod sent no date")
     skew = abs((one.now() - theirs).total_seconds())
-    told = f"this clock and RunPod's differ by {skew:.0f} s"
+    text = f"this clock and RunPod's differ by {skew:.0f} s"
     if skew > SKEW_S:
-        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_BAD, told=told, fix="timedatectl set-ntp true")
-    return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=told)
+        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_BAD, told=text, fix="timedatectl set-ntp true")
+    return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=text)
 
 
 def _check_utilization(pods: list[Pod]) -> HealthCheck:
     running = [pod for pod in pods if pod.status == "RUNNING" and pod.gpu is not None]
     telling = sum(has_gpu_use(pod) for pod in running)
     if not running:
-        told = "no GPU pod runs; RunPod gives one sample of each with the listing, where its agent reports"
-        return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told)
-    told = f"{telling} of {len(running)} running GPU pods report it; the others are unknown, not idle"
-    return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_GOOD if telling == len(running) else CHECK_UNSURE, told=told)
+        text = "no GPU pod runs; RunPod gives one sample of each with the listing, where its agent reports"
+        return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=text)
+    text = f"{telling} of {len(running)} running GPU pods report it; the others are unknown, not idle"
+    return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_GOOD if telling == len(running) else CHECK_UNSURE, told=text)

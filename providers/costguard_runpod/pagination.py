@@ -88,11 +88,11 @@ def read_all_pages(
 
     Raises a ProviderError if the first cannot be read; a later failure makes the list partial.
     """
-    listed, cursor, seen, limit = PagedList[T](), "", set[str](), LIMIT
+    listed, cursor, cursors, limit = PagedList[T](), "", set[str](), LIMIT
     for number in range(1, MOST_PAGES + 1):
         try:
-            asked = {**params, "cursor": cursor} if cursor else params
-            page, limit = _read_page(channel, path, decode, deadline, asked, limit=limit)
+            page_params = {**params, "cursor": cursor} if cursor else params
+            page, limit = _read_page(channel, path, decode, deadline, page_params, limit=limit)
         except ProviderError as broken:
             if number == 1:
                 raise
@@ -107,9 +107,9 @@ def read_all_pages(
         cursor, why = _find_next_cursor(page, limit)
         if why or not cursor:
             return _mark_partial(listed, f"{path} {why}") if why else listed
-        if cursor in seen:
+        if cursor in cursors:
             return _mark_partial(listed, f"{path} repeats pages after page {number}")
-        seen.add(cursor)
+        cursors.add(cursor)
     return _mark_partial(listed, f"{path} has more than {MOST_PAGES} pages")
 
 
@@ -123,9 +123,9 @@ def _read_page(
     limit: int,
 ) -> tuple[DecodedPage[T], int]:
     """Return one page and the requested number of items; 0 if RunPod refused a limit and used its own page size."""
-    asked = {**params, "limit": str(limit)} if limit else params
+    page_params = {**params, "limit": str(limit)} if limit else params
     try:
-        reply = channel.read(path, asked, scope="account", deadline=deadline)
+        reply = channel.read(path, page_params, scope="account", deadline=deadline)
     except RefusedError as no:
         if no.status not in (400, 422) or not limit:
             raise
@@ -149,15 +149,15 @@ def make_odd_answer(channel: ProviderChannel, what: str, body: bytes, odd: Excep
 
 def _find_next_cursor(page: DecodedPage[T], limit: int) -> tuple[str, str]:
     """Return the next page's cursor, "" at the stated end, and what is unexpected."""
-    stated = page.pagination
-    if stated is None:
+    pagination = page.pagination
+    if pagination is None:
         full = limit and len(page.items) + page.lost == limit
         return "", f"gave a full page of {limit} and does not say whether more follows" if full else ""
-    if stated.has_next_page is False:
+    if pagination.has_next_page is False:
         return "", ""
-    if stated.has_next_page and not stated.next_cursor:
+    if pagination.has_next_page and not pagination.next_cursor:
         return "", "has more, and does not say how to ask for it"
-    return stated.next_cursor or "", ""
+    return pagination.next_cursor or "", ""
 
 
 def _mark_partial(listed: PagedList[T], why: str) -> PagedList[T]:
@@ -167,9 +167,9 @@ def _mark_partial(listed: PagedList[T], why: str) -> PagedList[T]:
 
 def _drop_bad_ids(page: DecodedPage[T]) -> DecodedPage[T]:
     """Return `page` without items whose id is unusable."""
-    kept = [item for item in page.items if 0 < len(item.id) <= LONGEST_ID and is_storable(item.id)]
-    lost = len(page.items) - len(kept)
-    return DecodedPage(kept, page.pagination, page.lost + lost, page.notes) if lost else page
+    items = [item for item in page.items if 0 < len(item.id) <= LONGEST_ID and is_storable(item.id)]
+    lost = len(page.items) - len(items)
+    return DecodedPage(items, page.pagination, page.lost + lost, page.notes) if lost else page
 
 
 def _decode_one_by_one(items: list[msgspec.Raw], pagination: Pagination | None, kind: type[T]) -> DecodedPage[T]:
@@ -196,16 +196,16 @@ def parse_leniently(raw: msgspec.Raw | bytes, kind: type[T]) -> tuple[T | None, 
         msgspec.json.decode(fields.get("id", b"null"), type=str)
     except UNREADABLE:
         return None, []
-    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     left_out: list[str] = []
     hints = get_type_hints(kind)
     for about in msgspec.structs.fields(kind):
         if about.encode_name in fields:
             try:
-                kept[about.name] = msgspec.json.decode(fields[about.encode_name], type=hints[about.name])
+                values[about.name] = msgspec.json.decode(fields[about.encode_name], type=hints[about.name])
             except UNREADABLE:
                 left_out.append(about.encode_name)
-    return kind(**kept), left_out
+    return kind(**values), left_out
 
 
 _PODS, _RAW_PODS = msgspec.json.Decoder(Pods), msgspec.json.Decoder(RawPods)

@@ -71,42 +71,42 @@ class TranslationContext:
 
     def find_gpu(self, word: str, vram_gb: float | None = None) -> tuple[str, bool]:
         """Return the canonical name of `word` and True; or `word` itself and False if none matches."""
-        found = self.known.get((word, vram_gb))
-        if found is None:
+        entry = self.known.get((word, vram_gb))
+        if entry is None:
             try:
-                found = self.names.resolve(word, vram_gb=vram_gb).canonical, True
+                entry = self.names.resolve(word, vram_gb=vram_gb).canonical, True
             except UnknownNameError:
-                found = shorten(to_one_line(word)), False
-            self.known[word, vram_gb] = found
-        return found
+                entry = shorten(to_one_line(word)), False
+            self.known[word, vram_gb] = entry
+        return entry
 
 
 def observe_all(pods: Iterable[Pod], volumes: Iterable[Volume], words: TranslationContext, at: datetime) -> ListingResult:
     """Return the observations and samples of a listing that was requested at `at`."""
-    told = ListingResult()
+    listing = ListingResult()
     attached: dict[str, list[str]] = {}
     unmeasured = 0
     for pod in pods:
         try:
-            observed = observe_pod(pod, words, told.notes)
+            observed = observe_pod(pod, words, listing.notes)
         except InputError as odd:
-            told.leave_out(pod.id, odd)
+            listing.leave_out(pod.id, odd)
             continue
-        told.items.append(observed)
+        listing.items.append(observed)
         for volume in list_network_volumes(pod):
             attached.setdefault(volume, []).append(pod.id)
         if observed.state == "running":
-            found = build_samples(pod, observed, at)
-            told.samples += found
-            unmeasured += pod.gpu is not None and not any(sample.signal == GPU_UTIL for sample in found)
+            samples = build_samples(pod, observed, at)
+            listing.samples += samples
+            unmeasured += pod.gpu is not None and not any(sample.signal == GPU_UTIL for sample in samples)
     for one in volumes:
         try:
-            told.items.append(observe_volume(one, words, attached, told.notes))
+            listing.items.append(observe_volume(one, words, attached, listing.notes))
         except InputError as odd:
-            told.leave_out(one.id, odd)
+            listing.leave_out(one.id, odd)
     if unmeasured:
-        told.notes.append(f"{unmeasured} running pods state no GPU utilization that can be used: unknown, not idle")
-    return told
+        listing.notes.append(f"{unmeasured} running pods state no GPU utilization that can be used: unknown, not idle")
+    return listing
 
 
 def observe_pod(pod: Pod, words: TranslationContext, notes: list[str]) -> Observation:
@@ -170,19 +170,19 @@ def make_handling(pod: Pod) -> Handling:
     """
     cluster = pod.cluster
     member = cluster is not None
-    mine = pod.actions if not member else []
+    actions = pod.actions if not member else []
     container = (f"{_simplify_number(pod.disk)} GB of container disk",) if pod.disk else ("the container disk",)
-    held = pod.mounts.persistent if pod.mounts else None
-    volume = (f"{_simplify_number(held.size)} GB of volume disk" if held.size else "the volume disk",) if held else ()
+    mount = pod.mounts.persistent if pod.mounts else None
+    volume = (f"{_simplify_number(mount.size)} GB of volume disk" if mount.size else "the volume disk",) if mount else ()
     return Handling(
         controller=f"cluster {cluster.id or '?'}" if cluster is not None else "",
-        stops=None if mine is None else "stop" in mine,
-        terminates=None if mine is None else "terminate" in mine,
+        stops=None if actions is None else "stop" in actions,
+        terminates=None if actions is None else "terminate" in actions,
         protected=("stop", "terminate") if pod.locked else (),
         stop_loses=() if pod.status in ("EXITED", "TERMINATED") else container,
         terminate_loses=volume if pod.status == "EXITED" else (*container, *volume),
         restart_doubtful=pod.gpu is not None,
-        starts=pod.status == "EXITED" and (mine is None or "start" in mine),
+        starts=pod.status == "EXITED" and (actions is None or "start" in actions),
     )
 
 
@@ -192,10 +192,10 @@ def build_samples(pod: Pod, observed: Observation, at: datetime) -> list[Sample]
     if run is None:
         return []
     gpus = run.gpus or []
-    whole = len(gpus) >= max(1, observed.gpu_count)
+    is_complete = len(gpus) >= max(1, observed.gpu_count)
     values = (
-        (GPU_UTIL, _find_highest([gpu.util for gpu in gpus]) if whole else None),
-        (GPU_MEMORY_UTIL, _find_highest([gpu.memory_util for gpu in gpus]) if whole else None),
+        (GPU_UTIL, _find_highest([gpu.util for gpu in gpus]) if is_complete else None),
+        (GPU_MEMORY_UTIL, _find_highest([gpu.memory_util for gpu in gpus]) if is_complete else None),
         (CPU_UTIL, _parse_percent(run.cpu)),
         (MEMORY_USED, _parse_percent(run.memory)),
     )
@@ -228,8 +228,8 @@ def _find_gpus(pod: Pod, words: TranslationContext, notes: list[str]) -> tuple[s
     if not pod.gpu.id:
         notes.append(f"{pod.id}: does not say which GPU it has")
         return "", count
-    gpu, known = words.find_gpu(pod.gpu.id)
-    if not known:
+    gpu, is_known = words.find_gpu(pod.gpu.id)
+    if not is_known:
         notes.append(f"{pod.id}: GPU '{gpu}' is not known here")
     return gpu, count
 
@@ -282,16 +282,16 @@ def find_start_price(pod: Pod, words: TranslationContext) -> Price:
     return Price(rate, source="catalogue")
 
 
-def _find_list_price(found: CatalogueGpu, cloud: str | None) -> Decimal | None:
+def _find_list_price(gpu: CatalogueGpu, cloud: str | None) -> Decimal | None:
     """Return USD an hour for one GPU in the pod's cloud."""
-    price = found.price
-    stated = {"SECURE": price.secure, "COMMUNITY": price.community}.get(cloud or "") if price else None
-    return stated if stated is not None and stated.is_finite() and 0 < stated < MOST_GPUS else None
+    price = gpu.price
+    rate = {"SECURE": price.secure, "COMMUNITY": price.community}.get(cloud or "") if price else None
+    return rate if rate is not None and rate.is_finite() and 0 < rate < MOST_GPUS else None
 
 
 def _list_disks(pod: Pod, notes: list[str]) -> tuple[Disk, ...]:
-    held = pod.mounts.persistent if pod.mounts else None
-    volume = _make_disk(held.size, "volume", f"{pod.id} mounts.persistent", notes) if held else ()
+    mount = pod.mounts.persistent if pod.mounts else None
+    volume = _make_disk(mount.size, "volume", f"{pod.id} mounts.persistent", notes) if mount else ()
     return (*_make_disk(pod.disk, "container", f"{pod.id} disk", notes), *volume)
 
 
@@ -313,10 +313,10 @@ def _simplify_number(count: float) -> float:
     return int(count) if isinstance(count, float) and count.is_integer() else count
 
 
-def _parse_instant(stated: Stamp, where: str, notes: list[str]) -> datetime | None:
-    if stated is None or stated == "":
+def _parse_instant(stamp: Stamp, where: str, notes: list[str]) -> datetime | None:
+    if stamp is None or stamp == "":
         return None
-    at = parse_instant(stated)
+    at = parse_instant(stamp)
     if at is None:
-        notes.append(f"{where} is no time that can be read: {shorten(to_one_line(str(stated)))}")
+        notes.append(f"{where} is no time that can be read: {shorten(to_one_line(str(stamp)))}")
     return at

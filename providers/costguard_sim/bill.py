@@ -77,25 +77,25 @@ def sum_lines(lines: list[InvoiceLine]) -> Fraction:
 
 def charge_resource(resource: Resource, a: int, b: int) -> list[InvoiceLine]:
     """Return what one resource owes for steps that begin in [`a`, `b`) (microseconds), without lines of zero."""
-    found: list[tuple[str, str, Fraction]] = []
+    charges: list[tuple[str, str, Fraction]] = []
     if resource.kind == SIM_INSTANCE:
-        found.append(("compute", "", sum((_charge_compute(resource, run, a, b) for run in resource.runs), Fraction(0))))
+        charges.append(("compute", "", sum((_charge_compute(resource, run, a, b) for run in resource.runs), Fraction(0))))
     if resource.kind == SIM_ADDRESS:
-        found.append(("address", "", _charge_hourly(resource.rates, resource.created_us, resource.ended_us, (1, 1), (a, b))))
-    found += [("storage", part, _charge_storage(resource, disk, a, b)) for part, disk in name_disks(resource.disks)]
+        charges.append(("address", "", _charge_hourly(resource.rates, resource.created_us, resource.ended_us, (1, 1), (a, b))))
+    charges += [("storage", part, _charge_storage(resource, disk, a, b)) for part, disk in name_disks(resource.disks)]
     if resource.traffic:
-        found.append(("traffic", "", _charge_traffic(resource, a, b)))
+        charges.append(("traffic", "", _charge_traffic(resource, a, b)))
     whose = {"provider": resource.cloud, "account": resource.account, "region": resource.region, "id": resource.id}
-    return [InvoiceLine(**whose, charge=charge, part=part, amount=amount) for charge, part, amount in found if amount]
+    return [InvoiceLine(**whose, charge=charge, part=part, amount=amount) for charge, part, amount in charges if amount]
 
 
 def name_disks(disks: tuple[Disk, ...]) -> list[tuple[str, Disk]]:
     """Return each disk with its name on the bill: its type, and from the second of a type on also a number."""
-    named: list[tuple[str, Disk]] = []
+    named_disks: list[tuple[str, Disk]] = []
     for i, disk in enumerate(disks):
-        before = sum(other.type == disk.type for other in disks[:i])
-        named.append((f"{disk.type}#{before + 1}" if before else disk.type, disk))
-    return named
+        earlier_count = sum(other.type == disk.type for other in disks[:i])
+        named_disks.append((f"{disk.type}#{earlier_count + 1}" if earlier_count else disk.type, disk))
+    return named_disks
 
 
 def _charge_compute(resource: Resource, run: Run, a: int, b: int) -> Fraction:
@@ -155,10 +155,10 @@ def _charge_disk_steps(resource: Resource, disk: Disk, nano: int, step_s: int, g
         return Fraction(_count_begun_steps(born, step_s, start, end) * step_s * disk.gb * nano, hours * HOUR_S * NANO)
     owed = Fraction(0)
     while start < end:
-        month, after = _find_month(start)
-        count = _count_begun_steps(born, step_s, start, min(end, after))
-        owed += Fraction(count * step_s * SECOND_US * disk.gb * nano, (after - month) * NANO)
-        start = after
+        month, next_month = _find_month(start)
+        count = _count_begun_steps(born, step_s, start, min(end, next_month))
+        owed += Fraction(count * step_s * SECOND_US * disk.gb * nano, (next_month - month) * NANO)
+        start = next_month
     return owed
 
 
@@ -169,8 +169,8 @@ def _charge_traffic(resource: Resource, a: int, b: int) -> Fraction:
 
 def count_traffic_mb(resource: Resource, us: int) -> int:
     """Return the MB of traffic before `us`."""
-    before = bisect_right(resource.traffic, us - 1, key=lambda t: t[0])
-    return resource.traffic[before - 1][1] if before else 0
+    count = bisect_right(resource.traffic, us - 1, key=lambda t: t[0])
+    return resource.traffic[count - 1][1] if count else 0
 
 
 def find_rate(rates: tuple[Rate, ...], us: int) -> Rate:

@@ -42,9 +42,9 @@ class SimClouds:
 
     def list_scopes(self) -> Sequence[ScopeKey]:
         """Return every scope of the clouds that ever contains a resource."""
-        held = {(resource.cloud, resource.account, resource.scope) for resource in self.world.resources}
+        used_scopes = {(resource.cloud, resource.account, resource.scope) for resource in self.world.resources}
         every = [(cloud, account, name) for cloud, names in SCOPES.items() for account, name in names]
-        return [ScopeKey(*scope) for scope in every if scope in held]
+        return [ScopeKey(*scope) for scope in every if scope in used_scopes]
 
     def poll(self, scope: ScopeKey) -> Poll:
         """Return a listing of `scope` at the current time."""
@@ -66,8 +66,8 @@ class SimClouds:
 
     def examine(self) -> Sequence[HealthCheck]:
         """Return good checks: a simulation needs no credentials or network."""
-        told = f"{len(self.list_scopes())} scopes of {len(self.providers)} clouds"
+        text = f"{len(self.list_scopes())} scopes of {len(self.providers)} clouds"
         return (
             HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told="it needs none"),
-            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told=told),
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told=text),
         )

@@ -102,9 +102,9 @@ def make_plan(
     chances = _Chances(of=drawn, looks=rng.choice((0.0, 0.0, 0.5, 1.0)), longest_us=int(longest_s * SECOND_US))
     entries: list[PlannedListing] = []
     for scope in [(cloud, *name) for cloud in sorted(SCOPES) for name in SCOPES[cloud]]:
-        here = [r for r in world.resources if (r.cloud, r.account, r.scope) == scope]
-        if here:
-            entries += _plan_scope(rng, scope, here, _draw_times(rng, world, polls, pace_s, longest_s), chances)
+        resources = [r for r in world.resources if (r.cloud, r.account, r.scope) == scope]
+        if resources:
+            entries += _plan_scope(rng, scope, resources, _draw_times(rng, world, polls, pace_s, longest_s), chances)
     instances = [r.id for r in world.resources if r.kind == SIM_INSTANCE]
     hidden = tuple(id_ for id_ in instances if rng.random() < 0.25) if rng.random() < 0.25 else ()  # noqa: PLR2004 - a draw
     return WatchPlan(seed=seed, entries=tuple(sorted(entries, key=lambda e: (e.at_us, e.scope))), hidden=hidden)
@@ -131,26 +131,28 @@ def _draw_times(rng: random.Random, world: World, polls: int, pace_s: tuple[floa
 
 
 def _plan_scope(
-    rng: random.Random, scope: ScopeName, here: list[Resource], times: list[int], chances: _Chances
+    rng: random.Random, scope: ScopeName, resources: list[Resource], times: list[int], chances: _Chances
 ) -> Iterator[PlannedListing]:
     """Yield the listings of one scope."""
     lag_us = LAG_S[scope[0]] * SECOND_US
-    before = clean_us = times[0]
-    lies, held = 0, list[Resource]()
+    previous_at = clean_us = times[0]
+    lies, shown_resources = 0, list[Resource]()
     for at, following in zip(times, [*times[1:], times[-1]], strict=True):
-        asked = at - _draw_delay(rng, chances, at - before)
-        living = sum(r.ended_us is None or r.ended_us > at for r in held)
-        lie = lies < LIES_MOST and living > 2 and 2 * living > sum(r.created_us <= at for r in here)  # noqa: PLR2004 - as declared
+        asked_us = at - _draw_delay(rng, chances, at - previous_at)
+        living = sum(r.ended_us is None or r.ended_us > at for r in shown_resources)
+        lie = lies < LIES_MOST and living > 2 and 2 * living > sum(r.created_us <= at for r in resources)  # noqa: PLR2004 - as declared
         must = following - clean_us > chances.longest_us
         fault = "" if must else _draw_fault(rng, chances, lie=lie, lying=lies > 0)
-        entry = _make_entry(rng, (scope, at, asked, asked - lag_us), [r.id for r in here], fault, chances)
+        entry = _make_entry(rng, (scope, at, asked_us, asked_us - lag_us), [r.id for r in resources], fault, chances)
         yield entry
-        before, lies = at, lies + 1 if fault == "empty" else 0
+        previous_at, lies = at, lies + 1 if fault == "empty" else 0
         if entry.clean:
             clean_us = at
-            held = [r for r in here if r.created_us <= asked - lag_us and (r.ended_us is None or r.ended_us > at)]
+            shown_resources = [
+                r for r in resources if r.created_us <= asked_us - lag_us and (r.ended_us is None or r.ended_us > at)
+            ]
         elif fault != "empty":
-            held = []
+            shown_resources = []
 
 
 def _draw_delay(rng: random.Random, chances: _Chances, since_last: int) -> int:
@@ -176,13 +178,13 @@ def _make_entry(
 
     `when`: the scope, the answer, the request, and the oldest time whose state may be shown.
     """
-    scope, at, asked, oldest = when
+    scope, at, asked_us, oldest = when
     of = chances.of
     return PlannedListing(
         scope=scope,
         at_us=at,
-        asked_us=asked,
-        view_us=rng.randint(oldest if rng.random() < of["stale"] else asked, at),
+        asked_us=asked_us,
+        view_us=rng.randint(oldest if rng.random() < of["stale"] else asked_us, at),
         fault=fault,
         lost=_draw_some(rng, ids, 0.5) if fault == "page" else (),
         late=tuple((id_, rng.randint(oldest, at)) for id_ in _draw_some(rng, ids, of["late"])),

@@ -49,18 +49,18 @@ SAID = {
 
 
 def make_poll(
-    world: World, entry: PlannedListing, hidden: tuple[str, ...] = (), gone: frozenset[ResourceKey] = frozenset()
+    world: World, entry: PlannedListing, hidden: tuple[str, ...] = (), missing_keys: frozenset[ResourceKey] = frozenset()
 ) -> Poll:
     """Return the answer to a listing.
 
-    `hidden`: ids whose price is not stated. `gone`: keys that were looked up and do not exist.
+    `hidden`: ids whose price is not stated. `missing_keys`: keys that were looked up and do not exist.
     """
     return Poll(
         scope=ScopeKey(*entry.scope),
         at=from_us(entry.at_us),
         asked_at=from_us(entry.asked_us),
         inventory=_make_inventory(world, entry, hidden),
-        gone=gone,
+        gone=missing_keys,
     )
 
 
@@ -70,9 +70,9 @@ def _make_inventory(world: World, entry: PlannedListing, hidden: tuple[str, ...]
     items: list[Observation] = []
     for resource in world.resources:
         us = entry.find_view_us(resource.id) if (resource.cloud, resource.account, resource.scope) == entry.scope else None
-        seen = None if us is None else observe_resource(resource, us, price=resource.id not in hidden)
-        if seen is not None:
-            items += [seen] * (2 if resource.id in entry.twice else 1)
+        observation = None if us is None else observe_resource(resource, us, price=resource.id not in hidden)
+        if observation is not None:
+            items += [observation] * (2 if resource.id in entry.twice else 1)
     if entry.salt:
         random.Random(entry.salt).shuffle(items)  # noqa: S311 - an order is drawn, not secret
     return Partial(tuple(items), SAID["page"]) if entry.fault == "page" else Complete(tuple(items))
@@ -119,8 +119,8 @@ def find_state(resource: Resource, us: int) -> str | None:
     if us < resource.created_us:
         return None
     if resource.ended_us is not None and us >= resource.ended_us:
-        kept = resource.cloud == "sim-aws" and resource.kind == INSTANCE and us < resource.ended_us + KEEPS_ENDED_US
-        return ENDED if kept else None
+        is_listed = resource.cloud == "sim-aws" and resource.kind == INSTANCE and us < resource.ended_us + KEEPS_ENDED_US
+        return ENDED if is_listed else None
     run = find_last_run(resource, us)
     if resource.kind != INSTANCE:
         return RUNNING
@@ -179,7 +179,7 @@ def keep_knowable(world: World, plan: WatchPlan) -> World:
     If starts are stated, only the last start between two listings of a machine is known. Otherwise a run is known if it was in
     progress at some listing. A machine of sim-aws that was never seen stopped is deleted while it runs.
     """
-    return replace(world, resources=tuple(kept for r in world.resources if (kept := _keep_knowable_runs(r, plan)) is not None))
+    return replace(world, resources=tuple(one for r in world.resources if (one := _keep_knowable_runs(r, plan)) is not None))
 
 
 def _keep_knowable_runs(resource: Resource, plan: WatchPlan) -> Resource | None:
@@ -189,10 +189,10 @@ def _keep_knowable_runs(resource: Resource, plan: WatchPlan) -> Resource | None:
     if resource.cloud in TELLS_START:
         edges = [-1, *sights]
         groups = [[run for run in resource.runs if a < run.start_us <= b] for a, b in pairwise(edges)]
-        told = [group[-1] for group in groups if group] + [run for run in resource.runs if run.start_us > sights[-1]]
+        runs = [group[-1] for group in groups if group] + [run for run in resource.runs if run.start_us > sights[-1]]
     else:
-        told = [run for run in resource.runs if any(is_on_at(run, us) for us in sights) or run.start_us > sights[-1]]
-    one = replace(resource, runs=tuple(told))
+        runs = [run for run in resource.runs if any(is_on_at(run, us) for us in sights) or run.start_us > sights[-1]]
+    one = replace(resource, runs=tuple(runs))
     last = one.runs[-1] if one.runs else None
     stop, end = last.stop_us if last else None, one.ended_us
     if one.cloud == "sim-aws" and end and stop and stop < end and not any(stop <= us < end for us in sights):
@@ -209,8 +209,8 @@ def is_on_at(run: Run, us: int) -> bool:
 def list_shown_instants(resource: Resource, plan: WatchPlan) -> list[int]:
     """Return the times whose state the listings show for the resource, in order."""
     scope = (resource.cloud, resource.account, resource.scope)
-    seen = (entry.find_view_us(resource.id) for entry in plan.entries if entry.scope == scope)
-    return sorted({us for us in seen if us is not None and find_state(resource, us) is not None})
+    instants = (entry.find_view_us(resource.id) for entry in plan.entries if entry.scope == scope)
+    return sorted({us for us in instants if us is not None and find_state(resource, us) is not None})
 
 
 def describe_as_listed(world: World, plan: WatchPlan) -> World:
@@ -222,12 +222,12 @@ def describe_as_listed(world: World, plan: WatchPlan) -> World:
 
 
 def _describe_resource(resource: Resource, plan: WatchPlan) -> Resource:
-    here = [entry for entry in plan.entries if entry.scope == (resource.cloud, resource.account, resource.scope)]
-    shown = [(entry, us) for entry in here if (us := entry.find_view_us(resource.id)) is not None and find_state(resource, us)]
+    polls = [entry for entry in plan.entries if entry.scope == (resource.cloud, resource.account, resource.scope)]
+    shown = [(entry, us) for entry in polls if (us := entry.find_view_us(resource.id)) is not None and find_state(resource, us)]
     if not shown:
         return resource
     first = shown[0][0]
-    looked_before = any(entry.clean and entry.at_us < first.at_us for entry in here)
+    looked_before = any(entry.clean and entry.at_us < first.at_us for entry in polls)
     return clip_before(truncate_after(resource, max(us for _, us in shown)), None if looked_before else first.at_us)
 
 

@@ -315,8 +315,8 @@ def _draw_prices(rng: random.Random, one: Resource, start_us: int, end_us: int, 
             rates.append(Rate(at_us=at, nano=int(nano * rng.uniform(0.2, 1.0))))
             at += _draw_between(rng, 7 if one.life == "short" else 600, 2 * 86_400) * SECOND_US
     elif one.life == "resized":
-        for before, after in zip(one.runs, one.runs[1:], strict=False):
-            at = _floor_to_second(cloud, ((before.stop_us or 0) + after.start_us) // 2)
+        for run, next_run in zip(one.runs, one.runs[1:], strict=False):
+            at = _floor_to_second(cloud, ((run.stop_us or 0) + next_run.start_us) // 2)
             if at - rates[-1].at_us >= apart_us and (cloud not in {"sim-gcp", "sim-vast"} or at >= start_us + apart_us):
                 name, gpu, gpus, nano = rng.choice(shapes)
                 rates.append(Rate(at_us=at, nano=nano))
@@ -324,8 +324,8 @@ def _draw_prices(rng: random.Random, one: Resource, start_us: int, end_us: int, 
     elif cloud in {"sim-gcp", "sim-vast"}:
         at = max(one.created_us, start_us) + apart_us + rng.randrange(5 * DAY_US)
         while at < end_us:
-            moved = int(rates[-1].nano * (rng.uniform(1.02, 1.6) if rng.random() < 0.7 else rng.uniform(0.5, 0.98)))  # noqa: PLR2004 - a draw
-            rates.append(Rate(at_us=at, nano=min(moved, CEILING_NANO * max(1, gpus))))
+            new_nano = int(rates[-1].nano * (rng.uniform(1.02, 1.6) if rng.random() < 0.7 else rng.uniform(0.5, 0.98)))  # noqa: PLR2004 - a draw
+            rates.append(Rate(at_us=at, nano=min(new_nano, CEILING_NANO * max(1, gpus))))
             at += apart_us + rng.randrange(5 * DAY_US)
     return replace(one, tier=tier, rates=tuple(rates), shapes=tuple(forms))
 

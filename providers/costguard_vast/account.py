@@ -49,8 +49,8 @@ INCREASES_EVERY = timedelta(minutes=10)
 
 def is_identity_unavailable(broken: ProviderError) -> bool:
     """Return whether Vast will never state the owner of a key: the key may not read it, or the address does not exist."""
-    there = isinstance(broken, CredentialsError) or broken.status not in NOT_THERE
-    return isinstance(broken, ForbiddenError) or not there
+    is_there = isinstance(broken, CredentialsError) or broken.status not in NOT_THERE
+    return isinstance(broken, ForbiddenError) or not is_there
 
 
 class VastAccount:
@@ -160,11 +160,13 @@ class VastAccount:
         reader, now = self.make_reader(account), self.clock.now()
         items, measured = list[Observation](), list[Sample]()
         for raw in listed.items:
-            seen, one = reader.read_instance(raw, telling)
-            if seen is not None:
-                items.append(seen)
-            if seen is not None and one is not None and seen.state in ("running", "paused"):
-                measured += translation.build_samples(one, seen.key, now, self._proven, telling.make_voice(seen.key.id))
+            observation, one = reader.read_instance(raw, telling)
+            if observation is not None:
+                items.append(observation)
+            if observation is not None and one is not None and observation.state in ("running", "paused"):
+                measured += translation.build_samples(
+                    one, observation.key, now, self._proven, telling.make_voice(observation.key.id)
+                )
         return items, tuple(measured)
 
     def _list_volumes(self, account: str, deadline: Deadline, telling: PollNotes) -> list[Observation]:
@@ -174,8 +176,8 @@ class VastAccount:
             telling.lost.setdefault(f"volumes: {format_reason(broken)}")
             return []
         reader = self.make_reader(account)
-        found = (reader.read_volume(raw, telling) for raw in listed)
-        return [one for one in found if one is not None]
+        observations = (reader.read_volume(raw, telling) for raw in listed)
+        return [one for one in observations if one is not None]
 
     def _list_proposed_increases(self, deadline: Deadline) -> tuple[str, ...]:
         """Return notes about hosts' proposed price increases, fetched occasionally; a failure is only noted."""
@@ -183,11 +185,11 @@ class VastAccount:
         if self._increases_at is not None and now < self._increases_at + INCREASES_EVERY:
             return self._increases
         try:
-            found = self.api.fetch_increases(deadline)
+            increase_list = self.api.fetch_increases(deadline)
         except ProviderError as broken:
             return (f"{PROVIDER}: proposed price increases cannot be listed: {format_reason(broken)}",)
-        more = ("vast: more price increases are proposed than were listed",) if found.truncated else ()
-        self._increases = (*(describe_increase(one) for one in found.pending_price_increases), *more)
+        more = ("vast: more price increases are proposed than were listed",) if increase_list.truncated else ()
+        self._increases = (*(describe_increase(one) for one in increase_list.pending_price_increases), *more)
         self._increases_at = now
         return self._increases
 
@@ -202,21 +204,21 @@ class VastAccount:
         if (key.provider, key.account, key.region) != (PROVIDER, account, REGION):
             raise InvalidAnswerError(f"cannot be asked for '{key.id}', which is of another account", provider=PROVIDER)
         if key.id.startswith(VOLUME_MARK):
-            found = [self.make_reader(account).read_volume(raw, telling) for raw in self.api.fetch_volumes(deadline)]
-            seen = next((one for one in found if one is not None and one.key == key), None)
-            if seen is None and telling.lost:
+            observations = [self.make_reader(account).read_volume(raw, telling) for raw in self.api.fetch_volumes(deadline)]
+            observation = next((one for one in observations if one is not None and one.key == key), None)
+            if observation is None and telling.lost:
                 raise InvalidAnswerError(next(iter(telling.lost)), provider=PROVIDER)
-            return seen
+            return observation
         if not actions.is_instance_id(key.id):
             return None
         raw = self.api.fetch_instance(key.id, deadline)
         return None if raw is None else self._observe_looked_up(raw, key, telling)
 
     def _observe_looked_up(self, raw: msgspec.Raw, key: ResourceKey, telling: PollNotes) -> Observation:
-        seen, _ = self.make_reader(key.account).read_instance(raw, telling)
-        if seen is None or seen.key != key:
+        observation, _ = self.make_reader(key.account).read_instance(raw, telling)
+        if observation is None or observation.key != key:
             raise InvalidAnswerError(f"answered with something else than instance {key.id}", provider=PROVIDER)
-        return seen
+        return observation
 
     def fetch_balance(self) -> PrepaidBalance:
         """Return the account's credit."""
@@ -228,11 +230,11 @@ class VastAccount:
             why = "; ".join(str(broken).splitlines())
             return PrepaidBalance(provider=PROVIDER, account=self._id or self.stated, at=at, amount=None, why=why)
         credit, other = parse_finite(user.credit), parse_finite(user.balance)
-        beside = "" if other is None else f"its other figure, balance, is ${other:f}"
+        note = "" if other is None else f"its other figure, balance, is ${other:f}"
         if credit is None:
-            why = "; ".join(filter(None, ("Vast does not state the credit", beside)))
+            why = "; ".join(filter(None, ("Vast does not state the credit", note)))
             return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
-        return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=Money(nano=to_nano(credit)), why=beside)
+        return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=Money(nano=to_nano(credit)), why=note)
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return the current offers of verified hosts."""
@@ -267,8 +269,8 @@ class VastAccount:
 
     def fetch_start_price(self, key: ResourceKey) -> Price:
         """Return the contract's price of its GPUs, which a stop does not change."""
-        seen = self.look_up(key)
-        return seen.prices[-1] if seen is not None and seen.prices else Price(None)
+        observation = self.look_up(key)
+        return observation.prices[-1] if observation is not None and observation.prices else Price(None)
 
     def _explain_refusal(self, key: ResourceKey) -> str:
         """Return why nothing must be sent for `key`, or ""."""
@@ -286,10 +288,10 @@ WHERE = "providers.vast"
 
 def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
     """Return a source for each account; finds every key and sends no request."""
-    stated = check_account_table(table, MANIFEST)
-    base_url = parse_base_url(str(stated.get("base_url", BASE_URL)))
-    unit, timeout_s = _parse_traffic_unit(str(stated.get("traffic_unit", "")).strip()), read_timeout(stated, MANIFEST)
-    _check_account_ids(stated)
+    settings = check_account_table(table, MANIFEST)
+    base_url = parse_base_url(str(settings.get("base_url", BASE_URL)))
+    unit, timeout_s = _parse_traffic_unit(str(settings.get("traffic_unit", "")).strip()), read_timeout(settings, MANIFEST)
+    _check_account_ids(settings)
 
     def account(key: KeyedAccount) -> VastAccount:
         return VastAccount(
@@ -298,29 +300,29 @@ def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Seque
             key=key,
             timeout_s=timeout_s,
             traffic_unit=unit,
-            unverified=stated.get("unverified") is True,
+            unverified=settings.get("unverified") is True,
         )
 
-    return open_keyed_accounts(stated, MANIFEST, list_key_places(around.home, around.environ), around, account, nameless="")
+    return open_keyed_accounts(settings, MANIFEST, list_key_places(around.home, around.environ), around, account, nameless="")
 
 
-def parse_base_url(stated: str) -> str:
+def parse_base_url(url: str) -> str:
     """Return the API's address without its /api and version, because both versions are used."""
-    base = check_url(stated, f"{WHERE}.base_url")
+    base = check_url(url, f"{WHERE}.base_url")
     return re.sub(r"/api(?:/v[01])?$", "", base)
 
 
-def _parse_traffic_unit(stated: str) -> str:
+def _parse_traffic_unit(unit: str) -> str:
     """Return the unit of traffic, "" if it is not set."""
     hint = "leave it out if you are unsure"
-    require(not stated or stated in MB_PER, f"{WHERE}.traffic_unit", f"must be {' or '.join(MB_PER)}", hint)
-    return stated
+    require(not unit or unit in MB_PER, f"{WHERE}.traffic_unit", f"must be {' or '.join(MB_PER)}", hint)
+    return unit
 
 
-def _check_account_ids(stated: Mapping[str, object]) -> None:
+def _check_account_ids(settings: Mapping[str, object]) -> None:
     """Raise InputError unless each account's name is a user id, which Vast itself states."""
-    several = stated.get("accounts")
-    for one in (stated, *(several if isinstance(several, list) else ())):
+    several = settings.get("accounts")
+    for one in (settings, *(several if isinstance(several, list) else ())):
         name = str(one.get("account", "0")).strip()
         hint = "`costguard doctor` shows the user id of a key"
         require(name.isascii() and name.isdigit(), f"{WHERE}.account", "must be a user id, which is a whole number", hint)
@@ -328,8 +330,8 @@ def _check_account_ids(stated: Mapping[str, object]) -> None:
 
 def list_key_places(home: Path, environ: Mapping[str, str]) -> KeyLocations:
     """Return the places of keys in order of precedence: the current file, then that of former versions."""
-    stated = environ.get("XDG_CONFIG_HOME", "")
-    config = Path(stated) if stated.startswith("/") else home / ".config"
+    config_home = environ.get("XDG_CONFIG_HOME", "")
+    config = Path(config_home) if config_home.startswith("/") else home / ".config"
     return KeyLocations(
         env="VAST_API_KEY",
         files=((config / "vastai" / "vast_api_key", read_plain_key), (home / ".vast_api_key", read_plain_key)),

@@ -35,10 +35,10 @@ def stop_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionRespons
     """
     if refusal:
         return ActionResponse(said=REFUSED, why=refusal)
-    before = _look_before(api, key.id)
-    if isinstance(before, ActionResponse):
-        return before
-    if before is not None and is_settled(before) and not before.is_bid:
+    instance = _look_before(api, key.id)
+    if isinstance(instance, ActionResponse):
+        return instance
+    if instance is not None and is_settled(instance) and not instance.is_bid:
         return ActionResponse(said=ALREADY, why="it is stopped, or about to be")
     return _send_act(lambda: api.stop(key.id))
 
@@ -47,12 +47,12 @@ def start_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionRespon
     """Start one stopped contract, unless `refusal` states why not. It waits for its GPU if another customer rents it."""
     if refusal:
         return ActionResponse(said=REFUSED, why=refusal)
-    before = _look_before(api, key.id)
-    if isinstance(before, ActionResponse):
-        return before
-    if before is None:
+    instance = _look_before(api, key.id)
+    if isinstance(instance, ActionResponse):
+        return instance
+    if instance is None:
         return ActionResponse(said=REFUSED, why="its state could not be checked, so nothing was sent")
-    if not is_settled(before):
+    if not is_settled(instance):
         return ActionResponse(said=ALREADY, why="it runs, or is to run")
     return _send_act(lambda: api.start(key.id))
 
@@ -75,12 +75,12 @@ def _look_before(api: VastApi, id_: str) -> Instance | ActionResponse | None:
 
 def _send_act(act: Callable[[], ActAnswer]) -> ActionResponse:
     try:
-        done = act()
+        answer = act()
     except MissingError as broken:
         return ActionResponse(said=MISSING, why=format_reason(broken))
     except ProviderError as broken:
         return ActionResponse(said=UNCLEAR if _is_unclear(broken) else REFUSED, why=format_reason(broken))
-    if done.success is True:
+    if answer.success is True:
         return ActionResponse(said=ACCEPTED)
     return ActionResponse(said=UNCLEAR, why="Vast answered 200 and did not say that it was done")
 

@@ -112,8 +112,8 @@ class VastApi:
             reply = self.channel.read(f"/api/v0/instances/{id_}/", bucket="one", scope="one", deadline=deadline)
         except MissingError:
             return None
-        found = self.channel.decode(reply, InstanceAnswer, f"instance {id_}").instances
-        return None if bytes(found).strip() == b"null" else found
+        raw = self.channel.decode(reply, InstanceAnswer, f"instance {id_}").instances
+        return None if bytes(raw).strip() == b"null" else raw
 
     def fetch_volumes(self, deadline: Deadline) -> Sequence[msgspec.Raw]:
         """Return every volume; the list has no pages."""
@@ -217,13 +217,13 @@ def parse_error(reply: HttpResponse) -> tuple[bool, str, str]:
     if len(reply.body) > LONGEST_ERROR and reply.status < 300:  # noqa: PLR2004 - HTTP's own line
         return False, "", ""
     try:
-        said = msgspec.json.decode(reply.body, type=_ErrorWords)
+        error = msgspec.json.decode(reply.body, type=_ErrorWords)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         text = reply.body[:200].decode("utf-8", "replace").strip()
         return False, "", "" if text.startswith("<") else text
-    code = said.error if isinstance(said.error, str) else ""
-    words = next((word for word in (said.msg, said.message, said.detail) if isinstance(word, str) and word), "")
-    return said.success is False or (said.success is None and bool(code.strip())), code.strip(), words.strip()
+    code = error.error if isinstance(error.error, str) else ""
+    words = next((word for word in (error.msg, error.message, error.detail) if isinstance(word, str) and word), "")
+    return error.success is False or (error.success is None and bool(code.strip())), code.strip(), words.strip()
 
 
 LONGEST_ERROR = 4096
@@ -271,10 +271,10 @@ def _make_key_error(status: int, words: str, about: str) -> ProviderError:
 def _make_throttle_error(reply: HttpResponse, about: str, code: str, words: str) -> ProviderError:
     """Return the error for too many calls, with the wait of Retry-After or, usually, the gap that Vast's text states."""
     usual = make_status_fault_reader(PROVIDER)(reply)
-    after = usual.retry_after_s if isinstance(usual, ThrottledError) else None
-    if after is None and (gap := re.search(r"threshold=(\d{1,3}(?:\.\d{1,3})?)", words)):
-        after = float(gap[1])
-    return ThrottledError(f"was asked too often ({about})", provider=PROVIDER, code=code, retry_after_s=after)
+    retry_after_s = usual.retry_after_s if isinstance(usual, ThrottledError) else None
+    if retry_after_s is None and (gap := re.search(r"threshold=(\d{1,3}(?:\.\d{1,3})?)", words)):
+        retry_after_s = float(gap[1])
+    return ThrottledError(f"was asked too often ({about})", provider=PROVIDER, code=code, retry_after_s=retry_after_s)
 
 
 MOST_PAGES, MOST_ITEMS = 1000, 10_000
@@ -293,7 +293,7 @@ class RowList:
 
 def read_rows(ask: Callable[[str | None], InstancePage | ChargePage]) -> RowList:
     """Return every row of the pages of `ask(token)`; raises a ProviderError if the first page fails."""
-    found: list[msgspec.Raw] = []
+    rows: list[msgspec.Raw] = []
     token: str | None = None
     tokens: set[str] = set()
     for number in range(1, MOST_PAGES + 1):
@@ -302,34 +302,34 @@ def read_rows(ask: Callable[[str | None], InstancePage | ChargePage]) -> RowList
         except ProviderError as broken:
             if token is None:
                 raise
-            return RowList(items=found, why=f"page {number} was lost: {format_reason(broken)}")
-        found += page.instances if isinstance(page, InstancePage) else page.results
-        if page.next_token is None or _is_last_page(page, len(found)):
+            return RowList(items=rows, why=f"page {number} was lost: {format_reason(broken)}")
+        rows += page.instances if isinstance(page, InstancePage) else page.results
+        if page.next_token is None or _is_last_page(page, len(rows)):
             break
         if not isinstance(page.next_token, str) or not page.next_token:
-            return RowList(items=found, why=f"page {number} does not say whether another follows")
+            return RowList(items=rows, why=f"page {number} does not say whether another follows")
         if page.next_token in tokens:
-            return RowList(items=found, why=f"page {number} leads to a page that was read already")
+            return RowList(items=rows, why=f"page {number} leads to a page that was read already")
         token = page.next_token
         tokens.add(token)
-        if len(found) >= MOST_ITEMS:
-            return RowList(items=found[:MOST_ITEMS], why=f"there are more than {MOST_ITEMS}, and no more were read")
+        if len(rows) >= MOST_ITEMS:
+            return RowList(items=rows[:MOST_ITEMS], why=f"there are more than {MOST_ITEMS}, and no more were read")
     else:
-        return RowList(items=found, why=f"there are more than {MOST_PAGES} pages, and no more were read")
-    return RowList(items=found[:MOST_ITEMS], why=_explain_lacking(page, len(found)))
+        return RowList(items=rows, why=f"there are more than {MOST_PAGES} pages, and no more were read")
+    return RowList(items=rows[:MOST_ITEMS], why=_explain_lacking(page, len(rows)))
 
 
-def _is_last_page(page: InstancePage | ChargePage, held: int) -> bool:
+def _is_last_page(page: InstancePage | ChargePage, count: int) -> bool:
     """Return whether a page without a `next_token` field is the last, by the count of all instances."""
-    return page.next_token is UNSET and isinstance(page, InstancePage) and page.total_instances == held
+    return page.next_token is UNSET and isinstance(page, InstancePage) and page.total_instances == count
 
 
-def _explain_lacking(page: InstancePage | ChargePage, held: int) -> str:
+def _explain_lacking(page: InstancePage | ChargePage, count: int) -> str:
     """Return why a list that ended is incomplete: the last page states a larger count than was read."""
     total = page.total_instances if isinstance(page, InstancePage) else None
-    if held > MOST_ITEMS:
+    if count > MOST_ITEMS:
         return f"there are more than {MOST_ITEMS}, and no more were kept"
-    return f"Vast counts {total} instances and lists {held}" if total is not None and total > held else ""
+    return f"Vast counts {total} instances and lists {count}" if total is not None and total > count else ""
 
 
 def format_reason(broken: ProviderError) -> str:

@@ -62,15 +62,15 @@ def fetch_billed(account: VastAccount, period: Period) -> BillLines:
     for number, day in enumerate(days):
         first = (day - EPOCH) // timedelta(seconds=1)
         try:
-            found = read_rows(lambda token, first=first: account.api.fetch_charges(first, first + 86_399, token, deadline))  # type: ignore[misc]
+            rows = read_rows(lambda token, first=first: account.api.fetch_charges(first, first + 86_399, token, deadline))  # type: ignore[misc]
         except ProviderError as broken:
             if not number:
                 raise
             whys.setdefault(f"{day:%Y-%m-%d} and later days were not read: {format_reason(broken)}")
             break
-        if found.why:
-            whys.setdefault(f"{day:%Y-%m-%d}: {found.why}")
-        lines += parse_charges(found.items, who, day, account.clock.now(), whys)
+        if rows.why:
+            whys.setdefault(f"{day:%Y-%m-%d}: {rows.why}")
+        lines += parse_charges(rows.items, who, day, account.clock.now(), whys)
     return BillLines(lines=tuple(lines), why="; ".join(whys))
 
 
@@ -93,26 +93,26 @@ def parse_charges(
         except (msgspec.DecodeError, RecursionError):
             unreadable += 1
             continue
-        found = list(split_charge(charge, account, day, now, counted))
-        unreadable += len(_list_parts(charge)) - len(found)
-        lines += [*found, *_list_idle_lines(charge, found)]
-        whole = parse_finite(charge.amount)
-        sum_nano = sum(line.amount.nano for line in found)
-        if whole is not None and abs(sum_nano - to_nano(whole)) > to_nano(DIFFERS):
+        charge_lines = list(split_charge(charge, account, day, now, counted))
+        unreadable += len(_list_parts(charge)) - len(charge_lines)
+        lines += [*charge_lines, *_list_idle_lines(charge, charge_lines)]
+        total = parse_finite(charge.amount)
+        sum_nano = sum(line.amount.nano for line in charge_lines)
+        if total is not None and abs(sum_nano - to_nano(total)) > to_nano(DIFFERS):
             whys.setdefault(f"{day:%Y-%m-%d}: the items of {shorten(to_one_line(charge.source), 40)} are not its sum")
     if unreadable:
         whys.setdefault(f"{day:%Y-%m-%d}: {unreadable} charges cannot be read")
     return lines
 
 
-def _list_idle_lines(charge: Charge, found: Sequence[BillLine]) -> Iterator[BillLine]:
+def _list_idle_lines(charge: Charge, lines: Sequence[BillLine]) -> Iterator[BillLine]:
     """Yield a line of zero for the computing of a contract whose items have none and add up: its GPU did not bill that day."""
-    whole, stated = parse_finite(charge.amount), len(charge.items or ())
-    if charge.type != "instance" or whole is None or not found or len(found) != stated:
+    total, item_count = parse_finite(charge.amount), len(charge.items or ())
+    if charge.type != "instance" or total is None or not lines or len(lines) != item_count:
         return
-    rest = abs(sum(line.amount.nano for line in found) - to_nano(whole))
-    if rest <= to_nano(ROUNDED) and all(line.charge != kinds.COMPUTE for line in found):
-        first = found[0]
+    rest = abs(sum(line.amount.nano for line in lines) - to_nano(total))
+    if rest <= to_nano(ROUNDED) and all(line.charge != kinds.COMPUTE for line in lines):
+        first = lines[0]
         name = f"{first.id.rsplit('/', 2)[0]}/gpu/1"
         start = _find_day(first.start)
         yield replace(
@@ -128,10 +128,10 @@ def _list_idle_lines(charge: Charge, found: Sequence[BillLine]) -> Iterator[Bill
 
 def _list_parts(charge: Charge) -> Sequence[ChargePart]:
     """Return the parts of a charge, or the whole charge if it has none."""
-    whole = ChargePart(
+    part = ChargePart(
         amount=charge.amount, type=charge.type, start=charge.start, end=charge.end, description=charge.description
     )
-    return charge.items or (whole,)
+    return charge.items or (part,)
 
 
 def split_charge(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
@@ -195,8 +195,8 @@ def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLi
 def _rename_long_line(line: BillLine, start: datetime, end: datetime, about: BillFileFacts) -> BillLine:
     """Return a line of several days, whose name has its start time in place of its first day."""
     rest = line.id.removeprefix(f"{about.account}/{start:%Y-%m-%d}")
-    named, settled = f"{about.account}/{start:%Y-%m-%dT%H:%M:%S}{rest}", about.as_of >= end + SETTLES
-    return replace(line, id=named, start=start, end=end, estimated=not settled, statement="charges of several days")
+    line_id, settled = f"{about.account}/{start:%Y-%m-%dT%H:%M:%S}{rest}", about.as_of >= end + SETTLES
+    return replace(line, id=line_id, start=start, end=end, estimated=not settled, statement="charges of several days")
 
 
 def is_invoice(record: BillFileRecord) -> bool:
@@ -206,46 +206,46 @@ def is_invoice(record: BillFileRecord) -> bool:
 
 def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
     """Yield one amount of an invoice; payments and credits are left out."""
-    told = to_one_line(shorten(str(record["description"] or ""), 200))
+    description = to_one_line(shorten(str(record["description"] or ""), 200))
     at = parse_instant(_parse_number(record["timestamp"]))
     if str(record["type"]).strip().lower() != "charge":
         return
     if at is None:
         raise InputError("is not an instant", field="timestamp")
     amount = parse_bill_amount(record["amount"], "amount")
-    start, end = _find_period(at, record, told)
+    start, end = _find_period(at, record, description)
     machine = str(record.get("instance_id") or "").strip()
     yield (
         BillLine(
-            id=f"{about.account}/{INVOICES}/{to_micros(at)}/{machine}/{told}",
+            id=f"{about.account}/{INVOICES}/{to_micros(at)}/{machine}/{description}",
             provider=PROVIDER,
             account=about.account,
             start=start,
             end=end,
             amount=Money(nano=to_nano(amount)),
-            charge=next((kind for word, kind in WORDS if word in told.lower()), kinds.OTHER),
+            charge=next((kind for word, kind in WORDS if word in description.lower()), kinds.OTHER),
             resource_id=machine,
             estimated=about.as_of < at + SETTLES,
             source="invoices",
             statement=INVOICES,
-            description=told,
+            description=description,
         ),
         Decimal(0),
     )
 
 
-def _find_period(at: datetime, record: BillFileRecord, told: str) -> tuple[datetime, datetime]:
+def _find_period(at: datetime, record: BillFileRecord, description: str) -> tuple[datetime, datetime]:
     """Return the hours before an amount was taken, if it is charged by the hour; else the day on which it was taken."""
-    if "hour" in told.lower() and "gpu" in told.lower() and record.get("quantity"):
+    if "hour" in description.lower() and "gpu" in description.lower() and record.get("quantity"):
         hours = parse_bill_amount(record["quantity"], "quantity")
         if 0 < hours <= MOST_HOURS:
             return at - timedelta(microseconds=int(hours * 3600 * 10**6)), at
     return _find_day(at), _find_day(at) + DAY
 
 
-def _parse_number(stated: object) -> object:
+def _parse_number(value: object) -> object:
     """Convert a number that a CSV file has as text."""
-    return Decimal(stated) if isinstance(stated, str) and stated.strip().replace(".", "", 1).isdigit() else stated
+    return Decimal(value) if isinstance(value, str) and value.strip().replace(".", "", 1).isdigit() else value
 
 
 def _find_day(at: datetime) -> datetime:

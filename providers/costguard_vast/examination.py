@@ -84,7 +84,7 @@ def _check_known_key(account: VastAccount, source: str, id_: str, no_balance: st
     )
 
 
-def _skip_checks(account: VastAccount, after: int = 0) -> Iterator[HealthCheck]:
+def _skip_checks(account: VastAccount, start: int = 0) -> Iterator[HealthCheck]:
     """Yield the checks that were skipped because of an earlier one."""
     subjects = (
         provider.REACHABLE_CHECK,
@@ -92,7 +92,7 @@ def _skip_checks(account: VastAccount, after: int = 0) -> Iterator[HealthCheck]:
         *(f"permission: {right}" for right in RIGHTS),
         provider.UTILIZATION_CHECK,
     )
-    yield from (HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told="not looked at") for subject in subjects[after:])
+    yield from (HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told="not looked at") for subject in subjects[start:])
     yield _check_clock(account)
 
 
@@ -137,15 +137,15 @@ def _today(account: VastAccount) -> object:
 
 def _check_acts() -> Iterator[HealthCheck]:
     for act in ("stop", "terminate"):
-        told = f"cannot be tested without acting; the key needs the group instance_write (all it needs: {GROUPS})"
-        yield HealthCheck(subject=f"permission: {act}", outcome=CHECK_UNSURE, told=told)
+        text = f"cannot be tested without acting; the key needs the group instance_write (all it needs: {GROUPS})"
+        yield HealthCheck(subject=f"permission: {act}", outcome=CHECK_UNSURE, told=text)
 
 
 def _check_clock(account: VastAccount) -> HealthCheck:
-    theirs, ours = account.api.channel.date, account.clock.now()
+    theirs, local_time = account.api.channel.date, account.clock.now()
     if theirs is None:
         return HealthCheck(subject=provider.CLOCK_CHECK, outcome=CHECK_UNSURE, told="Vast did not say what time it is")
-    skew = (ours - theirs) / timedelta(seconds=1)
+    skew = (local_time - theirs) / timedelta(seconds=1)
     if abs(skew) > SKEW_S:
         fix = "set this machine's clock: timedatectl set-ntp true"
         return HealthCheck(
@@ -159,15 +159,17 @@ def _check_measures(page: InstancePage | None) -> HealthCheck:
     if page is None:
         return HealthCheck(subject=provider.UTILIZATION_CHECK, outcome=CHECK_SKIPPED, told="the list cannot be read")
     running = [one for raw in page.instances if (one := _decode_instance(raw)) is not None and one.actual_status == "running"]
-    told = sum(parse_percent(one.gpu_util) is not None for one in running)
+    measured_count = sum(parse_percent(one.gpu_util) is not None for one in running)
     limits = "one gpu_util, gpu_temp, cpu_util and memory an instance, from its last heartbeat; no power, no network"
     if not running:
         return HealthCheck(
             subject=provider.UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=f"nothing runs; of what runs Vast tells {limits}"
         )
-    outcome = CHECK_GOOD if told == len(running) else CHECK_UNSURE
+    outcome = CHECK_GOOD if measured_count == len(running) else CHECK_UNSURE
     return HealthCheck(
-        subject=provider.UTILIZATION_CHECK, outcome=outcome, told=f"{told} of {len(running)} running instances tell: {limits}"
+        subject=provider.UTILIZATION_CHECK,
+        outcome=outcome,
+        told=f"{measured_count} of {len(running)} running instances tell: {limits}",
     )
 
 

@@ -47,18 +47,18 @@ def list_live_offers(account: VastAccount, gpus: Collection[str] | None) -> Offe
 
     Raises a ProviderError if no search succeeded.
     """
-    wanted = None if gpus is None else frozenset(gpus)
-    names, whys = list_wire_names(account.naming, wanted), list[str]()
+    gpu_names = None if gpus is None else frozenset(gpus)
+    names, whys = list_wire_names(account.naming, gpu_names), list[str]()
     asks = list(_search_groups(account, names, whys)) if names else []
     today = account.clock.now().date()
-    return parse_offers(asks, account.naming, wanted, today, whys)
+    return parse_offers(asks, account.naming, gpu_names, today, whys)
 
 
 def parse_offers(
-    asks: Sequence[HostOffer], naming: VastGpuNames, wanted: frozenset[str] | None, today: date, whys: Sequence[str]
+    asks: Sequence[HostOffer], naming: VastGpuNames, gpu_names: frozenset[str] | None, today: date, whys: Sequence[str]
 ) -> OfferListing:
-    """Return `asks` as offers of the `wanted` GPUs (None: of all)."""
-    found, unnamed, unreadable = list[Offer](), dict[str, None](), 0
+    """Return `asks` as offers of the GPUs `gpu_names` (None: of all)."""
+    offers, unnamed, unreadable = list[Offer](), dict[str, None](), 0
     for ask in asks:
         gpu = naming.find_gpu(ask.gpu_name, ask.gpu_ram) if ask.gpu_name else None
         count = parse_gpu_count(ask.num_gpus)
@@ -66,17 +66,17 @@ def parse_offers(
             unreadable += 1
         elif gpu is None:
             unnamed.setdefault(shorten(to_one_line(ask.gpu_name), 80))
-        elif (wanted is None or gpu in wanted) and ask.rentable is not False:
-            found += _make_offers(ask, gpu, count, today)
+        elif (gpu_names is None or gpu in gpu_names) and ask.rentable is not False:
+            offers += _make_offers(ask, gpu, count, today)
     odd = (f"{unreadable} offers cannot be read",) if unreadable else ()
-    return OfferListing(offers=tuple(found), why="; ".join(dict.fromkeys((*whys, *odd))), unnamed=tuple(unnamed))
+    return OfferListing(offers=tuple(offers), why="; ".join(dict.fromkeys((*whys, *odd))), unnamed=tuple(unnamed))
 
 
-def list_wire_names(naming: VastGpuNames, wanted: frozenset[str] | None) -> tuple[str, ...]:
-    """Return Vast's names of the `wanted` GPUs: both sizes of an A100 have one name."""
-    if wanted is None:
+def list_wire_names(naming: VastGpuNames, gpu_names: frozenset[str] | None) -> tuple[str, ...]:
+    """Return Vast's names of the GPUs `gpu_names`: both sizes of an A100 have one name."""
+    if gpu_names is None:
         return NAMES
-    return tuple(name for name in NAMES if wanted.intersection(_find_canonical_gpus(naming, name)))
+    return tuple(name for name in NAMES if gpu_names.intersection(_find_canonical_gpus(naming, name)))
 
 
 def _find_canonical_gpus(naming: VastGpuNames, name: str) -> frozenset[str]:
@@ -131,9 +131,9 @@ def _make_offers(ask: HostOffer, gpu: str, count: int, today: date) -> Iterator[
     An offer without a price is kept with an unknown one.
     """
     base = ask.dph_base
-    whole, disk = parse_positive(ask.dph_total), parse_finite(ask.storage_total_cost)
-    if base is None and whole is not None and disk is not None and 0 <= disk < whole:
-        base = whole - disk
+    total, disk = parse_positive(ask.dph_total), parse_finite(ask.storage_total_cost)
+    if base is None and total is not None and disk is not None and 0 <= disk < total:
+        base = total - disk
     yield _make_offer(ask, gpu, today, "on-demand", parse_hourly_rate(base, gpus=count)[0])
     least = parse_hourly_rate(ask.min_bid, gpus=count)[0]
     if least is not None:
@@ -166,8 +166,8 @@ def _compute_ram_gb(ask: HostOffer) -> float | None:
 
     `cpu_cores` may be null.
     """
-    ram, cores, whole = parse_positive(ask.cpu_ram), parse_positive(ask.cpu_cores_effective), parse_positive(ask.cpu_cores)
-    return float(ram * min(cores / whole, Decimal(1)) / 1000) if ram and cores and whole else None
+    ram, cores, all_cores = parse_positive(ask.cpu_ram), parse_positive(ask.cpu_cores_effective), parse_positive(ask.cpu_cores)
+    return float(ram * min(cores / all_cores, Decimal(1)) / 1000) if ram and cores and all_cores else None
 
 
 def _write_note(ask: HostOffer, tier: str) -> str:

@@ -42,8 +42,8 @@ WHOLE = "dph_total, with a disk that is not stated"
 
 def list_compute_prices(one: Instance, state: str, gpus: float, say: Say) -> tuple[Price, ...]:
     """Return the hourly price of all its GPUs while it runs."""
-    stated, source = _find_gpu_rate(one, state)
-    rate, why = parse_hourly_rate(stated, gpus=gpus, field=source)
+    amount, source = _find_gpu_rate(one, state)
+    rate, why = parse_hourly_rate(amount, gpus=gpus, field=source)
     if why:
         say(why)
     return (Price(rate, source=source),)
@@ -64,11 +64,11 @@ def _find_gpu_rate(one: Instance, state: str) -> tuple[Decimal | None, str]:
         accrued = parse_positive(now.gpu_cost_per_hour)
         if accrued is not None and (base is None or abs(accrued - base) > AGREE * base):
             return accrued, "instance.gpuCostPerHour"
-    whole = parse_positive(one.dph_total)
-    if one.dph_base is None and whole is not None and disk and whole > disk:
-        return whole - disk, "dph_total less the disk"
-    if one.dph_base is None and whole is not None and not disk and parse_positive(one.disk_space) is None:
-        return whole, WHOLE
+    total = parse_positive(one.dph_total)
+    if one.dph_base is None and total is not None and disk and total > disk:
+        return total - disk, "dph_total less the disk"
+    if one.dph_base is None and total is not None and not disk and parse_positive(one.disk_space) is None:
+        return total, WHOLE
     return one.dph_base, "dph_base"
 
 
@@ -150,12 +150,12 @@ Say = Callable[[str], None]
 
 def list_counters(one: Instance, unit: str, say: Say) -> tuple[TrafficCounter, ...]:
     """Return the traffic in and out since the contract began; none if `unit` is "", that is unknown."""
-    stated = (("traffic down", one.inet_down_billed, one.inet_down_cost), ("traffic up", one.inet_up_billed, one.inet_up_cost))
-    used = [(name, amount, cost) for name, raw, cost in stated if (amount := parse_finite(raw)) is not None and amount >= 0]
+    traffic = (("traffic down", one.inet_down_billed, one.inet_down_cost), ("traffic up", one.inet_up_billed, one.inet_up_cost))
+    used = [(name, amount, cost) for name, raw, cost in traffic if (amount := parse_finite(raw)) is not None and amount >= 0]
     if used and not unit:
         say(UNCOUNTED)
         return ()
-    return tuple(found for name, amount, cost in used if (found := _make_counter(name, amount * MB_PER[unit], cost, say)))
+    return tuple(counter for name, amount, cost in used if (counter := _make_counter(name, amount * MB_PER[unit], cost, say)))
 
 
 def _make_counter(name: str, mb: Decimal, cost: Decimal | None, say: Say) -> TrafficCounter | None:

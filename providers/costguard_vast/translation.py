@@ -78,18 +78,18 @@ class VastGpuNames:
         """
         text, ram = " ".join((name or "").split()), parse_positive(ram_mb)
         if (text, ram) not in self.known:
-            found = self._resolve(text, ram)
-            if found is None:
+            canonical = self._resolve(text, ram)
+            if canonical is None:
                 return None
-            self.known[text, ram] = found
+            self.known[text, ram] = canonical
         return self.known[text, ram]
 
     def _resolve(self, text: str, ram: Decimal | None) -> str | None:
-        found = self.names.find(text, vram_gb=float(ram) / 1024 if ram else None)
-        if found is not None:
-            return found.canonical
-        found = self.names.find(text)
-        return None if found is None or found.taken_as_short else found.canonical
+        match = self.names.find(text, vram_gb=float(ram) / 1024 if ram else None)
+        if match is not None:
+            return match.canonical
+        match = self.names.find(text)
+        return None if match is None or match.taken_as_short else match.canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +108,10 @@ class ItemReader:
         try:
             one = msgspec.json.decode(raw, type=Instance)
         except UNREADABLE as odd:
-            found, left_out = parse_leniently(raw, Instance)
-            if found is None or STATED.intersection(left_out):
+            instance, left_out = parse_leniently(raw, Instance)
+            if instance is None or STATED.intersection(left_out):
                 return self._observe_unreadable(raw, "", shorten(to_one_line(str(odd)), 100), telling), None
-            one = found
+            one = instance
             telling.make_voice(shorten(to_one_line(f"{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
         return self._make_observation(f"{one.id}".strip(), telling, lambda key, say: self._observe_instance(one, key, say)), one
 
@@ -120,10 +120,10 @@ class ItemReader:
         try:
             one = msgspec.json.decode(raw, type=Volume)
         except UNREADABLE as odd:
-            found, left_out = parse_leniently(raw, Volume)
-            if found is None or "status" in left_out:
+            volume, left_out = parse_leniently(raw, Volume)
+            if volume is None or "status" in left_out:
                 return self._observe_unreadable(raw, VOLUME_MARK, shorten(to_one_line(str(odd)), 100), telling)
-            one = found
+            one = volume
             telling.make_voice(shorten(to_one_line(f"{VOLUME_MARK}{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
         id_ = f"{one.id}".strip()
         return self._make_observation(
@@ -215,11 +215,11 @@ def make_handling(one: Instance, state: str) -> Handling:
 
 def parse_labels(label: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the owner and the pairs in a label such as "owner=alice project=llm"; Vast has one text and no tags."""
-    found = dict[str, str]()
+    labels = dict[str, str]()
     for name, value in re.findall(r"([^\s=,;]{1,64})=([^\s=,;]{1,200})", (label or "")[:1024])[:MOST_LABELS]:
-        found.setdefault(name, value)
-    owner = next((value for name, value in found.items() if name.lower() == "owner"), "")
-    return owner, tuple(sorted(found.items()))
+        labels.setdefault(name, value)
+    owner = next((value for name, value in labels.items() if name.lower() == "owner"), "")
+    return owner, tuple(sorted(labels.items()))
 
 
 def _observe_volume(one: Volume, key: ResourceKey, say: Say) -> Observation:
@@ -250,10 +250,10 @@ MAY_RESUME = "interruptible: it resumes by itself when its bid wins"
 
 def find_state(one: Instance) -> tuple[str, str]:
     """Return costguard's state, and Vast's status if that adds information."""
-    actual, wanted = normalise_word(one.actual_status), normalise_word(one.intended_status)
-    state = _find_base_state(actual, wanted, one)
+    actual, intended = normalise_word(one.actual_status), normalise_word(one.intended_status)
+    state = _find_base_state(actual, intended, one)
     shown = (one.actual_status or "").strip()[:LONGEST_WORD] if actual != state else ""
-    if state == "stopped" and wanted == "running":
+    if state == "stopped" and intended == "running":
         return state, f"{shown or 'stopped'}, {WAITING}"
     if state == "stopped" and one.is_bid:
         return state, f"{shown or 'stopped'}, {MAY_RESUME}"
@@ -274,39 +274,39 @@ def normalise_word(text: str | None) -> str:
     return (text or "").strip().lower()[:LONGEST_WORD]
 
 
-def _find_base_state(actual: str, wanted: str, one: Instance) -> str:
+def _find_base_state(actual: str, intended: str, one: Instance) -> str:
     contract = normalise_word(one.cur_state)
     if actual == "offline":
         return "repairing"
     if is_settled(one):
         return "stopped"
     if actual in ARRIVING:
-        return _find_arriving_state(actual, contract, wanted)
+        return _find_arriving_state(actual, contract, intended)
     if actual == "stopped":
-        return _find_stopped_state(contract, wanted)
+        return _find_stopped_state(contract, intended)
     if actual in HELD:
-        return _find_held_state(actual, contract, wanted)
+        return _find_held_state(actual, contract, intended)
     return "unknown"
 
 
-def _find_arriving_state(actual: str, contract: str, wanted: str) -> str:
+def _find_arriving_state(actual: str, contract: str, intended: str) -> str:
     """Return the state of a contract without a container yet; unknown if no field states anything."""
     if contract in OFF:
         return "stopped"
-    return "starting" if actual or contract == "running" or wanted in ("running", "stopped") else "unknown"
+    return "starting" if actual or contract == "running" or intended in ("running", "stopped") else "unknown"
 
 
-def _find_stopped_state(contract: str, wanted: str) -> str:
+def _find_stopped_state(contract: str, intended: str) -> str:
     """Return the state for a stopped container, whose contract may still or again hold its GPU."""
     if contract in OFF or not contract:
         return "stopped"
-    return "starting" if wanted == "running" else "stopping"
+    return "starting" if intended == "running" else "stopping"
 
 
-def _find_held_state(actual: str, contract: str, wanted: str) -> str:
+def _find_held_state(actual: str, contract: str, intended: str) -> str:
     if contract in OFF:
         return "stopped" if actual == "exited" else "stopping"
-    return "stopping" if wanted == "stopped" else HELD[actual]
+    return "stopping" if intended == "stopped" else HELD[actual]
 
 
 HOT_C = 60.0
@@ -326,13 +326,13 @@ def build_samples(one: Instance, key: ResourceKey, at: datetime, proven: set[str
     if use is not None and key.id not in proven and heat_c is not None and heat_c >= HOT_C:
         say(f"scale suspicious: gpu_util {use:g} at {heat_c:.0f} degrees, so it is taken for unknown, not for idle")
         use = None
-    found = {
+    values = {
         GPU_UTIL: use,
         GPU_TEMPERATURE: heat_c,
         CPU_UTIL: parse_percent(one.cpu_util),
         MEMORY_USED: _compute_memory_percent(one),
     }
-    return tuple(Sample(key=key, signal=name, at=at, value=value) for name, value in found.items() if value is not None)
+    return tuple(Sample(key=key, signal=name, at=at, value=value) for name, value in values.items() if value is not None)
 
 
 def _compute_memory_percent(one: Instance) -> float | None:

@@ -34,7 +34,7 @@ class InstancePage(msgspec.Struct):
 
 def parse_leniently(raw: Raw, kind: type[T]) -> tuple[T | None, list[str]]:
     """Return the item without its unreadable fields, and their names; None if its id is unreadable."""
-    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     left_out: list[str] = []
     try:
         fields, hints = msgspec.json.decode(raw, type=dict[str, Raw]), get_type_hints(kind)
@@ -43,10 +43,10 @@ def parse_leniently(raw: Raw, kind: type[T]) -> tuple[T | None, list[str]]:
     for name in hints:
         if name in fields:
             try:
-                kept[name] = msgspec.json.decode(fields[name], type=hints[name])
+                values[name] = msgspec.json.decode(fields[name], type=hints[name])
             except UNREADABLE:
                 left_out.append(name)
-    return (kind(**kept), left_out) if "id" in kept else (None, [])
+    return (kind(**values), left_out) if "id" in values else (None, [])
 
 
 UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
@@ -238,8 +238,8 @@ def parse_finite(value: Decimal | None) -> Decimal | None:
 
 def parse_positive(value: Decimal | None) -> Decimal | None:
     """Return `value` if it is a finite number above zero; None otherwise."""
-    found = parse_finite(value)
-    return found if found is not None and found > 0 else None
+    number = parse_finite(value)
+    return number if number is not None and number > 0 else None
 
 
 def parse_gpu_count(value: float | None) -> int | None:
@@ -249,8 +249,8 @@ def parse_gpu_count(value: float | None) -> int | None:
 
 def parse_percent(value: Decimal | None) -> float | None:
     """Return utilisation in percent; None if it is missing, negative (Vast's "no heartbeat") or above 100."""
-    found = parse_finite(value)
-    return float(found) if found is not None and 0 <= found <= 100 else None  # noqa: PLR2004 - percent
+    number = parse_finite(value)
+    return float(number) if number is not None and 0 <= number <= 100 else None  # noqa: PLR2004 - percent
 
 
 def to_nano(value: Decimal) -> int:

@@ -48,9 +48,9 @@ NOWHERE = MachineIdentity(
 
 def locate_machine(around: HostView | None = None) -> MachineIdentity:
     """Return the cloud and id of this machine; queries the metadata service if there is one."""
-    here = around or HostView.real()
-    found = (one.detect_machine(here) for one in CLOUDS.values())
-    return next((place for place in found if place is not None), NOWHERE)
+    view = around or HostView.real()
+    places = (one.detect_machine(view) for one in CLOUDS.values())
+    return next((place for place in places if place is not None), NOWHERE)
 
 
 def list_shutdown_ways(place: MachineIdentity, around: HostView | None = None) -> list[ShutdownWay]:
@@ -71,8 +71,8 @@ def choose_shutdown_way(place: MachineIdentity, act: str, around: HostView | Non
         return certain, ""
     if same:
         return None, same[0].why or f"what a {act} does here is not known for certain"
-    there = ", ".join(sorted({way.act for way in every if way.certain}))
-    return None, place.why or f"there is no {act} from inside here{f' (there is: {there})' if there else ''}"
+    certain_acts = ", ".join(sorted({way.act for way in every if way.certain}))
+    return None, place.why or f"there is no {act} from inside here{f' (there is: {certain_acts})' if certain_acts else ''}"
 
 
 def end_machine(way: ShutdownWay, around: HostView | None = None) -> ShutdownOutcome:

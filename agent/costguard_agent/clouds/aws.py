@@ -33,7 +33,7 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
         return None
     try:
         token = _fetch_token(around)
-        said = _fetch_metadata(around, token, "dynamic/instance-identity/document").parse_json()
+        document = _fetch_metadata(around, token, "dynamic/instance-identity/document").parse_json()
         facts: dict[str, Any] = {
             "lifecycle": _decode_reply(_fetch_metadata(around, token, "meta-data/instance-life-cycle")),
             "grouped": _fetch_metadata(around, token, "meta-data/autoscaling/target-lifecycle-state").status == OK,
@@ -41,10 +41,10 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
         }
     except UnansweredError as error:
         return MachineIdentity(NAME, "", f"the instance metadata service did not say which instance this is: {error}")
-    id_ = said.get("instanceId") if isinstance(said, dict) else None
+    id_ = document.get("instanceId") if isinstance(document, dict) else None
     if not isinstance(id_, str) or not ID.fullmatch(id_):
         return MachineIdentity(NAME, "", "the instance metadata service did not say which instance this is")
-    facts["region"] = str(said.get("region", ""))
+    facts["region"] = str(document.get("region", ""))
     return MachineIdentity(NAME, id_, _explain_hindrance(facts, shutdown.explain_hindrance(around)), facts)
 
 

@@ -31,18 +31,18 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
         )
     except UnansweredError as error:
         return MachineIdentity(NAME, "", f"the metadata server did not say which VM this is: {error}")
-    said = reply.parse_json()
-    if reply.status != OK or not isinstance(said, dict) or not str(said.get("id", "")).isdigit():
+    instance = reply.parse_json()
+    if reply.status != OK or not isinstance(instance, dict) or not str(instance.get("id", "")).isdigit():
         return MachineIdentity(NAME, "", f"the metadata server answered {reply.status} and did not say which VM this is")
-    attributes = said.get("attributes")
+    attributes = instance.get("attributes")
     facts = {
-        "name": str(said.get("name", "")),
-        "zone": str(said.get("zone", "")).rpartition("/")[2],
+        "name": str(instance.get("name", "")),
+        "zone": str(instance.get("zone", "")).rpartition("/")[2],
         "owner": _find_owner(attributes if isinstance(attributes, dict) else {}),
-        "local_disks": any(isinstance(one, dict) and one.get("type") == "LOCAL-SSD" for one in said.get("disks") or ()),
+        "local_disks": any(isinstance(one, dict) and one.get("type") == "LOCAL-SSD" for one in instance.get("disks") or ()),
     }
     again = f"{facts['owner']} would start it again: scale it down" if facts["owner"] else ""
-    return MachineIdentity(NAME, str(said["id"]), again or shutdown.explain_hindrance(around), facts)
+    return MachineIdentity(NAME, str(instance["id"]), again or shutdown.explain_hindrance(around), facts)
 
 
 def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:

@@ -68,10 +68,10 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     if place.why or not place.id:
         return []
     read = {BY_GRAPHQL: _read_by_graphql(place, around), BY_REST: _read_by_rest(place, around)}
-    channels = [channel for channel, said in read.items() if said]
-    said = {**read[BY_GRAPHQL], **read[BY_REST]}
+    channels = [channel for channel, fields in read.items() if fields]
+    fields = {**read[BY_GRAPHQL], **read[BY_REST]}
     where = place._replace(
-        facts={"channels": channels, "network_volume": said.get("network_volume"), "volume": said.get("volume")}
+        facts={"channels": channels, "network_volume": fields.get("network_volume"), "volume": fields.get("volume")}
     )
     how = " or ".join(channels) or "the pod's own key"
     pods_own = "its container disk, and memory contents"
@@ -96,7 +96,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     if not channels:
         reason = "neither GraphQL nor REST let the pod's own key read this pod"
         return [way._replace(why=reason) for way in (stop, terminate)]
-    return [_judge_way(way, said) for way in (stop, terminate)]
+    return [_judge_way(way, fields) for way in (stop, terminate)]
 
 
 def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
@@ -115,18 +115,18 @@ def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
 
 def read_state(place: MachineIdentity, around: HostView) -> str:
     """Return RunPod's state of this pod."""
-    said = _read_by_rest(place, around) or _read_by_graphql(place, around)
-    return STATES.get(str(said.get("status")), UNKNOWN)
+    fields = _read_by_rest(place, around) or _read_by_graphql(place, around)
+    return STATES.get(str(fields.get("status")), UNKNOWN)
 
 
-def _judge_way(way: ShutdownWay, said: dict[str, Any]) -> ShutdownWay:
+def _judge_way(way: ShutdownWay, fields: dict[str, Any]) -> ShutdownWay:
     """Return the way; certain only if RunPod allows it now (v2 `actions`) or, without that list, no exception is known."""
-    if "actions" in said:
-        allowed = way.act in said["actions"]
+    if "actions" in fields:
+        allowed = way.act in fields["actions"]
         return (
             way if allowed else way._replace(certain=False, why=f"RunPod does not allow {way.act} now (locked, or a cluster's)")
         )
-    if way.act == STOP and said.get("network_volume"):
+    if way.act == STOP and fields.get("network_volume"):
         return way._replace(
             certain=False, why="older pods with a network volume can only be terminated; REST v2 would say, and did not"
         )
@@ -139,13 +139,13 @@ def _read_by_rest(place: MachineIdentity, around: HostView) -> dict[str, Any]:
         reply = _send_rest(place, around, "GET")
     except UnansweredError:
         return {}
-    said = reply.parse_json()
-    if reply.status != OK or not isinstance(said, dict) or said.get("id") != place.id:
+    pod = reply.parse_json()
+    if reply.status != OK or not isinstance(pod, dict) or pod.get("id") != place.id:
         return {}
-    mounts, actions = said.get("mounts"), said.get("actions")
+    mounts, actions = pod.get("mounts"), pod.get("actions")
     mounts = mounts if isinstance(mounts, dict) else {}
     return {
-        "status": said.get("status"),
+        "status": pod.get("status"),
         "actions": actions if isinstance(actions, list) else [],
         "network_volume": bool(mounts.get("network")),
         "volume": bool(mounts.get("persistent")),
@@ -154,10 +154,10 @@ def _read_by_rest(place: MachineIdentity, around: HostView) -> dict[str, Any]:
 
 def _read_by_graphql(place: MachineIdentity, around: HostView) -> dict[str, Any]:
     try:
-        said = _send_graphql(place, around, READ).parse_json()
+        answer = _send_graphql(place, around, READ).parse_json()
     except UnansweredError:
         return {}
-    pod = (said.get("data") or {}).get("pod") if isinstance(said, dict) else None
+    pod = (answer.get("data") or {}).get("pod") if isinstance(answer, dict) else None
     if not isinstance(pod, dict) or pod.get("id") != place.id:
         return {}
     return {
@@ -180,19 +180,19 @@ def _end_by_rest(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
 
 def _end_by_graphql(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     reply = _send_graphql(way.place, around, STOP_IT if way.act == STOP else TERMINATE_IT)
-    said = reply.parse_json()
+    answer = reply.parse_json()
     if reply.status in SURELY_NOT:
         return ShutdownOutcome(REFUSED, f"RunPod answered the {way.act} with {reply.status}")
-    if reply.status != OK or not isinstance(said, dict):
+    if reply.status != OK or not isinstance(answer, dict):
         return ShutdownOutcome(UNKNOWN, f"RunPod answered the {way.act} with {reply.status}")
-    errors = said.get("errors")
+    errors = answer.get("errors")
     if errors:
         codes = {str((one.get("extensions") or {}).get("code", "")) if isinstance(one, dict) else "" for one in errors}
         surely = not codes & set(FAILED_CODES)
         return ShutdownOutcome(
             REFUSED if surely else UNKNOWN, f"RunPod refused the {way.act} ({', '.join(sorted(codes)) or 'no code'})"
         )
-    stopped = (said.get("data") or {}).get("podStop")
+    stopped = (answer.get("data") or {}).get("podStop")
     if way.act == STOP and not (isinstance(stopped, dict) and stopped.get("id") == way.place.id):
         return ShutdownOutcome(UNKNOWN, "RunPod answered the stop with another pod, or none")
     return ShutdownOutcome(ACCEPTED, f"RunPod accepted the {way.act}")

@@ -54,10 +54,10 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     """Return stop and destroy, certain if the key can read this instance."""
     if place.why or not place.id:
         return []
-    said, why = _read_instance(place, around)
-    hourly = said.get("storage_total_cost")
+    fields, why = _read_instance(place, around)
+    hourly = fields.get("storage_total_cost")
     disk = f"its disk, about USD {hourly:.4f} an hour" if isinstance(hourly, (int, float)) else "its disk"
-    bid = "; a bid that wins again starts it by itself" if said.get("is_bid") is True else ""
+    bid = "; a bid that wins again starts it by itself" if fields.get("is_bid") is True else ""
     stop = ShutdownWay(
         STOP,
         HOW,
@@ -86,22 +86,22 @@ def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
             reply = _send_request(way.place, around, "DELETE")
     except UnansweredError as error:
         return ShutdownOutcome(UNKNOWN if error.sent else REFUSED, str(error))
-    said = reply.parse_json()
-    done = said.get("success") if isinstance(said, dict) else None
-    if reply.status == OK and done is True:
+    answer = reply.parse_json()
+    success = answer.get("success") if isinstance(answer, dict) else None
+    if reply.status == OK and success is True:
         return ShutdownOutcome(ACCEPTED, f"Vast accepted the {way.act}")
-    surely = done is False or reply.status in (400, 401, 403, 404, 410, 429)
+    surely = success is False or reply.status in (400, 401, 403, 404, 410, 429)
     return ShutdownOutcome(
-        REFUSED if surely else UNKNOWN, f"Vast answered the {way.act} with {reply.status}{_find_error_code(said)}"
+        REFUSED if surely else UNKNOWN, f"Vast answered the {way.act} with {reply.status}{_find_error_code(answer)}"
     )
 
 
 def read_state(place: MachineIdentity, around: HostView) -> str:
     """Return the state that Vast intends for this instance."""
-    said, why = _read_instance(place, around)
+    fields, why = _read_instance(place, around)
     if why:
         return UNKNOWN
-    return ENDED if said.get("intended_status") == NO_MORE else RUNNING
+    return ENDED if fields.get("intended_status") == NO_MORE else RUNNING
 
 
 def _read_instance(place: MachineIdentity, around: HostView) -> tuple[dict[str, Any], str]:
@@ -110,10 +110,10 @@ def _read_instance(place: MachineIdentity, around: HostView) -> tuple[dict[str, 
         reply = _send_request(place, around, "GET")
     except UnansweredError as error:
         return {}, f"Vast did not answer: {error}"
-    said = reply.parse_json()
-    one = said.get("instances") if isinstance(said, dict) else None
+    answer = reply.parse_json()
+    one = answer.get("instances") if isinstance(answer, dict) else None
     if reply.status != OK or not isinstance(one, dict) or str(one.get("id")) != place.id:
-        return {}, f"Vast answered {reply.status}{_find_error_code(said)}: the container's own key cannot read this instance"
+        return {}, f"Vast answered {reply.status}{_find_error_code(answer)}: the container's own key cannot read this instance"
     return one, ""
 
 
@@ -123,6 +123,6 @@ def _send_request(place: MachineIdentity, around: HostView, method: str, body: b
     return send_request(f"{base}/api/v0/instances/{place.id}/", method=method, headers=headers, body=body, within_s=WITHIN_S)
 
 
-def _find_error_code(said: object) -> str:
-    code = said.get("error") if isinstance(said, dict) else None
+def _find_error_code(answer: object) -> str:
+    code = answer.get("error") if isinstance(answer, dict) else None
     return f" ({code})" if isinstance(code, str) and re.fullmatch(r"\w{1,60}", code) else ""

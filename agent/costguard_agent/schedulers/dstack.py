@@ -24,10 +24,10 @@ def is_present(around: HostView) -> bool:
 
 def count_jobs(around: HostView) -> int:
     """Return the number of tasks that have not ended; raises UnansweredError."""
-    given = around.env.get(PORT_VARIABLE, "")
-    reply = send_request(f"http://127.0.0.1:{given if given.isdigit() else PORT}/api/tasks")
-    said = reply.parse_json()
-    tasks = said.get("tasks") if isinstance(said, dict) else None
+    port_text = around.env.get(PORT_VARIABLE, "")
+    reply = send_request(f"http://127.0.0.1:{port_text if port_text.isdigit() else PORT}/api/tasks")
+    answer = reply.parse_json()
+    tasks = answer.get("tasks") if isinstance(answer, dict) else None
     if reply.status != OK or not isinstance(tasks, list):
         raise UnansweredError(f"dstack-shim answered {reply.status} without a list of tasks with states (0.19.26 and newer do)")
     states = [one.get("status") if isinstance(one, dict) else None for one in tasks]

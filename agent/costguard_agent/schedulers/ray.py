@@ -46,8 +46,8 @@ def _is_daemon(words: list[str]) -> bool:
 
 
 def _parse_address(words: list[str]) -> str:
-    stated = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
-    host, port = stated.get("host", ""), stated.get("port", "")
+    options = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
+    host, port = options.get("host", ""), options.get("port", "")
     if not port.isdigit():
         raise UnansweredError("its dashboard does not say at which port it listens")
     if host not in (*LOOPBACK_HOSTS, EVERYWHERE, "::"):
@@ -59,10 +59,10 @@ def _count_dashboard_jobs(address: str) -> int:
     reply = send_request(f"{address}/api/jobs/")
     if reply.status in (401, 403):
         raise UnansweredError("its dashboard wants a token")
-    said = reply.parse_json()
-    if reply.status != OK or not isinstance(said, list):
+    jobs = reply.parse_json()
+    if reply.status != OK or not isinstance(jobs, list):
         raise UnansweredError(f"its dashboard answered {reply.status} without a list of jobs")
-    states = [one.get("status") if isinstance(one, dict) else None for one in said]
+    states = [one.get("status") if isinstance(one, dict) else None for one in jobs]
     strange = next((state for state in states if state not in ACTIVE | ENDED), None)
     if strange is not None or None in states:
         raise UnansweredError("its dashboard told a state that is unknown here")

@@ -44,10 +44,10 @@ def _is_daemon_running(around: HostView) -> bool:
 
 
 def _list_queue_files(around: HostView) -> list[Path]:
-    given = around.env.get("SKY_RUNTIME_DIR", "")
-    folders = ([around.rebase_path(given)] if given.startswith("/") else []) + list_home_folders(around)
-    found = (folder.joinpath(*FILE) for folder in folders)
-    return list(dict.fromkeys(path for path in found if _exists(path)))
+    runtime_dir = around.env.get("SKY_RUNTIME_DIR", "")
+    folders = ([around.rebase_path(runtime_dir)] if runtime_dir.startswith("/") else []) + list_home_folders(around)
+    paths = (folder.joinpath(*FILE) for folder in folders)
+    return list(dict.fromkeys(path for path in paths if _exists(path)))
 
 
 def _exists(path: Path) -> bool:

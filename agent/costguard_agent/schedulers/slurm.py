@@ -38,10 +38,10 @@ def count_jobs(around: HostView) -> int:
     partitions = host.read_output(words, around, within_s=WITHIN_S).split()
     if not partitions:
         raise UnansweredError(f"{node} is not a node of this cluster; SLURMD_NODENAME may say its name")
-    here = host.read_output([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
+    node_jobs = host.read_output([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
     queued = [*rows, f"--partition={','.join(dict.fromkeys(partitions))}", f"--states={WAITING}"]
     waiting = host.read_output(queued, around, within_s=WITHIN_S)
-    return len(here.splitlines()) + sum(_waits_for_us(row) for row in waiting.splitlines())
+    return len(node_jobs.splitlines()) + sum(_waits_for_us(row) for row in waiting.splitlines())
 
 
 def _find_node_name(around: HostView) -> str:

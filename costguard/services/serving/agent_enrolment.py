@@ -90,7 +90,7 @@ def sign_join_answer(said: Mapping[str, object], asked: bytes, proof: JoinProof,
     body = json.dumps(said).encode()
     if not proof.nonce:
         return body, {}
-    message = build_signed_joined(nonce=_require_nonce(proof.nonce), asked=asked, body=body)
+    message = build_signed_joined(nonce=_require_nonce(proof.nonce), join_body=asked, body=body)
     return body, {NONCE_HEADER: proof.nonce, SIGNATURE_HEADER: seal.sign(message)}
 
 
