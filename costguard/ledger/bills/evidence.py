@@ -36,7 +36,7 @@ from costguard.bills.evidence import (
 )
 from costguard.ledger.bills.reader import STATED, UNFINISHED, count_where, is_of_statement, load_statements, sum_amounts
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_span
-from costguard.ledger.db.rows import IDS, insert_tuples, query_batches
+from costguard.ledger.db.rows import IDS, insert_tuples, read_batches
 from costguard.ledger.spans.correction_parts import (
     PART_COLUMNS,
     RESOURCE,
@@ -220,7 +220,7 @@ def _load_charges(ask: Query, ids: Sequence[int], first_us: int, last_us: int) -
         .where(or_(end_us.is_(None), and_(end_us > first_us, end_us > start_us)))
         .order_by(col(SpanRow.resource_id), start_us, col(SpanRow.id))
     )
-    for number, resource_id, attribution_id, *rest in query_batches(ask, spans, ids):
+    for number, resource_id, attribution_id, *rest in read_batches(ask, spans, ids):
         key = ResourceKey(*rest[:4])
         span = decode_span(key, attributions[attribution_id], tuple(rest[4:]))
         one = found.setdefault((resource_id, span.meter.charge), _Charges(key, span.meter.charge))
@@ -235,13 +235,13 @@ def _load_lines(
     """Return the current lines of the statement that counts for each account, by account, id and charge."""
     names = defaultdict[str, set[str]](set)
     resources = select(ResourceRow.account, ResourceRow.external_id).where(col(ResourceRow.id).in_(IDS))
-    for account, external_id in query_batches(ask, resources, ids):
+    for account, external_id in read_batches(ask, resources, ids):
         names[account].add(external_id)
     found = defaultdict[tuple[str, str, str], list[EvidenceLine]](list)
     for account, statement in statements.items():
         touches = (col(BillLineRow.start_us) < within[1], col(BillLineRow.end_us) > within[0])
         lines = _select_lines().where(is_of_statement(provider, statement), *touches)
-        for external_id, charge, *facts in query_batches(ask, lines, sorted(names[account])):
+        for external_id, charge, *facts in read_batches(ask, lines, sorted(names[account])):
             found[account, external_id, charge].append(EvidenceLine(*facts))
     return found
 
@@ -332,7 +332,7 @@ def _load_parts(ask: Query, span_ids: Sequence[int]) -> dict[int, list[SqlRow]]:
         CorrectionPartRow, col(CorrectionPartRow.correction_id) == CorrectionRow.id
     )
     parts = parts.where(col(SpanRow.id).in_(IDS)).order_by(col(SpanRow.id), col(CorrectionPartRow.start_us))
-    for span_id, *row in query_batches(ask, parts, span_ids):
+    for span_id, *row in read_batches(ask, parts, span_ids):
         found[span_id].append(tuple(row))
     return found
 

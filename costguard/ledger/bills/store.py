@@ -43,7 +43,7 @@ from costguard.ledger.bills.unfinished import (
 )
 from costguard.ledger.db.codecs import Query, SqlRow, pick_fields, split_batches
 from costguard.ledger.db.connection import hold_named_lock
-from costguard.ledger.db.rows import IDS, delete_rows, insert_rows, query_batches
+from costguard.ledger.db.rows import IDS, delete_rows, insert_rows, read_batches
 from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.guard import outbox
 from costguard.ledger.spans.correction_parts import Rows
@@ -268,7 +268,7 @@ def _write_batch(taking: _Import, lot: Sequence[BilledRow]) -> None:
         ids[line["provider"], line["account"], line["statement"]].append(line["line_id"])
     for place, names in ids.items():
         lines = _CURRENT.where(*(column == value for column, value in zip(_PLACE, place, strict=True)))
-        known |= {(*place, row[2]): row for row in query_batches(taking.writes.ask, lines, names)}
+        known |= {(*place, row[2]): row for row in read_batches(taking.writes.ask, lines, names)}
     new, gone = list[BilledRow](), list[SqlRow]()
     for line in lot:
         key = _get_key(line)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Write = Callable[[Any, list[dict[str, Any]]], object]
 """Execute a statement for the values of each row; `Execute` is one."""
 IDS: BindParameter[Any] = bindparam("ids", expanding=True)
-"""The values of an IN list of `query_batches`."""
+"""The values of an IN list of `read_batches`."""
 
 
 def make_insert(row: type[LedgerRow]) -> Insert:
@@ -31,7 +31,7 @@ def make_insert(row: type[LedgerRow]) -> Insert:
     return insert(_get_table(row))
 
 
-def query_batches(ask: Query, statement: Executable, ids: Sequence[Any], **values: object) -> Iterator[Any]:
+def read_batches(ask: Query, statement: Executable, ids: Sequence[Any], **values: object) -> Iterator[Any]:
     """Yield the rows of `statement`, which has the parameter `IDS`, for so many of `ids` at a time as fit one IN list."""
     for lot in split_batches(ids):
         yield from ask(statement, {"ids": lot, **values})

@@ -35,7 +35,7 @@ from costguard.ledger.db.codecs import (
     split_batches,
 )
 from costguard.ledger.db.reader import OpenSnapshot
-from costguard.ledger.db.rows import IDS, query_batches
+from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.guard.intents import LIFE_COLUMNS, is_send
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
@@ -143,7 +143,7 @@ class ReportReader(SpendingReader):
         found = dict[int, BilledResource]()
         told = _make_label_filter(labels) if labels else None
         with self._reader.snapshot() as ask:
-            for number, *key, name, detail in query_batches(ask, _select_resources(details=bool(labels)), sorted(numbers)):
+            for number, *key, name, detail in read_batches(ask, _select_resources(details=bool(labels)), sorted(numbers)):
                 carried = _parse_labels(detail) if told and detail and told(detail) else ()
                 found[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
         return found
@@ -181,7 +181,7 @@ class ReportReader(SpendingReader):
             for row, unit, select_sampled in ((SampleHourRow, 1, _select_hours), (SampleRow, HOUR_US, _sum_samples)):
                 if not ask(select(row.resource_id).limit(1)):
                     continue
-                hours = query_batches(ask, select_sampled(), sorted(numbers), start=first * unit, end=last * unit)
+                hours = read_batches(ask, select_sampled(), sorted(numbers), start=first * unit, end=last * unit)
                 for (number, signal), own in groupby(hours, itemgetter(0, 1)):
                     found.setdefault(number, {}).setdefault(signal, []).extend(map(_take_hour, own))
         return found

@@ -25,7 +25,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from costguard.bills.drift import ReconciliationRecord
 from costguard.ledger.db.codecs import NanoAmounts, Query, SqlRow, decode_optional_instant, decode_span, split_batches
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.rows import IDS, query_batches
+from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.spans import sums as paid
 from costguard.ledger.spans.correction_parts import (
     END,
@@ -348,7 +348,7 @@ class SpendingReader:
 def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, NanoAmounts]]:
     """Return the amounts of the closed spans of each resource by currency; the currency that billed last comes last."""
     found: dict[int, dict[str, NanoAmounts]] = defaultdict(dict)
-    for resource_id, currency, low, expected, high in query_batches(ask, _sum_closed(), ids):
+    for resource_id, currency, low, expected, high in read_batches(ask, _sum_closed(), ids):
         found[resource_id][currency] = (int(low), int(expected), int(high))
     return found
 

@@ -224,8 +224,10 @@ class PollTransaction:
         Each must change exactly one row; otherwise the ledger differs from the remembered state, and LedgerError is raised.
         """
         if self._tell(statement, rows) != len(rows):
-            what = f"was changed by another program, nothing was written: {statement.table.description}"
-            raise LedgerError(what, field="ledger", hint="run costguard db check")
+            what = statement.table.description
+            raise LedgerError(
+                f"was changed by another program, nothing was written: {what}", field="ledger", hint="run costguard db check"
+            )
 
 
 def _encode_observation_row(number: int, resource_id: int, accrued: AccrualResult, logged: ObservationLogEntry) -> SqlRow:

@@ -30,7 +30,7 @@ from costguard.ledger.db.codecs import (
     decode_optional_instant,
     decode_span,
 )
-from costguard.ledger.db.rows import IDS, query_batches
+from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.spans.correction_parts import RESOURCE, SPAN, Rows
 from costguard.ledger.tables.spans import (
     ATTRIBUTION_KEY,
@@ -139,7 +139,7 @@ def load_living(ask: Query) -> list[ResourceRecord]:
 def load_living_of(ask: Query, scope_ids: Sequence[int]) -> list[ResourceRecord]:
     """Return the living resources of some scopes, with `settled` and `edges`."""
     living = _select_heads().where(col(ObservationRow.state) != ENDED, col(ResourceRow.scope_id).in_(IDS))
-    return list(_load_records(ask, list(query_batches(ask, living, scope_ids))))
+    return list(_load_records(ask, list(read_batches(ask, living, scope_ids))))
 
 
 def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, ResourceRecord]:
@@ -147,7 +147,7 @@ def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Res
     places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key in keys:
         places[key[:3]].append(key.id)
-    heads = [row for place, ids in places.items() for row in query_batches(ask, _select_heads().where(is_at(*place)), ids)]
+    heads = [row for place, ids in places.items() for row in read_batches(ask, _select_heads().where(is_at(*place)), ids)]
     accounts = {place[:2] for place in places}
     account = accounts.pop() if len(accounts) == 1 else None
     return {found.known.observation.key: found for found in _load_records(ask, heads, account=account)}
@@ -202,10 +202,10 @@ def _load_records(
     ids = [head[0] for head in heads]
     keys = {head[0]: ResourceKey(*head[2:6]) for head in heads}
     absent_ids = [head[0] for head in heads if head[9] == ABSENT_STATE]
-    said = {row[0]: row[1:] for row in query_batches(ask, _select_last_details(), absent_ids)}
+    said = {row[0]: row[1:] for row in read_batches(ask, _select_last_details(), absent_ids)}
     attributions = load_attributions(ask, account) if heads else {}
-    open_now = _group_by_line(query_batches(ask, _select_open_spans(), ids), keys, attributions, decode_open_span)
-    last = _group_by_line(query_batches(ask, _select_last_spans(), ids), keys, attributions) if past else {}
+    open_now = _group_by_line(read_batches(ask, _select_open_spans(), ids), keys, attributions, decode_open_span)
+    last = _group_by_line(read_batches(ask, _select_last_spans(), ids), keys, attributions) if past else {}
     for resource_id, scope_id, _, _, _, _, first_seen_us, at_us, seen_us, state, detail in heads:
         absent = state == ABSENT_STATE
         logged_us, text = said[resource_id] if absent else (at_us, detail)

@@ -28,7 +28,7 @@ from sqlmodel import col, select
 from costguard.errors import LedgerError
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.connection import IDLE_MACHINE_S, IDLE_POLL_S, WriteConnection, WriterLock, begin_write, open_engine
-from costguard.ledger.db.rows import insert_new, query_batches
+from costguard.ledger.db.rows import insert_new, read_batches
 from costguard.ledger.db.session import open_query, open_sql_session
 from costguard.ledger.duty_records import CLOCK_OFF_MAX, Lease, read_server_time, require_lease, require_present
 from costguard.ledger.spans.correction_parts import Rows
@@ -385,7 +385,7 @@ def _load_resource_ids(ask: Query, keys: set[ResourceKey]) -> dict[ResourceKey, 
     return {
         ResourceKey(*place, name): number
         for place, names in places.items()
-        for number, name in query_batches(ask, numbers.where(is_at(*place)), names)
+        for number, name in read_batches(ask, numbers.where(is_at(*place)), names)
     }
 
 
