@@ -181,9 +181,9 @@ def seen(url: str, now: datetime) -> GuardSnapshot:
             records=book,
             latest=PollResults(handling={}, sources={}, balances=(), members=(), lags={}, measures=(), agents=()),
             holds=(),
-            wishes=(),
-            before=read_previous_runs(last, rules, now, guarded_until=last.at if last else None),
-            held=(),
+            overrides=(),
+            previous=read_previous_runs(last, rules, now, guarded_until=last.at if last else None),
+            standing_holds=(),
             lookback=SampleWindow(),
         )
 

@@ -305,9 +305,9 @@ def report(
     """
     from costguard.services.report.ledger_answers import answer_report
 
-    stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
+    options = {"month": month, "day": day, "week": week, "from": start, "to": end}
     keys = by if by is None or isinstance(by, str) else ",".join(by)
-    answer = answer_report(stated=stated, by=keys, zone=zone, strict=strict, config=_name_file(config))
+    answer = answer_report(period=options, by=keys, zone=zone, strict=strict, config=_name_file(config))
     return ReportAnswer(**_share(answer), statement=cast("Statement", answer.value))
 
 
@@ -384,8 +384,8 @@ def _build_table(job: JobFields) -> dict[str, object]:
         if name not in FLAG_PLACES:
             near = find_nearest_names(name, FLAG_PLACES)
             raise UnknownNameError("field", name, field=name, nearest=near, hint="or see costguard quote --help")
-    named = {name: [value] if name in LIST_FLAGS and isinstance(value, str) else value for name, value in job.items()}
-    return build_job_table(named)
+    fields = {name: [value] if name in LIST_FLAGS and isinstance(value, str) else value for name, value in job.items()}
+    return build_job_table(fields)
 
 
 def _name_file(file: File | None) -> str | None:

@@ -120,10 +120,10 @@ class LazyGroup(TyperGroup):
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
             app.command(cmd_name, cls=getattr(module, "COMMAND", AnswerCommand))(module.command)
         command: Any = get_command(app)
-        told = (
+        message = (
             str(module.__doc__).partition("\n\n")[2].replace("Examples:\n", "Examples:\n\n").replace("\n\n  ", "\n\n\b\n  ")
         )  # \b: typer keeps the lines of a block
-        command.name, command.help = cmd_name, f"{COMMANDS[cmd_name]}\n\n{told}"
+        command.name, command.help = cmd_name, f"{COMMANDS[cmd_name]}\n\n{message}"
         for one in getattr(command, "commands", {"": command}).values():
             one.params.extend(repeat_global_options(self.params, one.params))
             one.own_screen = cmd_name in OWN_SCREEN
@@ -140,8 +140,8 @@ class LazyGroup(TyperGroup):
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
-            meant = get_close_matches(args[0][:80].lower(), COMMANDS, n=2, cutoff=0.7)  # a guess at 0.5 names other deeds
-            raise UnknownNameError("command", args[0], field="COMMAND", nearest=tuple(meant), hint="see costguard --help")
+            suggestions = get_close_matches(args[0][:80].lower(), COMMANDS, n=2, cutoff=0.7)  # a guess at 0.5 names other deeds
+            raise UnknownNameError("command", args[0], field="COMMAND", nearest=tuple(suggestions), hint="see costguard --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - same
@@ -215,8 +215,8 @@ def _open_streams() -> None:
 
 def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
     """Run `costguard` with these arguments and return its exit code."""
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest may be another program's
-    debug, json_log = "--debug" in ours, "--json-log" in ours
+    own_arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest may be another program's
+    debug, json_log = "--debug" in own_arguments, "--json-log" in own_arguments
     try:
         code = _invoke(arguments)
         sys.stdout.flush()

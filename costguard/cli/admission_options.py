@@ -68,13 +68,13 @@ def read_admit_request(params: Mapping[str, object], job_file: str | Sequence[st
     )
 
 
-def _parse_money(stated: str) -> Money:
-    amount, _, currency = stated.strip().partition(" ")
+def _parse_money(text: str) -> Money:
+    amount, _, currency = text.strip().partition(" ")
     return Money.parse(amount, currency.strip() or "USD", field="--usd")
 
 
-def _parse_length(stated: str) -> timedelta:
+def _parse_length(text: str) -> timedelta:
     from costguard.budgets.hold import HOLD_DURATION_MAX
     from costguard.settings.fields import parse_duration
 
-    return parse_duration(stated, "--for", least=timedelta(minutes=1), most=HOLD_DURATION_MAX)
+    return parse_duration(text, "--for", least=timedelta(minutes=1), most=HOLD_DURATION_MAX)

@@ -60,16 +60,16 @@ def find_format(ctx: Context) -> plugins.ReportFormat:
 
     Raises InputError if other flags do not fit it. The result is cached, because listing the installed formats takes 5 ms.
     """
-    found: plugins.ReportFormat | None = ctx.meta.get(FORMAT_KEY)
-    if found is None:
-        found = ctx.meta[FORMAT_KEY] = _resolve_format(ctx.params)
-    return found
+    report_format: plugins.ReportFormat | None = ctx.meta.get(FORMAT_KEY)
+    if report_format is None:
+        report_format = ctx.meta[FORMAT_KEY] = _resolve_format(ctx.params)
+    return report_format
 
 
 def _resolve_format(params: Mapping[str, object]) -> plugins.ReportFormat:
     file = params.get("output")
-    named = file if isinstance(file, str) else ""
-    chosen = plugins.load_report_format(choose_format(params, "") or plugins.find_format_by_ending(named), file=named)
+    file_name = file if isinstance(file, str) else ""
+    chosen = plugins.load_report_format(choose_format(params, "") or plugins.find_format_by_ending(file_name), file=file_name)
     if params.get("focus_version") is not None and "focus_version" not in chosen.options:
         raise InputError("sets the version of a FOCUS export", field="--focus-version", hint="add --format focus")
     if isinstance(file, str):

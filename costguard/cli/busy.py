@@ -27,4 +27,4 @@ def command(
         raise Exit(forward_to_agent(["busy", "--for", length]))
     from costguard.services.guarding import overrides
 
-    return overrides.declare_phase("busy", stated=id, length=length, config=ctx.obj.config)
+    return overrides.declare_phase("busy", reference=id, length=length, config=ctx.obj.config)

@@ -36,8 +36,8 @@ class CostguardCommand(TyperCommand):
     makes: tuple[str, ...] = ()
     own_screen = False
 
-    def __init__(self, *args: Any, options: Options | None = None, **stated: Any) -> None:  # noqa: ANN401 - typer's
-        super().__init__(*args, **stated)
+    def __init__(self, *args: Any, options: Options | None = None, **settings: Any) -> None:  # noqa: ANN401 - typer's
+        super().__init__(*args, **settings)
         own, self.own = self.params, {one.name for one in self.params}
         arguments = [one for one in own if not isinstance(one, TyperOption)]
         more = read_options(options or {})
@@ -189,9 +189,9 @@ def repeat_global_options(options: Iterable[Any], own: Iterable[Any]) -> Iterato
 
     Those with a callback, and those that the command has an option of its `own` for, are left out.
     """
-    taken = {word for parameter in own for word in parameter.opts}
+    own_words = {word for parameter in own for word in parameter.opts}
     for one in options:
-        if isinstance(one, TyperOption) and one.callback is None and taken.isdisjoint(one.opts):
+        if isinstance(one, TyperOption) and one.callback is None and own_words.isdisjoint(one.opts):
             repeated = copy(one)
             repeated.hidden, repeated.expose_value, repeated.callback = True, False, _set_global_option
             yield repeated

@@ -30,13 +30,13 @@ GZIP = 16 + zlib.MAX_WBITS
 """How zlib is told to write gzip's header."""
 
 
-def resolve_target(stated: str, *, force: bool) -> Path:
+def resolve_target(text: str, *, force: bool) -> Path:
     """Return the path to write to; raises InputError, before any work is done, if that is not possible."""
-    if stated == "-":
+    if text == "-":
         raise InputError("names no file", field=OUTPUT_FLAG, hint=f"{PRINT_HINT}, or write {OUTPUT_FLAG} ./-")
-    target = expand_path(stated)
+    target = expand_path(text)
     try:
-        if target.is_dir() or stated.endswith(("/", os.sep)):
+        if target.is_dir() or text.endswith(("/", os.sep)):
             raise InputError(
                 "is a folder, not a file", field=str(target), hint=f"name a file in it: {OUTPUT_FLAG} {target}/report"
             )
@@ -84,9 +84,9 @@ def _remove_unfinished(target: Path) -> None:
         with suppress(OSError):
             file = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                seen = os.fstat(file)
-                ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid()
-                if ours and time() - seen.st_mtime > YOUNG_S:
+                status = os.fstat(file)
+                is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+                if is_ours and time() - status.st_mtime > YOUNG_S:
                     _lock_file(file)
                     left.unlink()
             finally:

@@ -29,4 +29,4 @@ def command(
         raise Exit(forward_to_agent(["phase", name, "--for", length]))
     from costguard.services.guarding import overrides
 
-    return overrides.declare_phase(name, stated=id, length=length, config=ctx.obj.config)
+    return overrides.declare_phase(name, reference=id, length=length, config=ctx.obj.config)

@@ -51,7 +51,7 @@ def command(
         files=tuple(file or ()),
         tolerance=tolerance,
         account=account,
-        whole=whole,
+        complete=whole,
         strict=strict,
         offline=ctx.obj.offline,
         config=ctx.obj.config,

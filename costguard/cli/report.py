@@ -69,14 +69,21 @@ def command(
 ) -> CommandAnswer:
     """Print the report of a period, or send it."""
     needs = find_format(ctx).needs
-    stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
+    period_options = {"month": month, "day": day, "week": week, "from": start, "to": end}
     if email or notify:
         from costguard.services.report import report_delivery
 
         _check_tellable(needs, ctx.params.get("output"))
         people, routes, config = email or (), notify or (), ctx.obj.config
         return report_delivery.send_report(
-            stated=stated, by=by, zone=zone, strict=strict, people=people, routes=routes, attach=attach or "html", config=config
+            period=period_options,
+            by=by,
+            zone=zone,
+            strict=strict,
+            people=people,
+            routes=routes,
+            attach=attach or "html",
+            config=config,
         )
     if attach is not None:
         raise InputError(
@@ -84,7 +91,9 @@ def command(
         )
     from costguard.services.report import ledger_answers
 
-    return ledger_answers.answer_report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config)
+    return ledger_answers.answer_report(
+        period=period_options, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config
+    )
 
 
 def _check_tellable(needs: str, output: object) -> None:

@@ -68,7 +68,7 @@ def command(
     from costguard.values import checks
 
     per_step = None if tokens_per_step is None else parse_number(tokens_per_step, "tokens_per_step")
-    wanted = job_run.RunOptions(
+    run_options = job_run.RunOptions(
         command=tuple(command or ()),
         asked=RunRequest(
             job_file=job,
@@ -92,4 +92,4 @@ def command(
         result=result,
         outlive=outlive,
     )
-    raise Exit(job_run.run_job(wanted))
+    raise Exit(job_run.run_job(run_options))

@@ -30,7 +30,7 @@ def command(
     try:
         from costguard.web.process import run_server
     except ModuleNotFoundError as error:
-        told = f"needs a package that is not installed: {error.name}"
-        raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
-    asked = ctx.obj
-    run_server(config=asked.config, listen=listen, interval=interval, json_log=asked.json_log)
+        message = f"needs a package that is not installed: {error.name}"
+        raise InputError(message, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
+    global_options = ctx.obj
+    run_server(config=global_options.config, listen=listen, interval=interval, json_log=global_options.json_log)

@@ -51,7 +51,7 @@ def command(
     limit_malloc()
     from costguard.services.watch_loop import watch
 
-    asked = ctx.obj
+    global_options = ctx.obj
     with _open_display() as show:
         code = watch.run_watch(
             once=once,
@@ -59,21 +59,21 @@ def command(
             interval=interval,
             dry_run=dry_run,
             show=show,
-            config=asked.config,
-            json_log=asked.json_log,
-            offline=asked.offline,
-            open_door=partial(_open_door, asked),
+            config=global_options.config,
+            json_log=global_options.json_log,
+            offline=global_options.offline,
+            open_door=partial(_open_door, global_options),
         )
     raise Exit(code)
 
 
-def _open_door(asked: GlobalOptions, room: WatchdogContext, desk: AgentDesk) -> AbstractContextManager[object]:
+def _open_door(global_options: GlobalOptions, room: WatchdogContext, desk: AgentDesk) -> AbstractContextManager[object]:
     """Return a context that has HTTP served; raises InputError if the required package is not installed."""
     with name_missing_package("web.listen", "web"):
         from costguard.web.child import open_door_process, require_packages
 
         require_packages()
-    return open_door_process(asked.config, json_log=asked.json_log, room=room, desk=desk)
+    return open_door_process(global_options.config, json_log=global_options.json_log, room=room, desk=desk)
 
 
 @contextmanager
@@ -91,11 +91,11 @@ def _open_display() -> Iterator[Callable[[WatchView], None]]:
 def _build_line_printer() -> Callable[[WatchView], None]:
     from costguard.views.watch import list_changes
 
-    before: list[WatchView] = []
+    last_views: list[WatchView] = []
 
     def show(view: WatchView) -> None:
-        sys.stdout.writelines(f"{line}\n" for line in list_changes(before[-1] if before else None, view))
+        sys.stdout.writelines(f"{line}\n" for line in list_changes(last_views[-1] if last_views else None, view))
         sys.stdout.flush()
-        before[:] = [view]
+        last_views[:] = [view]
 
     return show

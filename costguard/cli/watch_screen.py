@@ -72,12 +72,12 @@ def _draw_parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
 
 
 def _draw_head(view: WatchView) -> Text:
-    seen = sum(scope.seen for scope in view.scopes)
+    scopes_read = sum(scope.seen for scope in view.scopes)
     parts = (
         (f"{format_rate(view.burn)}/h", "bold"),
         (f"month ${format_interval(view.month)}", ""),
         (view.mode, "green" if view.mode == "acting" else "yellow"),
-        (f"{seen} of {len(view.scopes)} accounts read", "" if seen == len(view.scopes) else "bold red"),
+        (f"{scopes_read} of {len(view.scopes)} accounts read", "" if scopes_read == len(view.scopes) else "bold red"),
         (format_local_time(view.at), "dim"),
     )
     return WrappedText("  ").join([Text(*part) for part in parts])
@@ -116,10 +116,10 @@ def _list_cells(machine: WatchedMachine, view: WatchView, *, wide: bool) -> Iter
     state = f"{work.state} {work.confidence:.2f}" if running else machine.power
     yield Text(state, style=WORK_COLOURS.get(work.state, "") if running else "dim")
     yield Text(format_length(view.at - work.since) if work.since and running else "-")
-    held = bool(machine.held_by)
+    is_held = bool(machine.held_by)
     yield Text(
         to_one_line(format_next_action(machine, view.at)),
-        style="cyan" if held else "bold yellow" if machine.next_act else "dim",
+        style="cyan" if is_held else "bold yellow" if machine.next_act else "dim",
     )
     if wide:
         yield Text(to_one_line("; ".join(work.reasons)), style="dim")

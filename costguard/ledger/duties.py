@@ -112,20 +112,20 @@ class DutyStore:
             new = set(accounts).difference(ask(select(DutyRow.account).where(col(DutyRow.kind) == POLL)))
             now_us: int = ask(select(SERVER_NOW_US))[0]
             tell(insert_new(DutyRow), [_make_duty(POLL, account, due_us=now_us) for account in sorted(new)])
-            there = _make_duty(self._worker, self.holder, epoch=1, holder=self.holder)
-            there |= {"until_us": now_us + lasts // MICROSECOND, "clock_us": clock_off // MICROSECOND}
+            duty = _make_duty(self._worker, self.holder, epoch=1, holder=self.holder)
+            duty |= {"until_us": now_us + lasts // MICROSECOND, "clock_us": clock_off // MICROSECOND}
             appear = make_insert(DutyRow)
             over = {name: appear.excluded[name] for name in ("until_us", "clock_us")}
-            tell(appear.on_conflict_do_update(index_elements=["kind", "account"], set_=over), [there])
+            tell(appear.on_conflict_do_update(index_elements=["kind", "account"], set_=over), [duty])
             tell(delete(DutyRow).where(col(DutyRow.kind) != POLL, col(DutyRow.until_us) < now_us - GONE_AFTER // MICROSECOND))
             _remove_left_behind(ask, tell, accounts, now_us)
 
     def leave(self) -> None:
         """Say that this one is gone."""
         with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (_, tell):
-            mine = col(DutyRow.holder) == self.holder
-            tell(update(DutyRow).where(mine, col(DutyRow.kind) == POLL).values(holder="", until_us=0))
-            tell(delete(DutyRow).where(mine, col(DutyRow.kind) == self._worker))
+            is_own = col(DutyRow.holder) == self.holder
+            tell(update(DutyRow).where(is_own, col(DutyRow.kind) == POLL).values(holder="", until_us=0))
+            tell(delete(DutyRow).where(is_own, col(DutyRow.kind) == self._worker))
 
     def finish_poll(self, lease: Lease, *, every: timedelta, at: datetime, body: str) -> None:
         """Say that the account was polled at `at`: it is due again `every` later. Raises LeaseLostError.
@@ -135,10 +135,10 @@ class DutyStore:
         micros = every // MICROSECOND
         with self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S) as (ask, tell):
             now_us = to_micros(require_lease(ask, lease))
-            done = update(DutyRow).where(col(DutyRow.kind) == POLL, col(DutyRow.account) == lease.account)
+            statement = update(DutyRow).where(col(DutyRow.kind) == POLL, col(DutyRow.account) == lease.account)
             epoch = func.greatest(DutyRow.epoch, lease.deferred_at)
             until_us = now_us + COUNTS_FOR * micros
-            tell(done.values(due_us=now_us + micros, until_us=until_us, epoch=epoch, holder=lease.holder))
+            tell(statement.values(due_us=now_us + micros, until_us=until_us, epoch=epoch, holder=lease.holder))
             upsert_rows(tell, PollViewRow, {(lease.account,): (to_micros(at), lease.deferred_at, body)})
 
     def load_clocks(self) -> dict[str, timedelta]:
@@ -148,15 +148,15 @@ class DutyStore:
             rows = ask(wrong.where(col(DutyRow.until_us) > SERVER_NOW_US))
         return {holder: clock_us * MICROSECOND for holder, clock_us in rows}
 
-    def load_views(self, known: Mapping[str, PollView], accounts: Collection[str]) -> dict[str, PollView]:
-        """Return the newest view of each of `accounts` that was ever polled; those in `known` are not read again."""
+    def load_views(self, views: Mapping[str, PollView], accounts: Collection[str]) -> dict[str, PollView]:
+        """Return the newest view of each of `accounts` that was ever polled; those in `views` are not read again."""
         with self._pen.begin_read() as ask:
             stamps = {
                 account: (from_micros(at_us), epoch)
                 for account, at_us, epoch in ask(select(PollViewRow.account, PollViewRow.at_us, PollViewRow.epoch))
                 if account in accounts
             }
-            same = {name: view for name, view in known.items() if stamps.get(name) == (view.at, view.epoch)}
+            same = {name: view for name, view in views.items() if stamps.get(name) == (view.at, view.epoch)}
             if changed := sorted(set(stamps) - set(same)):
                 rows: Sequence[PollViewRow] = ask(select(PollViewRow).where(col(PollViewRow.account).in_(changed)))
                 same |= {row.account: PollView(row.account, from_micros(row.at_us), row.epoch, row.body) for row in rows}
@@ -172,15 +172,15 @@ def _remove_left_behind(ask: Query, tell: Execute, accounts: Collection[str], no
     old = func.greatest(DutyRow.due_us, DutyRow.until_us) < now_us - LEFT_BEHIND_AFTER // MICROSECOND
     of_polls = col(DutyRow.kind) == POLL
     left = select(DutyRow.account).where(of_polls, col(DutyRow.account).not_in(accounts), old)
-    if gone := ask(left.order_by(col(DutyRow.account)).with_for_update(skip_locked=True)):
-        tell(delete(DutyRow).where(of_polls, col(DutyRow.account).in_(gone)))
-        tell(delete(PollViewRow).where(col(PollViewRow.account).in_(gone)))
+    if rows := ask(left.order_by(col(DutyRow.account)).with_for_update(skip_locked=True)):
+        tell(delete(DutyRow).where(of_polls, col(DutyRow.account).in_(rows)))
+        tell(delete(PollViewRow).where(col(PollViewRow.account).in_(rows)))
 
 
 def _has_jobs(rows: Sequence[object], digest: str, *, replace: bool) -> bool:
     """Return whether the digest in `rows` is `digest`, or any one if none is to be replaced."""
-    (there,) = rows
-    return there == digest or (bool(there) and not replace)
+    (exists,) = rows
+    return exists == digest or (bool(exists) and not replace)
 
 
 _JOBS_DIGEST = select(func.obj_description(func.to_regnamespace(JOBS_SCHEMA), "pg_namespace"))

@@ -114,8 +114,8 @@ def measure_clock(ask: Query, now: Callable[[], datetime]) -> timedelta:
     What the question took is not held against it.
     """
     read_server_time(ask)  # opens the connection
-    before, server_now, after = now(), read_server_time(ask), now()
-    return max(before - server_now, timedelta()) or min(after - server_now, timedelta())
+    start, server_now, end = now(), read_server_time(ask), now()
+    return max(start - server_now, timedelta()) or min(end - server_now, timedelta())
 
 
 def require_present(polls: Iterable[Poll], server_now: datetime, most: timedelta) -> None:

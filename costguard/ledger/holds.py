@@ -107,24 +107,24 @@ class HoldStore(LedgerStore):
         with self._begin_write() as (ask, tell):
             books = _TransactionSpendingReader(ask, self._rules, self._ceilings)
             standings = _BudgetStandings(books, load_counting_holds(ask, now), now)
-            for stated in holds:
-                hold = _make_storable(stated)
+            for requested in holds:
+                hold = _make_storable(requested)
                 matching = [budget for budget in budgets if counts_in_filter(hold, budget.match)]
                 try:
                     require(is_open_hold(hold, now), f"hold {hold.id}", "expires or ends before it starts", "take a new one")
-                    before = new[hold.id][0] if hold.id in new else _find_hold(ask, hold.id)
-                    if before is not None:
-                        _require_same_run(before, hold, now)
+                    stored = new[hold.id][0] if hold.id in new else _find_hold(ask, hold.id)
+                    if stored is not None:
+                        _require_same_run(stored, hold, now)
                 except InputError as error:
                     results.append(error)
                     continue
-                admission = _admit_or_renew(hold, before, map(standings.get_standing, matching))
+                admission = _admit_or_renew(hold, stored, map(standings.get_standing, matching))
                 if admission.admitted and admission.reason != ALREADY_HELD:
                     until = admission.until or hold.expires_at
                     hold = replace(hold, expires_at=min(until, hold.taken_at + HOLD_DURATION_MAX))
-                    renewed |= {hold.id} if before is not None and hold.id not in new else set()
+                    renewed |= {hold.id} if stored is not None and hold.id not in new else set()
                     new[hold.id] = hold, matching
-                    standings.add_hold(hold, before)
+                    standings.add_hold(hold, stored)
                 results.append(admission)
             if new:
                 _end_expired_holds(ask, tell, now)
@@ -212,11 +212,11 @@ class _BudgetStandings:
             self._standings[budget.name] = self._compute(budget, self._others, self._now)
         return self._standings[budget.name]
 
-    def add_hold(self, hold: Hold, before: Hold | None) -> None:
+    def add_hold(self, hold: Hold, replaced: Hold | None) -> None:
         """Count a hold that was just taken, instead of the one that it replaces."""
         for name, one in self._standings.items():
             if counts_in_filter(hold, one.budget.match) and hold.money.currency == one.budget.cap.currency:
-                self._standings[name] = replace(one, holds=_exclude_hold(one, before).holds + hold.money)
+                self._standings[name] = replace(one, holds=_exclude_hold(one, replaced).holds + hold.money)
         self._others = [*(other for other in self._others if other.id != hold.id), hold]
 
     def _compute(self, budget: Budget, others: Sequence[Hold], now: datetime) -> BudgetStatus:
@@ -232,13 +232,13 @@ class _BudgetStandings:
         )
 
 
-def _require_same_run(there: Hold, hold: Hold, now: datetime) -> None:
-    """Raise InputError if `there` has ended, or is not the hold of the same run: equal but for its times and amount."""
+def _require_same_run(stored: Hold, hold: Hold, now: datetime) -> None:
+    """Raise InputError if `stored` has ended, or is not the hold of the same run: equal but for its times and amount."""
     field = f"hold {hold.id}"
-    require(is_open_hold(there, now), field, f"was taken before, and {there.ended_by or EXPIRED}", "take one with a new id")
-    require(there.who == hold.who, field, "is another hold's id", "take one with a new id")
-    stated = ((name, getattr(there, name), getattr(hold, name)) for name in (*TEXT_COLUMNS, "labels"))
-    pairs = [*stated, ("currency", there.money.currency, hold.money.currency)]
+    require(is_open_hold(stored, now), field, f"was taken before, and {stored.ended_by or EXPIRED}", "take one with a new id")
+    require(stored.who == hold.who, field, "is another hold's id", "take one with a new id")
+    stated = ((name, getattr(stored, name), getattr(hold, name)) for name in (*TEXT_COLUMNS, "labels"))
+    pairs = [*stated, ("currency", stored.money.currency, hold.money.currency)]
     changed = [f"{name} ({_format_stated(old)}, now {_format_stated(new)})" for name, old, new in pairs if old != new]
     what = f"is open for a run with another {' and '.join(changed)}"
     require(not changed, field, what, f"take one with a new id, or end it: costguard admit --release {hold.id}")
@@ -250,27 +250,27 @@ def _format_stated(value: str | tuple[tuple[str, str], ...]) -> str:
     return f"{text[:SHOWN_CHARS]}..." if len(text) > SHOWN_CHARS else text or "none"
 
 
-def _exclude_hold(standing: BudgetStatus, before: Hold | None) -> BudgetStatus:
-    """Return the status of a budget without the open hold `before`, if that counts in it."""
-    if before is None or before.money.currency != standing.budget.cap.currency:
+def _exclude_hold(standing: BudgetStatus, stored: Hold | None) -> BudgetStatus:
+    """Return the status of a budget without the open hold `stored`, if that counts in it."""
+    if stored is None or stored.money.currency != standing.budget.cap.currency:
         return standing
-    return replace(standing, holds=standing.holds - before.money)
+    return replace(standing, holds=standing.holds - stored.money)
 
 
-def _admit_or_renew(hold: Hold, before: Hold | None, standings: Iterable[BudgetStatus]) -> Admission:
-    """Return the admission of `hold`, or of its renewal instead of the open hold `before` of the same run.
+def _admit_or_renew(hold: Hold, stored: Hold | None, standings: Iterable[BudgetStatus]) -> Admission:
+    """Return the admission of `hold`, or of its renewal instead of the open hold `stored` of the same run.
 
     Less money than is held already needs no room in any budget. A renewal never ends earlier than before.
     """
-    if before is None:
+    if stored is None:
         return admit_to_all(standings, hold.money)
-    if before.money == hold.money:
-        return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money, until=before.expires_at)
-    admission = admit_to_all((_exclude_hold(one, before) for one in standings), hold.money)
-    if not admission.admitted and hold.money.nano > before.money.nano:
-        return replace(admission, was=before.money, until=before.expires_at)
+    if stored.money == hold.money:
+        return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money, until=stored.expires_at)
+    admission = admit_to_all((_exclude_hold(one, stored) for one in standings), hold.money)
+    if not admission.admitted and hold.money.nano > stored.money.nano:
+        return replace(admission, was=stored.money, until=stored.expires_at)
     decided = admission if admission.admitted else Admission(admitted=True, reason=RENEWED, asked=hold.money)
-    return replace(decided, reason=RENEWED, was=before.money, until=max(hold.expires_at, before.expires_at))
+    return replace(decided, reason=RENEWED, was=stored.money, until=max(hold.expires_at, stored.expires_at))
 
 
 def _load_hold(ask: Query, hold_id: str, now: datetime) -> Hold:
@@ -296,14 +296,14 @@ def _make_storable(hold: Hold) -> Hold:
     return replace(hold, labels=labels, **pick_fields(hold, TEXT_COLUMNS))
 
 
-def _insert_holds(tell: Execute, taken: Sequence[tuple[Hold, Sequence[Budget]]], *, replaced: Sequence[str]) -> None:
+def _insert_holds(tell: Execute, holds: Sequence[tuple[Hold, Sequence[Budget]]], *, replaced: Sequence[str]) -> None:
     """Write holds that are new, each with the budgets that it counts in, after removing the rows of the `replaced` ids."""
     for hold_id in replaced:
         tell(delete(HoldBudgetRow).where(col(HoldBudgetRow.hold_id) == hold_id))
         tell(delete(HoldRow).where(col(HoldRow.id) == hold_id))
-    insert_rows(tell, [_encode_hold(hold) for hold, _ in taken])
+    insert_rows(tell, [_encode_hold(hold) for hold, _ in holds])
     insert_rows(
-        tell, [HoldBudgetRow(hold_id=hold.id, budget=make_storable(one.name)) for hold, budgets in taken for one in budgets]
+        tell, [HoldBudgetRow(hold_id=hold.id, budget=make_storable(one.name)) for hold, budgets in holds for one in budgets]
     )
 
 

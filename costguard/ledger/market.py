@@ -436,20 +436,20 @@ def _decode_offer(row: tuple[Any, ...], on_demand: int | None = None) -> Offer:
 def _open_read_only(path: Path) -> sqlite3.Connection:
     """Open a read-only connection; `immutable` avoids locks, because the file is only ever replaced as a whole."""
     try:
-        there = path.is_file()
+        exists = path.is_file()
     except OSError as error:
         raise _make_unusable_error(path, f"cannot be opened ({error.strerror})") from error
-    if not there:
+    if not exists:
         raise _make_unusable_error(path, "is a folder" if path.is_dir() else "does not exist")
     quoted = path.absolute().as_posix().translate(_URI_ESCAPES)
     try:
         connection = sqlite3.connect(f"file:{quoted}?mode=ro&immutable=1", uri=True)
-        found = [connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")]
+        pragmas = [connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")]
     except sqlite3.DatabaseError as error:
         raise _make_unusable_error(path, f"cannot be read ({error})") from error
-    if found != [APPLICATION_ID, SCHEMA_VERSION]:
+    if pragmas != [APPLICATION_ID, SCHEMA_VERSION]:
         connection.close()
-        what = f"has format {found[1]}, not {SCHEMA_VERSION}" if found[0] == APPLICATION_ID else "is not a market file"
+        what = f"has format {pragmas[1]}, not {SCHEMA_VERSION}" if pragmas[0] == APPLICATION_ID else "is not a market file"
         raise _make_unusable_error(path, what)
     return connection
 
@@ -474,8 +474,8 @@ def select_newest_market(shipped: Path, refreshed: Path) -> Path:
     if not refreshed.is_file():
         return shipped
     try:
-        with MarketReader(refreshed) as ours, MarketReader(shipped) as theirs:
-            newer = str(ours.describe_file()["newest"] or "") >= str(theirs.describe_file()["newest"] or "")
+        with MarketReader(refreshed) as refreshed_market, MarketReader(shipped) as theirs:
+            newer = str(refreshed_market.describe_file()["newest"] or "") >= str(theirs.describe_file()["newest"] or "")
     except CostguardError:
         return shipped
     return refreshed if newer else shipped

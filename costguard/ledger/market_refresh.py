@@ -34,9 +34,9 @@ def refresh_market(
     """
     fresh = {provider: _FreshRows(listing) for provider, listing in listings.items()}
     with MarketReader(base) as market:
-        kept = [one for one in market.list_offers(OfferSelection()) if not _is_replaced(one, fresh)]
+        offers = [one for one in market.list_offers(OfferSelection()) if not _is_replaced(one, fresh)]
         described = market.describe_file()
-    latest = {(one.provider, *_make_offer_identity(one)): one.observed_on for one in kept if one.provider in listings}
+    latest = {(one.provider, *_make_offer_identity(one)): one.observed_on for one in offers if one.provider in listings}
     added = [
         one
         for listing in listings.values()
@@ -51,13 +51,13 @@ def refresh_market(
         "public": ",".join(sorted(_read_names(described.get("public")) | (new & set(public)))),
     }
     try:
-        return write_market(target, [*kept, *added], facts)
+        return write_market(target, [*offers, *added], facts)
     except sqlite3.Error as failed:
         raise OSError(errno.EIO, str(failed), str(target)) from failed
 
 
-def _read_names(stated: object) -> set[str]:
-    return {str(name) for name in stated} if isinstance(stated, list) else set()
+def _read_names(value: object) -> set[str]:
+    return {str(name) for name in value} if isinstance(value, list) else set()
 
 
 MIXED_TIER, SPLIT_TIERS = "on-demand", ("secure", COMMUNITY)
@@ -90,8 +90,8 @@ class _FreshRows:
     def _find_day(self, tier: str, offer: Offer) -> date | None:
         """Return the newest day of the tier and GPU, where the listing names the region of `offer` for any GPU."""
         days = self._days.get((tier, offer.gpu))
-        here = offer.region in self._regions or GLOBAL_REGION in (offer.region, *self._regions)
-        if days is None or not here:
+        is_covered = offer.region in self._regions or GLOBAL_REGION in (offer.region, *self._regions)
+        if days is None or not is_covered:
             return None
         return days.get(offer.region) or max(days.values())
 

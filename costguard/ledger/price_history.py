@@ -92,11 +92,11 @@ def append_prices(path: Path, offers: Iterable[Offer], on: date) -> int:
     cheapest counts. Unknown prices, undated ones and placeholders are left out. Either all is recorded or nothing. InputError
     if the file is damaged or cannot be written; it says what to do.
     """
-    seen = _select_cheapest(offers, on)
+    cheapest = _select_cheapest(offers, on)
     with _open_for_writing(path) as connection:
-        machine_ids = _add_machines(connection, {machine for machine, _ in seen})
+        machine_ids = _add_machines(connection, {machine for machine, _ in cheapest})
         days = defaultdict[int, dict[int, int]](dict)
-        for (machine, day), nano in seen.items():
+        for (machine, day), nano in cheapest.items():
             days[day][machine_ids[machine]] = nano
         added = sum(_record_day(connection, day, prices, _to_number(on)) for day, prices in sorted(days.items()))
         _thin_rows(connection, _to_number(on))
@@ -105,12 +105,12 @@ def append_prices(path: Path, offers: Iterable[Offer], on: date) -> int:
 
 def _select_cheapest(offers: Iterable[Offer], on: date) -> dict[tuple[PricedMachine, int], int]:
     """Return (machine, day) -> nano-dollars per hour."""
-    seen: dict[tuple[PricedMachine, int], int] = {}
+    cheapest: dict[tuple[PricedMachine, int], int] = {}
     for offer in offers:
         if offer.rate is not None and is_dated_price(offer):
             key = (identify_machine(offer), _to_number(min(offer.observed_on, on)))
-            seen[key] = min(seen.get(key, offer.rate.nano_per_hour), offer.rate.nano_per_hour)
-    return seen
+            cheapest[key] = min(cheapest.get(key, offer.rate.nano_per_hour), offer.rate.nano_per_hour)
+    return cheapest
 
 
 def _add_machines(connection: Connection, machines: set[PricedMachine]) -> dict[PricedMachine, int]:
@@ -146,12 +146,12 @@ def _record_day(connection: Connection, day: int, prices: Mapping[int, int], tod
     new, extended, replaced = list[dict[str, int]](), list[dict[str, int]](), list[dict[str, int]]()
     for machine, nano in sorted(prices.items()):
         row = {"machine_id": machine, "seen_on": day, "last_seen_on": day, "nano_usd_per_hour": nano}
-        first, until, known = runs.get(machine, (day, day - UNSEEN_DAYS_MAX - 1, 0))
+        first, until, price = runs.get(machine, (day, day - UNSEEN_DAYS_MAX - 1, 0))
         if day > until + UNSEEN_DAYS_MAX:
             new.append(row)
             continue
         last = max(first, min(until, today))  # a clock that ran ahead once may have dated it into the future
-        if nano == known:
+        if nano == price:
             if day > last:
                 extended.append({"machine": machine, "first": first, "last": day})
         elif first == day == last:
@@ -176,8 +176,8 @@ def _thin_rows(connection: Connection, today: int) -> None:
     later = exists().where(_SAME_MACHINE, _OTHER.c.seen_on > _PRICES.c.seen_on, _OTHER.c.seen_on < weekly, other_week == week)
     connection.execute(delete(_PRICES).where(_PRICES.c.seen_on < weekly, later))
     crowded = select(_OTHER.c.machine_id).group_by(_OTHER.c.machine_id).having(func.count() > ROWS_PER_MACHINE_MAX)
-    kept = select(_OTHER.c.seen_on).where(_SAME_MACHINE).order_by(_OTHER.c.seen_on.desc())
-    oldest_kept = kept.limit(1).offset(ROWS_PER_MACHINE_MAX - 1).scalar_subquery()
+    rows = select(_OTHER.c.seen_on).where(_SAME_MACHINE).order_by(_OTHER.c.seen_on.desc())
+    oldest_kept = rows.limit(1).offset(ROWS_PER_MACHINE_MAX - 1).scalar_subquery()
     connection.execute(delete(_PRICES).where(_PRICES.c.machine_id.in_(crowded), _PRICES.c.seen_on < oldest_kept))
     if (excess := connection.execute(select(func.count()).select_from(_PRICES)).scalar_one() - ROWS_MAX) > 0:
         oldest = select(_OTHER.c.machine_id, _OTHER.c.seen_on).limit(excess)
@@ -221,10 +221,12 @@ def _open_for_writing(path: Path) -> Iterator[Connection]:
 
 
 def _check_format(file: sqlite3.Connection, path: Path) -> None:
-    found = [file.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")]
-    if found != [APPLICATION_ID, SCHEMA_VERSION]:
-        ours = found[0] == APPLICATION_ID
-        raise _make_damaged_error(path, f"has format {found[1]}, not {SCHEMA_VERSION}" if ours else "is not a price history")
+    pragmas = [file.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")]
+    if pragmas != [APPLICATION_ID, SCHEMA_VERSION]:
+        is_history = pragmas[0] == APPLICATION_ID
+        raise _make_damaged_error(
+            path, f"has format {pragmas[1]}, not {SCHEMA_VERSION}" if is_history else "is not a price history"
+        )
 
 
 class PriceHistoryReader:

@@ -222,7 +222,7 @@ def _answer_report(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.report.ledger_answers import answer_report
 
     period = {name: _get_text(arguments, name) for name in ("month", "day", "week", "from", "to")}
-    return answer_report(stated=period, by=_get_text(arguments, "by"), zone=_get_text(arguments, "zone"), config=context.config)
+    return answer_report(period=period, by=_get_text(arguments, "by"), zone=_get_text(arguments, "zone"), config=context.config)
 
 
 def _answer_keep(arguments: Arguments, context: McpContext) -> CommandAnswer:

@@ -55,12 +55,12 @@ TABLE_KEYS = ("budget", "policy", "hook", "rails", "notify", "report", "provider
 """The keys of the file that are no section of plain fields."""
 
 
-def read_settings(stated: str | None) -> Settings:
+def read_settings(file_name: str | None) -> Settings:
     """Return the settings from the file that applies, overridden by the environment.
 
-    `stated`: the value of `--config`; None if it was not given.
+    `file_name`: the value of `--config`; None if it was not given.
     """
-    path = _find_settings_file(stated)
+    path = _find_settings_file(file_name)
     if path is None:
         return _build_settings(overlay_environment({}), "the environment", "")
     text = read_text(path)
@@ -68,14 +68,14 @@ def read_settings(stated: str | None) -> Settings:
     return _build_settings(overlay_environment(table), str(path), text)
 
 
-def load_tables(stated: str | None, key: str) -> list[Mapping[str, object]]:
+def load_tables(file_name: str | None, key: str) -> list[Mapping[str, object]]:
     """Return the tables `[[key]]` of the settings file that applies, as they are written; none without a file.
 
-    `stated`: the value of `--config`; None if it was not given.
+    `file_name`: the value of `--config`; None if it was not given.
     """
-    path = _find_settings_file(stated)
-    found = read_table(path).get(key, []) if path is not None else []
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    path = _find_settings_file(file_name)
+    tables = read_table(path).get(key, []) if path is not None else []
+    return [one for one in tables if isinstance(one, Mapping)] if isinstance(tables, list) else []
 
 
 def check_settings(text: str, where: str) -> Settings:
@@ -92,24 +92,24 @@ def resolve_ledger_url(settings: Settings) -> str:
 
 def _resolve_paths(table: dict[str, object], folder: Path) -> dict[str, object]:
     """Return `table` with its relative paths resolved against `folder`."""
-    placed = dict(table)
+    resolved = dict(table)
     for section, model in SECTIONS.items():
         inner = table.get(section)
         if isinstance(inner, Mapping):
             readers = {name: find_reader(field) for name, field in model.model_fields.items()}
             places = {name: reader.place for name, reader in readers.items() if reader and reader.place}
-            placed[section] = {k: places[k](v, folder) if k in places and isinstance(v, str) else v for k, v in inner.items()}
-    return placed
+            resolved[section] = {k: places[k](v, folder) if k in places and isinstance(v, str) else v for k, v in inner.items()}
+    return resolved
 
 
-def _find_settings_file(stated: str | None) -> Path | None:
-    chosen = stated or os.environ.get(CONFIG_VARIABLE)
+def _find_settings_file(file_name: str | None) -> Path | None:
+    chosen = file_name or os.environ.get(CONFIG_VARIABLE)
     if chosen:
         return expand_path(chosen)
-    here = Path(FILE_NAME)
-    if here.is_file():
-        _require_own_file(here)
-        return here
+    local_file = Path(FILE_NAME)
+    if local_file.is_file():
+        _require_own_file(local_file)
+        return local_file
     above = _find_above(Path.cwd())
     if above is not None:
         return above
@@ -133,17 +133,17 @@ def _find_above(folder: Path) -> Path | None:
     return None
 
 
-def _require_own_file(here: Path) -> None:
+def _require_own_file(file: Path) -> None:
     """Raise InputError if another user owns or could have written the settings file in the working folder.
 
     The settings decide where keys are sent, so a file that the user did not name must be the user's own.
     """
     from costguard.system.file_security import describe_foreign_owner, describe_foreign_writers
 
-    why = describe_foreign_writers(here) or describe_foreign_owner(here)
+    why = describe_foreign_writers(file) or describe_foreign_owner(file)
     if why:
         hint = f"if you trust it, run costguard --config {FILE_NAME} ...; otherwise change to another folder"
-        raise InputError(f"is not loaded from here: {why}", field=str(here.absolute()), hint=hint)
+        raise InputError(f"is not loaded from here: {why}", field=str(file.absolute()), hint=hint)
 
 
 def _get_config_folder() -> Path:
@@ -155,11 +155,11 @@ def _get_config_folder() -> Path:
 def _build_settings(table: Mapping[str, object], where: str, text: str) -> Settings:
     """Return the settings that `table` states; raise everything that is wrong in it, with the lines of `text`."""
     errors: list[InputError] = []
-    known = (*SECTIONS, *TABLE_KEYS)
-    for key in [key for key in table if key not in known]:
+    known_keys = (*SECTIONS, *TABLE_KEYS)
+    for key in [key for key in table if key not in known_keys]:
         with collect_errors(errors, (key,)):
             refuse_gone_section(key, where)
-            raise make_unknown_key_error(key, known, where)
+            raise make_unknown_key_error(key, known_keys, where)
     settings = Settings(**_read_sections(table, where, errors))  # type: ignore[arg-type]  # each made by its own model
     settings = _read_guard_tables(settings, table, where, errors)
     if not errors:
@@ -180,8 +180,8 @@ def _read_sections(table: Mapping[str, object], where: str, errors: list[InputEr
             continue
         wrong: list[InputError] = []
         with collect_errors(wrong, (name,)):
-            stated = read_section(table[name], f"{where}: {name}", f"a [{name}] section")
-            sections[name] = read_model(model, stated, f"{where}: {name}", (name,))
+            section = read_section(table[name], f"{where}: {name}", f"a [{name}] section")
+            sections[name] = read_model(model, section, f"{where}: {name}", (name,))
         for error in wrong:
             if isinstance(error, UnknownNameError) and error.what.startswith("unknown key"):
                 error.field = f"{where}: [{'.'.join(map(str, error.path[:-1]))}]"
@@ -194,39 +194,39 @@ def _read_sections(table: Mapping[str, object], where: str, errors: list[InputEr
 def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: str, errors: list[InputError]) -> Settings:
     """Return `settings` with the tables of the guard; a module is imported only if its table is stated."""
     zone = settings.defaults.timezone
-    made = dict[str, object]()
+    tables = dict[str, object]()
     if "budget" in table:
         from costguard.settings.budgets import read_budgets
 
         with collect_errors(errors, ("budget",)):
-            made["budgets"] = read_budgets(table["budget"], where, zone)
+            tables["budgets"] = read_budgets(table["budget"], where, zone)
     if "providers" in table:
         from costguard.settings.checks import read_provider_tables
 
         with collect_errors(errors, ("providers",)):
-            made["providers"] = read_provider_tables(table["providers"], where)
+            tables["providers"] = read_provider_tables(table["providers"], where)
     if "hook" in table:
         from costguard.settings.guard import read_hooks
 
         with collect_errors(errors, ("hook",)):
-            made["hooks"] = read_hooks(table["hook"], where)
+            tables["hooks"] = read_hooks(table["hook"], where)
     if "policy" in table:
         from costguard.settings.policies import read_policies
 
         hooks = tuple(list_names(table.get("hook")))
         with collect_errors(errors, ("policy",)):
-            made["policies"] = read_policies(table["policy"], where, zone=zone, poll=settings.watch.interval, hooks=hooks)
+            tables["policies"] = read_policies(table["policy"], where, zone=zone, poll=settings.watch.interval, hooks=hooks)
     if "rails" in table:
         from costguard.settings.guard import read_rails
 
         with collect_errors(errors, ("rails",)):
-            made["rails"] = read_rails(table["rails"], where)
+            tables["rails"] = read_rails(table["rails"], where)
     if "notify" in table:
         from costguard.settings.notify import read_notify
 
         with collect_errors(errors, ("notify",)):
-            made |= read_notify(table["notify"], where, policies=tuple(list_names(table.get("policy"))))
-    settings = replace(settings, **made)  # type: ignore[arg-type]  # each made by its own reader
+            tables |= read_notify(table["notify"], where, policies=tuple(list_names(table.get("policy"))))
+    settings = replace(settings, **tables)  # type: ignore[arg-type]  # each made by its own reader
     if "report" in table and not any(error.path[:1] == ("notify",) for error in errors):
         from costguard.settings.notify import read_reports
 

@@ -44,27 +44,27 @@ from costguard.values.money import Money
 from costguard.values.resource import GROUPED_LABELS, KINDS, TIERS
 
 
-def _read_gpus(stated: object, field: str) -> tuple[str, ...]:
+def _read_gpus(value: object, field: str) -> tuple[str, ...]:
     """Return the canonical GPU names.
 
     A name that matches several GPUs is refused, because the filter would silently leave out the others.
     """
     from costguard.data import ShippedFacts
 
-    known = ShippedFacts().get_gpu_names()
-    found = {name: known.resolve(name, field=field) for name in read_texts(stated, field)}
-    for name, gpu in found.items():
+    gpu_names = ShippedFacts().get_gpu_names()
+    matches = {name: gpu_names.resolve(name, field=field) for name in read_texts(value, field)}
+    for name, gpu in matches.items():
         hint = f'write "{gpu.canonical}", and any others you mean'
         require(not gpu.taken_as_short, field, f"'{name}' matches several GPUs", hint)
-    return tuple(gpu.canonical for gpu in found.values())
+    return tuple(gpu.canonical for gpu in matches.values())
 
 
-def _read_labels(stated: object, field: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    if not isinstance(stated, Mapping):
-        raise InputError(f"must be a table, not {describe_value(stated)}", field=field, hint='write { team = "vision" }')
-    for key in stated:
+def _read_labels(value: object, field: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"must be a table, not {describe_value(value)}", field=field, hint='write { team = "vision" }')
+    for key in value:
         require_one_of(str(key).lower(), GROUPED_LABELS, f"{field}.{key}")
-    return tuple((str(key).lower(), read_texts(values, f"{field}.{key}")) for key, values in sorted(stated.items()))
+    return tuple((str(key).lower(), read_texts(values, f"{field}.{key}")) for key, values in sorted(value.items()))
 
 
 class MatchTable(SettingsModel):
@@ -85,8 +85,8 @@ MATCH_KEYS = tuple(MatchTable.model_fields)
 
 def make_filter(table: MatchTable | None) -> ResourceFilter:
     """Return the filter that the keys of a MatchTable define; without any of them it matches everything."""
-    stated = {key: getattr(table, key) for key in MATCH_KEYS if table is not None and key in table.model_fields_set}
-    return ResourceFilter(**stated) if stated else MATCH_ALL
+    criteria = {key: getattr(table, key) for key in MATCH_KEYS if table is not None and key in table.model_fields_set}
+    return ResourceFilter(**criteria) if criteria else MATCH_ALL
 
 
 CAP_HINT = 'write an amount and its currency, such as "3000 USD"'
@@ -99,19 +99,19 @@ THRESHOLD_PATTERN = re.compile(r"([a-z_]+)\s*([+><])\s*(\d{1,6}(?:\.\d{1,6})?)\s
 THRESHOLD_SIGNS = {"pace": "+%", "forecast": ">%", "spent": ">%", TIME_TO_CAP: "<h"}
 
 
-def _read_cap(stated: object, field: str) -> Money:
-    found = MONEY_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) else None
-    if found is None:
-        lacks = "must say its currency, and" if re.fullmatch(r"[\d._]+", str(stated)) else "must be an amount of money,"
-        raise InputError(f"{lacks} not {describe_value(stated)}", field=field, hint=CAP_HINT)
-    cap = Money.parse(found[1], found[2], field=field)
-    require(cap.nano > 0, field, f"must be more than zero, not {describe_value(stated)}", "remove the budget to set no limit")
+def _read_cap(value: object, field: str) -> Money:
+    match = MONEY_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        lacks = "must say its currency, and" if re.fullmatch(r"[\d._]+", str(value)) else "must be an amount of money,"
+        raise InputError(f"{lacks} not {describe_value(value)}", field=field, hint=CAP_HINT)
+    cap = Money.parse(match[1], match[2], field=field)
+    require(cap.nano > 0, field, f"must be more than zero, not {describe_value(value)}", "remove the budget to set no limit")
     return cap
 
 
-def _read_period(stated: object, field: str) -> tuple[str, int]:
+def _read_period(value: object, field: str) -> tuple[str, int]:
     """Return the kind of period, and the number of days of a rolling one (0 for the others)."""
-    text = read_text(stated, field).strip()
+    text = read_text(value, field).strip()
     window = WINDOW_PATTERN.fullmatch(text)
     if window:
         return ROLLING, require_whole_number(int(window[1]), field, most=LONGEST_ROLLING_DAYS)
@@ -122,18 +122,18 @@ def _read_period(stated: object, field: str) -> tuple[str, int]:
     return text, 0
 
 
-def _read_warnings(stated: object, field: str) -> tuple[BudgetThreshold, ...]:
-    return tuple(_read_threshold(text, field) for text in read_texts(stated, field))
+def _read_warnings(value: object, field: str) -> tuple[BudgetThreshold, ...]:
+    return tuple(_read_threshold(text, field) for text in read_texts(value, field))
 
 
 def _read_threshold(text: str, field: str) -> BudgetThreshold:
-    found = THRESHOLD_PATTERN.fullmatch(text.strip())
-    if found is None or THRESHOLD_SIGNS.get(found[1]) != found[2] + found[4]:
+    match = THRESHOLD_PATTERN.fullmatch(text.strip())
+    if match is None or THRESHOLD_SIGNS.get(match[1]) != match[2] + match[4]:
         measure = re.match(r"[a-z_]*", text.strip())
         near = find_nearest_names(measure[0], MEASURES) if measure and measure[0] not in MEASURES else ()
         raise UnknownNameError("warning", text, field=field, nearest=near, hint=WARN_HINT)
-    share = 100 if found[4] == "%" else 1
-    return BudgetThreshold(measure=found[1], limit=Fraction(found[3]) / share)
+    share = 100 if match[4] == "%" else 1
+    return BudgetThreshold(measure=match[1], limit=Fraction(match[3]) / share)
 
 
 class BudgetTable(SettingsModel):
@@ -166,12 +166,12 @@ class BudgetTable(SettingsModel):
         return self
 
 
-def read_budgets(stated: object, where: str, zone: tzinfo) -> tuple[Budget, ...]:
+def read_budgets(value: object, where: str, zone: tzinfo) -> tuple[Budget, ...]:
     """Return the budgets of the file `where` in their order.
 
     `zone`: the zone of budgets that state none.
     """
-    return read_models("budget", BudgetTable, stated, where, lambda table: _make_budget(table, zone))
+    return read_models("budget", BudgetTable, value, where, lambda table: _make_budget(table, zone))
 
 
 def _make_budget(table: BudgetTable, zone: tzinfo) -> Budget:

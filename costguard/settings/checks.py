@@ -42,9 +42,11 @@ def _check_display(settings: Settings, where: str) -> None:
     """Raise InputError if the display currency has no rate."""
     field, currency = describe_origin("display", "rates", where), settings.display.currency
     if currency is not None and currency != "USD":
-        known = [rate.currency for rate in settings.display.rates]
-        told = f"has no exchange rate for {shorten(currency)}"
-        require(currency in known, field, told, f'write rates = ["{EXCHANGE_EXAMPLE.replace("EUR", currency[:3].upper())}"]')
+        currencies = [rate.currency for rate in settings.display.rates]
+        problem = f"has no exchange rate for {shorten(currency)}"
+        require(
+            currency in currencies, field, problem, f'write rates = ["{EXCHANGE_EXAMPLE.replace("EUR", currency[:3].upper())}"]'
+        )
 
 
 def check_tenant_labels(settings: Settings, where: str) -> None:
@@ -62,8 +64,10 @@ def check_tenant_labels(settings: Settings, where: str) -> None:
     for called, match, does in selects:
         used = [tenants[key.casefold()] for key, _ in match.labels or () if key.casefold() in tenants]
         used += owners if match.owners is not None else []
-        told = f"selects by {', '.join(used)}, which tenants set (defaults.tenant_labels) and which {does}"
-        require(not used, f"{where}: {called}", told, "match accounts or regions instead, or take the label from tenant_labels")
+        problem = f"selects by {', '.join(used)}, which tenants set (defaults.tenant_labels) and which {does}"
+        require(
+            not used, f"{where}: {called}", problem, "match accounts or regions instead, or take the label from tenant_labels"
+        )
 
 
 SECRET_KEY_PATTERN = re.compile(
@@ -80,25 +84,25 @@ NESTING_MAX = 16
 """Tables within tables. No settings need four."""
 
 
-def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str, object]]:
+def read_provider_tables(value: object, where: str) -> Mapping[str, Mapping[str, object]]:
     """Return each provider's table by name; raise InputError if one is not a table or holds a secret.
 
     `where`: the file.
     """
-    if not isinstance(stated, Mapping):
+    if not isinstance(value, Mapping):
         raise InputError(
-            f"must be tables, not {describe_unlike(stated)}",
+            f"must be tables, not {describe_unlike(value)}",
             field=f"{where}: providers",
             hint="write a [providers.NAME] section",
         )
     errors: list[InputError] = []
-    for name, table in stated.items():
+    for name, table in value.items():
         with collect_errors(errors, ("providers", str(name))):
             field = f"{where}: providers.{name}"
             read_section(table, field, "[providers.NAME], and its keys below it")
             _reject_secrets(table, field, str(name))
     raise_errors(errors)
-    return {str(name): dict(table) for name, table in stated.items()}
+    return {str(name): dict(table) for name, table in value.items()}
 
 
 def _reject_secrets(value: object, field: str, provider: str, depth: int = 0) -> None:

@@ -100,8 +100,8 @@ class ConditionToken:
 
 def tokenize_condition(text: str, field: str) -> list[ConditionToken]:
     """Return the tokens of `text`, the last one an end token; raise InputError for a character that starts no token."""
-    found, at = list[ConditionToken](), 0
-    while not found or found[-1].kind != "end":
+    tokens, at = list[ConditionToken](), 0
+    while not tokens or tokens[-1].kind != "end":
         match = TOKEN_PATTERN.match(text, at)
         if match is None:
             at += len(text[at:]) - len(text[at:].lstrip())
@@ -109,9 +109,9 @@ def tokenize_condition(text: str, field: str) -> list[ConditionToken]:
             hint = SIGN_HINTS.get(sign) or (NO_ARITHMETIC if sign in "+*/" else "close the quotes" if sign in "\"'" else None)
             raise InputError(f"'{sign}' was not expected", field=format_position(field, at), hint=hint)
         kind = match.lastgroup or "end"
-        found.append(ConditionToken(kind, match[kind], match.start(kind)))
+        tokens.append(ConditionToken(kind, match[kind], match.start(kind)))
         at = match.end()
-    return found
+    return tokens
 
 
 def format_position(field: str, at: int) -> str:
@@ -248,8 +248,8 @@ class _ConditionParser:
 
     def _require_truth(self, term: ConditionTerm) -> None:
         if term.kind != TRUTH:
-            told = f"{self._describe_term(term)} is {term.kind}, and true or false is needed"
-            self._fail(term.at, told, f"compare it, such as {term.fact or 'age'} {KIND_EXAMPLES[term.kind]}")
+            problem = f"{self._describe_term(term)} is {term.kind}, and true or false is needed"
+            self._fail(term.at, problem, f"compare it, such as {term.fact or 'age'} {KIND_EXAMPLES[term.kind]}")
 
     def _parse_comparison(self) -> ConditionTerm:
         left = self._parse_operand()
@@ -298,11 +298,11 @@ class _ConditionParser:
             return
         fixed, other = (left, right) if left.fact else (right, left)
         cure = KIND_HINTS[fixed.kind].format(other.literal if other.kind == NUMBER and other.literal else "0.50")
-        told = (
+        problem = (
             f"{self._describe_term(fixed)} is {KIND_NAMES.get(fixed.kind, fixed.kind)}, and {self._describe_term(other)} is "
             f"{KIND_NAMES.get(other.kind, other.kind)}"
         )
-        self._fail(right.at, told, cure)
+        self._fail(right.at, problem, cure)
 
     def _check_words(self, left: ConditionTerm, right: ConditionTerm) -> None:
         for fact, other in ((left, right), (right, left)):
@@ -348,7 +348,7 @@ class _ConditionParser:
             if token.text[1] in token.text[2:-1]:
                 self._fail(token.at, "a quote ends an r-text, after \\ too", "write it in the other quotes")
             return token.text[2:-1]
-        odd = next((found[1] for found in ESCAPE_PATTERN.finditer(token.text) if found[1] not in "\\\"'"), None)
+        odd = next((match[1] for match in ESCAPE_PATTERN.finditer(token.text) if match[1] not in "\\\"'"), None)
         if odd is not None:
             self._fail(token.at, f"\\{odd} is not known in a text", f'write \\\\{odd}, or r"..." for a pattern')
         return ESCAPE_PATTERN.sub(r"\1", token.text[1:-1])
@@ -391,21 +391,21 @@ class _ConditionParser:
             hint = f"there are {', '.join(FUNCTIONS)}"
             raise UnknownNameError("function", name, field=field, nearest=find_nearest_names(name, FUNCTIONS), hint=hint)
         self._advance()
-        given = self._parse_operand()
+        operand = self._parse_operand()
         self._expect(")")
         wanted = TEXT if name == "duration" else NUMBER
-        if given.literal is None or given.kind != wanted:
+        if operand.literal is None or operand.kind != wanted:
             sample = 'duration("45m")' if name == "duration" else f"{name}(12.50)"
-            self._fail(given.at, f"{name} takes one literal {wanted}", f"write {sample}")
+            self._fail(operand.at, f"{name} takes one literal {wanted}", f"write {sample}")
         if name == "duration":
-            value = parse_duration(given.literal, field) // timedelta(microseconds=1)
+            value = parse_duration(operand.literal, field) // timedelta(microseconds=1)
         else:
-            value = Money.parse(given.literal, field=field).nano
+            value = Money.parse(operand.literal, field=field).nano
         if name == "usd_per_hour" and value < 0:
-            self._fail(given.at, "a rate cannot be negative", "write usd_per_hour(0.30)")
+            self._fail(operand.at, "a rate cannot be negative", "write usd_per_hour(0.30)")
         kind = {"duration": DURATION, "usd": MONEY, "usd_per_hour": RATE}[name]
         program = hold_literal(clamp_integer(value))
-        return ConditionTerm(kind=kind, program=program, at=token.at, literal=f"{name}({given.literal})")
+        return ConditionTerm(kind=kind, program=program, at=token.at, literal=f"{name}({operand.literal})")
 
     def _parse_suffixes(self, term: ConditionTerm) -> ConditionTerm:
         while self._is_next(".", "["):
@@ -439,9 +439,9 @@ class _ConditionParser:
     def _parse_method(self, term: ConditionTerm) -> ConditionTerm:
         method = self._advance().text
         self._expect("(")
-        given = self._parse_operand()
+        operand = self._parse_operand()
         self._expect(")")
-        if given.kind != TEXT or given.literal is None:
-            self._fail(given.at, f"{method} takes one literal text", f'write {method}("a")')
-        test = make_text_test(method, given.literal, format_position(self.field, given.at))
+        if operand.kind != TEXT or operand.literal is None:
+            self._fail(operand.at, f"{method} takes one literal text", f'write {method}("a")')
+        test = make_text_test(method, operand.literal, format_position(self.field, operand.at))
         return ConditionTerm(kind=TRUTH, program=apply(test, term.program), at=term.at)

@@ -42,40 +42,40 @@ class CompiledCondition:
 
     def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:
         """Return the result for `facts`; `missing` lists labels as `labels["team"]`."""
-        given = [facts.get(name) for name in self.names]
-        kinds = map(type, given)
+        values = [facts.get(name) for name in self.names]
+        kinds = map(type, values)
         if LABELS in self.names:  # the only fact that is a dict
-            given = [tuple(one.items()) if isinstance(one, dict) else one for one in given]
-        asked = (*given, *kinds)
+            values = [tuple(one.items()) if isinstance(one, dict) else one for one in values]
+        question = (*values, *kinds)
         try:
-            answer = self.answers.get(asked)
+            answer = self.answers.get(question)
         except TypeError:  # a fact of no kind that there is
             return self._answer(facts)
         if answer is None:
             if len(self.answers) >= CACHED_CONDITIONS:
                 self.answers.clear()
-            answer = self.answers[asked] = self._answer(facts)
+            answer = self.answers[question] = self._answer(facts)
         return answer
 
     def _answer(self, facts: Mapping[str, object]) -> ConditionResult:
-        known, odd = dict[str, object](), list[str]()
+        values, odd = dict[str, object](), list[str]()
         for name in self.names:
             if facts.get(name) is not None:
                 value, why = _convert_fact(name, facts[name])
                 if value is not None:
-                    known[name] = value
+                    values[name] = value
                 if why:
                     odd.append(why)
         odd.sort()
-        value = self.program(known)
+        value = self.program(values)
         if value is not None:
             return ConditionResult(value=value)
-        return ConditionResult(value=None, missing=self._missing(known), why="; ".join(odd))
+        return ConditionResult(value=None, missing=self._missing(values), why="; ".join(odd))
 
-    def _missing(self, known: Mapping[str, object]) -> tuple[str, ...]:
-        labels = known.get("labels")
+    def _missing(self, values: Mapping[str, object]) -> tuple[str, ...]:
+        labels = values.get("labels")
         lacking = [f"labels[{quote_text(key)}]" for key in sorted(self.keys) if isinstance(labels, dict) and key not in labels]
-        return (*sorted(self.names - set(known)), *lacking)
+        return (*sorted(self.names - set(values)), *lacking)
 
 
 def read_condition(text: str, where: str) -> CompiledCondition:
@@ -106,15 +106,15 @@ def _is_unicode(text: str) -> bool:
 
 
 def _convert_number(value: object) -> float | None:
-    known = isinstance(value, int | float | Fraction) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None  # type: ignore[arg-type]  # seen in the line above
+    is_number = isinstance(value, int | float | Fraction) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None  # type: ignore[arg-type]  # seen in the line above
 
 
 def _convert_labels(value: object) -> dict[object, object] | None:
-    known = isinstance(value, Mapping) and all(
+    is_valid = isinstance(value, Mapping) and all(
         isinstance(one, str) and _is_unicode(one) for pair in value.items() for one in pair
     )
-    return dict(value) if known else None  # type: ignore[call-overload]  # seen in the line above
+    return dict(value) if is_valid else None  # type: ignore[call-overload]  # seen in the line above
 
 
 CONVERTERS: Mapping[str, Callable[[object], object]] = {

@@ -52,12 +52,16 @@ def refuse_gone_section(section: str, field: str) -> None:
 def _require_known_field(name: str, section: str, key: str) -> None:
     """Raise UnknownNameError that names the variable, unless it belongs to a field."""
     if (section, key) not in _map_fields():
-        known = _list_variables()
-        near, ours = (
-            find_nearest_names(name, known),
-            [one for one in known if one.startswith(f"{VARIABLE_PREFIX}{section}__".upper())],
+        variables = _list_variables()
+        near, own_variables = (
+            find_nearest_names(name, variables),
+            [one for one in variables if one.startswith(f"{VARIABLE_PREFIX}{section}__".upper())],
         )
-        hint = f"known: {', '.join(ours)}" if ours else f"{VARIABLE_PREFIX}SECTION__KEY; sections: {', '.join(SECTIONS)}"
+        hint = (
+            f"known: {', '.join(own_variables)}"
+            if own_variables
+            else f"{VARIABLE_PREFIX}SECTION__KEY; sections: {', '.join(SECTIONS)}"
+        )
         raise UnknownNameError("variable", name, field="the environment", nearest=near, hint=hint)
 
 
@@ -68,7 +72,9 @@ def _require_no_typo(name: str) -> None:
     """
     from difflib import SequenceMatcher
 
-    near = {known: SequenceMatcher(None, name.upper(), known).ratio() for known in (*_list_variables(), CONFIG_VARIABLE)}
+    near = {
+        variable: SequenceMatcher(None, name.upper(), variable).ratio() for variable in (*_list_variables(), CONFIG_VARIABLE)
+    }
     best = max(near, key=near.__getitem__)
     if near[best] >= SIMILARITY_MIN:
         raise UnknownNameError("variable", name, field="the environment", nearest=(best,))

@@ -146,8 +146,8 @@ def _render_key(key: str, field: FieldInfo) -> Iterator[str]:
     if example is None and inner is not None:
         parts = {one.alias or name: one for name, one in inner.model_fields.items() if (one.examples or [None])[0] is not None}
         example = {name: (one.examples or [None])[0] for name, one in parts.items()}
-        told = [f"{name}: {one.description.rstrip('.')}" for name, one in parts.items() if one.description]
-        text = f"{text} {'; '.join(told)}." if told else text
+        descriptions = [f"{name}: {one.description.rstrip('.')}" for name, one in parts.items() if one.description]
+        text = f"{text} {'; '.join(descriptions)}." if descriptions else text
     if example is not None:
         yield from _format_comment(text)
         for line in f"{key} = {format_toml(example)}".split("\n"):
@@ -186,8 +186,8 @@ def _render_provider(manifest: ProviderManifest, *, on: bool) -> Iterator[str]:
 def _describe_key_place(manifest: ProviderManifest) -> str:
     if not manifest.credentials:
         return "It needs no key."
-    made = f" Keys are made at {manifest.key_at}." if manifest.key_at else ""
-    return f"Its key is looked for in: {'; '.join(manifest.credentials)}.{made}"
+    key_sentence = f" Keys are made at {manifest.key_at}." if manifest.key_at else ""
+    return f"Its key is looked for in: {'; '.join(manifest.credentials)}.{key_sentence}"
 
 
 def _format_value(setting: ProviderSetting) -> str:

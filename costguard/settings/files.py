@@ -104,8 +104,8 @@ def read_text(path: Path) -> str:
 
 def _suggest_file_inside(folder: Path) -> str:
     """Return a hint that names a config.json or job file in `folder`, which the user probably meant."""
-    found = [name for name in ("config.json", "job.toml", "job.json", FILE_NAME) if (folder / name).is_file()]
-    return f"write {folder / found[0]}" if found else "name a file"
+    files = [name for name in ("config.json", "job.toml", "job.json", FILE_NAME) if (folder / name).is_file()]
+    return f"write {folder / files[0]}" if files else "name a file"
 
 
 def _parse_toml(text: str, path: Path) -> object:
@@ -144,16 +144,16 @@ def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return table
 
 
-def _locate_repeated(text: str, said: str) -> str:
+def _locate_repeated(text: str, message: str) -> str:
     """Return where the key stands again that an error of `_reject_repeated_keys` names; "" for other errors."""
     open_tables: list[set[str]] = []
-    for token in JSON_TOKENS.finditer(text) if "appears twice" in said else ():
+    for token in JSON_TOKENS.finditer(text) if "appears twice" in message else ():
         if token[0] == "{":
             open_tables.append(set())
         elif token[0] == "}":
             open_tables.pop()
         elif token[1] is not None:
-            if token[1] in open_tables[-1] and f"'{shorten(token[1], 40)}'" in said:
+            if token[1] in open_tables[-1] and f"'{shorten(token[1], 40)}'" in message:
                 return f" (at line {text.count(chr(10), 0, token.start()) + 1})"
             open_tables[-1].add(token[1])
     return ""

@@ -34,10 +34,10 @@ ACTS_MAX, MACHINES_MAX = 1000, 10**6
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
-def _read_percent(stated: object, field: str) -> Fraction:
-    if isinstance(stated, str):
-        raise InputError(f"must be a number, not {describe_value(stated)}", field=field, hint="write 10 for 10 %")
-    return Fraction(str(require_number(stated, field, least=1, most=100))) / 100
+def _read_percent(value: object, field: str) -> Fraction:
+    if isinstance(value, str):
+        raise InputError(f"must be a number, not {describe_value(value)}", field=field, hint="write 10 for 10 %")
+    return Fraction(str(require_number(value, field, least=1, most=100))) / 100
 
 
 Count = Annotated[int | None, count(0, ACTS_MAX)]
@@ -111,10 +111,10 @@ class RailsTable(SettingsModel):
     first_seen: Time = describe_key(None, "No act on machines observed for less.", "15m")
 
 
-def read_rails(stated: object, where: str) -> Rails:
+def read_rails(value: object, where: str) -> Rails:
     """Return the rails of the file `where`."""
     place = f"{where}: rails"
-    table = read_model(RailsTable, read_section(stated, place, "a [rails] section"), place, ("rails",))
+    table = read_model(RailsTable, read_section(value, place, "a [rails] section"), place, ("rails",))
     values = dict[str, object]()
     for inner in (table.acts, table.starts, table.breaker):
         values |= list_stated(inner) if inner else {}
@@ -132,16 +132,16 @@ HOOK_VARIABLES_MAX = 32
 COMMAND_HINT = 'write a list (no shell is used): command = ["/usr/local/bin/save", "--all"]'
 
 
-def _read_command(stated: object, field: str) -> tuple[str, ...]:
-    if isinstance(stated, str):
+def _read_command(value: object, field: str) -> tuple[str, ...]:
+    if isinstance(value, str):
         raise InputError("must be a list of texts, not one text", field=field, hint=COMMAND_HINT)
-    command = read_texts(stated, field)
+    command = read_texts(value, field)
     require(bool(command) and bool(command[0].strip()), field, "names no program", COMMAND_HINT)
     return command
 
 
-def _read_variables(stated: object, field: str) -> tuple[str, ...]:
-    names = read_texts(stated, field)
+def _read_variables(value: object, field: str) -> tuple[str, ...]:
+    names = read_texts(value, field)
     require(len(names) <= HOOK_VARIABLES_MAX, field, f"names {len(names)} variables", f"name {HOOK_VARIABLES_MAX} at most")
     for name in names:
         what = f"'{name}' is not a name of a variable"
@@ -149,8 +149,8 @@ def _read_variables(stated: object, field: str) -> tuple[str, ...]:
     return names
 
 
-def _read_url(stated: object, field: str) -> str:
-    return check_address(read_text(stated, field), field, "HOOK_URL")
+def _read_url(value: object, field: str) -> str:
+    return check_address(read_text(value, field), field, "HOOK_URL")
 
 
 class HookTable(SettingsModel):
@@ -167,13 +167,19 @@ class HookTable(SettingsModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        stated = self.model_fields_set
-        refuse(require, ("command" in stated) != ("url" in stated), "", "needs a command or a url, and not both", COMMAND_HINT)
-        alone = "url" not in stated or "env" not in stated
+        set_fields = self.model_fields_set
+        refuse(
+            require,
+            ("command" in set_fields) != ("url" in set_fields),
+            "",
+            "needs a command or a url, and not both",
+            COMMAND_HINT,
+        )
+        alone = "url" not in set_fields or "env" not in set_fields
         refuse(require, alone, ".env", "belongs to a command", "remove it: a web server gets no variables")
         return self
 
 
-def read_hooks(stated: object, where: str) -> tuple[Hook, ...]:
+def read_hooks(value: object, where: str) -> tuple[Hook, ...]:
     """Return the hooks of the file `where` in their order."""
-    return read_models("hook", HookTable, stated, where, lambda table: Hook(**dict(table)))
+    return read_models("hook", HookTable, value, where, lambda table: Hook(**dict(table)))

@@ -66,12 +66,12 @@ def find_line(text: str, path: FilePath) -> int | None:
         return _find_inside(text, 0, path)
     best, position, header, numbers = (0, 0), 0, FilePath(), dict[tuple[str, ...], int]()
     for line in text.split("\n"):
-        if found := HEADER_PATTERN.fullmatch(line):
-            header = _locate_header(tuple(_split_key(found[2])), numbers, repeated=bool(found[1]))
+        if match := HEADER_PATTERN.fullmatch(line):
+            header = _locate_header(tuple(_split_key(match[2])), numbers, repeated=bool(match[1]))
             best = max(best, (_count_common(header, path), position), key=lambda one: one[0])
-        elif found := KEY_PATTERN.match(line):
-            stated = (*header, *_split_key(found[1]))
-            best = max(best, (_count_common(stated, path), position), key=lambda one: one[0])
+        elif match := KEY_PATTERN.match(line):
+            line_path = (*header, *_split_key(match[1]))
+            best = max(best, (_count_common(line_path, path), position), key=lambda one: one[0])
         position += len(line) + 1
     depth, start = best
     return _find_inside(text, start, path[depth:]) if depth else None
@@ -103,22 +103,22 @@ def _locate_header(names: tuple[str, ...], numbers: dict[tuple[str, ...], int], 
     return tuple(path)
 
 
-def _count_common(stated: FilePath, path: FilePath) -> int:
+def _count_common(other_path: FilePath, path: FilePath) -> int:
     """Return the length of the shorter path if it begins the longer one, else 0."""
-    length = min(len(stated), len(path))
-    return length if stated[:length] == path[:length] else 0
+    length = min(len(other_path), len(path))
+    return length if other_path[:length] == path[:length] else 0
 
 
 def _find_inside(text: str, start: int, rest: FilePath) -> int:
     """Return the line of the value at `rest` in what begins at `start`: an inline table, a list of them, or JSON."""
     for part in rest:
         if isinstance(part, int):
-            tables = [found.start() for _, found in zip(range(part), re.finditer(r"\{", text[start:]), strict=False)]
+            tables = [match.start() for _, match in zip(range(part), re.finditer(r"\{", text[start:]), strict=False)]
             if len(tables) < part:
                 break
             start += tables[-1]
-        elif found := re.search(rf"""(?<![\w-])["']?{re.escape(part)}["']?\s*[=:]""", text[start:]):
-            start += found.start()
+        elif match := re.search(rf"""(?<![\w-])["']?{re.escape(part)}["']?\s*[=:]""", text[start:]):
+            start += match.start()
         else:
             break
     return text.count("\n", 0, start) + 1

@@ -99,7 +99,7 @@ class CheckFirst:
 
 def require_table(example: str) -> CheckFirst:
     """Return the mark of a table within the table, which may not be empty. `example`: what could be written."""
-    return CheckFirst(lambda stated, field: read_inner(stated, field, example))
+    return CheckFirst(lambda value, field: read_inner(value, field, example))
 
 
 Text = Annotated[str, ReadAs(read_text)]
@@ -113,12 +113,12 @@ OptionalFlag = Annotated[bool | None, ReadAs(read_flag)]
 
 def choose(*choices: str) -> ReadAs:
     """Return the mark of a field that is one of `choices`."""
-    return ReadAs(lambda stated, field: require_one_of(stated, choices, field))
+    return ReadAs(lambda value, field: require_one_of(value, choices, field))
 
 
 def choose_many(*choices: str) -> ReadAs:
     """Return the mark of a field that is a list of some of `choices`."""
-    return ReadAs(lambda stated, field: tuple(require_one_of(one, choices, field) for one in read_texts(stated, field)))
+    return ReadAs(lambda value, field: tuple(require_one_of(one, choices, field) for one in read_texts(value, field)))
 
 
 def fit(pattern: str, what: str, hint: str) -> ReadAs:
@@ -140,12 +140,12 @@ def _require_fit(text: str, field: str, pattern: str, what: str, hint: str) -> s
 
 def limit_duration(least: timedelta = timedelta(), most: timedelta = DURATION_MAX) -> ReadAs:
     """Return the mark of a field that is a duration."""
-    return ReadAs(lambda stated, field: parse_duration(stated, field, least=least, most=most))
+    return ReadAs(lambda value, field: parse_duration(value, field, least=least, most=most))
 
 
 def count(least: int, most: int) -> ReadAs:
     """Return the mark of a field that is a whole number."""
-    return ReadAs(lambda stated, field: require_whole_number(stated, field, least=least, most=most))
+    return ReadAs(lambda value, field: require_whole_number(value, field, least=least, most=most))
 
 
 def describe_key(default: object, description: str = "", example: object = None, *, key: str | None = None) -> Any:  # noqa: ANN401 - as pydantic's Field
@@ -181,32 +181,32 @@ def list_stated(table: BaseModel) -> dict[str, Any]:
     return {name: value for name, value in table if name in table.model_fields_set}
 
 
-def read_model(model: type[Model], stated: SettingsTable, place: str, path: FilePath, *, name: str = "") -> Model:
-    """Return the table `stated` as `model`; raise all its errors. `place`: its name in errors. `name`: what it calls itself."""
+def read_model(model: type[Model], table: SettingsTable, place: str, path: FilePath, *, name: str = "") -> Model:
+    """Return the table `table` as `model`; raise all its errors. `place`: its name in errors. `name`: what it calls itself."""
     try:
-        return model.model_validate(dict(stated))
+        return model.model_validate(dict(table))
     except ValidationError as broken:
         called = f" ({name})" if name else ""
         # a key that is misspelt is told before the key that is missing for that
-        found = sorted(broken.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        raise_errors([error for one in found for error in _make_errors(model, one, place, path, called)])
+        errors = sorted(broken.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        raise_errors([error for one in errors for error in _make_errors(model, one, place, path, called)])
         raise
 
 
 def _make_errors(
-    model: type[BaseModel], found: Mapping[str, Any], place: str, path: FilePath, name: str
+    model: type[BaseModel], details: Mapping[str, Any], place: str, path: FilePath, name: str
 ) -> Iterator[InputError]:
     """Yield what pydantic found as errors of costguard's form."""
-    where = tuple(part + 1 if isinstance(part, int) else part for part in found["loc"])
-    inner = _find_model(model, found["loc"][:-1])
-    named = f"{place}{'' if where == ('name',) else name}"
-    field = named + "".join(f" {part}" if isinstance(part, int) else f".{part}" for part in where)
-    if found["type"] == "extra_forbidden":
+    where = tuple(part + 1 if isinstance(part, int) else part for part in details["loc"])
+    inner = _find_model(model, details["loc"][:-1])
+    full_name = f"{place}{'' if where == ('name',) else name}"
+    field = full_name + "".join(f" {part}" if isinstance(part, int) else f".{part}" for part in where)
+    if details["type"] == "extra_forbidden":
         refused = make_unknown_key_error(str(where[-1]), list_keys(inner), "")
-    elif found["type"] == "missing":
+    elif details["type"] == "missing":
         refused = _make_missing_error(inner, str(where[-1]))
     else:
-        refused = found["ctx"]["error"].error
+        refused = details["ctx"]["error"].error
     for error in refused.errors if isinstance(refused, SeveralInputsError) else (refused,):
         _place_error(error, field, (*path, *where))
         yield error
@@ -215,19 +215,19 @@ def _make_errors(
 def _make_missing_error(model: type[BaseModel], key: str) -> InputError:
     from costguard.settings.example import format_toml
 
-    stated = next(field for name, field in model.model_fields.items() if (field.alias or name) == key)
-    (example,) = stated.examples or [""]
+    model_field = next(field for name, field in model.model_fields.items() if (field.alias or name) == key)
+    (example,) = model_field.examples or [""]
     if isinstance(example, list) and isinstance(example[0], dict):
         example = example[:1]  # of several steps the first says how one is written
-    return InputError("is missing", hint=f"write {key} = {format_toml(example, lines=False)}. {stated.description}")
+    return InputError("is missing", hint=f"write {key} = {format_toml(example, lines=False)}. {model_field.description}")
 
 
 def _find_model(model: type[BaseModel], loc: tuple[str | int, ...]) -> type[BaseModel]:
     """Return the model of the table at `loc` within `model`."""
     for part in loc:
         if isinstance(part, str):
-            stated = next(field for name, field in model.model_fields.items() if (field.alias or name) == part)
-            model = find_inner_model(stated.annotation) or model
+            model_field = next(field for name, field in model.model_fields.items() if (field.alias or name) == part)
+            model = find_inner_model(model_field.annotation) or model
     return model
 
 
@@ -242,7 +242,7 @@ def find_inner_model(annotation: object) -> type[BaseModel] | None:
 def read_models(
     kind: str,
     model: type[Model],
-    stated: object,
+    value: object,
     where: str,
     make: Callable[[Model], Built],
     *,
@@ -257,7 +257,7 @@ def read_models(
     errors: list[InputError] = []
     built: list[Built] = []
     names: dict[int, str] = {}
-    for number, table in enumerate(read_tables(stated, where, kind), 1):
+    for number, table in enumerate(read_tables(value, where, kind), 1):
         place, name = f"{where}: {kind} {number}", str(title(table) or "").strip()
         path: FilePath = (*base, number)
         if len(name) <= NAME_CHARS_MAX and name and name.isprintable():

@@ -102,22 +102,22 @@ def resolve_address(text: str, field: str, folder: Path | None = None, *, what: 
     """
     variable, file = VARIABLE_PATTERN.fullmatch(text), FILE_PATTERN.fullmatch(text)
     if variable:
-        found = os.environ.get(variable[1], "").strip()
-        require(bool(found), field, f"the variable {variable[1]} is not set", f"set {variable[1]} to the {what}")
-        return found
+        address = os.environ.get(variable[1], "").strip()
+        require(bool(address), field, f"the variable {variable[1]} is not set", f"set {variable[1]} to the {what}")
+        return address
     if file is None:
         return text
     path = (folder or Path()) / expand_path(file[1])
     try:
-        found = read_input_file(path, SECRET_BYTES_MAX).decode().strip()
+        address = read_input_file(path, SECRET_BYTES_MAX).decode().strip()
     except (OSError, ValueError):
         raise InputError(
             f"{path} cannot be read", field=field, hint=f"write the path of a file that holds the {what}"
         ) from None
-    require(bool(found), field, f"{path} is empty", f"write the {what} into it")
+    require(bool(address), field, f"{path} is empty", f"write the {what} into it")
     others = describe_exposure(path)
     require(not others, field, f"{path} holds a secret and {others}", f"chmod 600 '{path}'")
-    return found
+    return address
 
 
 ROUTE_TO_HINT = 'write to = ["console"], "env:SLACK_URL" or "https://example.com/hook"'
@@ -125,14 +125,14 @@ REPEAT_MIN = timedelta(minutes=15)
 """A repeat more often than this is a storm."""
 
 
-def _read_channels(stated: object, field: str) -> tuple[str, ...]:
-    channels = tuple(dict.fromkeys(read_channel(text, field) for text in read_texts(stated, field)))
+def _read_channels(value: object, field: str) -> tuple[str, ...]:
+    channels = tuple(dict.fromkeys(read_channel(text, field) for text in read_texts(value, field)))
     require(bool(channels), field, "is empty", ROUTE_TO_HINT)
     return channels
 
 
-def _read_repeat(stated: object, field: str) -> tuple[timedelta, ...]:
-    times = tuple(parse_duration(text, field, least=REPEAT_MIN) for text in read_texts(stated, field))
+def _read_repeat(value: object, field: str) -> tuple[timedelta, ...]:
+    times = tuple(parse_duration(text, field, least=REPEAT_MIN) for text in read_texts(value, field))
     rising = all(earlier < later for earlier, later in pairwise(times))
     require(rising, field, "must rise from one to the next", 'write ["4h", "24h", "7d"]')
     return times
@@ -147,7 +147,7 @@ def require_secret_place(text: str, field: str, variable: str) -> str:
 
 
 def _read_secret_place(variable: str) -> ReadAs:
-    return ReadAs(lambda stated, field: require_secret_place(read_text(stated, field), field, variable))
+    return ReadAs(lambda value, field: require_secret_place(read_text(value, field), field, variable))
 
 
 class RouteMatchTable(SettingsModel):
@@ -229,7 +229,7 @@ def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> dic
 
 def _make_route(table: RouteTable, policies: tuple[str, ...]) -> AlertRoute:
     match = table.match or RouteMatchTable()
-    named = [f"policy:{require_one_of(name, policies, '.match.policies')}" for name in match.policies or ()]
+    topics = [f"policy:{require_one_of(name, policies, '.match.policies')}" for name in match.policies or ()]
     return AlertRoute(
         name=table.name or ", ".join(table.to),
         channels=table.to,
@@ -237,7 +237,7 @@ def _make_route(table: RouteTable, policies: tuple[str, ...]) -> AlertRoute:
         repeat=table.repeat,
         min_severity=table.min_severity,
         owners=match.owners,
-        topics=None if match.policies is None and match.topics is None else (*named, *(match.topics or ())),
+        topics=None if match.policies is None and match.topics is None else (*topics, *(match.topics or ())),
         audience=match.audience,
     )
 
@@ -303,29 +303,29 @@ def read_person(text: str, field: str, *, mail: str) -> str:
     return f"{MAIL_PREFIX}{text}"
 
 
-def _read_recipients(stated: object, field: str) -> tuple[str, ...]:
-    texts = read_texts(stated, field)
+def _read_recipients(value: object, field: str) -> tuple[str, ...]:
+    texts = read_texts(value, field)
     require(bool(texts), field, "is empty", REPORT_TO_HINT)
     return texts
 
 
-def _read_by(stated: object, field: str) -> tuple[str, ...]:
+def _read_by(value: object, field: str) -> tuple[str, ...]:
     try:
-        return parse_group_keys(",".join(read_texts(stated, field)))
+        return parse_group_keys(",".join(read_texts(value, field)))
     except InputError as wrong:
         raise InputError(wrong.what, field=field, hint=wrong.hint) from None
 
 
-def _read_clock(stated: object, field: str) -> time:
-    if isinstance(stated, time):  # TOML has times of its own: 08:00:00
-        require(not (stated.second or stated.microsecond), field, f"must be a whole minute, not {stated}", 'write "08:00"')
-        return stated
-    found = CLOCK_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) else None
-    if found is None:
+def _read_clock(value: object, field: str) -> time:
+    if isinstance(value, time):  # TOML has times of its own: 08:00:00
+        require(not (value.second or value.microsecond), field, f"must be a whole minute, not {value}", 'write "08:00"')
+        return value
+    match = CLOCK_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
         raise InputError(
-            f"must be a time of day, not {describe_value(stated)}", field=field, hint='write "08:00", from 00:00 to 23:59'
+            f"must be a time of day, not {describe_value(value)}", field=field, hint='write "08:00", from 00:00 to 23:59'
         )
-    return time(int(found[1]), int(found[2]))
+    return time(int(match[1]), int(match[2]))
 
 
 class ReportTable(SettingsModel):
@@ -349,7 +349,7 @@ class ReportTable(SettingsModel):
     )
 
 
-def read_reports(stated: object, where: str, *, routes: Sequence[AlertRoute], mail: str) -> tuple[ReportSchedule, ...]:
+def read_reports(value: object, where: str, *, routes: Sequence[AlertRoute], mail: str) -> tuple[ReportSchedule, ...]:
     """Return the report schedules of the file `where` in their order.
 
     `mail`: source of the mail server's address, as in the settings.
@@ -366,7 +366,7 @@ def read_reports(stated: object, where: str, *, routes: Sequence[AlertRoute], ma
             format=table.format,
         )
 
-    return read_models("report", ReportTable, stated, where, make, title=_find_report_name)
+    return read_models("report", ReportTable, value, where, make, title=_find_report_name)
 
 
 def _find_report_name(table: SettingsTable) -> object:

@@ -99,12 +99,12 @@ class StepTable(SettingsModel):
         return self
 
 
-def _check_steps_list(stated: object, field: str) -> object:
-    """Return `stated` if it is a list of tables, not too long."""
-    if not isinstance(stated, list) or not all(isinstance(one, dict) for one in stated):
-        raise InputError(f"must be a list of steps, not {describe_value(stated)}", field=field, hint=THEN_HINT)
-    require(0 < len(stated) <= STEPS_MAX, field, f"has {len(stated) or 'no'} steps", THEN_HINT)
-    return stated
+def _check_steps_list(value: object, field: str) -> object:
+    """Return `value` if it is a list of tables, not too long."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise InputError(f"must be a list of steps, not {describe_value(value)}", field=field, hint=THEN_HINT)
+    require(0 < len(value) <= STEPS_MAX, field, f"has {len(value) or 'no'} steps", THEN_HINT)
+    return value
 
 
 def find_stop_action(steps: tuple[PolicyStep, ...]) -> str:
@@ -112,36 +112,36 @@ def find_stop_action(steps: tuple[PolicyStep, ...]) -> str:
     return next((step.do for step in steps if step.do in DESTRUCTIVE), "")
 
 
-def _require_known_hook(stated: str, field: str, hooks: tuple[str, ...]) -> None:
-    if not stated:
+def _require_known_hook(name: str, field: str, hooks: tuple[str, ...]) -> None:
+    if not name:
         raise InputError("is missing", field=field, hint='write run = "checkpoint", and a [[hook]] of that name')
-    cure = f'write a [[hook]] with name = "{stated}" and its command'
-    require(bool(hooks), field, f"there is no hook named {describe_value(stated)}", cure)
-    require_one_of(stated, hooks, field)
+    cure = f'write a [[hook]] with name = "{name}" and its command'
+    require(bool(hooks), field, f"there is no hook named {describe_value(name)}", cure)
+    require_one_of(name, hooks, field)
 
 
 def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreversible: bool) -> None:
     """Raise InputError for steps out of order, a stop without notice or grace, or a terminate that is not allowed."""
-    told: timedelta | None = None
+    notified_after: timedelta | None = None
     for number, step in enumerate(steps, 1):
-        place, before = f"{field} {number}", steps[max(number - 2, 0)].after
+        place, previous_after = f"{field} {number}", steps[max(number - 2, 0)].after
         if number == 1:
             what = "the first step cannot wait"
             require(not step.after, f"{place}.after", what, "use `for` to set how long the condition must hold")
-        earlier = f"is earlier than the step before it, at {format_duration(before)}"
-        require(step.after >= before, f"{place}.after", earlier, "`after` counts from the first step, in rising order")
+        earlier = f"is earlier than the step before it, at {format_duration(previous_after)}"
+        require(step.after >= previous_after, f"{place}.after", earlier, "`after` counts from the first step, in rising order")
         if step.do in DESTRUCTIVE:
             what, hint = f"{step.do} has no notification before it", 'write { do = "notify" } as the first step'
-            if told is None:
+            if notified_after is None:
                 raise InputError(what, field=place, hint=hint)
-            least = format_duration(told + GRACE_MIN)
+            least = format_duration(notified_after + GRACE_MIN)
             early = f"is within the grace of {format_duration(GRACE_MIN)} after the notification"
-            require(step.after - told >= GRACE_MIN, f"{place}.after", early, f'write after = "{least}" or more')
+            require(step.after - notified_after >= GRACE_MIN, f"{place}.after", early, f'write after = "{least}" or more')
         if step.do == TERMINATE:
             hint = 'write allow_irreversible = true in this policy, or { do = "ask", act = "terminate" }'
             require(allow_irreversible, f"{place}.do", "terminate deletes data permanently, and that was not allowed", hint)
-        if step.do in (NOTIFY, ASK) and told is None:
-            told = step.after
+        if step.do in (NOTIFY, ASK) and notified_after is None:
+            notified_after = step.after
 
 
 SCHEDULE_CONDITION = 'scheduled_on == false && power == "running"'
@@ -151,21 +151,21 @@ DIGEST_CHARS = 16
 HOLD_MAX, LEASE_MAX, RENEWALS_MAX, PRIORITY_MAX = 90 * DAY, 30 * DAY, 100, 1000
 
 
-def _read_policy_name(stated: object, field: str) -> str:
-    name = read_name(stated, field)
-    ours = name == TIMED_STOP.name or name.startswith(CAP_SUBJECT)
-    require(not ours, field, f"'{name}' is the name of a policy of costguard's own", "choose another name")
+def _read_policy_name(value: object, field: str) -> str:
+    name = read_name(value, field)
+    is_reserved = name == TIMED_STOP.name or name.startswith(CAP_SUBJECT)
+    require(not is_reserved, field, f"'{name}' is the name of a policy of costguard's own", "choose another name")
     return name
 
 
-def _read_when(stated: object, field: str) -> CompiledCondition:
-    return read_condition(read_text(stated, field), field)
+def _read_when(value: object, field: str) -> CompiledCondition:
+    return read_condition(read_text(value, field), field)
 
 
-def _read_rule(stated: object, field: str) -> str:
-    if stated == CAP_RULE:
+def _read_rule(value: object, field: str) -> str:
+    if value == CAP_RULE:
         raise InputError("cap rules come from budgets", field=field, hint="write hard = true in a [[budget]]")
-    return require_one_of(stated, (IDLE_RULE, SCHEDULE_RULE, LIMIT_RULE), field)
+    return require_one_of(value, (IDLE_RULE, SCHEDULE_RULE, LIMIT_RULE), field)
 
 
 class TargetTable(MatchTable):
@@ -248,13 +248,13 @@ class PolicyTable(SettingsModel):
 POLICY_KEYS = list_keys(PolicyTable)
 
 
-def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> tuple[Policy, ...]:
+def read_policies(value: object, where: str, *, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> tuple[Policy, ...]:
     """Return the policies of the file `where` in their order.
 
     `zone`: the zone of schedules that state none. `poll`: the interval between polls. `hooks`: the names of the hooks that
     exist.
     """
-    return read_models("policy", PolicyTable, stated, where, lambda table: _make_policy(table, zone, poll, hooks))
+    return read_models("policy", PolicyTable, value, where, lambda table: _make_policy(table, zone, poll, hooks))
 
 
 def _make_policy(table: PolicyTable, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:

@@ -31,40 +31,40 @@ ENTRIES_MAX, ENTRY_CHARS_MAX = 1000, 100
 """Days of a list; characters of a text."""
 
 
-def _read_off(stated: object, field: str) -> tuple[OffWindow, ...]:
-    return tuple(_parse_off(text, field) for text in read_texts(stated, field))
+def _read_off(value: object, field: str) -> tuple[OffWindow, ...]:
+    return tuple(_parse_off(text, field) for text in read_texts(value, field))
 
 
-def _read_holidays(stated: object, field: str) -> frozenset[date]:
-    if not isinstance(stated, list) or len(stated) > ENTRIES_MAX:
-        raise InputError(f"must be a list of days, not {describe_value(stated)}", field=field, hint="write [2026-12-25]")
-    return frozenset(_parse_date(day, field) for day in stated)
+def _read_holidays(value: object, field: str) -> frozenset[date]:
+    if not isinstance(value, list) or len(value) > ENTRIES_MAX:
+        raise InputError(f"must be a list of days, not {describe_value(value)}", field=field, hint="write [2026-12-25]")
+    return frozenset(_parse_date(day, field) for day in value)
 
 
-def _parse_percent(stated: object, field: str) -> Fraction:
-    found = re.fullmatch(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*", stated) if isinstance(stated, str) else None
-    if found is None or Fraction(found[1]) > PRICE_RISE_MAX:
-        raise InputError(f"must be a percentage, not {describe_value(stated)}", field=field, hint='write "10%"')
-    return Fraction(found[1]) / 100
+def _parse_percent(value: object, field: str) -> Fraction:
+    match = re.fullmatch(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*", value) if isinstance(value, str) else None
+    if match is None or Fraction(match[1]) > PRICE_RISE_MAX:
+        raise InputError(f"must be a percentage, not {describe_value(value)}", field=field, hint='write "10%"')
+    return Fraction(match[1]) / 100
 
 
 def _parse_off(text: str, field: str) -> OffWindow:
-    found = OFF_PATTERN.fullmatch(text.strip()) if len(text) <= ENTRY_CHARS_MAX else None
-    if found is None or not text.strip():
+    match = OFF_PATTERN.fullmatch(text.strip()) if len(text) <= ENTRY_CHARS_MAX else None
+    if match is None or not text.strip():
         raise InputError(f"has no time: {describe_value(text)}", field=field, hint=OFF_HINT)
-    days = _parse_days(found[1], field) if found[1] else frozenset(range(7))
-    if found[2] is None:
+    days = _parse_days(match[1], field) if match[1] else frozenset(range(7))
+    if match[2] is None:
         return OffWindow(start=time(), end=time(), days=days)
-    start, end = _parse_clock(found[2], found[3], field), _parse_clock(found[4], found[5], field)
-    whole_day = (found[2], found[4]) in (("00", "24"), ("0", "24"))
+    start, end = _parse_clock(match[2], match[3], field), _parse_clock(match[4], match[5], field)
+    whole_day = (match[2], match[4]) in (("00", "24"), ("0", "24"))
     require(start != end or whole_day, field, f"ends at its start: {describe_value(text)}", 'write "00:00-24:00" for a day')
     return OffWindow(start=start, end=end, days=days)
 
 
 def _parse_clock(hours: str, minutes: str, field: str) -> time:
     """Return the time of day; 24:00 is the midnight at the end of a day."""
-    said = f"{hours}:{minutes}"
-    require(said == "24:00" or (int(hours) < 24 and int(minutes) < 60), field, f"there is no {said}", OFF_HINT)  # noqa: PLR2004 - a clock
+    clock_text = f"{hours}:{minutes}"
+    require(clock_text == "24:00" or (int(hours) < 24 and int(minutes) < 60), field, f"there is no {clock_text}", OFF_HINT)  # noqa: PLR2004 - a clock
     return time(int(hours) % 24, int(minutes))
 
 
@@ -86,32 +86,32 @@ def _parse_day(text: str, field: str) -> int:
     return DAY_NAMES.index(name)
 
 
-def _parse_date(stated: object, field: str) -> date:
+def _parse_date(value: object, field: str) -> date:
     try:
-        day = date.fromisoformat(stated) if isinstance(stated, str) else stated
+        day = date.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
         day = None
     if not isinstance(day, date) or isinstance(day, datetime):
-        raise InputError(f"must be a day, not {describe_value(stated)}", field=field, hint="write 2026-12-25")
+        raise InputError(f"must be a day, not {describe_value(value)}", field=field, hint="write 2026-12-25")
     return day
 
 
-def _parse_instant(stated: object, field: str, zone: tzinfo, *, after: timedelta) -> datetime:
-    """Return the instant that `stated` gives; for a date without a time, its midnight plus `after`."""
-    if stated is None:
+def _parse_instant(value: object, field: str, zone: tzinfo, *, day_offset: timedelta) -> datetime:
+    """Return the instant that `value` gives; for a date without a time, its midnight plus `day_offset`."""
+    if value is None:
         raise InputError("is missing", field=field, hint="write start = 2026-11-24T18:00:00 and end = 2026-11-26")
     try:
-        at = datetime.fromisoformat(stated) if isinstance(stated, str) else stated
-        if isinstance(stated, str) and "T" not in stated and ":" not in stated:
-            at = date.fromisoformat(stated)
+        at = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(value, str) and "T" not in value and ":" not in value:
+            at = date.fromisoformat(value)
         if isinstance(at, date) and not isinstance(at, datetime):
-            at = datetime.combine(at, time()) + after
+            at = datetime.combine(at, time()) + day_offset
         if isinstance(at, datetime):
             at = (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         at = None
     if not isinstance(at, datetime) or not EARLIEST <= at <= LATEST:
-        raise InputError(f"must be an instant, not {describe_value(stated)}", field=field, hint="write 2026-11-24T18:00:00")
+        raise InputError(f"must be an instant, not {describe_value(value)}", field=field, hint="write 2026-11-24T18:00:00")
     return at
 
 
@@ -124,13 +124,13 @@ class StartTable(SettingsModel):
     )
 
 
-def _read_start(stated: object, field: str) -> ScheduledStartRule | None:
+def _read_start(value: object, field: str) -> ScheduledStartRule | None:
     """Return how a schedule starts what it stopped; None for `false`."""
-    if isinstance(stated, bool):
-        return ScheduledStartRule() if stated else None
-    if not isinstance(stated, dict):
-        raise InputError(f"must be true, false or a table, not {describe_value(stated)}", field=field, hint=START_HINT)
-    return ScheduledStartRule(**dict(read_model(StartTable, stated, field, ())))
+    if isinstance(value, bool):
+        return ScheduledStartRule() if value else None
+    if not isinstance(value, dict):
+        raise InputError(f"must be true, false or a table, not {describe_value(value)}", field=field, hint=START_HINT)
+    return ScheduledStartRule(**dict(read_model(StartTable, value, field, ())))
 
 
 class ExemptionTable(SettingsModel):
@@ -141,8 +141,8 @@ class ExemptionTable(SettingsModel):
     why: Text = ""
 
 
-def _check_exemptions(stated: object, _: str) -> object:
-    return read_tables(stated, "", "schedule.exemptions")
+def _check_exemptions(value: object, _: str) -> object:
+    return read_tables(value, "", "schedule.exemptions")
 
 
 class ScheduleTable(SettingsModel):
@@ -175,8 +175,8 @@ def make_schedule(table: ScheduleTable, zone: tzinfo) -> Schedule:
     exemptions = []
     for number, one in enumerate(table.exemptions, 1):
         field = f".schedule.exemptions {number}"
-        start = _parse_instant(one.start, f"{field}.start", zone, after=timedelta())
-        end = _parse_instant(one.end, f"{field}.end", zone, after=DAY)
+        start = _parse_instant(one.start, f"{field}.start", zone, day_offset=timedelta())
+        end = _parse_instant(one.end, f"{field}.end", zone, day_offset=DAY)
         require(start < end, f"{field}.end", "must be after its start", "exchange them")
         exemptions.append(Exemption(start=start, end=end, why=one.why))
     return Schedule(zone=zone, off=table.off, holidays=table.holidays, exemptions=tuple(exemptions))

@@ -49,19 +49,19 @@ def load_zone(name: str, field: str) -> tzinfo:
 def _make_unknown_zone_error(name: str, field: str) -> InputError:
     from zoneinfo import available_timezones
 
-    known = sorted(available_timezones())
-    if not known:
+    zones = sorted(available_timezones())
+    if not zones:
         what = "cannot be looked up: this machine has no data of time zones"
         return InputError(what, field=field, hint="pip install tzdata, or write UTC")
-    near = find_nearest_names(name, known) or tuple(
-        zone for zone in known if zone.rpartition("/")[2].casefold() == name.casefold()
+    near = find_nearest_names(name, zones) or tuple(
+        zone for zone in zones if zone.rpartition("/")[2].casefold() == name.casefold()
     )
     return UnknownNameError("time zone", name, field=field, nearest=near, hint='write an IANA name such as "Europe/Berlin"')
 
 
-def read_zone(stated: object, field: str) -> tzinfo:
+def read_zone(value: object, field: str) -> tzinfo:
     """Return the zone that a text names."""
-    return load_zone(read_text(stated, field), field)
+    return load_zone(read_text(value, field), field)
 
 
 def fit_labels(pattern: str, example: str, more: str = "") -> ReadAs:
@@ -80,69 +80,69 @@ def resolve_url(text: str, folder: Path) -> str:
     return text if name in (text, "", ":memory:") else SQLITE_PREFIX + resolve_path(name, folder)
 
 
-def read_ledger_url(stated: object, field: str) -> str:
+def read_ledger_url(value: object, field: str) -> str:
     """Return the ledger's address. One with a password is only allowed in the environment variable.
 
     Other errors in the address are reported when it is opened.
     """
-    url = read_text(stated, field)
+    url = read_text(value, field)
     hint = "keep it in ~/.pgpass (0600), or export COSTGUARD_LEDGER__URL with the whole address and remove the line"
     hidden = url.startswith(SQLITE_PREFIX) or "COSTGUARD_LEDGER__URL" in os.environ or not re.search(PASSWORD_PATTERN, url)
     require(hidden, field, "holds a password; the settings file must not contain one", hint)
     return url
 
 
-def read_proxy(stated: object, field: str) -> str:
+def read_proxy(value: object, field: str) -> str:
     """Return the address of an http(s) proxy. One with a password is only allowed in the environment variable."""
-    proxy = read_text(stated, field)
-    found = re.fullmatch(PROXY_PATTERN, proxy, re.IGNORECASE)
-    if found is None:
+    proxy = read_text(value, field)
+    match = re.fullmatch(PROXY_PATTERN, proxy, re.IGNORECASE)
+    if match is None:
         raise InputError("is not an address of a proxy", field=field, hint='write "http://proxy.example:3128"')
-    hidden = "COSTGUARD_NETWORK__PROXY" in os.environ or not found["who"]
+    hidden = "COSTGUARD_NETWORK__PROXY" in os.environ or not match["who"]
     hint = "export COSTGUARD_NETWORK__PROXY with the whole address, and remove the line"
     require(hidden, field, "holds a password; the settings file must not contain one", hint)
     return proxy
 
 
-def read_endpoint(stated: object, field: str) -> str:
+def read_endpoint(value: object, field: str) -> str:
     """Return an address that may be asked: https anywhere, plain http on this machine only."""
-    endpoint = read_text(stated, field)
-    found = re.fullmatch(ENDPOINT_PATTERN, endpoint)
-    if found is None:
+    endpoint = read_text(value, field)
+    match = re.fullmatch(ENDPOINT_PATTERN, endpoint)
+    if match is None:
         raise InputError("is not an address of a host", field=field, hint=ENDPOINT_HINT)
-    safe = found["plain"] is None or found["host"].lower() in LOOPBACK_HOSTS
+    safe = match["plain"] is None or match["host"].lower() in LOOPBACK_HOSTS
     require(safe, field, "is plain http to another machine, which anybody on the way can change", ENDPOINT_HINT)
     return endpoint
 
 
-def read_endpoints(stated: object, field: str) -> Mapping[str, str]:
+def read_endpoints(value: object, field: str) -> Mapping[str, str]:
     """Return the `endpoint` of each table below `[prices.sources]`, by the name of the table."""
-    if not isinstance(stated, Mapping) or not all(isinstance(table, Mapping) for table in stated.values()):
+    if not isinstance(value, Mapping) or not all(isinstance(table, Mapping) for table in value.values()):
         hint = 'write [prices.sources.NAME] and endpoint = "https://..." below it'
-        raise InputError(f"must be tables, not {describe_unlike(stated)}", field=field, hint=hint)
+        raise InputError(f"must be tables, not {describe_unlike(value)}", field=field, hint=hint)
     endpoints = dict[str, str]()
-    for name, table in stated.items():
+    for name, table in value.items():
         require_known_keys(table, ("endpoint",), f"{field}.{name}")
         if "endpoint" in table:
             endpoints[str(name)] = read_endpoint(table["endpoint"], f"{field}.{name}.endpoint")
     return endpoints
 
 
-def read_heartbeat(stated: object, field: str) -> str:
+def read_heartbeat(value: object, field: str) -> str:
     """Return the address that the watchdog requests, or its source."""
     from costguard.settings.notify import check_address
 
-    return check_address(read_text(stated, field), field, "HEARTBEAT_URL")
+    return check_address(read_text(value, field), field, "HEARTBEAT_URL")
 
 
-def read_tolerance(stated: object, field: str) -> str:
+def read_tolerance(value: object, field: str) -> str:
     """Return the text of an allowed difference."""
     from costguard.bills.drift import parse_tolerance
 
-    parse_tolerance(read_text(stated, field), field)
-    return str(stated)
+    parse_tolerance(read_text(value, field), field)
+    return str(value)
 
 
-def read_rates(stated: object, field: str) -> tuple[ExchangeRate, ...]:
+def read_rates(value: object, field: str) -> tuple[ExchangeRate, ...]:
     """Return the exchange rates that texts state."""
-    return tuple(parse_exchange_rate(text, field) for text in read_texts(stated, field))
+    return tuple(parse_exchange_rate(text, field) for text in read_texts(value, field))

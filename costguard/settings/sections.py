@@ -290,8 +290,8 @@ class OidcSettings(SettingsModel):
         return self
 
 
-def _check_oidc_table(stated: object, field: str) -> object:
-    return read_section(stated, field, "a [web.oidc] section")
+def _check_oidc_table(value: object, field: str) -> object:
+    return read_section(value, field, "a [web.oidc] section")
 
 
 CHILD_PROCESS, NO_PROCESS = "child", "none"

@@ -50,28 +50,28 @@ TOML_HINTS = (
 
 def describe_parse_error(broken: Exception) -> str:
     """Return the parser's error in terms of the file's content instead of the parser's internals."""
-    said = str(broken)
+    message = str(broken)
     if isinstance(broken, RecursionError):
         return "it has too many nested brackets"
-    return "it contains a number with thousands of digits" if DIGITS_MESSAGE in said else shorten(said, 120)
+    return "it contains a number with thousands of digits" if DIGITS_MESSAGE in message else shorten(message, 120)
 
 
-def suggest_toml_fix(text: str, said: str) -> str:
-    """Return what to write instead of the line of `text` that the parser's message `said` names."""
-    if "Unclosed" in said:
+def suggest_toml_fix(text: str, message: str) -> str:
+    """Return what to write instead of the line of `text` that the parser's message `message` names."""
+    if "Unclosed" in message:
         return "close the bracket"
-    found, lines = LINE_PATTERN.search(said), text.split("\n")
-    line = lines[int(found[1]) - 1] if found and int(found[1]) <= len(lines) else ""
-    return _suggest_general_fix(said) or next((hint for looks, hint in TOML_HINTS if looks.search(line)), DEFAULT_HINT)
+    match, lines = LINE_PATTERN.search(message), text.split("\n")
+    line = lines[int(match[1]) - 1] if match and int(match[1]) <= len(lines) else ""
+    return _suggest_general_fix(message) or next((hint for looks, hint in TOML_HINTS if looks.search(line)), DEFAULT_HINT)
 
 
-def suggest_json_fix(said: str) -> str:
-    """Return what to write to fix the error in the parser's message `said`."""
-    return _suggest_general_fix(said) or next(
-        (hint for looks, hint in JSON_HINTS if looks in said), "check commas, quotes and brackets"
+def suggest_json_fix(message: str) -> str:
+    """Return what to write to fix the error in the parser's message `message`."""
+    return _suggest_general_fix(message) or next(
+        (hint for looks, hint in JSON_HINTS if looks in message), "check commas, quotes and brackets"
     )
 
 
-def _suggest_general_fix(said: str) -> str:
+def _suggest_general_fix(message: str) -> str:
     """Return the fix for an error that TOML and JSON have in common; "" for any other."""
-    return next((hint for looks, hint in GENERAL_HINTS if looks in said), "")
+    return next((hint for looks, hint in GENERAL_HINTS if looks in message), "")

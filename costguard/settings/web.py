@@ -50,20 +50,20 @@ class ListenAddress(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_listen_address(stated: str, field: str) -> ListenAddress:
-    """Return the address that `stated` contains; raise InputError if it contains none."""
-    found = LISTEN_PATTERN.fullmatch(stated.strip())
+def parse_listen_address(text: str, field: str) -> ListenAddress:
+    """Return the address that `text` contains; raise InputError if it contains none."""
+    match = LISTEN_PATTERN.fullmatch(text.strip())
     hint = f'write an address and a port: "{LISTEN_EXAMPLE}"'
-    if found is None or int(found["port"]) not in PORT_RANGE:
-        raise InputError(f"'{shorten(stated)}' is not an address to listen at", field=field, hint=hint)
-    host = found["six"] or found["four"]
+    if match is None or int(match["port"]) not in PORT_RANGE:
+        raise InputError(f"'{shorten(text)}' is not an address to listen at", field=field, hint=hint)
+    host = match["six"] or match["four"]
     if host != "localhost":
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            told = f"'{shorten(host)}' is not an IP address: a host name may point to another machine later"
-            raise InputError(told, field=field, hint=hint) from None
-    return ListenAddress(host, int(found["port"]))
+            problem = f"'{shorten(host)}' is not an IP address: a host name may point to another machine later"
+            raise InputError(problem, field=field, hint=hint) from None
+    return ListenAddress(host, int(match["port"]))
 
 
 def check_web(web: WebSettings) -> None:
@@ -193,9 +193,9 @@ def normalize_host(name: str) -> str:
     return bare.removesuffix(".")
 
 
-def parse_host_header(stated: str) -> str:
+def parse_host_header(header: str) -> str:
     """Return the host of a Host header as `normalize_host` does; "" unless it is `host` or `host:port` of RFC 9112, 3.2.
 
     A user before `@`, blanks, a path or a port that is no number are refused: two readers could take them for two hosts.
     """
-    return normalize_host(stated) if HOST_HEADER_PATTERN.fullmatch(stated) else ""
+    return normalize_host(header) if HOST_HEADER_PATTERN.fullmatch(header) else ""

@@ -55,7 +55,7 @@ def play_fortnight(*, seed: int = DEMO_SEED, ledger: str | None = None) -> Comma
         url = ledger_url or f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='costguard-demo-'))}/ledger.db"
         played = play_world(url, seed=seed, end=_find_midnight())
     refusal = CostguardError(f"{len(played.wrong)} resources are wrong: this is a bug in costguard") if played.wrong else None
-    return CommandAnswer(document=build_simulated_bill_document(played, kept=ledger_url), refusal=refusal)
+    return CommandAnswer(document=build_simulated_bill_document(played, folder=ledger_url), refusal=refusal)
 
 
 def prepare_demo_ledger(ledger: str) -> None:

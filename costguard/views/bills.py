@@ -66,72 +66,75 @@ class Reconciliation:
     unused: tuple[EvidenceFinding, ...] = ()
 
 
-def build_reconciliation_document(found: Reconciliation) -> Document:
+def build_reconciliation_document(reconciliation: Reconciliation) -> Document:
     """Return the document of the whole reconciliation."""
     data = {
         "schema": RECONCILE_SCHEMA,
         "period": {
-            "start": format_instant(found.period.start),
-            "end": format_instant(found.period.end),
-            "label": found.label,
+            "start": format_instant(reconciliation.period.start),
+            "end": format_instant(reconciliation.period.end),
+            "label": reconciliation.label,
         },
-        "as_of": format_instant(found.at),
-        "tolerance": found.tolerance.format(),
-        "imports": [_build_import_data(one) for one in found.imports],
-        "not_asked": [{"provider": name, "why": why} for name, why in found.not_asked],
-        "accounts": [build_record(RESULT_COLUMNS, one) for one in found.results],
-        "notes": list(found.notes),
-        "told": found.told,
-        "evidence": [_build_evidence_data(one) for one in found.evidence],
-        "not_evidence": [_build_unused_data(one) for one in found.unused],
+        "as_of": format_instant(reconciliation.at),
+        "tolerance": reconciliation.tolerance.format(),
+        "imports": [_build_import_data(one) for one in reconciliation.imports],
+        "not_asked": [{"provider": name, "why": why} for name, why in reconciliation.not_asked],
+        "accounts": [build_record(RESULT_COLUMNS, one) for one in reconciliation.results],
+        "notes": list(reconciliation.notes),
+        "told": reconciliation.told,
+        "evidence": [_build_evidence_data(one) for one in reconciliation.evidence],
+        "not_evidence": [_build_unused_data(one) for one in reconciliation.unused],
     }
     return Document(
         data=data,
-        records=tuple(record for result in found.results for record in _list_account_records(found, result)),
-        lead=tuple(_list_lead_lines(found)),
-        tables=tuple(_list_tables(found)),
-        notes=(*limit_lines(_list_notes(found), "lines"),),
+        records=tuple(record for result in reconciliation.results for record in _list_account_records(reconciliation, result)),
+        lead=tuple(_list_lead_lines(reconciliation)),
+        tables=tuple(_list_tables(reconciliation)),
+        notes=(*limit_lines(_list_notes(reconciliation), "lines"),),
     )
 
 
-def build_reconciliation_error(found: Reconciliation, *, strict: bool) -> NoAnswerError | IncompleteError | None:
+def build_reconciliation_error(reconciliation: Reconciliation, *, strict: bool) -> NoAnswerError | IncompleteError | None:
     """Return the error for exit code 3 if a drift is beyond tolerance; else None.
 
     With `strict`, also the error for exit code 4 if a bill could not be requested or compared.
     """
-    beyond = [one for one in found.results if one.outcome == BEYOND]
+    beyond = [one for one in reconciliation.results if one.outcome == BEYOND]
     if beyond:
         hint = "\n".join(_format_result(one) for one in beyond[:3])
-        return NoAnswerError(f"{len(beyond)} of {len(found.results)} bills differ from the charges", hint=hint)
-    unsure = [one for one in found.results if one.outcome == UNSURE]
-    if strict and (found.not_asked or unsure):
-        names = [name for name, _ in found.not_asked] + [f"{one.provider}/{to_one_line(one.account)}" for one in unsure]
-        told = "\n".join(f"{name}: {to_one_line(why)}" for name, why in found.not_asked[:3])
+        return NoAnswerError(f"{len(beyond)} of {len(reconciliation.results)} bills differ from the charges", hint=hint)
+    unsure = [one for one in reconciliation.results if one.outcome == UNSURE]
+    if strict and (reconciliation.not_asked or unsure):
+        names = [name for name, _ in reconciliation.not_asked] + [
+            f"{one.provider}/{to_one_line(one.account)}" for one in unsure
+        ]
+        reasons = "\n".join(f"{name}: {to_one_line(why)}" for name, why in reconciliation.not_asked[:3])
         what = f"not every bill could be asked for and compared: {', '.join(names[:MOST_SENTENCES])}"
-        return IncompleteError(what, hint=told or None)
+        return IncompleteError(what, hint=reasons or None)
     return None
 
 
-def _list_lead_lines(found: Reconciliation) -> Iterator[str]:
-    if not found.results:
-        yield f"{found.label}: no bill was compared with the charges."
+def _list_lead_lines(reconciliation: Reconciliation) -> Iterator[str]:
+    if not reconciliation.results:
+        yield f"{reconciliation.label}: no bill was compared with the charges."
         return
-    counts = {outcome: sum(one.outcome == outcome for one in found.results) for outcome in (WITHIN, BEYOND, UNSURE)}
-    told = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in counts.items() if count)
-    bills = "1 bill" if len(found.results) == 1 else f"{len(found.results)} bills"
-    yield f"{found.label}: {bills} compared with the charges, tolerance {found.tolerance.format()}: {told}."
+    counts = {outcome: sum(one.outcome == outcome for one in reconciliation.results) for outcome in (WITHIN, BEYOND, UNSURE)}
+    summary = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in counts.items() if count)
+    bills = "1 bill" if len(reconciliation.results) == 1 else f"{len(reconciliation.results)} bills"
+    tolerance = reconciliation.tolerance.format()
+    yield f"{reconciliation.label}: {bills} compared with the charges, tolerance {tolerance}: {summary}."
 
 
-def _list_notes(found: Reconciliation) -> Iterator[str]:
-    for one in found.imports:
+def _list_notes(reconciliation: Reconciliation) -> Iterator[str]:
+    for one in reconciliation.imports:
         yield _format_import(one)
-    yield from (f"Not asked: {name}: {to_one_line(why)}." for name, why in found.not_asked)
-    yield from (f"{note.rstrip('.')}." for note in found.notes)
-    yield from (_format_evidence(one) for one in found.evidence)
-    yield from (_format_unused(one) for one in found.unused)
-    yield from (f"{one.provider}/{to_one_line(one.account)}: {one.why}." for one in found.results if one.why)
-    if found.told:
-        yield f"{found.told} notices were written for the routes of the settings."
+    yield from (f"Not asked: {name}: {to_one_line(why)}." for name, why in reconciliation.not_asked)
+    yield from (f"{note.rstrip('.')}." for note in reconciliation.notes)
+    yield from (_format_evidence(one) for one in reconciliation.evidence)
+    yield from (_format_unused(one) for one in reconciliation.unused)
+    yield from (f"{one.provider}/{to_one_line(one.account)}: {one.why}." for one in reconciliation.results if one.why)
+    if reconciliation.told:
+        yield f"{reconciliation.told} notices were written for the routes of the settings."
 
 
 def _format_import(one: BillImport) -> str:
@@ -146,18 +149,18 @@ def _format_import(one: BillImport) -> str:
 
 def _format_evidence(one: EvidenceSummary) -> str:
     sign, whose = get_currency_sign(one.currency), f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
-    before, after = (f"{sign}{_to_money(nano, one.currency).format()}" for nano in (one.doubt, one.left))
+    doubt, doubt_left = (f"{sign}{_to_money(nano, one.currency).format()}" for nano in (one.doubt, one.left))
     lines = "1 settled bill line" if one.lines == 1 else f"{one.lines} settled bill lines"
     of = "one resource" if one.resources == 1 else f"{one.resources} resources"
-    return f"{whose}: {lines} bound the charges of {of}: the doubt about them falls from {before} to {after}."
+    return f"{whose}: {lines} bound the charges of {of}: the doubt about them falls from {doubt} to {doubt_left}."
 
 
 def _format_unused(one: EvidenceFinding) -> str:
-    named = ", ".join(shorten(to_one_line(id_), LONGEST_NAME) for id_ in one.resources if id_)
+    ids = ", ".join(shorten(to_one_line(id_), LONGEST_NAME) for id_ in one.resources if id_)
     lines = f"1 {one.charge} line" if one.lines == 1 else f"{one.lines} {one.charge} lines"
     amount = f"{get_currency_sign(one.currency)}{_to_money(one.nano, one.currency).format()}"
     lead = "CONTRADICTION: " if one.contradicts else ""
-    of, whose = f" of {named}" if named else "", f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
+    of, whose = f" of {ids}" if ids else "", f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
     return f"{lead}{whose}: {lines}{of} ({amount}) narrow nothing: {REASON_SENTENCES[one.reason]}."
 
 
@@ -188,11 +191,11 @@ def _build_unused_data(one: EvidenceFinding) -> dict[str, object]:
     }
 
 
-def _list_tables(found: Reconciliation) -> Iterator[TableView]:
-    if found.results:
+def _list_tables(reconciliation: Reconciliation) -> Iterator[TableView]:
+    if reconciliation.results:
         headings = ("provider", "account", "billed>", "charged>", "low>", "high>", "drift>", "unexplained>", "outcome")
-        yield build_table(RESULT_COLUMNS, found.results, headings, title="Bills and charges")
-    causes = tuple(_build_cause_row(one, part) for one in found.results for part in one.parts)
+        yield build_table(RESULT_COLUMNS, reconciliation.results, headings, title="Bills and charges")
+    causes = tuple(_build_cause_row(one, part) for one in reconciliation.results for part in one.parts)
     if causes:
         yield TableView(
             title="Causes",
@@ -313,29 +316,31 @@ def _build_group_data(group: DriftGroup, currency: str) -> dict[str, object]:
     }
 
 
-def _list_account_records(found: Reconciliation, result: DriftResult) -> Iterator[Mapping[str, object]]:
+def _list_account_records(reconciliation: Reconciliation, result: DriftResult) -> Iterator[Mapping[str, object]]:
     """Yield rows that add up to the account.
 
     They are its resources, items billed separately (taxes and credits), and charges outside the statement.
     """
     for one in result.groups:
         whose = {"region": one.region, "resource": one.resource, "charge": one.charge, "sku": one.sku, "cause": one.cause}
-        yield _build_amount_record(found, result, whose, (one.billed, one.charged))
+        yield _build_amount_record(reconciliation, result, whose, (one.billed, one.charged))
     for part in result.parts:
         if part.charge in (TAX, CREDIT):
-            yield _build_amount_record(found, result, {"charge": part.charge, "cause": part.cause}, (part.nano, (0, 0, 0)))
+            yield _build_amount_record(
+                reconciliation, result, {"charge": part.charge, "cause": part.cause}, (part.nano, (0, 0, 0))
+            )
     low, expected, high = (total - sum(one.charged[end] for one in result.groups) for end, total in enumerate(result.charged))
     if high:
-        yield _build_amount_record(found, result, {"cause": OUTSIDE_STATEMENT}, (0, (low, expected, high)))
+        yield _build_amount_record(reconciliation, result, {"cause": OUTSIDE_STATEMENT}, (0, (low, expected, high)))
 
 
 def _build_amount_record(
-    found: Reconciliation, result: DriftResult, whose: Mapping[str, str], amounts: tuple[int, NanoAmounts]
+    reconciliation: Reconciliation, result: DriftResult, whose: Mapping[str, str], amounts: tuple[int, NanoAmounts]
 ) -> Mapping[str, object]:
     """Return a row with amounts as numbers, because spreadsheets treat a text that begins with a minus sign as text."""
     billed, charged = amounts
     return {
-        "period": found.label,
+        "period": reconciliation.label,
         "provider": result.provider,
         "account": result.account,
         **{name: whose.get(name, "") for name in ("region", "resource", "charge", "sku")},
@@ -350,7 +355,7 @@ def _build_amount_record(
 OUTCOMES: Mapping[str, str] = {WITHIN: "within tolerance", BEYOND: "beyond tolerance", UNSURE: "cannot be said"}
 
 
-def build_bill_comparison_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:
+def build_bill_comparison_data(records: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:
     """Return the report's `reconciliation`: each account whose bill was compared, and providers without a compared bill."""
     rows: list[dict[str, object]] = [
         {
@@ -366,23 +371,24 @@ def build_bill_comparison_data(held: Sequence[ReconciliationRecord], spent: Sequ
             "unexplained": format_exact(_to_money(one.unexplained, one.currency)),
             "tolerance": one.tolerance,
         }
-        for one in held
+        for one in records
     ]
-    known = {one.provider for one in held}
-    return rows + [{"provider": name, "state": "not reconciled"} for name in spent if name not in known]
+    compared = {one.provider for one in records}
+    return rows + [{"provider": name, "state": "not reconciled"} for name in spent if name not in compared]
 
 
-def list_bill_comparison_lines(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> Iterator[str]:
+def list_bill_comparison_lines(records: Sequence[ReconciliationRecord], spent: Sequence[str]) -> Iterator[str]:
     """Yield the comparison as sentences for people, without their full stop."""
-    for one in held:
+    for one in records:
         mark = get_currency_sign(one.currency)
         drift = _format_signed_amount(one.billed - one.charged[1], one.currency)
         billed = f"{mark}{_to_money(one.billed, one.currency).format()} billed"
-        told = f"compared with the bill on {format_local_time(one.at)}: {billed}"
+        summary = f"compared with the bill on {format_local_time(one.at)}: {billed}"
         off = f"{mark}{_to_money(one.unexplained, one.currency).format()} of it unexplained"
-        yield f"{one.provider}/{to_one_line(one.account)} {told}, {drift} against the charges, {off}, {OUTCOMES[one.outcome]}"
-    known = {one.provider for one in held}
-    missing = [name for name in spent if name not in known]
+        account = f"{one.provider}/{to_one_line(one.account)}"
+        yield f"{account} {summary}, {drift} against the charges, {off}, {OUTCOMES[one.outcome]}"
+    compared = {one.provider for one in records}
+    missing = [name for name in spent if name not in compared]
     if missing:
         yield f"Not reconciled with a bill: {', '.join(missing)}"
 

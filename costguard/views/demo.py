@@ -176,7 +176,7 @@ def _format_total(amounts: Iterator[Money]) -> str:
 def _shorten_event_text(text: str, weekend: Weekend) -> str:
     """Return the first clause of `text` for a narrow column, without the machine's hardware, in local times."""
     first = _MACHINE_PARTS.sub("", text.partition(";")[0].partition(" (confidence")[0])
-    told = _UTC_TIME.sub(lambda found: f"{_parse_utc_time(found[1]).astimezone(weekend.zone):%a %H:%M}", first)
+    told = _UTC_TIME.sub(lambda match: f"{_parse_utc_time(match[1]).astimezone(weekend.zone):%a %H:%M}", first)
     return told if len(told) <= LONGEST_COLUMN else f"{told[: LONGEST_COLUMN - 1]}…"
 
 
@@ -238,13 +238,13 @@ def _build_weekend_data(weekend: Weekend) -> dict[str, object]:
 PLACES = 9
 
 
-def build_simulated_bill_document(played: SimulatedBillCheck, *, kept: str | None = None) -> Document:
+def build_simulated_bill_document(played: SimulatedBillCheck, *, folder: str | None = None) -> Document:
     """Return the comparison by cloud.
 
-    `kept`: the URL of the ledger if it was kept, else None.
+    `folder`: the URL of the ledger if it was kept, else None.
     """
     resources = sum(len(cloud.resources) for cloud in played.clouds)
-    stated = sum(cloud.stated for cloud in played.clouds)
+    line_count = sum(cloud.stated for cloud in played.clouds)
     right = resources - len(played.wrong)
     days = played.period.length.days
     faults = ", ".join(f"{count:,} {name}" for name, count in sorted(played.faults.items()))
@@ -257,17 +257,17 @@ def build_simulated_bill_document(played: SimulatedBillCheck, *, kept: str | Non
         "The bill is computed by the simulated clouds, independently of costguard, in exact fractions of a dollar.",
     )
     notes = [
-        f"{right} of {resources} resources are right. {stated} are known exactly and equal their bill to the nano-dollar;"
+        f"{right} of {resources} resources are right. {line_count} are known exactly and equal their bill to the nano-dollar;"
         " of the others the bill lies inside the interval."
         if right == resources
         else f"WRONG: of {resources - right} of {resources} resources the bill lies outside the interval.",
     ]
     if played.width_median is not None:
         notes.append(f"The median interval is {_format_share(played.width_median)} of its bill wide.")
-    if kept:
-        notes.append(f"The ledger was kept. Ask it: COSTGUARD_LEDGER__URL={kept} costguard report")
+    if folder:
+        notes.append(f"The ledger was kept. Ask it: COSTGUARD_LEDGER__URL={folder} costguard report")
     return Document(
-        data=_build_simulated_bill_data(played, kept),
+        data=_build_simulated_bill_data(played, folder),
         records=tuple(_build_cloud_record(cloud) for cloud in played.clouds),
         lead=lead,
         tables=(_build_cloud_table(played),),
@@ -295,7 +295,7 @@ def _build_cloud_table(played: SimulatedBillCheck) -> TableView:
     )
 
 
-def _build_simulated_bill_data(played: SimulatedBillCheck, kept: str | None) -> dict[str, object]:
+def _build_simulated_bill_data(played: SimulatedBillCheck, folder: str | None) -> dict[str, object]:
     return {
         "seed": played.seed,
         "start": played.period.start.isoformat().replace("+00:00", "Z"),
@@ -304,7 +304,7 @@ def _build_simulated_bill_data(played: SimulatedBillCheck, kept: str | None) -> 
         "faults": dict(sorted(played.faults.items())),
         "met": dict(played.met),
         "width_median": None if played.width_median is None else round(float(played.width_median), 6),
-        "ledger": kept,
+        "ledger": folder,
         "clouds": [
             {
                 "provider": cloud.provider,

@@ -54,16 +54,16 @@ def format_amount(job: Job) -> str:
     return f"{job.tokens:,} tokens"
 
 
-def _build_companion_data(beside: PreferenceTraining, policy: Recipe) -> dict[str, object]:
+def _build_companion_data(training: PreferenceTraining, policy: Recipe) -> dict[str, object]:
     """Return the models besides the policy, and the passes that each example needs."""
     return {
-        "algorithm": beside.algorithm,
-        "sequences_per_example": beside.sequences,
-        "completions": beside.completions,
-        "generation_batch": beside.generation_batch or None,
-        "prompt_len": beside.prompt_len,
-        "completion_len": beside.completion_len,
-        "updates": beside.updates,
+        "algorithm": training.algorithm,
+        "sequences_per_example": training.sequences,
+        "completions": training.completions,
+        "generation_batch": training.generation_batch or None,
+        "prompt_len": training.prompt_len,
+        "completion_len": training.completion_len,
+        "updates": training.updates,
         "companions": [
             {
                 "role": c.role,
@@ -73,7 +73,7 @@ def _build_companion_data(beside: PreferenceTraining, policy: Recipe) -> dict[st
                 "quant": c.quant,
                 "shared_with_policy": c.is_shared_with(policy),
             }
-            for c in beside.companions
+            for c in training.companions
         ],
     }
 

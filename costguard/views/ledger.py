@@ -34,20 +34,22 @@ def build_check_document(ledger: str, findings: Sequence[str]) -> Document:
     return Document(data=data, records=records, lead=(lead,), notes=tuple(f"- {finding}." for finding in findings))
 
 
-def build_upgrade_document(ledger: str, *, before: str | None, after: str, copy: str | None) -> Document:
+def build_upgrade_document(ledger: str, *, old_revision: str | None, new_revision: str, copy: str | None) -> Document:
     """Return the schema versions before and after the upgrade.
 
-    `before`: None if there was no ledger. `copy`: the backup of the old version; None if there was nothing to back up.
+    `old_revision`: None if there was no ledger. `copy`: the backup of the old version; None if there was nothing to back up.
     """
-    record = {"ledger": ledger, "before": before, "after": after, "copy": copy}
-    if before is None:
-        lead = f"Made {ledger}, schema {after}."
-    elif before == after:
-        lead = f"{ledger} has schema {after}, which is this version's."
+    record = {"ledger": ledger, "before": old_revision, "after": new_revision, "copy": copy}
+    if old_revision is None:
+        lead = f"Made {ledger}, schema {new_revision}."
+    elif old_revision == new_revision:
+        lead = f"{ledger} has schema {new_revision}, which is this version's."
     else:
-        lead = f"Brought {ledger} from schema {before} to {after}."
-    kept = (f"Backup of the old version: {copy}.",) if copy else ()
-    return Document(data={"schema": DB_SCHEMA, "action": "upgrade", **record}, records=(record,), lead=(lead,), notes=kept)
+        lead = f"Brought {ledger} from schema {old_revision} to {new_revision}."
+    backup_lines = (f"Backup of the old version: {copy}.",) if copy else ()
+    return Document(
+        data={"schema": DB_SCHEMA, "action": "upgrade", **record}, records=(record,), lead=(lead,), notes=backup_lines
+    )
 
 
 def build_import_document(ledger: str, *, source: str, revision: str, rows: Mapping[str, int]) -> Document:
@@ -78,7 +80,7 @@ def build_audit_verification_document(
 
     `rows`: the number of rows. `head`: the short form of the last row; "" if there is none.
     """
-    records = tuple({"seq": found.seq, "finding": found.what} for found in findings)
+    records = tuple({"seq": finding.seq, "finding": finding.what} for finding in findings)
     data = {
         "schema": AUDIT_SCHEMA,
         "action": "verify",
@@ -90,13 +92,13 @@ def build_audit_verification_document(
         "findings": list(records),
     }
     through = f" It contains {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
-    whole = f"The audit of {ledger} verifies: {rows:,} rows match the records they describe.{through}"
-    notes = [f"- {found.what}." for found in findings[:MOST_FINDINGS_SHOWN]]
+    summary = f"The audit of {ledger} verifies: {rows:,} rows match the records they describe.{through}"
+    notes = [f"- {finding.what}." for finding in findings[:MOST_FINDINGS_SHOWN]]
     more = len(findings) - MOST_FINDINGS_SHOWN
     notes += [f"and {more} more: --json shows all"] if more > 0 else []
     notes += [f"Head: audit {head}"] if head else []
     notes += [NO_ANCHOR_NOTE] if not findings and not anchors else []
-    lead = f"The audit of {ledger} does not verify:" if findings else whole
+    lead = f"The audit of {ledger} does not verify:" if findings else summary
     return Document(data=data, records=records, lead=(lead,), notes=tuple(notes))
 
 

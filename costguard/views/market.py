@@ -166,7 +166,7 @@ class PriceAnswers(Protocol):
 def build_prices_document(
     market: Mapping[str, object],
     providers: Sequence[Mapping[str, object]],
-    asked: PriceAnswers | None,
+    answers: PriceAnswers | None,
     *,
     today: date,
     warnings: Sequence[str] = (),
@@ -182,15 +182,15 @@ def build_prices_document(
         "schema": PRICES_SCHEMA,
         "market": dict(market),
         "providers": list(records),
-        "asked": None if asked is None else list(_list_price_answers(asked)),
+        "asked": None if answers is None else list(_list_price_answers(answers)),
         "sources": None if sources is None else list_source_records(sources),
         "warnings": list(warnings),
     }
-    told = f", refreshed {market['refreshed_at']}" if "refreshed_at" in market else ", as shipped"
+    origin = f", refreshed {market['refreshed_at']}" if "refreshed_at" in market else ", as shipped"
     return Document(
         data=data,
         records=records,
-        lead=(f"{market['path']}: {market['offers']} offers{told}.", *_format_price_answers(asked)),
+        lead=(f"{market['path']}: {market['offers']} offers{origin}.", *_format_price_answers(answers)),
         tables=(*((build_source_table(sources),) if sources else ()), build_table(PRICE_COLUMNS, records)),
         notes=(*(f"Warning: {warning}." for warning in warnings), *(list_source_notes(sources) if sources else ())),
     )
@@ -198,9 +198,9 @@ def build_prices_document(
 
 def _read_origins(market: Mapping[str, object]) -> Mapping[object, str]:
     """Return where fresh rows of a provider came from, by provider: "live" (an account), "public", or both."""
-    named = {word: stated for word in ("live", "public") if isinstance(stated := market.get(word), list)}
-    everybody = {name for names in named.values() for name in names}
-    return {name: ", ".join(word for word, names in named.items() if name in names) for name in everybody}
+    origins = {word: entries for word in ("live", "public") if isinstance(entries := market.get(word), list)}
+    everybody = {name for names in origins.values() for name in names}
+    return {name: ", ".join(word for word, names in origins.items() if name in names) for name in everybody}
 
 
 def _build_price_record(row: Mapping[str, object], origins: Mapping[object, str], today: date) -> dict[str, object]:
@@ -209,15 +209,15 @@ def _build_price_record(row: Mapping[str, object], origins: Mapping[object, str]
     return {**row, "age_days": (today - newest).days, "from": f"{origin} and snapshot" if origin else "snapshot"}
 
 
-def _list_price_answers(asked: PriceAnswers) -> Iterator[Mapping[str, object]]:
-    for name, listing in sorted(asked.listings.items()):
+def _list_price_answers(answers: PriceAnswers) -> Iterator[Mapping[str, object]]:
+    for name, listing in sorted(answers.listings.items()):
         yield {"provider": name, "offers": len(listing.offers), "why": listing.why, "unnamed": list(listing.unnamed)}
-    for name, why in sorted(asked.failed.items()):
+    for name, why in sorted(answers.failed.items()):
         yield {"provider": name, "offers": None, "why": why, "unnamed": []}
 
 
-def _format_price_answers(asked: PriceAnswers | None) -> Iterator[str]:
-    for one in _list_price_answers(asked) if asked else ():
+def _format_price_answers(answers: PriceAnswers | None) -> Iterator[str]:
+    for one in _list_price_answers(answers) if answers else ():
         count = one["offers"]
         yield f"{one['provider']}: {'could not be asked' if count is None else f'{count} live offers'}."
 
@@ -271,12 +271,12 @@ def build_breakeven_document(p: PurchaseAnswer) -> Document:
         rows=tuple((name, *_build_breakeven_row(b), b.explain[0]) for name, b in rows),
     )
     what = f"{p.gpu.name} x{p.count}" if p.gpu else "the machine"
-    after = (
+    conclusion = (
         "never breaks even once power is included"
         if p.full.never
         else f"{_format_breakeven_hours(p.full)} with power and resale"
     )
-    even = f"{_format_breakeven_hours(p.plain)} before power and resale, {after}"
+    even = f"{_format_breakeven_hours(p.plain)} before power and resale, {conclusion}"
     return Document(
         data=data,
         records=tuple({"counting": name, "hours": b.hours, "weeks": b.weeks, "months": b.months} for name, b in rows),

@@ -109,15 +109,15 @@ def _get_sort_key(row: PlanRow) -> tuple[int, int, str, tuple[str, ...]]:
 def _format_summary(plan: PlanView, rows: Sequence[PlanRow]) -> str:
     machines = {row.verdict.life for row in rows if row.kind == INSTANCE}
     others = len({row.verdict.life for row in rows} - machines)
-    known = [row for row in rows if row.verdict.finding != CANNOT_SAY]
-    unknown = machines - {row.verdict.life for row in known}
-    going = sum(proposal.is_ready(plan.at) for row in known for proposal in row.proposals)
-    held = sum(bool(proposal.held_by) for row in known for proposal in row.proposals)
-    later = sum(len(row.proposals) for row in known) - going - held
+    judged = [row for row in rows if row.verdict.finding != CANNOT_SAY]
+    unknown = machines - {row.verdict.life for row in judged}
+    going = sum(proposal.is_ready(plan.at) for row in judged for proposal in row.proposals)
+    held_count = sum(bool(proposal.held_by) for row in judged for proposal in row.proposals)
+    later = sum(len(row.proposals) for row in judged) - going - held_count
     fleet = f"{len(machines)} machines{f' and {others} other resources' if others else ''}"
-    told = f"{fleet}, {going} steps would be done now, {later} are due later, {held} are held back"
-    told += f", not measured yet: {len(unknown)}" if unknown else ""
-    return f"{format_local_time(plan.at)}: {told}. This is a plan: nothing was done."
+    summary = f"{fleet}, {going} steps would be done now, {later} are due later, {held_count} are held back"
+    summary += f", not measured yet: {len(unknown)}" if unknown else ""
+    return f"{format_local_time(plan.at)}: {summary}. This is a plan: nothing was done."
 
 
 def _build_row_data(row: PlanRow, at: datetime) -> dict[str, object]:
@@ -173,21 +173,21 @@ def _build_step_data(proposal: Proposal, at: datetime) -> dict[str, object]:
 
 def _list_step_records(row: PlanRow, at: datetime) -> Iterator[Mapping[str, object]]:
     """Yield the machine and its verdict, once for each step."""
-    whole = _build_row_data(row, at)
-    flat = {key: whole[key] for key in ("provider", "account", "region", "id", "name", "owner", "usd_per_hour")}
-    flat |= {key: whole[key] for key in ("policy", "level", "finding", "since")}
+    row_data = _build_row_data(row, at)
+    flat = {key: row_data[key] for key in ("provider", "account", "region", "id", "name", "owner", "usd_per_hour")}
+    flat |= {key: row_data[key] for key in ("policy", "level", "finding", "since")}
     flat |= {"work": row.verdict.work.state, "confidence": row.verdict.work.confidence}
     for step in (*(_build_step_data(proposal, at) for proposal in row.proposals), *(() if row.proposals else (_NO_STEP,))):
-        held = " ".join(reason for reason, _ in _list_hold_reasons(step))
-        yield flat | {"do": step["do"], "due_at": step["due_at"], "goes": step["goes"], "held_by": held}
+        reasons = " ".join(reason for reason, _ in _list_hold_reasons(step))
+        yield flat | {"do": step["do"], "due_at": step["due_at"], "goes": step["goes"], "held_by": reasons}
 
 
 _NO_STEP: Mapping[str, object] = {"do": None, "due_at": None, "goes": False, "held_by": []}
 
 
 def _list_hold_reasons(step: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    held = step["held_by"]
-    return ((str(one["reason"]), str(one["says"])) for one in (held if isinstance(held, list) else []))
+    reasons = step["held_by"]
+    return ((str(one["reason"]), str(one["says"])) for one in (reasons if isinstance(reasons, list) else []))
 
 
 PLAN_FITS: Mapping[str, ColumnFit] = {
@@ -206,7 +206,7 @@ def _list_tables(rows: Sequence[PlanRow], at: datetime) -> Iterator[TableView]:
     """Yield a table of what will be done, one of what is held, and one of machines about which nothing is known yet."""
     unknown = [row for row in rows if row.verdict.finding == CANNOT_SAY]
     judged = [row for row in rows if row.verdict.finding != CANNOT_SAY]
-    held = [row for row in judged if _list_held_acts(row)]
+    held_rows = [row for row in judged if _list_held_acts(row)]
     going = [row for row in judged if not _list_held_acts(row) and row.proposals]
     rest = [row for row in judged if not _list_held_acts(row) and not row.proposals]
     head: tuple[Column[PlanRow], ...] = (
@@ -224,7 +224,7 @@ def _list_tables(rows: Sequence[PlanRow], at: datetime) -> Iterator[TableView]:
     reasons: Column[PlanRow] = Column("", "why", _format_reasons)
     tables: Sequence[tuple[str, Sequence[PlanRow], Sequence[Column[PlanRow]]]] = (
         ("Will be done", going, (*head, *state, steps, reasons)),
-        ("Would be done, but is held", held, (*head, *state, steps, Column("", "held because", _format_holds), reasons)),
+        ("Would be done, but is held", held_rows, (*head, *state, steps, Column("", "held because", _format_holds), reasons)),
         ("Nothing to do yet", rest, (*head, *state, result, reasons)),
         ("Not measured yet", unknown, (*head, Column("", "why not", _format_missing))),
     )
@@ -260,13 +260,13 @@ def _format_owner(row: PlanRow) -> str:
 
 def _format_steps(row: PlanRow, at: datetime) -> str:
     """Return the steps and when each is due, and until when the limits delay it: `notify now; stop in 15 min`."""
-    told = []
+    steps = []
     for proposal in row.proposals:
         when = "now" if proposal.due_at <= at else f"in {format_length(proposal.due_at - at)}"
         if proposal.expected_at is not None:
             when += f" (the limit of {proposal.limit} delays it until {format_local_time(proposal.expected_at)})"
-        told.append(f"{format_step(proposal.step)} {when}")
-    return "; ".join(told)
+        steps.append(f"{format_step(proposal.step)} {when}")
+    return "; ".join(steps)
 
 
 def _format_holds(row: PlanRow) -> str:

@@ -82,7 +82,10 @@ def build_policy_lint_document(
         for remark in (*_list_remarks(policy), *_list_start_remarks(policy), *_list_late_metric_remarks(policy, configured))
     ]
     reach = [
-        told for policy in policies for one in configured if (told := describe_provider_reach(policy, one.name, one.measures))
+        reach_remark
+        for policy in policies
+        for one in configured
+        if (reach_remark := describe_provider_reach(policy, one.name, one.measures))
     ]
     remarks += [*reach, *machines]
     remarks += [f"budget {name}: {short} (at the last guard run)" for name, short in shorts.items()]
@@ -110,7 +113,7 @@ def build_policy_explanation_document(
 
     `armed`: for each policy, its level today and the time until which it holds.
     """
-    told = {policy.name: list(_explain_policy(policy, *armed[policy.name])) for policy in policies}
+    explanations = {policy.name: list(_explain_policy(policy, *armed[policy.name])) for policy in policies}
     data = {
         "schema": SCHEMA,
         "action": "explain",
@@ -124,13 +127,15 @@ def build_policy_explanation_document(
                 "when": policy.when.text,
                 "for_seconds": int(policy.hold.total_seconds()),
                 "steps": [_build_step_data(step) for step in policy.then],
-                "told": told[policy.name],
+                "told": explanations[policy.name],
             }
             for policy in policies
         ],
     }
-    lines = [line for policy in policies for line in (f"{policy.name}", *(f"  {line}" for line in told[policy.name]), "")]
-    records = tuple({"policy": name, "told": line} for name, lines in told.items() for line in lines)
+    lines = [
+        line for policy in policies for line in (f"{policy.name}", *(f"  {line}" for line in explanations[policy.name]), "")
+    ]
+    records = tuple({"policy": name, "told": line} for name, lines in explanations.items() for line in lines)
     return Document(data=data, records=records, lead=tuple(lines[:-1]) or ("No [[policy]] is in the settings.",))
 
 
@@ -208,8 +213,8 @@ def _list_selectors(match: ResourceFilter, target: PolicyTarget) -> Iterator[tup
 def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -> Iterator[str]:
     level = armed.level
     yield f"whom: {_format_target(policy.target)}"
-    held = f", and has held for {format_length(policy.hold)}" if policy.hold else ""
-    yield f"when: {policy.when.text}{held}"
+    duration = f", and has held for {format_length(policy.hold)}" if policy.hold else ""
+    yield f"when: {policy.when.text}{duration}"
     if policy.alone:
         yield "a member of a group: judged by itself, whatever the group does"
     if policy.needs:
@@ -286,10 +291,10 @@ def _list_late_metric_remarks(policy: Policy, configured: Sequence[ProviderManif
         or policy.when.evaluate({"power": RUNNING}).value is False
     ):
         return  # it does not rest on measures of work
-    window, named = max(policy.hold, ACTIVITY_WINDOW_MIN), policy.target.match.providers
+    window, providers = max(policy.hold, ACTIVITY_WINDOW_MIN), policy.target.match.providers
     for one in configured:
         needed = one.measures_late + MEASURES_LEAST * one.measures_every
-        if window < needed and (named is None or one.name in named):
+        if window < needed and (providers is None or one.name in providers):
             yield (
                 f"{policy.name}: the measures of {one.name} come every {format_length(one.measures_every)} and "
                 f"{format_length(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in "
@@ -307,7 +312,7 @@ OVERRIDE_SCHEMA = "costguard.wish/1"
 
 def build_override_document(
     action: str,
-    wishes: Sequence[Override],
+    overrides: Sequence[Override],
     *,
     lead: Sequence[str],
     notes: Sequence[str] = (),
@@ -318,28 +323,28 @@ def build_override_document(
     `action`: recorded, lifted, or none if nothing had to be done. `lead`: the result in words. `more`: further keys of the
     data.
     """
-    rows = [build_override_data(wish) for wish in wishes]
+    rows = [build_override_data(override) for override in overrides]
     data = {"schema": OVERRIDE_SCHEMA, "action": action, "wishes": rows, **(more or {}), "notes": list(notes)}
     return Document(data=data, records=tuple(rows), lead=tuple(lead), notes=tuple(notes))
 
 
-def build_override_data(wish: Override) -> dict[str, object]:
+def build_override_data(override: Override) -> dict[str, object]:
     """Return an override as data for scripts."""
-    key, (value, digest) = wish.key, split_arming(wish.value) if wish.what == ARM else (wish.value, "")
+    key, (value, digest) = override.key, split_arming(override.value) if override.what == ARM else (override.value, "")
     return {
-        "id": wish.id,
-        "what": wish.what,
-        "who": wish.who,
-        "why": wish.why,
-        "at": format_instant(wish.at),
-        "until": format_instant(wish.until) if wish.until else None,
+        "id": override.id,
+        "what": override.what,
+        "who": override.who,
+        "why": override.why,
+        "at": format_instant(override.at),
+        "until": format_instant(override.until) if override.until else None,
         "provider": key.provider if key else None,
         "account": key.account if key else None,
         "region": key.region if key else None,
         "resource": key.id if key else None,
-        "subject": wish.subject or None,
+        "subject": override.subject or None,
         "value": value or None,
         **({"digest": digest} if digest else {}),
-        "lifted_at": format_instant(wish.lifted_at) if wish.lifted_at else None,
-        "lifted_by": wish.lifted_by or None,
+        "lifted_at": format_instant(override.lifted_at) if override.lifted_at else None,
+        "lifted_by": override.lifted_by or None,
     }

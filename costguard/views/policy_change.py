@@ -23,9 +23,9 @@ class ComparedFigure(NamedTuple):
     difference: str
 
 
-def build_policy_change_document(before: Simulation, after: Simulation) -> Document:
+def build_policy_change_document(old: Simulation, new: Simulation) -> Document:
     """Return the comparison. Both replay the same history."""
-    figures = tuple(compare_simulations(before, after))
+    figures = tuple(compare_simulations(old, new))
     table = TableView(
         title="Before and after",
         columns=("what", "as it is>", "as changed>", "difference>"),
@@ -35,42 +35,42 @@ def build_policy_change_document(before: Simulation, after: Simulation) -> Docum
     return Document(
         data={"schema": "costguard.policy_change/1", "figures": list(records)},
         records=records,
-        lead=(_format_lead(before, after),),
+        lead=(_format_lead(old, new),),
         tables=(table,),
-        notes=tuple(_list_differences(before, after)),
+        notes=tuple(_list_differences(old, new)),
     )
 
 
-def compare_simulations(before: Simulation, after: Simulation) -> Iterator[ComparedFigure]:
+def compare_simulations(old: Simulation, new: Simulation) -> Iterator[ComparedFigure]:
     """Yield each figure of both."""
-    yield _compare_counts("would-be stops", len(before.stops), len(after.stops))
-    yield _compare_counts("machines", len(_list_machines(before)), len(_list_machines(after)))
-    yield _compare_hours(_sum_rest(before), _sum_rest(after))
-    for currency in sorted({one.low.currency for found in (before, after) for one in found.saved} or {"USD"}):
-        yield _compare_money(_find_saved(before, currency), _find_saved(after, currency))
-    yield _compare_counts("stops of machines that worked again within the hour", _count_false(before), _count_false(after))
+    yield _compare_counts("would-be stops", len(old.stops), len(new.stops))
+    yield _compare_counts("machines", len(_list_machines(old)), len(_list_machines(new)))
+    yield _compare_hours(_sum_rest(old), _sum_rest(new))
+    for currency in sorted({one.low.currency for simulation in (old, new) for one in simulation.saved} or {"USD"}):
+        yield _compare_money(_find_saved(old, currency), _find_saved(new, currency))
+    yield _compare_counts("stops of machines that worked again within the hour", _count_false(old), _count_false(new))
     for name, attribute in (("notices", "notices"), ("questions", "questions")):
-        counts = (sum(getattr(one, attribute) for one in found.policies) for found in (before, after))
+        counts = (sum(getattr(one, attribute) for one in simulation.policies) for simulation in (old, new))
         yield _compare_counts(name, *counts)
-    yield _compare_counts("acts that were held back", *(sum(len(one.held) for one in of.policies) for of in (before, after)))
+    yield _compare_counts("acts that were held back", *(sum(len(one.held) for one in of.policies) for of in (old, new)))
 
 
-def _format_lead(before: Simulation, after: Simulation) -> str:
-    gained, lost = _list_machines(after) - _list_machines(before), _list_machines(before) - _list_machines(after)
-    if not before.stops and not after.stops:
+def _format_lead(old: Simulation, new: Simulation) -> str:
+    gained, lost = _list_machines(new) - _list_machines(old), _list_machines(old) - _list_machines(new)
+    if not old.stops and not new.stops:
         return "Neither would have stopped anything in this history."
     if not gained and not lost:
         return "Both would have stopped the same machines."
     return f"The change would have stopped {len(gained)} machines more, and {len(lost)} no longer."
 
 
-def _list_differences(before: Simulation, after: Simulation) -> Iterator[str]:
+def _list_differences(old: Simulation, new: Simulation) -> Iterator[str]:
     """Yield the machines that only one of them stops."""
-    for found, other, told in ((after, before, "Stopped only as changed"), (before, after, "No longer stopped")):
-        seen = _list_machines(other)
-        only = {stop.key: stop for stop in found.stops if stop.key not in seen}
-        yield from limit_lines([f"{told}: {_name_machine(stop)}" for stop in only.values()][:MACHINES_SHOWN_MAX], "machines")
-    yield from (f"Not replayed: {told}." for told in dict.fromkeys((*before.not_replayed, *after.not_replayed)))
+    for simulation, other, label in ((new, old, "Stopped only as changed"), (old, new, "No longer stopped")):
+        other_machines = _list_machines(other)
+        only = {stop.key: stop for stop in simulation.stops if stop.key not in other_machines}
+        yield from limit_lines([f"{label}: {_name_machine(stop)}" for stop in only.values()][:MACHINES_SHOWN_MAX], "machines")
+    yield from (f"Not replayed: {label}." for label in dict.fromkeys((*old.not_replayed, *new.not_replayed)))
 
 
 def _name_machine(stop: SimulatedStop) -> str:
@@ -79,36 +79,36 @@ def _name_machine(stop: SimulatedStop) -> str:
     return f"{stop.name or stop.key.id}{owner} ({stop.gpu or 'no GPU'}){again}"
 
 
-def _list_machines(found: Simulation) -> set[object]:
-    return {stop.key for stop in found.stops}
+def _list_machines(simulation: Simulation) -> set[object]:
+    return {stop.key for stop in simulation.stops}
 
 
-def _sum_rest(found: Simulation) -> timedelta:
-    return sum((stop.until - stop.at for stop in found.stops), timedelta())
+def _sum_rest(simulation: Simulation) -> timedelta:
+    return sum((stop.until - stop.at for stop in simulation.stops), timedelta())
 
 
-def _count_false(found: Simulation) -> int:
-    return sum(stop.false_stop == YES for stop in found.stops)
+def _count_false(simulation: Simulation) -> int:
+    return sum(stop.false_stop == YES for stop in simulation.stops)
 
 
-def _find_saved(found: Simulation, currency: str) -> MoneyInterval:
-    return next((one for one in found.saved if one.low.currency == currency), make_zero_interval(currency))
+def _find_saved(simulation: Simulation, currency: str) -> MoneyInterval:
+    return next((one for one in simulation.saved if one.low.currency == currency), make_zero_interval(currency))
 
 
-def _compare_counts(name: str, before: int, after: int) -> ComparedFigure:
-    return ComparedFigure(name, str(before), str(after), f"{after - before:+d}" if after != before else "")
+def _compare_counts(name: str, old: int, new: int) -> ComparedFigure:
+    return ComparedFigure(name, str(old), str(new), f"{new - old:+d}" if new != old else "")
 
 
-def _compare_hours(before: timedelta, after: timedelta) -> ComparedFigure:
-    hours = [one.total_seconds() / 3600 for one in (before, after)]
-    more = f"{hours[1] - hours[0]:+.1f}" if before != after else ""
+def _compare_hours(old: timedelta, new: timedelta) -> ComparedFigure:
+    hours = [one.total_seconds() / 3600 for one in (old, new)]
+    more = f"{hours[1] - hours[0]:+.1f}" if old != new else ""
     return ComparedFigure("machine-hours at rest", f"{hours[0]:.1f}", f"{hours[1]:.1f}", more)
 
 
-def _compare_money(before: MoneyInterval, after: MoneyInterval) -> ComparedFigure:
+def _compare_money(old: MoneyInterval, new: MoneyInterval) -> ComparedFigure:
     """Compare savings net of what goes on at rest; the difference is that of what is expected."""
-    sign = get_currency_sign(before.low.currency)
-    more: Money = after.expected - before.expected
-    told = f"{'+' if more.nano > 0 else '-'}{sign}{more.format(2).removeprefix('-')}" if more.nano else ""
-    was, now = (f"{sign}{format_interval(one)}" for one in (before, after))
-    return ComparedFigure(f"saved, {before.low.currency}", was, now, told)
+    sign = get_currency_sign(old.low.currency)
+    more: Money = new.expected - old.expected
+    difference = f"{'+' if more.nano > 0 else '-'}{sign}{more.format(2).removeprefix('-')}" if more.nano else ""
+    was, now = (f"{sign}{format_interval(one)}" for one in (old, new))
+    return ComparedFigure(f"saved, {old.low.currency}", was, now, difference)

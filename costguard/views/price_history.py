@@ -156,8 +156,8 @@ def draw_trend(line: PriceLine, start: date, end: date, scale: float) -> str:
     def draw_part(rate: Rate | None) -> str:
         if rate is None:
             return UNKNOWN
-        moved = math.log(rate.nano_per_hour / first) / scale if scale else 0.0
-        return BLOCKS[min(len(BLOCKS) - 1, math.floor((moved + 1) / 2 * (len(BLOCKS) - 1)))]
+        change = math.log(rate.nano_per_hour / first) / scale if scale else 0.0
+        return BLOCKS[min(len(BLOCKS) - 1, math.floor((change + 1) / 2 * (len(BLOCKS) - 1)))]
 
     return "".join(map(draw_part, line.sample_rates(start, end, TREND_PARTS)))
 

@@ -70,7 +70,7 @@ def build_quote_document(
     `compared`: the claim of a template's source and costguard's figures. `words`: what each of a few advised options is chosen
     for, by rank; None: all that was asked for is shown.
     """
-    options, told = [_build_option_data(o) for o in shown], _build_template_parts(compared)
+    options, template_parts = [_build_option_data(o) for o in shown], _build_template_parts(compared)
     data = {
         "schema": SCHEMA,
         "job": build_job_data(quote.asked) if not isinstance(quote.asked, Rental) else _build_rental_data(quote.asked),
@@ -78,7 +78,7 @@ def build_quote_document(
         "refused": [_build_refused_data(r) for r in quote.refused],
         "warnings": [*quote.warnings, *_list_stale_warnings(shown)],
         "subscriptions": [_build_plan_data(p, quote) for p in plans],
-        "template": told[0],
+        "template": template_parts[0],
     }
     return Document(
         data=data,
@@ -86,11 +86,11 @@ def build_quote_document(
         lead=(_format_title(quote),),
         tables=(
             _build_option_table(quote, shown, words),
-            *told[1],
+            *template_parts[1],
             *explain,
             *(_list_plan_tables(plans, quote) if words is None else ()),
         ),
-        notes=(*told[2], *_list_notes(quote, shown, brief=words is not None, plans=plans)),
+        notes=(*template_parts[2], *_list_notes(quote, shown, brief=words is not None, plans=plans)),
     )
 
 
@@ -106,19 +106,19 @@ def _build_template_parts(
 
 
 def _format_title(quote: Quote) -> str:
-    asked = quote.asked
-    if isinstance(asked, Rental):
-        return f"{asked.gpu} x{asked.gpu_count}{f' on {asked.nodes} nodes' * (asked.nodes > 1)} for {asked.hours:g} h"
-    r = asked.recipe
-    method = f"{r.method} {asked.beside.algorithm}" if asked.beside else r.method
-    length = [f"seq {r.seq_len}"] if asked.architecture.sample_unit is None else []
+    job = quote.asked
+    if isinstance(job, Rental):
+        return f"{job.gpu} x{job.gpu_count}{f' on {job.nodes} nodes' * (job.nodes > 1)} for {job.hours:g} h"
+    r = job.recipe
+    method = f"{r.method} {job.beside.algorithm}" if job.beside else r.method
+    length = [f"seq {r.seq_len}"] if job.architecture.sample_unit is None else []
     how = [method, r.precision, *([r.quant] if r.quant != "none" else []), *length, f"batch {r.micro_batch}"]
-    amount = f", {format_amount(asked)}" if asked.tokens else ""
-    if asked.serving:
+    amount = f", {format_amount(job)}" if job.tokens else ""
+    if job.serving:
         from costguard.views.serving import format_load
 
-        amount, how = f", {format_load(asked.serving)}", how[:-2]
-    return f"{asked.architecture.name} ({asked.architecture.parameters / 1e9:.2f}B), {', '.join(how)}{amount}"
+        amount, how = f", {format_load(job.serving)}", how[:-2]
+    return f"{job.architecture.name} ({job.architecture.parameters / 1e9:.2f}B), {', '.join(how)}{amount}"
 
 
 QUOTE_FITS: Mapping[str, ColumnFit] = {
@@ -277,8 +277,8 @@ def _list_refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:
     if not refused:
         return []
     nearest = sorted(refused, key=lambda r: (r.needs_gib or 1e9) / (r.has_gib or 1))[:REFUSALS_SHOWN]
-    named = "; ".join(f"{r.offer or f'{r.gpu} x{r.gpu_count}'} {r.reason}" for r in nearest)
-    return [f"Refused {len(refused)}: {named}{' ...' if len(refused) > len(nearest) else ''}."]
+    refusals = "; ".join(f"{r.offer or f'{r.gpu} x{r.gpu_count}'} {r.reason}" for r in nearest)
+    return [f"Refused {len(refused)}: {refusals}{' ...' if len(refused) > len(nearest) else ''}."]
 
 
 def _list_unranked(quote: Quote, *, brief: bool) -> list[str]:
@@ -391,9 +391,9 @@ def _build_refused_data(r: QuoteRefusal) -> dict[str, object]:
     }
 
 
-def _build_rental_data(asked: Rental) -> dict[str, object]:
-    told = {"gpu": asked.gpu, "gpu_count": asked.gpu_count, "nodes": asked.nodes, "hours": asked.hours}
-    return {key: value for key, value in told.items() if key != "nodes" or value != 1}
+def _build_rental_data(rental: Rental) -> dict[str, object]:
+    data = {"gpu": rental.gpu, "gpu_count": rental.gpu_count, "nodes": rental.nodes, "hours": rental.hours}
+    return {key: value for key, value in data.items() if key != "nodes" or value != 1}
 
 
 def _build_plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:

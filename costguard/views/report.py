@@ -56,15 +56,17 @@ def build_report_document(statement: Statement, exchange: ExchangeRate | None = 
     `exchange`: a rate at which dollars are also shown to people; the data is not converted.
     """
     sums = (statement.usd, *statement.others)
-    told = [[_build_group_fields(group) for group in one.groups] for one in sums]
+    group_fields = [[_build_group_fields(group) for group in one.groups] for one in sums]
     left_out = tuple(list_not_counted(statement))
     data = {
         "schema": SCHEMA,
         "period": _build_period_data(statement),
         "as_of": format_instant(statement.as_of),
         "totals": format_interval_exact(statement.usd.total),
-        "groups": [_build_group_json(group, one) for group, one in zip(statement.usd.groups, told[0], strict=True)],
-        "other_currencies": [_build_currency_json(other, of) for other, of in zip(statement.others, told[1:], strict=True)],
+        "groups": [_build_group_json(group, one) for group, one in zip(statement.usd.groups, group_fields[0], strict=True)],
+        "other_currencies": [
+            _build_currency_json(other, of) for other, of in zip(statement.others, group_fields[1:], strict=True)
+        ],
         **build_section_data(statement),
         "not_counted": list(left_out),
         "unpriced": [
@@ -82,7 +84,9 @@ def build_report_document(statement: Statement, exchange: ExchangeRate | None = 
     }
     return Document(
         data=data,
-        records=tuple(_build_record(statement, one.currency, each) for one, of in zip(sums, told, strict=True) for each in of),
+        records=tuple(
+            _build_record(statement, one.currency, each) for one, of in zip(sums, group_fields, strict=True) for each in of
+        ),
         lead=tuple(_list_lead_lines(statement, exchange)),
         tables=(*(_build_group_table(statement, one, exchange) for one in sums if one.groups), *list_section_tables(statement)),
         notes=(
@@ -116,8 +120,8 @@ def list_not_counted(statement: Statement) -> Iterator[str]:
     if holes:
         yield SHORT_LIVED_NOTE
     for provider, sentence in statement.not_modelled:
-        named = sentence.casefold().startswith(f"{provider.casefold()}:")
-        yield sentence if named else f"{provider}: {sentence}"
+        names_provider = sentence.casefold().startswith(f"{provider.casefold()}:")
+        yield sentence if names_provider else f"{provider}: {sentence}"
 
 
 def list_report_warnings(statement: Statement) -> tuple[str, ...]:
@@ -220,36 +224,36 @@ def _build_group_fields(group: CostGroup) -> _GroupFields:
     )
 
 
-def _build_group_json(group: CostGroup, told: _GroupFields) -> dict[str, object]:
+def _build_group_json(group: CostGroup, fields: _GroupFields) -> dict[str, object]:
     """Return a group for JSON.
 
     `unknown_usd`: the part of `usd` whose price is not known.
     """
     return {
-        "by": told.by,
-        "hours": told.hours,
-        "gpu_hours": told.gpu_hours,
-        "usd": told.money,
+        "by": fields.by,
+        "hours": fields.hours,
+        "gpu_hours": fields.gpu_hours,
+        "usd": fields.money,
         "unknown_usd": format_interval_exact(group.unknown) if group.unknown else None,
-        **told.more,
+        **fields.more,
     }
 
 
-def _build_currency_json(sums: CurrencySums, told: Sequence[_GroupFields]) -> dict[str, object]:
-    groups = [{"by": one.by, "hours": one.hours, "gpu_hours": one.gpu_hours, "amount": one.money} for one in told]
+def _build_currency_json(sums: CurrencySums, group_fields: Sequence[_GroupFields]) -> dict[str, object]:
+    groups = [{"by": one.by, "hours": one.hours, "gpu_hours": one.gpu_hours, "amount": one.money} for one in group_fields]
     return {"currency": sums.currency, "totals": format_interval_exact(sums.total), "groups": groups}
 
 
-def _build_record(statement: Statement, currency: str, told: _GroupFields) -> Mapping[str, object]:
+def _build_record(statement: Statement, currency: str, fields: _GroupFields) -> Mapping[str, object]:
     return {
         "period": statement.label,
         "zone": statement.zone,
-        **told.by,
-        "hours": told.hours,
-        "gpu_hours": told.gpu_hours,
+        **fields.by,
+        "hours": fields.hours,
+        "gpu_hours": fields.gpu_hours,
         "currency": currency,
-        **told.money,
-        **(told.more if currency == "USD" else dict.fromkeys(told.more)),
+        **fields.money,
+        **(fields.more if currency == "USD" else dict.fromkeys(fields.more)),
     }
 
 
@@ -307,9 +311,9 @@ def _build_group_row(group: CostGroup, exchange: ExchangeRate | None, *, judged:
     shown = expected if group.unknown is None else "unknown" if group.unpriced == group.money else f"{expected}*"
     times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
     idle = "-" if not group.computing else "unknown" if group.waste is None else _format_idle_money(group.waste)
-    before = "-" if group.before is None else group.before.format()
+    previous = "-" if group.before is None else group.before.format()
     other = "" if exchange is None else exchange.convert(group.money.expected).format()
-    more = (*((idle,) if judged else ()), *((before,) if compared else ()), *((other,) if other else ()))
+    more = (*((idle,) if judged else ()), *((previous,) if compared else ()), *((other,) if other else ()))
     return (*(value or "-" for value in group.by.values()), *times, shown, low, high, *more)
 
 

@@ -51,16 +51,16 @@ def _build_day_chart(days: CostByDay, statement: Statement) -> Chart:
     bare = (number for number, nano in enumerate(spent) if not nano and not days.monthly)
     blank = {number for number in bare if _is_unseen_day(days.days[number], statement)}
     ranked = sorted(days.parts, key=lambda value: (-sum(days.parts[value]), value))
-    named = [(value or NOBODY, days.parts[value]) for value in ranked[:MOST_SERIES]]
+    series = [(value or NOBODY, days.parts[value]) for value in ranked[:MOST_SERIES]]
     rest = [days.parts[value] for value in ranked[MOST_SERIES:]]
     if rest:
-        named.append((OTHER, tuple(map(sum, zip(*rest, strict=True)))))
+        series.append((OTHER, tuple(map(sum, zip(*rest, strict=True)))))
     return Chart(
         title=f"Spend by {'month' if days.monthly else 'day'} and {days.by}",
         kind=STACKED,
         unit="$",
         labels=tuple(f"{day:%Y-%m}" if days.monthly else f"{day:%Y-%m-%d}" for day in days.days),
-        series=tuple(_build_amount_series(name, nanos, blank) for name, nanos in named),
+        series=tuple(_build_amount_series(name, nanos, blank) for name, nanos in series),
         note=f"{'Months' if days.monthly else 'Days'} of UTC, as the ledger keeps them; what is expected.",
     )
 
@@ -234,21 +234,21 @@ def _build_money_figure(name: str, money: MoneyInterval, note: str = "") -> Head
 
 
 def _build_change_figure(statement: Statement) -> HeadlineFigure:
-    before = statement.before
-    assert before is not None  # noqa: S101 - asked by its caller
-    name = f"Against {shorten(before.label, LONGEST_FIGURE_NAME)}"
-    change, share = before.compute_change(statement.usd), before.compute_share(statement.usd)
+    previous = statement.before
+    assert previous is not None  # noqa: S101 - asked by its caller
+    name = f"Against {shorten(previous.label, LONGEST_FIGURE_NAME)}"
+    change, share = previous.compute_change(statement.usd), previous.compute_share(statement.usd)
     if change is None:
         return HeadlineFigure(name=name, text=UNKNOWN, note="not polled then")
     was = (
-        f"${before.part.total.expected.format()} in as much of it"
+        f"${previous.part.total.expected.format()} in as much of it"
         if statement.running
-        else f"from ${before.usd.total.expected.format()}"
+        else f"from ${previous.usd.total.expected.format()}"
     )
     by = f"; {float(share):+.0%}" if share is not None and abs(share) < LARGEST_SHARE else ""
-    seen = "" if before.complete else "; it has gaps"
+    gaps = "" if previous.complete else "; it has gaps"
     text = _move_minus_sign(change.format(), "$")
-    return HeadlineFigure(name=name, text=text if change.nano <= 0 else f"+{text}", note=f"{was}{by}{seen}")
+    return HeadlineFigure(name=name, text=text if change.nano <= 0 else f"+{text}", note=f"{was}{by}{gaps}")
 
 
 def _build_idle_figure(usd: CurrencySums) -> HeadlineFigure:

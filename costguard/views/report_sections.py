@@ -139,37 +139,39 @@ def list_section_notes(statement: Statement) -> Iterator[str]:
         yield f"{money} is computed at prices of {one.as_of}, more than three months old: {shorten(one.source, 120)}."
 
 
-def _build_comparison_data(before: PreviousPeriod, usd: CurrencySums) -> dict[str, object]:
-    change = before.compute_change(usd)
+def _build_comparison_data(previous: PreviousPeriod, usd: CurrencySums) -> dict[str, object]:
+    change = previous.compute_change(usd)
     return {
         "period": {
-            "start": format_instant(before.period.start),
-            "end": format_instant(before.period.end),
-            "label": before.label,
+            "start": format_instant(previous.period.start),
+            "end": format_instant(previous.period.end),
+            "label": previous.label,
         },
-        "usd": format_interval_exact(before.usd.total) if before.seen else None,
-        "same_part_usd": format_interval_exact(before.part.total) if before.part_seen else None,
+        "usd": format_interval_exact(previous.usd.total) if previous.seen else None,
+        "same_part_usd": format_interval_exact(previous.part.total) if previous.part_seen else None,
         "change_usd": format_exact(change) if change else None,
-        "change_share": _round_share(before.compute_share(usd)),
-        "complete": before.complete,
+        "change_share": _round_share(previous.compute_share(usd)),
+        "complete": previous.complete,
     }
 
 
-def _format_comparison(before: PreviousPeriod, usd: CurrencySums) -> str:
-    change, share = before.compute_change(usd), before.compute_share(usd)
-    whole = f"${format_interval(before.usd.total)}"
+def _format_comparison(previous: PreviousPeriod, usd: CurrencySums) -> str:
+    change, share = previous.compute_change(usd), previous.compute_share(usd)
+    total = f"${format_interval(previous.usd.total)}"
     if change is None:
-        known = f"{whole} in all, but the same part of it was not polled" if before.seen else "not known, not polled then"
-        return f"{before.label}, the period before: {known}."
-    part = f"${format_interval(before.part.total)} in as much of it, {whole} in all" if before.part != before.usd else whole
+        coverage = f"{total} in all, but the same part of it was not polled" if previous.seen else "not known, not polled then"
+        return f"{previous.label}, the period before: {coverage}."
+    part = (
+        f"${format_interval(previous.part.total)} in as much of it, {total} in all" if previous.part != previous.usd else total
+    )
     by = f" ({abs(float(share)):.0%})" if share is not None and abs(share) < LARGEST_SHARE else ""
-    told = (
+    comparison = (
         "the same"
         if not change.nano
         else f"${Money(nano=abs(change.nano)).format()} {'more' if change.nano > 0 else 'less'}{by}"
     )
-    seen = "" if before.complete else "; it has gaps"
-    return f"{before.label}, the period before: {part}. This is {told}{seen}."
+    gaps = "" if previous.complete else "; it has gaps"
+    return f"{previous.label}, the period before: {part}. This is {comparison}{gaps}."
 
 
 def _build_idle_data(usd: CurrencySums) -> dict[str, object]:
@@ -209,8 +211,8 @@ def _format_savings(saved: Savings) -> str:
     acts = _format_count(len({one.act.intent_id for one in saved.counted}), "act")
     money = " and ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in saved.net)
     false = len({one.act.intent_id for one in saved.false})
-    beside = f"; {_format_count(false, 'suspected false stop')} not counted" if false else ""
-    return f"Saved by the guard: {money}, by {acts}{beside}."
+    false_stops = f"; {_format_count(false, 'suspected false stop')} not counted" if false else ""
+    return f"Saved by the guard: {money}, by {acts}{false_stops}."
 
 
 def _build_job_data(one: QuotedJob) -> dict[str, object]:
@@ -281,9 +283,9 @@ def _add_job_rows(rows: Sequence[tuple[str, ...]], quotes: Sequence[QuotedRun]) 
             left[key] -= 1
             if not left[key]:
                 one, code = several[key], get_currency_sign(quote.hold.money.currency)
-                named = (f"{shorten(one.job, LONGEST_NAME)}: {one.attempts} attempts", "", "first quoted, all spent")
+                cells = (f"{shorten(one.job, LONGEST_NAME)}: {one.attempts} attempts", "", "first quoted, all spent")
                 amounts = (one.quoted, one.actual, one.actual - one.quoted)
-                yield (*named, *(f"{code}{money.format()}" for money in amounts))
+                yield (*cells, *(f"{code}{money.format()}" for money in amounts))
 
 
 def _format_machine_name(name: str, id_: str) -> str:

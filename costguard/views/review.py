@@ -16,18 +16,18 @@ CENT = Decimal("0.01")
 
 def build_review_document(changes: Sequence[JobChange], limits: ChangeLimits, breaches: Sequence[str]) -> Document:
     """Return the document: the sums as its lead, a table of changes, and a table of what each side runs on."""
-    before, after = sum_expected(one.before for one in changes), sum_expected(one.after for one in changes)
+    old, new = sum_expected(one.before for one in changes), sum_expected(one.after for one in changes)
     records = tuple(_build_record(one) for one in changes)
     data = {
         "schema": SCHEMA,
         "changes": [_build_change_data(one) for one in changes],
-        "usd_before": _format_exact(before),
-        "usd_after": _format_exact(after),
-        "usd_difference": _format_exact(after - before),
+        "usd_before": _format_exact(old),
+        "usd_after": _format_exact(new),
+        "usd_difference": _format_exact(new - old),
         "limits": {"max_usd": _format_exact(limits.usd_max), "max_increase_usd": _format_exact(limits.increase_usd_max)},
         "breaches": list(breaches),
     }
-    lead = [_format_sums(changes, before, after), *(f"Over the limit: {one}." for one in breaches)]
+    lead = [_format_sums(changes, old, new), *(f"Over the limit: {one}." for one in breaches)]
     rows = tuple(
         (shorten(one.file, FILE_CHARS_MAX), _format_side(one.before), _format_side(one.after), _format_difference(one))
         for one in changes
@@ -47,13 +47,13 @@ def build_review_document(changes: Sequence[JobChange], limits: ChangeLimits, br
     )
 
 
-def _format_sums(changes: Sequence[JobChange], before: Decimal, after: Decimal) -> str:
+def _format_sums(changes: Sequence[JobChange], old: Decimal, new: Decimal) -> str:
     if not changes:
         return "No job file changed."
     jobs = "1 GPU job changes" if len(changes) == 1 else f"{len(changes)} GPU jobs change"
     open_ended = any(side is not None and side.problem for one in changes for side in (one.before, one.after))
     unknown = ", without what is not quoted" if open_ended else ""
-    return f"{jobs}: ${before:.2f} to ${after:.2f} ({_format_signed(after - before)}{unknown})"
+    return f"{jobs}: ${old:.2f} to ${new:.2f} ({_format_signed(new - old)}{unknown})"
 
 
 def _format_side(side: JobCost | None) -> str:
@@ -80,8 +80,8 @@ def _list_detail_rows(change: JobChange) -> list[tuple[str, ...]]:
     for name, side in (("before", change.before), ("after", change.after)):
         if side is not None:
             cost = "-" if side.low is None or side.high is None else f"${side.low:.2f} to ${side.high:.2f}"
-            told = side.place or shorten(side.problem, PROBLEM_CHARS_MAX)
-            rows.append((shorten(change.file, FILE_CHARS_MAX), name, cost, told))
+            description = side.place or shorten(side.problem, PROBLEM_CHARS_MAX)
+            rows.append((shorten(change.file, FILE_CHARS_MAX), name, cost, description))
     return rows
 
 

@@ -45,9 +45,9 @@ class RunSummary:
     notes: Sequence[str] = ()
 
 
-def build_run_data(came: RunSummary) -> dict[str, object]:
+def build_run_data(summary: RunSummary) -> dict[str, object]:
     """Return the whole result without the command, because its arguments may contain secrets."""
-    attempt, terms, record = came.attempt, came.terms, came.record
+    attempt, terms, record = summary.attempt, summary.terms, summary.record
     machine = terms.machine
     return {
         "schema": RUN_SCHEMA,
@@ -76,7 +76,7 @@ def build_run_data(came: RunSummary) -> dict[str, object]:
             "began_at": format_instant(attempt.began_at),
             "ended_at": format_instant(attempt.seen_at),
             "status": attempt.status,
-            "signal": came.signal or None,
+            "signal": summary.signal or None,
             "seconds": attempt.seconds,
             "hours": attempt.seconds / HOUR_S,
             "money": format_exact(attempt.spent) if attempt.spent else None,
@@ -90,21 +90,21 @@ def build_run_data(came: RunSummary) -> dict[str, object]:
         "hold": {
             "id": attempt.hold or None,
             "money": format_exact(attempt.held) if attempt.held else None,
-            "budget": came.budget or None,
+            "budget": summary.budget or None,
         },
-        "lease": {"id": attempt.lease or None, "until": came.lease_until, "refused": came.lease_refused or None},
+        "lease": {"id": attempt.lease or None, "until": summary.lease_until, "refused": summary.lease_refused or None},
         "progress": {
             "first_step": attempt.first_step,
             "last_step": attempt.last_step,
-            "tokens_per_s": came.tokens_per_s,
-            "not_learnt": came.unfit or None,
+            "tokens_per_s": summary.tokens_per_s,
+            "not_learnt": summary.unfit or None,
         },
-        "next_quote": {"hours": _build_hours_data(came.after.hours), "money": _build_money_data(came.after.usd)}
-        if came.after
+        "next_quote": {"hours": _build_hours_data(summary.after.hours), "money": _build_money_data(summary.after.usd)}
+        if summary.after
         else None,
-        "notices": list(came.notices),
-        "then": dict(came.then) or None,
-        "notes": list(came.notes),
+        "notices": list(summary.notices),
+        "then": dict(summary.then) or None,
+        "notes": list(summary.notes),
     }
 
 
@@ -121,8 +121,8 @@ CALIBRATION_SCHEMA = "costguard.calibration/1"
 
 def build_calibration_document(answer: CalibrationAnswer) -> Document:
     """Return one row per family: the number of runs, the observed values, and the change of quotes."""
-    found = answer.weighed
-    beliefs = sorted(found.calibration.beliefs.items(), key=lambda item: (item[0].measure != "speed", item[0]))
+    weighed = answer.weighed
+    beliefs = sorted(weighed.calibration.beliefs.items(), key=lambda item: (item[0].measure != "speed", item[0]))
     records = tuple(_build_family_record(family, belief, answer.spread) for family, belief in beliefs)
     data = {
         "schema": CALIBRATION_SCHEMA,
@@ -130,7 +130,7 @@ def build_calibration_document(answer: CalibrationAnswer) -> Document:
         "runs": len(answer.runs),
         "new": answer.new,
         "families": list(records),
-        "left_out": [{"run": o.run, "measure": o.measure, "why": o.why} for o in found.left_out],
+        "left_out": [{"run": o.run, "measure": o.measure, "why": o.why} for o in weighed.left_out],
         "warnings": list(answer.warnings),
     }
     return Document(
@@ -170,8 +170,8 @@ def _build_family_table(beliefs: Sequence[tuple[RunFamily, FamilyEstimate]], spr
         own = _get_spread(family, spread)
         shift, width = belief.shift(own)
         interval = f"{math.exp(width):.2f} (was {math.exp(own):.2f})" if family.measure == "speed" else "-"
-        seen, factor = f"{math.exp(belief.mean):.3f}", f"x {math.exp(shift):.3f}"
-        rows.append((family.measure, family.text, str(belief.runs), seen, factor, interval))
+        mean, factor = f"{math.exp(belief.mean):.3f}", f"x {math.exp(shift):.3f}"
+        rows.append((family.measure, family.text, str(belief.runs), mean, factor, interval))
     columns = ("of", "jobs", "runs>", "observed / expected>", "quotes move by>", "80 % within a factor>")
     return TableView(title="", columns=columns, rows=tuple(rows))
 

@@ -104,9 +104,9 @@ def list_serving_notes(first: QuoteOption | None) -> list[str]:
         f"{format_requests(capacity.expected)} requests/s ({format_requests(capacity.low)} to {format_requests(capacity.high)})"
     )
     took = f"{answer.expected:.1f} s ({answer.low:.1f} to {answer.high:.1f})"
-    held = "GPU" if plan.gpus_per_copy == 1 else "GPUs"
+    unit = "GPU" if plan.gpus_per_copy == 1 else "GPUs"
     return [
-        f"First option: {gpus} hold {copies} of {plan.gpus_per_copy} {held}, carry {carried} and answer in {took}{each}.",
+        f"First option: {gpus} hold {copies} of {plan.gpus_per_copy} {unit}, carry {carried} and answer in {took}{each}.",
         "Machines are counted so that the low end of their speed's 80 % interval carries the load; the money is of 730 hours.",
         *_list_fewer(plan),
     ]

@@ -19,7 +19,7 @@ INIT_SCHEMA = "costguard.init/1"
 
 def build_init_document(
     path: str,
-    found: Sequence[str],
+    providers: Sequence[str],
     looked: Mapping[str, Sequence[str]],
     unready: Mapping[str, str],
     *,
@@ -30,7 +30,7 @@ def build_init_document(
 ) -> Document:
     """Return the document of a new settings file.
 
-    - `found`: providers with credentials. `looked`: the places that were searched, for the other providers.
+    - `providers`: providers with credentials. `looked`: the places that were searched, for the other providers.
     - `unready`: what must be set before credentials can be searched.
     - `usual`: the file is at a place where costguard reads it without --config. `guarded`: where the warnings of the idle
         policy in it go; None: it has none.
@@ -42,17 +42,17 @@ def build_init_document(
     data = {
         "schema": INIT_SCHEMA,
         "path": path,
-        "providers": list(found),
+        "providers": list(providers),
         "not_found": {name: list(places) for name, places in sorted(looked.items()) if places},
         "unready": dict(sorted(unready.items())),
         "budget": cap,
         "timezone": zone or "UTC",
         "next": steps,
     }
-    records = tuple({"provider": name, "found": name in found} for name in sorted({*found, *looked, *unready}))
+    records = tuple({"provider": name, "found": name in providers} for name in sorted({*providers, *looked, *unready}))
     missing = [f"{name}: no credentials in {'; '.join(places)}." for name, places in sorted(looked.items()) if places]
-    told = [f"{name}: not switched on. {why}" for name, why in sorted(unready.items())]
-    lead = f"Wrote {path}, with {', '.join(found) or 'no provider'} switched on. It holds no key."
+    unready_lines = [f"{name}: not switched on. {why}" for name, why in sorted(unready.items())]
+    lead = f"Wrote {path}, with {', '.join(providers) or 'no provider'} switched on. It holds no key."
     budget = f"Budget: {cap} a month." if cap else "No budget: see [[budget]] in the file."
     guard: tuple[str, ...] = ()
     if guarded is not None:
@@ -61,7 +61,7 @@ def build_init_document(
         data=data,
         records=records,
         lead=(lead, budget, *guard),
-        notes=(*missing, *told, *(f"next: {step}" for step in steps)),
+        notes=(*missing, *unready_lines, *(f"next: {step}" for step in steps)),
     )
 
 
@@ -122,15 +122,15 @@ def build_doctor_document(
         tones = tuple(OUTCOME_TONES.get(row[3], DOUBTFUL) for row in rows)
         columns = ("provider", "account", "check", "", "found")
         table = TableView(title="", columns=columns, rows=rows, fits=CHECK_FITS, tones=tones)
-        told: tuple[str, ...] = tuple(_list_fixes(every))
+        findings_lines: tuple[str, ...] = tuple(_list_fixes(every))
     else:
-        table, told = _build_brief_table(every), tuple(_list_findings(every))
+        table, findings_lines = _build_brief_table(every), tuple(_list_findings(every))
     more = "" if all_checks else " --all shows every check."
     following = "next: costguard status" if findings else "next: costguard init, where the key of a provider is exported"
     if counted[CHECK_BAD]:
         following = "next: mend what is BAD, then costguard doctor again"
     counts = (_format_check_counts(counted) + more, following)
-    return Document(data=data, records=records, tables=(table,), notes=(*told, *notes, *counts))
+    return Document(data=data, records=records, tables=(table,), notes=(*findings_lines, *notes, *counts))
 
 
 def _build_account_data(one: AccountChecks) -> Mapping[str, object]:
@@ -153,11 +153,11 @@ def _build_brief_table(every: Sequence[AccountChecks]) -> TableView:
     rows, tones = [], []
     for one in every:
         counted = Counter(SIGNS.get(check.outcome, check.outcome) for check in one.checks)
-        told = ", ".join(f"{count} {sign}" for sign, count in counted.items())
+        outcomes = ", ".join(f"{count} {sign}" for sign, count in counted.items())
         key = next(
             (check.told for check in one.checks if check.subject == CREDENTIALS_CHECK and check.outcome == CHECK_GOOD), "-"
         )
-        rows.append((one.provider, one.account or "?", told, key))
+        rows.append((one.provider, one.account or "?", outcomes, key))
         tones.append(BAD if counted[SIGNS[CHECK_BAD]] else PLAIN)
     return TableView(
         title="", columns=("provider", "account", "checks", "key"), rows=tuple(rows), fits=CHECK_FITS, tones=tuple(tones)
@@ -166,14 +166,14 @@ def _build_brief_table(every: Sequence[AccountChecks]) -> TableView:
 
 def _list_findings(every: Sequence[AccountChecks]) -> Iterator[str]:
     """Yield a line for each finding that is not good, with all that it is about and its fix; bad ones come first."""
-    found: dict[tuple[str, str, str, str], list[str]] = {}
+    findings: dict[tuple[str, str, str, str], list[str]] = {}
     for one in every:
         for check in one.checks:
             if check.outcome != CHECK_GOOD:
                 sign = SIGNS.get(check.outcome, check.outcome)
-                found.setdefault((sign, one.provider, check.told, check.fix), []).append(check.subject)
-    for (sign, provider, told, fix), subjects in sorted(found.items(), key=lambda item: item[0][0] != SIGNS[CHECK_BAD]):
-        yield f"{sign} {provider}, {_join_subjects(subjects)}: {told}.{f' Fix: {fix}' if fix else ''}"
+                findings.setdefault((sign, one.provider, check.told, check.fix), []).append(check.subject)
+    for (sign, provider, problem, fix), subjects in sorted(findings.items(), key=lambda item: item[0][0] != SIGNS[CHECK_BAD]):
+        yield f"{sign} {provider}, {_join_subjects(subjects)}: {problem}.{f' Fix: {fix}' if fix else ''}"
 
 
 def _join_subjects(subjects: Sequence[str]) -> str:

@@ -39,46 +39,46 @@ MOST_REASONS = 5
 FALSE_STOP_TEXTS = {YES: "yes", "no": "no", NOT_KNOWN: "not known"}
 
 
-def build_simulation_document(found: Simulation) -> Document:
+def build_simulation_document(simulation: Simulation) -> Document:
     """Return the document of the whole simulation."""
-    stops = found.stops
+    stops = simulation.stops
     data = {
         "schema": SCHEMA,
-        "at": format_instant(found.at),
-        "period": {"start": format_instant(found.period.start), "end": format_instant(found.period.end)},
-        "interval_s": int(found.interval.total_seconds()),
-        "resources": found.resources,
-        "hourly_until": format_instant(found.hourly_until) if found.hourly_until else None,
-        "policies": [build_record(POLICY_COLUMNS, one) for one in found.policies],
+        "at": format_instant(simulation.at),
+        "period": {"start": format_instant(simulation.period.start), "end": format_instant(simulation.period.end)},
+        "interval_s": int(simulation.interval.total_seconds()),
+        "resources": simulation.resources,
+        "hourly_until": format_instant(simulation.hourly_until) if simulation.hourly_until else None,
+        "policies": [build_record(POLICY_COLUMNS, one) for one in simulation.policies],
         "totals": {
             "stops": len(stops),
             "machines": len({stop.key for stop in stops}),
             "suspected_false_stops": sum(stop.false_stop == YES for stop in stops),
-            "saved": _build_money_data(found.saved),
+            "saved": _build_money_data(simulation.saved),
         },
         "stops": [build_record(STOP_COLUMNS, stop) for stop in stops],
-        "held": [build_record(HELD_COLUMNS, one) for one in _list_held_actions(found)],
-        "not_replayed": list(found.not_replayed),
+        "held": [build_record(HELD_COLUMNS, one) for one in _list_held_actions(simulation)],
+        "not_replayed": list(simulation.not_replayed),
     }
     return Document(
         data=data,
         records=tuple(_build_stop_record(stop) for stop in stops),
-        lead=(_format_summary(found, stops),),
-        tables=tuple(_list_tables(found, stops)),
-        notes=tuple(_list_notes(found, stops)),
+        lead=(_format_summary(simulation, stops),),
+        tables=tuple(_list_tables(simulation, stops)),
+        notes=tuple(_list_notes(simulation, stops)),
     )
 
 
-def list_simulation_warnings(found: Simulation) -> tuple[str, ...]:
+def list_simulation_warnings(simulation: Simulation) -> tuple[str, ...]:
     """Return warnings for users who read only the figures: the number of suspected false stops."""
-    false = sum(stop.false_stop == YES for stop in found.stops)
-    return (f"{false} of {len(found.stops)} would-be stops are suspected false stops",) if false else ()
+    false = sum(stop.false_stop == YES for stop in simulation.stops)
+    return (f"{false} of {len(simulation.stops)} would-be stops are suspected false stops",) if false else ()
 
 
 def _build_stop_record(stop: SimulatedStop) -> Mapping[str, object]:
-    whole = build_record(STOP_COLUMNS, stop)
+    record = build_record(STOP_COLUMNS, stop)
     names = ("provider", "account", "region", "id", "name", "owner", "policy", "act", "since", "noticed_at", "wanted_at", "at")
-    flat = {name: whole[name] for name in (*names, "until", "because", "false_stop", "worked_at")}
+    flat = {name: record[name] for name in (*names, "until", "because", "false_stop", "worked_at")}
     saved = next(iter(stop.saved), None)
     money = {f"saved_{end}": text for end, text in format_interval_exact(saved).items()} if saved else dict.fromkeys(_ENDS)
     return flat | {"held_by": " ".join(reason for reason, _ in stop.held_by)} | money | _build_currency_data(saved)
@@ -99,34 +99,34 @@ def _to_hours(length: timedelta) -> float:
     return round(length.total_seconds() / 3600, 4)
 
 
-def _list_held_actions(found: Simulation) -> list[SimulatedHold]:
-    return sorted((h for one in found.policies for h in one.held), key=lambda h: (h.since, h.life.key, h.policy))
+def _list_held_actions(simulation: Simulation) -> list[SimulatedHold]:
+    return sorted((h for one in simulation.policies for h in one.held), key=lambda h: (h.since, h.life.key, h.policy))
 
 
-def _format_summary(found: Simulation, stops: Sequence[SimulatedStop]) -> str:
-    span = f"{format_local_time(found.period.start)} to {format_local_time(found.period.end)}"
+def _format_summary(simulation: Simulation, stops: Sequence[SimulatedStop]) -> str:
+    span = f"{format_local_time(simulation.period.start)} to {format_local_time(simulation.period.end)}"
     machines, false = len({stop.key for stop in stops}), sum(stop.false_stop == YES for stop in stops)
     if not stops:
-        return f"{span}: of {found.resources} resources none would have been stopped."
-    saved = _format_money(found.saved)
-    told = f"{len(stops)} would-be stops of {machines} machines, {saved} saved net of what goes on at rest"
+        return f"{span}: of {simulation.resources} resources none would have been stopped."
+    saved = _format_money(simulation.saved)
+    summary = f"{len(stops)} would-be stops of {machines} machines, {saved} saved net of what goes on at rest"
     started = sum(stop.because == STARTED for stop in stops)
     again = f"; {started} of them started again by their schedule" if started else ""
-    return f"{span}: {told}; {false} of them worked again within the hour{again}."
+    return f"{span}: {summary}; {false} of them worked again within the hour{again}."
 
 
 def _format_money(money: Sequence[MoneyInterval]) -> str:
     return ", ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in money) or "nothing"
 
 
-def _list_tables(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[TableView]:
-    yield build_table(POLICY_COLUMNS, found.policies, title="By policy")
+def _list_tables(simulation: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[TableView]:
+    yield build_table(POLICY_COLUMNS, simulation.policies, title="By policy")
     if stops:
         headings = ("machine", "owner", "policy", "since", "noticed", "stopped", "until", "because", "saved>", "false stop")
         yield build_table(STOP_COLUMNS, stops, headings, title="Machines that would have been stopped")
-    held = _list_held_actions(found)
-    if held:
-        yield build_table(HELD_COLUMNS, held, title="Held back")
+    held_actions = _list_held_actions(simulation)
+    if held_actions:
+        yield build_table(HELD_COLUMNS, held_actions, title="Held back")
 
 
 def _format_stop_time(stop: SimulatedStop) -> str:
@@ -149,21 +149,21 @@ def _format_optional(at: datetime | None) -> str | None:
 
 
 def _format_machine_name(provider: str, name: str, id_: str) -> str:
-    told = f"{name} ({id_})" if name and name != id_ else id_
-    return f"{provider} {shorten(told, LONGEST_NAME)}"
+    text = f"{name} ({id_})" if name and name != id_ else id_
+    return f"{provider} {shorten(text, LONGEST_NAME)}"
 
 
-def _list_notes(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[str]:
+def _list_notes(simulation: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[str]:
     if any(stop.false_stop == NOT_KNOWN for stop in stops):
         yield f"Not known: {FALSE_STOP_ANSWERS[NOT_KNOWN]}."
-    if found.hourly_until is not None:
-        until = format_local_time(found.hourly_until)
+    if simulation.hourly_until is not None:
+        until = format_local_time(simulation.hourly_until)
         yield f"Until {until} samples are kept by the hour: an hour with any work in it counts as work all through."
-    for one in found.policies:
+    for one in simulation.policies:
         why = [f"{reason} ({_to_hours(length):.1f} h)" for reason, length in one.blind.reasons[:MOST_REASONS]]
         if why:
             yield f"{one.name} could not judge: {'; '.join(why)}."
-    yield from limit_lines((f"Not replayed: {told}." for told in found.not_replayed), "lines")
+    yield from limit_lines((f"Not replayed: {description}." for description in simulation.not_replayed), "lines")
 
 
 POLICY_COLUMNS: tuple[Column[PolicySimulation], ...] = (

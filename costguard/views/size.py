@@ -106,25 +106,25 @@ def _build_phase_table(f: Footprint) -> TableView:
     return TableView(title="GiB a GPU, by phase", columns=("phase", *(f"{t}>" for t in TERMS), "sum"), rows=tuple(rows))
 
 
-def _build_gpu_table(fits_on: tuple[FittingGpus, ...], stated: str) -> TableView:
+def _build_gpu_table(fits_on: tuple[FittingGpus, ...], precision: str) -> TableView:
     """Return a table with one row per number of GPUs: the smallest kinds of which that number holds the job.
 
-    The number of larger kinds is added, and what those need on which the job does not run in its `stated` precision.
+    The number of larger kinds is added, and what those need on which the job does not run in its `precision` precision.
     """
     rows = []
     for count in dict.fromkeys(f.count for f in sorted(fits_on, key=lambda f: f.count)):
         same = [f for f in fits_on if f.count == count]
-        named = ", ".join(_format_kind(f, stated) for f in same[:GPUS_NAMED])
+        gpus = ", ".join(_format_kind(f, precision) for f in same[:GPUS_NAMED])
         more = f" and {len(same) - GPUS_NAMED} larger kinds" if len(same) > GPUS_NAMED else ""
-        needed = min(same, key=lambda f: (f.precision != stated, f.has_gib)).reserved_gib
-        rows.append((str(count), f"{needed:.1f}", named + more))
+        needed = min(same, key=lambda f: (f.precision != precision, f.has_gib)).reserved_gib
+        rows.append((str(count), f"{needed:.1f}", gpus + more))
     columns = ("GPUs>", "needs GiB>", "smallest kinds that hold it, with their GiB")
     return TableView(title="Fits on (fewest of each kind)", columns=columns, rows=tuple(rows))
 
 
-def _format_kind(kind: FittingGpus, stated: str) -> str:
-    """Return the GPU with its GiB, and what the job needs there in another precision than the `stated` one."""
-    other = "" if kind.precision == stated else f": {kind.precision}, {kind.reserved_gib:.1f}"
+def _format_kind(kind: FittingGpus, precision: str) -> str:
+    """Return the GPU with its GiB, and what the job needs there in another precision than the `precision` one."""
+    other = "" if kind.precision == precision else f": {kind.precision}, {kind.reserved_gib:.1f}"
     return f"{kind.gpu} ({kind.has_gib:.0f}{other})"
 
 

@@ -74,14 +74,18 @@ FLAT_KEYS = (
 
 
 def build_status_document(
-    status: FleetStatus, told: Sequence[str] = (), audit: str = "", exchange: ExchangeRate | None = None, source: str = ""
+    status: FleetStatus,
+    more_warnings: Sequence[str] = (),
+    audit: str = "",
+    exchange: ExchangeRate | None = None,
+    source: str = "",
 ) -> Document:
-    """Return the whole status; warnings about unreliable scopes and prices come first, then the further warnings `told`.
+    """Return the whole status; warnings about unreliable scopes and prices come first, then `more_warnings`.
 
     `audit`: the head of the ledger's audit log; "": none. `exchange`: a rate at which dollars are also shown to people.
     `source`: from where and how old this is, for people (`describe_status_source`); in the data each scope has its time.
     """
-    warnings = tuple(dict.fromkeys((*list_status_warnings(status), *told)))
+    warnings = tuple(dict.fromkeys((*list_status_warnings(status), *more_warnings)))
     resources = [_build_resource_data(one, status.at) for one in status.resources]
     data = {
         "schema": SCHEMA,
@@ -145,25 +149,25 @@ def _list_scope_warnings(scope: ScopeStatus, status: FleetStatus) -> Iterator[st
         yield f"{format_scope(scope.now.scope)} was not read completely{format_scope_reason(scope.now.why)}"
 
 
-def build_incomplete_status_error(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError | None:
+def build_incomplete_status_error(status: FleetStatus, warnings: Sequence[str] = ()) -> IncompleteError | None:
     """Return the error with which `--strict` refuses the status; None if it is complete.
 
-    It is incomplete if a scope was not read completely lately, or if there are further warnings `told`.
+    It is incomplete if a scope was not read completely lately, or if there are further warnings `warnings`.
     """
     doubtful = [scope for scope in status.scopes if scope.state != COMPLETE]
-    if not doubtful and not told and status.scopes:
+    if not doubtful and not warnings and status.scopes:
         return None
     missing = (
         f"{len(doubtful)} of {len(status.scopes)} scopes were not read completely" if doubtful else "not all could be asked"
     )
     names = (format_scope(scope.now.scope) for scope in doubtful if not scope.unreached)  # of the others `told` tells
-    return IncompleteError(missing, hint="; ".join(limit_lines((*names, *told), "of them")) or "costguard doctor says why")
+    return IncompleteError(missing, hint="; ".join(limit_lines((*names, *warnings), "of them")) or "costguard doctor says why")
 
 
 def _format_unseen_scope(scope: ScopeStatus, status: FleetStatus) -> str:
     """Return a sentence: `aws/123/us-east-1 not read completely for 3 h: timeout`."""
-    name, asked = format_scope(scope.now.scope), format_length(status.at - scope.now.at)
-    why = format_scope_reason(scope.now.why) if scope.now.outcome == scope.state else f": nobody has asked for {asked}"
+    name, age = format_scope(scope.now.scope), format_length(status.at - scope.now.at)
+    why = format_scope_reason(scope.now.why) if scope.now.outcome == scope.state else f": nobody has asked for {age}"
     length = format_length(scope.unseen or status.at - status.at)
     return f"{name} was never read completely{why}" if scope.never else f"{name} not read completely for {length}{why}"
 
@@ -184,7 +188,7 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     all three, None if nothing is expected. `price`: how the price of computing is known: "stated" or a step of the price
     ladder; None if it bills none. `spent`: None if it is in another currency; see `other_currency`.
     """
-    seen, key, live = one.live.observation, one.live.observation.key, one.live
+    observation, key, live = one.live.observation, one.live.observation.key, one.live
     dollars = live.spent.low.currency == "USD"
     burn = one.get_burn()
     others = {b.currency: format_exact(b.stated, RATE_PLACES) for b in one.burns if b.currency != "USD"}
@@ -193,13 +197,15 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
         "account": key.account,
         "region": key.region,
         "id": key.id,
-        "name": seen.name,
-        "kind": seen.kind,
-        "gpu": seen.gpu or None,
-        "gpu_count": int(seen.gpu_count) if seen.gpu_count == int(seen.gpu_count) else seen.gpu_count,
-        "tier": seen.tier,
+        "name": observation.name,
+        "kind": observation.kind,
+        "gpu": observation.gpu or None,
+        "gpu_count": int(observation.gpu_count)
+        if observation.gpu_count == int(observation.gpu_count)
+        else observation.gpu_count,
+        "tier": observation.tier,
         "state": one.state,
-        "started_at": format_instant(seen.started_at) if seen.started_at else None,
+        "started_at": format_instant(observation.started_at) if observation.started_at else None,
         "starts_at": format_instant(one.beside.starts_at) if one.beside.starts_at else None,
         "stops_at": format_instant(one.beside.stops_at) if one.beside.stops_at else None,
         "usd_per_hour": format_stated_rate(one),
@@ -252,8 +258,8 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
     usd = status.usd
     if not status.scopes:
         yield "Nothing has been polled yet: the ledger has no account."
-    seen = sum(scope.seen for scope in status.scopes)
-    read = f"; {seen} of {len(status.scopes)} accounts read" if status.scopes else ""
+    scopes_read = sum(scope.seen for scope in status.scopes)
+    read = f"; {scopes_read} of {len(status.scopes)} accounts read" if status.scopes else ""
     count = sum(one.get_burn().unknown for one in status.resources)
     unpriced = f"; {count} unpriced, at most ${usd.burn.unstated.format(RATE_PLACES)} an hour" if count else ""
     yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{unpriced}{read}."
@@ -358,8 +364,14 @@ def _shorten_name(name: str) -> str:
 
 
 def _format_gpu(one: ResourceBurn) -> str:
-    seen = one.live.observation
-    return f"{_shorten_name(seen.gpu)} x{seen.gpu_count:g}" if seen.gpu else seen.kind if seen.kind != "instance" else "-"
+    observation = one.live.observation
+    return (
+        f"{_shorten_name(observation.gpu)} x{observation.gpu_count:g}"
+        if observation.gpu
+        else observation.kind
+        if observation.kind != "instance"
+        else "-"
+    )
 
 
 def _format_rate(one: ResourceBurn) -> str:

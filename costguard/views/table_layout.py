@@ -46,26 +46,26 @@ class TableLayout:
 
 def fit_table(table: TableView, width: int | None, measure: Callable[[str], int] = len) -> TableLayout:
     """Return the layout of `table` in `width` cells; None: as wide as it is. `measure`: how many cells a text takes."""
-    whole = [_build_column(table, number, measure) for number in range(len(table.columns))]
-    if width is None or _measure(whole) <= width:
-        return TableLayout(columns=tuple(whole), dropped=(), shortened=())
-    briefs = [_shorten_cells(table, column, measure) for column in whole]
+    full = [_build_column(table, number, measure) for number in range(len(table.columns))]
+    if width is None or _measure(full) <= width:
+        return TableLayout(columns=tuple(full), dropped=(), shortened=())
+    briefs = [_shorten_cells(table, column, measure) for column in full]
     kept, dropped = list(range(len(briefs))), list[int]()
     while _measure_least(table, [briefs[n] for n in kept]) > width:
         ranked = [n for n in kept if find_fit(briefs[n].name, table.fits).rank]
         if not ranked:
             break
-        gone = max(ranked, key=lambda n: (find_fit(briefs[n].name, table.fits).rank, n))
-        kept.remove(gone)
-        dropped.append(gone)
+        dropped_column = max(ranked, key=lambda n: (find_fit(briefs[n].name, table.fits).rank, n))
+        kept.remove(dropped_column)
+        dropped.append(dropped_column)
     shown = _fit_widths(table, [briefs[n] for n in kept], width)
     cut = tuple(
         one.name
         for one, n in zip(shown, kept, strict=True)
-        if one.cells != whole[n].cells or (one.width < whole[n].width and not one.wraps)
+        if one.cells != full[n].cells or (one.width < full[n].width and not one.wraps)
     )
     return TableLayout(
-        columns=tuple(shown), dropped=tuple(whole[n].heading for n in sorted(dropped)), shortened=tuple(filter(None, cut))
+        columns=tuple(shown), dropped=tuple(full[n].heading for n in sorted(dropped)), shortened=tuple(filter(None, cut))
     )
 
 

@@ -124,49 +124,50 @@ def format_rate(money: Money | None) -> str:
     return "unknown" if money is None else f"{get_currency_sign(money.currency)}{money.format(RATE_PLACES)}"
 
 
-def list_changes(before: WatchView | None, now: WatchView) -> tuple[str, ...]:
-    """Return one line for each fact that changed; with `before` None, all facts."""
-    return tuple(f"{format_local_time(now.at)}  {to_one_line(line)}" for line in _list_all_changes(before, now))
+def list_changes(old: WatchView | None, now: WatchView) -> tuple[str, ...]:
+    """Return one line for each fact that changed; with `old` None, all facts."""
+    return tuple(f"{format_local_time(now.at)}  {to_one_line(line)}" for line in _list_all_changes(old, now))
 
 
-def _list_all_changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
-    if before is None or before.burn != now.burn or before.mode != now.mode:
+def _list_all_changes(old: WatchView | None, now: WatchView) -> Iterator[str]:
+    if old is None or old.burn != now.burn or old.mode != now.mode:
         yield f"burns {format_rate(now.burn)} an hour, {now.mode}; the month so far ${format_interval(now.month)}"
-    if (before.frozen if before else "") != now.frozen:
+    if (old.frozen if old else "") != now.frozen:
         yield f"all acts are frozen: {now.frozen}" if now.frozen else "acts are no longer frozen"
-    if not now.committed and (before is None or before.committed):
+    if not now.committed and (old is None or old.committed):
         yield "the run could not be recorded: no acts until the ledger can be written"
-    yield from _list_scope_changes(before, now)
-    yield from _list_machine_changes(before, now)
-    told = set(before.notices if before else ())
-    yield from (notice for notice in now.notices if notice not in told)
-    known = {(act.subject, act.act): act.state for act in (before.acts if before else ())}
+    yield from _list_scope_changes(old, now)
+    yield from _list_machine_changes(old, now)
+    old_notices = set(old.notices if old else ())
+    yield from (notice for notice in now.notices if notice not in old_notices)
+    old_states = {(act.subject, act.act): act.state for act in (old.acts if old else ())}
     for act in now.acts:
-        if known.get((act.subject, act.act)) != act.state:
+        if old_states.get((act.subject, act.act)) != act.state:
             yield f"{act.act} of {act.subject}: {act.state}{f', {act.why}' if act.why else ''}"
 
 
-def _list_scope_changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
-    was = {scope.now.scope: scope.state for scope in (before.scopes if before else ())}
+def _list_scope_changes(old: WatchView | None, now: WatchView) -> Iterator[str]:
+    was = {scope.now.scope: scope.state for scope in (old.scopes if old else ())}
     for scope in now.scopes:
         if was.get(scope.now.scope, "complete") != scope.state:
             why = f": {scope.now.why}" if scope.now.why else ""
             yield f"{format_scope(scope.now.scope)} is {'read again' if scope.seen else f'no longer read ({scope.state}){why}'}"
 
 
-def _list_machine_changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
-    was = {machine.key: machine for machine in (before.machines if before else ())}
+def _list_machine_changes(old: WatchView | None, now: WatchView) -> Iterator[str]:
+    old_machines = {machine.key: machine for machine in (old.machines if old else ())}
     for machine in now.machines:
-        old = was.pop(machine.key, None)
-        if old is None or _get_compared_facts(old) != _get_compared_facts(machine):
+        old_machine = old_machines.pop(machine.key, None)
+        if old_machine is None or _get_compared_facts(old_machine) != _get_compared_facts(machine):
             work = f"{machine.work.state} ({machine.work.confidence:.2f})"
-            held = f", held: {', '.join(machine.held_by)}" if machine.held_by else ""
+            reasons = f", held: {', '.join(machine.held_by)}" if machine.held_by else ""
             act = (
                 f", {machine.next_act} at {format_local_time(machine.next_at)}" if machine.next_act and machine.next_at else ""
             )
-            new = "new: " if old is None and before is not None else ""
-            yield f"{new}{machine.called} {machine.key.id}: {machine.power}, {work}, {format_rate(machine.rate)}/h{act}{held}"
-    for machine in was.values():
+            new = "new: " if old_machine is None and old is not None else ""
+            rate = f"{format_rate(machine.rate)}/h"
+            yield f"{new}{machine.called} {machine.key.id}: {machine.power}, {work}, {rate}{act}{reasons}"
+    for machine in old_machines.values():
         yield f"gone: {machine.called} {machine.key.id}"
 
 

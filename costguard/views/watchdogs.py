@@ -41,5 +41,5 @@ def list_share_warnings(shares: Sequence[WatchdogShare]) -> Iterator[str]:
 
 
 def _format_share(one: WatchdogShare) -> str:
-    held = f"{len(one.accounts)} polled by {one.name or 'no watchdog'}"
-    return f"{held}{', which plans' if one.plans else ''}"
+    accounts = f"{len(one.accounts)} polled by {one.name or 'no watchdog'}"
+    return f"{accounts}{', which plans' if one.plans else ''}"

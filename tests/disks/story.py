@@ -100,7 +100,7 @@ def _round(number: int, ledger: LedgerWriter, book: GuardStore) -> Iterator[Step
     run = replace(RUN, id=f"r{number}", at=now, epoch=turn.epoch, facts=(("round", str(number)),))
     message = replace(MESSAGE, id=f"m{number}", at=now)
     yield (
-        lambda: book.record_run(run, climbs=[CLIMB], told=[TOLD], messages=[message]),
+        lambda: book.record_run(run, climbs=[CLIMB], alert_states=[TOLD], messages=[message]),
         ("SELECT count(*) = 1 FROM guard_run WHERE run_id = ?", run.id),
     )
     yield (

@@ -419,7 +419,7 @@ def result(**more: Any) -> DriftResult:  # noqa: ANN401 - any field
 def test_what_holding_a_bill_showed_is_read_back_with_its_reasons(url: str) -> None:
     found = result()
     with BillStore(url) as bills:
-        bills.record_results([found, result(account="lab", outcome=WITHIN, parts=())], who="ada", told=[found])
+        bills.record_results([found, result(account="lab", outcome=WITHIN, parts=())], who="ada", announced=[found])
         bills.record_results([result(at=NOW + HOUR, billed=11)], who="ada")
     with BillLedgerReader(url) as books:
         held = {(one.account, one.at): one for one in books.load_reconciliations(MONTH)}

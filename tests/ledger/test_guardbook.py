@@ -82,7 +82,7 @@ def test_a_run_comes_back_with_all_that_it_left(book: GuardStore) -> None:
     assert book.load_last_run() is None
     other = replace(CLIMB, policy="other", life=life("i-2", None), done=())
     seen = ProtectionSighting(key=key(), at=NOON, how="label costguard=never")
-    assert book.record_run(RUN, climbs=[other, CLIMB], told=[TOLD], messages=[MESSAGE], protections=[seen])
+    assert book.record_run(RUN, climbs=[other, CLIMB], alert_states=[TOLD], messages=[MESSAGE], protections=[seen])
     assert book.load_last_run() == RUN
     assert book.load_escalations() == [CLIMB, other]
     assert book.load_alert_states() == [TOLD]
@@ -92,11 +92,11 @@ def test_a_run_comes_back_with_all_that_it_left(book: GuardStore) -> None:
 
 def test_what_a_run_does_not_hand_over_stays_and_what_it_leaves_out_is_gone(book: GuardStore) -> None:
     other = replace(CLIMB, policy="other")
-    book.record_run(RUN, climbs=[CLIMB, other], told=[TOLD])
+    book.record_run(RUN, climbs=[CLIMB, other], alert_states=[TOLD])
     book.record_run(replace(RUN, id="r2"))
     assert (book.load_escalations(), book.load_alert_states()) == ([CLIMB, other], [TOLD])
     changed = replace(CLIMB, left_polls=0)
-    book.record_run(replace(RUN, id="r3"), climbs=[changed], told=[])
+    book.record_run(replace(RUN, id="r3"), climbs=[changed], alert_states=[])
     assert (book.load_escalations(), book.load_alert_states()) == ([changed], [])
     assert [run.id for run in book.load_last_runs(2)] == ["r3", "r2"]
 
@@ -134,7 +134,7 @@ def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardStore) -> Non
         event.listen(engine, "after_cursor_execute", stop)
         try:
             seen_now = [ProtectionSighting(key=key(), at=NOON, how="")]
-            book.record_run(RUN, climbs=[CLIMB], told=[TOLD], messages=[MESSAGE], protections=seen_now)
+            book.record_run(RUN, climbs=[CLIMB], alert_states=[TOLD], messages=[MESSAGE], protections=seen_now)
             total = len(seen)
         except _Stop:
             total = 0

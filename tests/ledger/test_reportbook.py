@@ -77,7 +77,7 @@ def test_a_guard_run_forgets_what_routes_were_told_and_no_report(book: ReportSto
     before = book.load_marks()
     assert guard.load_alert_states() == []
     assert guard.acquire_leader_lease("this:1", NOON, HOUR) == RUN.epoch
-    assert guard.record_run(RUN, told=guard.load_alert_states())
+    assert guard.record_run(RUN, alert_states=guard.load_alert_states())
     assert book.load_marks() == before
 
 

@@ -388,7 +388,7 @@ def test_a_price_per_gpu_and_one_per_machine_are_told_apart() -> None:
 def test_offers_of_others_and_odd_shapes_are_refused() -> None:
     def check(answer: object) -> str:
         return check_answer(
-            answer, source.facts, endpoint="", prices=known(), today=TODAY, wanted=source.facts.providers
+            answer, source.facts, endpoint="", prices=known(), today=TODAY, providers=source.facts.providers
         ).failed
 
     stranger = OfferListing(offers=(shop.offer("vast", "T4", "1"),))

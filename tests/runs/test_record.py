@@ -113,7 +113,7 @@ def test_a_job_that_came_to_its_end_is_begun_anew(done: int) -> None:
 
 
 def test_an_attempt_whose_end_was_seen_and_not_settled_has_ended() -> None:
-    found = close_unwatched(attempt(1, TEN, 1, state=OPEN, status=7), lambda _: (), here=False)
+    found = close_unwatched(attempt(1, TEN, 1, state=OPEN, status=7), lambda _: (), is_local=False)
     assert isinstance(found, JobAttempt)
     assert (found.state, found.status) == (ENDED, 7)
 
@@ -143,15 +143,15 @@ def test_what_is_not_known_is_held_up_to_the_limit_or_not_at_all() -> None:
 
 def test_an_open_attempt_is_closed_by_looking() -> None:
     going = attempt(1, TEN, 1, state=OPEN)
-    assert close_unwatched(going, lambda _: [12], here=True) == [12]
-    lost = close_unwatched(going, lambda _: [], here=True)
+    assert close_unwatched(going, lambda _: [12], is_local=True) == [12]
+    lost = close_unwatched(going, lambda _: [], is_local=True)
     assert isinstance(lost, JobAttempt)
     assert (lost.state, lost.seconds) == (LOST, 3600)
-    elsewhere = close_unwatched(going, lambda _: [12], here=False)
+    elsewhere = close_unwatched(going, lambda _: [12], is_local=False)
     assert isinstance(elsewhere, JobAttempt)
     assert (elsewhere.state, "on box" in elsewhere.why) == (LOST, True)
-    planned = close_unwatched(attempt(1, TEN, 0, state=PLANNED), lambda _: [], here=True)
+    planned = close_unwatched(attempt(1, TEN, 0, state=PLANNED), lambda _: [], is_local=True)
     assert isinstance(planned, JobAttempt)
     assert planned.state == NEVER
     done = attempt(1, TEN, 1)
-    assert close_unwatched(done, lambda _: [], here=True) == done
+    assert close_unwatched(done, lambda _: [], is_local=True) == done

@@ -81,7 +81,7 @@ def held(url: str, world: World, now: datetime) -> tuple[BillComparison, list[Bi
             now=now,
             tolerance=DEFAULT_TOLERANCE,
             missing={},
-            asked=dict.fromkeys(CLOUDS, asked[0].period),
+            periods=dict.fromkeys(CLOUDS, asked[0].period),
         )
     return found, asked
 

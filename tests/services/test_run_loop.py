@@ -197,6 +197,6 @@ def reconciled_outcome(url: str, world: World, now: datetime, period: Period) ->
             now=now,
             tolerance=DEFAULT_TOLERANCE,
             missing={},
-            asked={"sim-gcp": asked.period},
+            periods={"sim-gcp": asked.period},
         )
     return {one.outcome for one in found.results}

@@ -49,8 +49,8 @@ class AgentDirectory:
                 return EXPIRED_CODE
             if code.used_at is None:
                 return ""
-            before = records.load_agent(ask, code.used_by)
-            return "" if before is not None and before.public_key == public_key else USED_CODE
+            agent = records.load_agent(ask, code.used_by)
+            return "" if agent is not None and agent.public_key == public_key else USED_CODE
 
     @contextmanager
     def _begin_read(self) -> Iterator[Query]:
@@ -75,8 +75,8 @@ class AgentDirectory:
         if path is None:
             return None
         with suppress(OSError):
-            found = path.stat()
-            return found.st_dev, found.st_ino
+            status = path.stat()
+            return status.st_dev, status.st_ino
         return None
 
     def _drop(self) -> None:

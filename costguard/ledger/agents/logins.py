@@ -105,18 +105,18 @@ class LoginStore(LedgerStore):
         if name.startswith(OIDC_NAME):
             whose = or_(whose, func.substr(WebSessionRow.name, 1, len(name) + 1) == f"{name} ")  # LIKE would ignore case
         with self._begin_write() as (ask, tell):
-            found = ask(select(WebSessionRow).where(col(WebSessionRow.revoked_us).is_(None), whose))
+            rows = ask(select(WebSessionRow).where(col(WebSessionRow.revoked_us).is_(None), whose))
             links = ask(select(WebInviteRow).where(col(WebInviteRow.used_us).is_(None), col(WebInviteRow.name) == name))
-            if found:
-                ended = update(WebSessionRow).where(col(WebSessionRow.hash).in_([one.hash for one in found]))
+            if rows:
+                ended = update(WebSessionRow).where(col(WebSessionRow.hash).in_([one.hash for one in rows]))
                 tell(ended.values(revoked_us=at_us, revoked_by=make_storable(who)))
             if links:
                 tell(update(WebInviteRow).where(col(WebInviteRow.hash).in_([one.hash for one in links])).values(used_us=at_us))
-            for one in found:
+            for one in rows:
                 _log(ask, tell, at_us, name=one.name, role=one.role, did="logged out", who=who)
             for one in links:
                 _log(ask, tell, at_us, name=one.name, role=one.role, did="withdrew", who=who)
-        return len(found) + len(links)
+        return len(rows) + len(links)
 
 
 def _encode_session(session: WebSession) -> WebSessionRow:

@@ -91,20 +91,20 @@ def load_code(ask: Query, code_hash: str) -> EnrollmentCode | None:
     return _decode_code(rows[0]) if rows else None
 
 
-def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent | str:
-    """Add the agent `made` by the code of this hash; return the agent, or the reason of the refusal.
+def join_agent(ask: Query, tell: Execute, code_hash: str, agent: Agent) -> Agent | str:
+    """Add the agent `agent` by the code of this hash; return the agent, or the reason of the refusal.
 
     The agent gets the resource and incarnation of the code. Other agents of that resource are revoked.
     """
-    code, now = load_code(ask, code_hash), made.joined_at
+    code, now = load_code(ask, code_hash), agent.joined_at
     if code is None:
         return BAD_CODE
     if now >= code.expires_at:
         return EXPIRED_CODE
     if code.used_at is not None:
-        before = load_agent(ask, code.used_by)
-        same = before is not None and before.public_key == made.public_key and before.revoked_at is None
-        return before if before is not None and same else USED_CODE
+        earlier_agent = load_agent(ask, code.used_by)
+        same = earlier_agent is not None and earlier_agent.public_key == agent.public_key and earlier_agent.revoked_at is None
+        return earlier_agent if earlier_agent is not None and same else USED_CODE
     provider, account, region, external_id = code.key
     others = select(AgentRow.id).where(
         STILL_JOINED,
@@ -116,37 +116,37 @@ def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent 
     for other in ask(others):
         revoke_agent(ask, tell, other, who=REPLACED_BY, now=now)
     row = AgentRow(
-        id=made.id,
+        id=agent.id,
         provider=provider,
         account=account,
         region=region,
         external_id=external_id,
         life=_encode_life(code.life),
-        public_key=made.public_key,
+        public_key=agent.public_key,
         joined_us=to_micros(now),
         seq=0,
         record_ms=0,
-        version=make_storable(made.version),
+        version=make_storable(agent.version),
         troubles="[]",
     )
     tell(insert(AgentRow), [row.model_dump()])
-    tell(update(AgentCodeRow).where(col(AgentCodeRow.hash) == code_hash).values(used_us=to_micros(now), used_by=made.id))
-    audit_log.audit_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
-    return load_agent(ask, made.id) or BAD_CODE
+    tell(update(AgentCodeRow).where(col(AgentCodeRow.hash) == code_hash).values(used_us=to_micros(now), used_by=agent.id))
+    audit_log.audit_row(ask, tell, ("agent", agent.id), JOINED, to_micros(now))
+    return load_agent(ask, agent.id) or BAD_CODE
 
 
-def record_message(tell: Execute, taken: AgentMessage) -> bool:
+def record_message(tell: Execute, message: AgentMessage) -> bool:
     """Record a message; return False and change nothing if its number does not increase or its agent is revoked."""
-    newer = case((col(AgentRow.record_ms) > taken.record_ms, col(AgentRow.record_ms)), else_=taken.record_ms)
+    newer = case((col(AgentRow.record_ms) > message.record_ms, col(AgentRow.record_ms)), else_=message.record_ms)
     statement = (
         update(AgentRow)
-        .where(col(AgentRow.id) == taken.agent, col(AgentRow.seq) < taken.seq, STILL_JOINED)
+        .where(col(AgentRow.id) == message.agent, col(AgentRow.seq) < message.seq, STILL_JOINED)
         .values(
-            seq=taken.seq,
+            seq=message.seq,
             record_ms=newer,
-            beat_us=to_micros(taken.at),
-            version=make_storable(taken.version),
-            troubles=encode_list([make_storable(one) for one in taken.troubles]),
+            beat_us=to_micros(message.at),
+            version=make_storable(message.version),
+            troubles=encode_list([make_storable(one) for one in message.troubles]),
         )
     )
     return tell(statement) == 1
@@ -157,15 +157,15 @@ def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: dat
 
     A revoked one stays as it is. Raises InputError if there is none.
     """
-    found = load_agent(ask, agent_id)
-    if found is None:
+    agent = load_agent(ask, agent_id)
+    if agent is None:
         raise InputError("is not an agent of this ledger", field=f"agent {agent_id}", hint="costguard agent list shows them")
-    if found.revoked_at is not None:
-        return found
+    if agent.revoked_at is not None:
+        return agent
     end = {"revoked_us": to_micros(now), "revoked_by": make_storable(who)}
     tell(update(AgentRow).where(col(AgentRow.id) == agent_id).values(end))
     audit_log.audit_row(ask, tell, ("agent", agent_id), REVOKED, to_micros(now))
-    return load_agent(ask, agent_id) or found
+    return load_agent(ask, agent_id) or agent
 
 
 def audit_refused_messages(ask: Query, tell: Execute, agent: Agent, count: int, now: datetime) -> None:

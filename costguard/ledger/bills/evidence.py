@@ -165,16 +165,16 @@ def apply_evidence(
     if not ids:
         return EvidenceResult(findings=facts.future)
     charged = _load_charges(ask, ids, first_us, last_us)
-    named = (col(ResourceRow.account), col(ResourceRow.external_id))
-    ids_of_two = select_columns(*named).where(col(ResourceRow.provider) == provider).group_by(*named)
+    names = (col(ResourceRow.account), col(ResourceRow.external_id))
+    ids_of_two = select_columns(*names).where(col(ResourceRow.provider) == provider).group_by(*names)
     ambiguous = set(ask(ids_of_two.having(func.count() > 1)))  # two regions of an account have it: a line may mean either
     lag = timedelta(seconds=get_billing_rule(rules, provider).lag_s)
     contexts = _load_contexts(ask, {one.key for one in charged.values()}, facts.steps, lag, now)
     parts, unused = dict[int, list[BilledPart]](), list[tuple[ResourceKey, str, UnusedLine]]()
     for one in charged.values():
         place = (one.key.account, one.key.id, one.charge)
-        mine = () if place[:2] in ambiguous else facts.lines.get(place, ())
-        weighed = weigh_lines(mine, one.spans, contexts[one.key])
+        lines = () if place[:2] in ambiguous else facts.lines.get(place, ())
+        weighed = weigh_lines(lines, one.spans, contexts[one.key])
         unused += [(one.key, one.charge, line) for line in weighed.unused]
         for part in weighed.parts:
             parts.setdefault(part.span_id, []).append(part)
@@ -196,11 +196,11 @@ def _find_scope(ask: Query, provider: str, period: Period) -> _Scope:
         .where(col(SpanRow.end_us) > start_us, col(SpanRow.start_us) < end_us, col(SpanRow.low) < col(SpanRow.high))
         .group_by(col(SpanRow.resource_id))
     )
-    found = ask(doubtful)
-    first_us = min(start_us, *(row[1] for row in found), start_us) // DAY_US * DAY_US
-    last_us = -(-max(end_us, *(row[2] for row in found), end_us) // DAY_US) * DAY_US
+    rows = ask(doubtful)
+    first_us = min(start_us, *(row[1] for row in rows), start_us) // DAY_US * DAY_US
+    last_us = -(-max(end_us, *(row[2] for row in rows), end_us) // DAY_US) * DAY_US
     last_import = select(func.coalesce(func.max(BillImportRow.id), 0)).where(col(BillImportRow.id).not_in(UNFINISHED))
-    return _Scope(tuple(sorted({row[0] for row in found})), first_us, last_us, ask(last_import)[0])
+    return _Scope(tuple(sorted({row[0] for row in rows})), first_us, last_us, ask(last_import)[0])
 
 
 _Place = tuple[int, str]
@@ -209,12 +209,12 @@ _Place = tuple[int, str]
 
 def _load_charges(ask: Query, ids: Sequence[int], first_us: int, last_us: int) -> dict[_Place, _Charges]:
     """Return every span of the resources that touches the time, as polls recorded it, by resource and charge."""
-    attributions, found = load_attributions(ask), dict[_Place, _Charges]()
+    attributions, charges = load_attributions(ask), dict[_Place, _Charges]()
     start_us, end_us = col(SpanRow.start_us), col(SpanRow.end_us)
     # what polls said last is the presence of the last correction: one that a bill makes repeats it
-    said = [func.coalesce(CorrectionRow.presence, one) if one is SpanRow.presence else one for one in SPAN]
+    columns = [func.coalesce(CorrectionRow.presence, one) if one is SpanRow.presence else one for one in SPAN]
     spans = join_last_correction(
-        select_columns(col(SpanRow.id), col(SpanRow.resource_id), col(SpanRow.attribution_id), *RESOURCE, *said)
+        select_columns(col(SpanRow.id), col(SpanRow.resource_id), col(SpanRow.attribution_id), *RESOURCE, *columns)
         .join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
         .where(col(SpanRow.charge).in_(NARROWED_CHARGES), col(SpanRow.resource_id).in_(IDS), start_us < last_us)
         .where(or_(end_us.is_(None), and_(end_us > first_us, end_us > start_us)))
@@ -223,10 +223,10 @@ def _load_charges(ask: Query, ids: Sequence[int], first_us: int, last_us: int) -
     for number, resource_id, attribution_id, *rest in read_batches(ask, spans, ids):
         key = ResourceKey(*rest[:4])
         span = decode_span(key, attributions[attribution_id], tuple(rest[4:]))
-        one = found.setdefault((resource_id, span.meter.charge), _Charges(key, span.meter.charge))
+        one = charges.setdefault((resource_id, span.meter.charge), _Charges(key, span.meter.charge))
         one.spans.append(EvidenceSpan(number, span))
         one.attributions[number] = attribution_id
-    return found
+    return charges
 
 
 def _load_lines(
@@ -237,13 +237,13 @@ def _load_lines(
     resources = select(ResourceRow.account, ResourceRow.external_id).where(col(ResourceRow.id).in_(IDS))
     for account, external_id in read_batches(ask, resources, ids):
         names[account].add(external_id)
-    found = defaultdict[tuple[str, str, str], list[EvidenceLine]](list)
+    lines_by_place = defaultdict[tuple[str, str, str], list[EvidenceLine]](list)
     for account, statement in statements.items():
         touches = (col(BillLineRow.start_us) < within[1], col(BillLineRow.end_us) > within[0])
         lines = _select_lines().where(is_of_statement(provider, statement), *touches)
         for external_id, charge, *facts in read_batches(ask, lines, sorted(names[account])):
-            found[account, external_id, charge].append(EvidenceLine(*facts))
-    return found
+            lines_by_place[account, external_id, charge].append(EvidenceLine(*facts))
+    return lines_by_place
 
 
 @cache
@@ -261,19 +261,19 @@ def _load_contexts(
 
     `steps`: by account, see `EvidenceContext.step`. `lag`: of the provider's listing.
     """
-    books, found = load_books(ask), dict[ResourceKey, EvidenceContext]()
+    books, contexts = load_books(ask), dict[ResourceKey, EvidenceContext]()
     for key, record in load_known(ask, keys).items():
-        known, state = record.known, books[record.scope_id].state
-        ended = known.observation.state == ENDED
-        seen_at = (state.complete_at or known.logged_at) if ended else find_last_seen(known, state)
-        stated = known.observation.created_at or known.observation.started_at
-        found[key] = EvidenceContext(
+        resource, state = record.known, books[record.scope_id].state
+        ended = resource.observation.state == ENDED
+        seen_at = (state.complete_at or resource.logged_at) if ended else find_last_seen(resource, state)
+        began_at = resource.observation.created_at or resource.observation.started_at
+        contexts[key] = EvidenceContext(
             now_us=to_micros(now),
             watched_until_us=to_micros(seen_at - lag),
-            watched_since_us=None if stated else to_micros(known.first_seen_at),
+            watched_since_us=None if began_at else to_micros(resource.first_seen_at),
             step=steps.get(key.account, 0),
         )
-    return found
+    return contexts
 
 
 def _find_step(ask: Query, provider: str, statement: ProviderBill) -> int:
@@ -299,17 +299,17 @@ def _write_corrections(  # noqa: PLR0917 - what is written, and when
         for one in group.spans
         if one.span.end is not None
     }
-    before = _load_parts(ask, list(spans))
+    stored_parts = _load_parts(ask, list(spans))
     daily, corrections, rows = DailyRollup(), list[SqlRow](), list[SqlRow]()
     for span_id, (span, *place) in spans.items():
-        after, held = cover_span(span, billed.get(span_id, ())), decode_parts(span, before.get(span_id, ()))
-        if after == held:
+        new_parts, old_parts = cover_span(span, billed.get(span_id, ())), decode_parts(span, stored_parts.get(span_id, ()))
+        if new_parts == old_parts:
             continue
         number = numbers.take(CorrectionRow)
-        amounts = daily.replace([one.span for one in held] or [span], [one.span for one in after] or [span], *place)
-        reason = make_storable(_describe_correction(after))
+        amounts = daily.replace([one.span for one in old_parts] or [span], [one.span for one in new_parts] or [span], *place)
+        reason = make_storable(_describe_correction(new_parts))
         corrections.append((number, span_id, to_micros(now), span.presence, reason, *amounts))
-        rows += encode_parts(number, after)
+        rows += encode_parts(number, new_parts)
     if corrections:
         insert_tuples(tell, CorrectionRow, corrections)
         insert_tuples(tell, CorrectionPartRow, rows)
@@ -366,11 +366,11 @@ def _summarize(
 
 def _group_findings(provider: str, unused: Iterable[tuple[ResourceKey, str, UnusedLine]]) -> list[EvidenceFinding]:
     """Return the lines that count for nothing, together where account, charge, currency and reason are the same."""
-    found = defaultdict[tuple[str, str, str, str], list[tuple[str, EvidenceLine]]](list)
+    lines_by_place = defaultdict[tuple[str, str, str, str], list[tuple[str, EvidenceLine]]](list)
     for key, charge, (reason, line) in unused:
         if reason != FUTURE:  # all of these are counted by a query of their own
-            found[key.account, charge, reason, line.currency].append((key.id, line))
-    ranked = sorted(found.items(), key=lambda one: (one[0][2] not in CONTRADICTIONS, one[0]))
+            lines_by_place[key.account, charge, reason, line.currency].append((key.id, line))
+    ranked = sorted(lines_by_place.items(), key=lambda one: (one[0][2] not in CONTRADICTIONS, one[0]))
     return [
         EvidenceFinding(
             provider=provider,
@@ -405,8 +405,8 @@ def _find_future_lines(ask: Query, provider: str, period: Period, now: datetime)
             **dict(zip(("account", "charge", "currency", "lines"), facts, strict=True)),
             provider=provider,
             reason=FUTURE,
-            nano=int(whole) * NANO + int(rest),
+            nano=int(whole_part) * NANO + int(rest),
             resources=(first,),
         )
-        for *facts, whole, rest, first in ask(lines)
+        for *facts, whole_part, rest, first in ask(lines)
     )

@@ -81,14 +81,14 @@ class BillLedgerReader:
         lines = (is_of_statement(provider, one), _is_within(period))
         rows = self._query(_sum_cells(fine_us, one.end_us - RECENT_US).where(*lines))
         over = {tuple(row[:3]): row[3] for row in self._query(_count_lines_across(*lines))}
-        found = list[BilledLines]()
-        for region, resource, charge, currency, first, last, high, low, lines, late, *steps, told in rows:
+        lines_found = list[BilledLines]()
+        for region, resource, charge, currency, first, last, high, low, lines, late, *steps, note in rows:
             step = next((size for size, count in zip(ROW_STEPS, steps, strict=True) if count == lines), 0)
             over_here = over.pop((resource, charge, currency), 0)
             nano = int(high) * NANO + int(low)
             cell = (one.account, region, resource, charge, currency, int(first), int(last))
-            found.append(BilledLines(*cell, nano, lines, int(late), step, over_here, told))
-        return found
+            lines_found.append(BilledLines(*cell, nano, lines, int(late), step, over_here, note))
+        return lines_found
 
     def count_straddling(self, provider: str, one: ProviderBill, period: Period) -> int:
         """Return how many lines cross an edge of `period`: they are compared in neither of the two periods."""
@@ -134,8 +134,8 @@ class BillLedgerReader:
             col(ObservationRow.resource_id) == ResourceRow.id, or_(col(ObservationRow.started_us).is_not(None), created)
         )
         hour = case((states.exists(), -1), else_=col(ResourceRow.first_seen_us) // HOUR_US)
-        known = select(ResourceRow.account, ResourceRow.external_id, hour).where(col(ResourceRow.provider) == provider)
-        return {(account, external_id): since for account, external_id, since in self._query(known)}
+        statement = select(ResourceRow.account, ResourceRow.external_id, hour).where(col(ResourceRow.provider) == provider)
+        return {(account, external_id): since for account, external_id, since in self._query(statement)}
 
     def list_accounts_of(self, provider: str) -> list[str]:
         """Return the accounts of `provider` that were ever polled."""
@@ -157,14 +157,14 @@ class BillLedgerReader:
 
 def load_statements(ask: Query, provider: str, period: Period) -> tuple[dict[str, ProviderBill], list[ProviderBill]]:
     """Return the statement that counts for each account in `period`, and the list of those set aside."""
-    found = defaultdict[str, list[ProviderBill]](list)
+    bills = defaultdict[str, list[ProviderBill]](list)
     for account, name, lines, resources, days, start_us, end_us, newest in ask(
         _select_statements(col(BillLineRow.provider) == provider, STATED, _is_within(period))
     ):
         counts = {"lines": int(lines), "resources": int(resources), "days": days, "newest": newest}
-        found[account].append(ProviderBill(account=account, name=name, start_us=start_us, end_us=end_us, **counts))
-    best = {account: max(every, key=lambda one: (one.resources > 0, one.days, one.newest)) for account, every in found.items()}
-    return best, [one for every in found.values() for one in every if one is not best[one.account]]
+        bills[account].append(ProviderBill(account=account, name=name, start_us=start_us, end_us=end_us, **counts))
+    best = {account: max(every, key=lambda one: (one.resources > 0, one.days, one.newest)) for account, every in bills.items()}
+    return best, [one for every in bills.values() for one in every if one is not best[one.account]]
 
 
 def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecord]:
@@ -173,20 +173,20 @@ def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecor
         col(ReconciliationRow.start_us) < to_micros(period.end), col(ReconciliationRow.end_us) > to_micros(period.start)
     )
     rows: Sequence[ReconciliationRow] = ask(select(ReconciliationRow).where(overlaps).order_by(col(ReconciliationRow.id)))
-    found = dict[tuple[str, str, str], ReconciliationRecord]()
+    records = dict[tuple[str, str, str], ReconciliationRecord]()
     for row in rows:
         its = Period(start=from_micros(row.start_us), end=from_micros(row.end_us))
         part = its.intersect(period)
         if part is None or 2 * part.length < period.length:
             continue
-        found[row.provider, row.account, row.currency] = ReconciliationRecord(
+        records[row.provider, row.account, row.currency] = ReconciliationRecord(
             **pick_fields(row, RESULT_COLUMNS),
             period=its,
             at=from_micros(row.at_us),
             charged=(row.low, row.expected, row.high),
             told=bool(row.told),
         )
-    return [found[key] for key in sorted(found)]
+    return [records[key] for key in sorted(records)]
 
 
 def is_of_statement(provider: str, one: ProviderBill) -> ColumnElement[bool]:

@@ -64,13 +64,13 @@ class StagedStatement:
 
     def add(self, parts: Iterable[BillLinePart], *, sums: bool = True) -> None:
         """Store `parts`: each is added to the amount of its line, or replaces the line if `sums` is False."""
-        lot = list[dict[str, object]]()
+        batch = list[dict[str, object]]()
         for line, amount in parts:
-            lot.append(_encode_line(line, *divmod(int(amount.scaleb(ATTO).to_integral_value()), ATTO_PER_NANO)))
-            if len(lot) == BATCH_LINES:
-                self._write(lot, sums=sums)
-                lot.clear()
-        self._write(lot, sums=sums)
+            batch.append(_encode_line(line, *divmod(int(amount.scaleb(ATTO).to_integral_value()), ATTO_PER_NANO)))
+            if len(batch) == BATCH_LINES:
+                self._write(batch, sums=sums)
+                batch.clear()
+        self._write(batch, sums=sums)
 
     def list_providers(self) -> list[str]:
         """Return the providers of the lines, sorted."""
@@ -110,16 +110,16 @@ class StagedStatement:
     def find_digests(self, names: Sequence[tuple[str, str, str, str]]) -> set[bytes]:
         """Return the digests of those of `names` that the statement has."""
         digests = [hash_line_key(*name) for name in names]
-        return {found for (found,) in self._ask(_STATED, {"digests": digests})}
+        return {digest for (digest,) in self._ask(_STATED, {"digests": digests})}
 
     def _ask(self, statement: Select[Any], values: Mapping[str, object] | None = None) -> Sequence[Any]:
         with self._engine.connect() as connection:
             return connection.execute(statement, values).all()
 
-    def _write(self, lot: list[dict[str, object]], *, sums: bool) -> None:
-        if lot:
+    def _write(self, batch: list[dict[str, object]], *, sums: bool) -> None:
+        if batch:
             with _translate_staging_errors(), self._engine.begin() as connection:
-                connection.execute(_ADD_TO_LINE if sums else _REPLACE_LINE, lot)
+                connection.execute(_ADD_TO_LINE if sums else _REPLACE_LINE, batch)
 
 
 def hash_line_key(provider: str, account: str, statement: str, line_id: str) -> bytes:

@@ -128,15 +128,15 @@ class BillStore(LedgerStore):
             remove_unfinished_imports(self._engine, hold_s=self._hold_s)
             try:
                 with ShortTransactions(self._engine, hold_s=self._hold_s) as writes:
-                    done = list[tuple[_Import, BillImport]]()
+                    imports = list[tuple[_Import, BillImport]]()
                     for statement in statements:
-                        done += _import_statement(writes, statement, who, now)
-                    self._publish(writes, done, now)
+                        imports += _import_statement(writes, statement, who, now)
+                    self._publish(writes, imports, now)
             except BaseException:
                 with suppress(CostguardError):  # else the next import does it
                     remove_unfinished_imports(self._engine, hold_s=self._hold_s)
                 raise
-        return [found for _, found in done]
+        return [bill_import for _, bill_import in imports]
 
     def apply_evidence(self, provider: str, period: Period, *, now: datetime) -> EvidenceResult:
         """Narrow the doubtful charges of `provider` in `period` by the bills in the ledger; return what they say."""
@@ -149,10 +149,10 @@ class BillStore(LedgerStore):
                 ask, tell, provider, period, rules=self._rules, now=now, on_server=self._on_server, facts=facts
             )
 
-    def _publish(self, writes: ShortTransactions, done: Sequence[tuple[_Import, BillImport]], now: datetime) -> None:
+    def _publish(self, writes: ShortTransactions, imports: Sequence[tuple[_Import, BillImport]], now: datetime) -> None:
         """Make imports count, with what they say of doubtful charges, when the present transaction of `writes` commits."""
-        rules, numbers, facts = self._rules, [taking.number for taking, _ in done], dict[str, BillFacts]()
-        changed = {} if rules is None else _find_changed_periods(done)
+        rules, numbers, facts = self._rules, [taking.number for taking, _ in imports], dict[str, BillFacts]()
+        changed = {} if rules is None else _find_changed_periods(imports)
         if writes.commits:  # what takes long of a large bill is read before the last transaction
             ask = count_own_import(writes.read)
             facts = {provider: load_bill_facts(ask, provider, period, now) for provider, period in changed.items()}
@@ -167,16 +167,16 @@ class BillStore(LedgerStore):
         *,
         who: str,
         messages: Sequence[Notification] = (),
-        told: Collection[DriftResult] = (),
+        announced: Collection[DriftResult] = (),
     ) -> None:
         """Write the results of comparing bills with charges, and the messages about them, in one transaction.
 
-        `told`: the results that `messages` are about.
+        `announced`: the results that `messages` are about.
         """
         with self._begin_write() as (ask, tell):
             for result in results:
                 number = _make_next_id(ask, ReconciliationRow.id)
-                insert_rows(tell, [_encode_result(number, result, who, told=any(result is one for one in told))])
+                insert_rows(tell, [_encode_result(number, result, who, is_announced=any(result is one for one in announced))])
                 tell(insert(BillAdjustmentRow), [_encode_part(number, part, result.currency) for part in result.parts])
             outbox.enqueue_messages(ask, tell, messages)
 
@@ -195,11 +195,11 @@ def _import_statement(
     writes: ShortTransactions, statement: GatheredStatement, who: str, now: datetime
 ) -> Iterator[tuple[_Import, BillImport]]:
     """Yield the import of each provider's lines once it is written, and its result."""
-    staged, asked = statement.staged, statement.asked
-    for provider in sorted({*staged.list_providers(), *(asked[0] if asked else ())}):
+    staged, request = statement.staged, statement.asked
+    for provider in sorted({*staged.list_providers(), *(request[0] if request else ())}):
         lines, start_us, end_us, estimated = staged.compute_extent(provider)
-        if asked is not None:
-            start_us, end_us = to_micros(asked[1].start), max(to_micros(asked[1].start), end_us)
+        if request is not None:
+            start_us, end_us = to_micros(request[1].start), max(to_micros(request[1].start), end_us)
         stated_us = to_micros(statement.stated_at)
         later = and_(col(BillImportRow.provider) == provider, col(BillImportRow.stated_us) > stated_us)
         gone_since = (
@@ -217,7 +217,7 @@ def _import_statement(
             last_line_id=_make_next_id(writes.ask, BillLineRow.id) - 1,
             gone_since=frozenset(writes.read(gone_since) if is_late else ()),
         )
-        made = BillImportRow(
+        import_row = BillImportRow(
             id=taking.number,
             at_us=to_micros(now),
             who=make_storable(who),
@@ -230,19 +230,19 @@ def _import_statement(
             why=make_storable(shorten(statement.why, WHY_CHARS_MAX)),
             lines=lines,
         )
-        insert_rows(writes.tell, [made])
+        insert_rows(writes.tell, [import_row])
         unfinished = BillImportUnfinishedRow(import_id=taking.number, lines_after=taking.last_line_id, undone=0)
         insert_rows(writes.tell, [unfinished])
         lacking = 0
-        for gone in _find_withdrawn(taking, staged, provider, asked[1] if asked else None):
-            if statement.whole or (asked is not None and not statement.why):
-                _replace_lines(taking, [(number, WITHDRAWN_REASON, *extent) for number, *extent in gone])
-                taking.withdrawn += len(gone)
+        for withdrawn in _find_withdrawn(taking, staged, provider, request[1] if request else None):
+            if statement.whole or (request is not None and not statement.why):
+                _replace_lines(taking, [(number, WITHDRAWN_REASON, *extent) for number, *extent in withdrawn])
+                taking.withdrawn += len(withdrawn)
             else:
-                lacking += len(gone)
+                lacking += len(withdrawn)
             writes.pause()
-        for lot in staged.iterate_batches(provider):
-            _write_batch(taking, lot)
+        for batch in staged.iterate_batches(provider):
+            _write_batch(taking, batch)
             writes.pause()
         result = BillImport(
             provider=provider,
@@ -261,34 +261,34 @@ def _import_statement(
         yield taking, result
 
 
-def _write_batch(taking: _Import, lot: Sequence[BilledRow]) -> None:
+def _write_batch(taking: _Import, batch: Sequence[BilledRow]) -> None:
     """Write the changes of a batch of lines."""
-    known, ids = dict[SqlRow, SqlRow](), defaultdict[SqlRow, list[str]](list)
-    for line in lot:
+    stored_rows, ids = dict[SqlRow, SqlRow](), defaultdict[SqlRow, list[str]](list)
+    for line in batch:
         ids[line["provider"], line["account"], line["statement"]].append(line["line_id"])
     for place, names in ids.items():
         lines = _CURRENT.where(*(column == value for column, value in zip(_PLACE, place, strict=True)))
-        known |= {(*place, row[2]): row for row in read_batches(taking.writes.ask, lines, names)}
-    new, gone = list[BilledRow](), list[SqlRow]()
-    for line in lot:
+        stored_rows |= {(*place, row[2]): row for row in read_batches(taking.writes.ask, lines, names)}
+    new, replaced = list[BilledRow](), list[SqlRow]()
+    for line in batch:
         key = _get_key(line)
-        if key in known:
-            number, stated_us, _, *facts = known[key]
+        if key in stored_rows:
+            number, stated_us, _, *facts = stored_rows[key]
             changed = _describe_change(facts, _get_facts(line))
             if not changed:
                 continue
             if stated_us > taking.stated_us:
                 taking.outdated += 1
                 continue
-            gone.append((number, f"another {changed}", *facts[:2]))
+            replaced.append((number, f"another {changed}", *facts[:2]))
         elif key in taking.gone_since:
             taking.outdated += 1
             continue
         taking.last_line_id += 1
         new.append({**line, "id": taking.last_line_id, "import_id": taking.number, "stated_us": taking.stated_us})
-    _replace_lines(taking, gone)
+    _replace_lines(taking, replaced)
     taking.writes.tell(insert(BillLineRow), new)
-    taking.added, taking.replaced = taking.added + len(new) - len(gone), taking.replaced + len(gone)
+    taking.added, taking.replaced = taking.added + len(new) - len(replaced), taking.replaced + len(replaced)
 
 
 def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, period: Period | None) -> Iterator[list[SqlRow]]:
@@ -326,13 +326,13 @@ def _page_rows(ask: Query, lines: Rows, start_us: int) -> Iterator[Sequence[SqlR
 def _select_missing(staged: StagedStatement, rows: Sequence[SqlRow]) -> list[SqlRow]:
     """Return the (row, start, end) of those `rows` that are not in `staged`."""
     names = [row[1:5] for row in rows]
-    stated = {found for some in split_batches(names) for found in staged.find_digests(some)}
-    return [(row[0], *row[5:7]) for row, name in zip(rows, names, strict=True) if hash_line_key(*name) not in stated]
+    digests = {digest for some in split_batches(names) for digest in staged.find_digests(some)}
+    return [(row[0], *row[5:7]) for row, name in zip(rows, names, strict=True) if hash_line_key(*name) not in digests]
 
 
-def _describe_change(before: Sequence[object], now: Sequence[object]) -> str:
+def _describe_change(previous: Sequence[object], now: Sequence[object]) -> str:
     """Return the names of the facts of a line that changed, in words; "" for none. `now`: without the last two."""
-    changed = (name for name, old, new in zip(LINE_FACTS, before, now, strict=False) if old != new)
+    changed = (name for name, old, new in zip(LINE_FACTS, previous, now, strict=False) if old != new)
     return ", ".join(dict.fromkeys(COLUMN_LABELS.get(name, name) for name in changed))
 
 
@@ -351,7 +351,7 @@ def _replace_lines(taking: _Import, rows: list[SqlRow]) -> None:
         taking.gone_us = [min(edges), max(edges)]
 
 
-def _encode_result(number: int, result: DriftResult, who: str, *, told: bool) -> ReconciliationRow:
+def _encode_result(number: int, result: DriftResult, who: str, *, is_announced: bool) -> ReconciliationRow:
     low, expected, high = result.charged
     return ReconciliationRow(
         **pick_fields(result, RESULT_COLUMNS),
@@ -363,7 +363,7 @@ def _encode_result(number: int, result: DriftResult, who: str, *, told: bool) ->
         low=low,
         expected=expected,
         high=high,
-        told=int(told),
+        told=int(is_announced),
     )
 
 

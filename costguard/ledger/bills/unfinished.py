@@ -108,20 +108,20 @@ def remove_unfinished_imports(engine: Engine, *, hold_s: float = HOLD_S) -> int:
         lines_after = writes.read(select(BillImportUnfinishedRow.lines_after).where(left))
         if not lines_after:
             return 0
-        for lot in _page_ids(writes, col(BillLineRow.import_id).in_(UNFINISHED), min(lines_after)):
-            writes.tell(delete(BillLineRow).where(col(BillLineRow.id).in_(lot)))
+        for batch in _page_ids(writes, col(BillLineRow.import_id).in_(UNFINISHED), min(lines_after)):
+            writes.tell(delete(BillLineRow).where(col(BillLineRow.id).in_(batch)))
             writes.pause()
         given_back = update(BillLineRow).values(replaced_us=None, replaced_by=None, replaced_why=None)
-        for lot in _page_ids(writes, col(BillLineRow.replaced_by).in_(UNFINISHED), 0):
-            writes.tell(given_back.where(col(BillLineRow.id).in_(lot)))
+        for batch in _page_ids(writes, col(BillLineRow.replaced_by).in_(UNFINISHED), 0):
+            writes.tell(given_back.where(col(BillLineRow.id).in_(batch)))
             writes.pause()
         writes.tell(update(BillImportUnfinishedRow).where(left).values(undone=1))
         return len(lines_after)
 
 
-def _page_ids(writes: ShortTransactions, condition: ColumnElement[bool], after: int) -> Iterator[Sequence[int]]:
-    """Yield in batches the ids of lines after `after` for which `condition` holds, read without the writer's lock."""
+def _page_ids(writes: ShortTransactions, condition: ColumnElement[bool], after_id: int) -> Iterator[Sequence[int]]:
+    """Yield in batches the ids of lines after `after_id` for which `condition` holds, read without the writer's lock."""
     lines = select(BillLineRow.id).where(condition).order_by(col(BillLineRow.id)).limit(10 * UNDO_LINES)
-    while numbers := writes.read(lines.where(col(BillLineRow.id) > after)):
-        after = numbers[-1]
+    while numbers := writes.read(lines.where(col(BillLineRow.id) > after_id)):
+        after_id = numbers[-1]
         yield from (numbers[place : place + UNDO_LINES] for place in range(0, len(numbers), UNDO_LINES))

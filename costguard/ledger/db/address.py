@@ -82,9 +82,9 @@ def parse_ledger_address(url: str) -> LedgerAddress:
             what = "is a link that another user created in a world-writable folder"
             raise InputError(what, field=str(link), hint=f"name the file itself, if it is yours: {path}")
         return LedgerAddress(shown=str(path), path=path)
-    scheme, found, rest = url.partition("://")
-    if not found or scheme not in (POSTGRESQL, SQLALCHEMY_DRIVER):
-        shown = shorten(scheme if found else url.rsplit("@", maxsplit=1)[-1], 40)
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in (POSTGRESQL, SQLALCHEMY_DRIVER):
+        shown = shorten(scheme if separator else url.rsplit("@", maxsplit=1)[-1], 40)
         raise InputError(f"is not an address of a ledger: '{shown}'", field=URL_FIELD, hint=URL_HINT)
     try:
         parts = urlsplit(f"{POSTGRESQL}://{rest}")
@@ -98,14 +98,14 @@ def _parse_server(parts: SplitResult) -> LedgerAddress:
     secret = unquote(parts.password or "") or dict(query).get("password", "")
     if not parts.path.strip("/"):
         raise InputError("names a server, but no database on it", field=URL_FIELD, hint=URL_HINT)
-    stated = dict(query).get("host", "")
-    socket = stated.startswith("/")  # a folder: it cannot stand before the database's name
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ("" if socket else stated)
+    host_parameter = dict(query).get("host", "")
+    socket = host_parameter.startswith("/")  # a folder: it cannot stand before the database's name
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ("" if socket else host_parameter)
     where = f"{host}:{parts.port}" if parts.port else host
     user = f"{unquote(parts.username)}@" if parts.username else ""
-    kept = urlencode([(k, v) for k, v in query if "password" not in k and (socket or k != "host")], safe="/")
+    parameters = urlencode([(k, v) for k, v in query if "password" not in k and (socket or k != "host")], safe="/")
     conninfo = _format_server_url(parts.netloc, parts.path, parts.query)
-    return LedgerAddress(shown=_format_server_url(f"{user}{where}", parts.path, kept), conninfo=conninfo, password=secret)
+    return LedgerAddress(shown=_format_server_url(f"{user}{where}", parts.path, parameters), conninfo=conninfo, password=secret)
 
 
 def _format_server_url(place: str, path: str, query: str) -> str:
@@ -167,10 +167,10 @@ def translate_ledger_errors(where: LedgerAddress) -> Iterator[None]:
     try:
         yield
     except Exception as raised:  # sorted below, without importing a library only to catch its errors
-        told = _translate_error(getattr(raised, "orig", None) or raised, where)
-        if told is None:
+        error = _translate_error(getattr(raised, "orig", None) or raised, where)
+        if error is None:
             raise
-        raise told from (None if where.password else raised)  # a traceback may show what the password stands in
+        raise error from (None if where.password else raised)  # a traceback may show what the password stands in
 
 
 def _translate_error(raised: BaseException, where: LedgerAddress) -> LedgerError | None:
@@ -195,13 +195,13 @@ def _translate_server_error(raised: BaseException, where: LedgerAddress) -> Ledg
     psycopg = sys.modules.get("psycopg")
     if psycopg is None or not isinstance(raised, psycopg.Error):
         return None
-    said = next(filter(None, (line.strip() for line in str(raised).splitlines())), type(raised).__name__)
+    message = next(filter(None, (line.strip() for line in str(raised).splitlines())), type(raised).__name__)
     state = raised.sqlstate or ""
-    if not state and any(words in said for words in _ADDRESS_WORDS):
+    if not state and any(words in message for words in _ADDRESS_WORDS):
         return LedgerError("cannot be read as an address of a server", field=where.shown, hint=URL_HINT)
     if not (state.startswith(_OPERATIONAL_STATES) if state else isinstance(raised, psycopg.OperationalError)):
         return None
     if where.password:
-        said = said.replace(where.password, "***")
-    hint = next((hint for words, hint in _SERVER_HINTS if words in said), _SERVER_HINT)
-    return LedgerError(f"the ledger's server refused: {shorten(said, 200)}", field=where.shown, hint=hint)
+        message = message.replace(where.password, "***")
+    hint = next((hint for words, hint in _SERVER_HINTS if words in message), _SERVER_HINT)
+    return LedgerError(f"the ledger's server refused: {shorten(message, 200)}", field=where.shown, hint=hint)

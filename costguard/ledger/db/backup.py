@@ -76,10 +76,10 @@ def _copy_pages(source: LedgerAddress, unfinished: Path, target: Path) -> None:
                 with translate_ledger_errors(LedgerAddress(shown=str(target), path=target)):
                     raise
         copied.execute("PRAGMA journal_mode = DELETE")  # one file, readable from a read-only disk too
-        said = [text for (text,) in copied.execute("PRAGMA integrity_check(3)")]
-    if said != ["ok"]:
+        findings = [text for (text,) in copied.execute("PRAGMA integrity_check(3)")]
+    if findings != ["ok"]:
         hint = "the disk or the ledger is damaged; run: costguard db check"
-        raise LedgerError(f"the copy is not consistent: {said[0]}", field=str(target), hint=hint)
+        raise LedgerError(f"the copy is not consistent: {findings[0]}", field=str(target), hint=hint)
 
 
 def format_copy_stamp() -> str:

@@ -49,27 +49,29 @@ _TIME_FIELDS = ("created_at", "started_at", "stopped_at")
 _get_plain_fields, _get_time_fields = attrgetter(*_PLAIN_FIELDS), attrgetter(*_TIME_FIELDS)
 
 
-def encode_observation(seen: Observation, unproven: Iterable[Line] = ()) -> str:
-    """Return `seen` without its key as compact JSON: equal values give equal texts.
+def encode_observation(observation: Observation, unproven: Iterable[Line] = ()) -> str:
+    """Return `observation` without its key as compact JSON: equal values give equal texts.
 
     Prices, disks and counters are lists of their fields in order. `unproven`: the lines that stopped billing at an unknown
     instant according to this observation; their last span is corrected if they turn out to have gone on.
     """
-    said: dict[str, object] = {name: value for name, value in zip(_PLAIN_FIELDS, _get_plain_fields(seen), strict=True) if value}
-    for name, at in zip(_TIME_FIELDS, _get_time_fields(seen), strict=True):
+    fields_by_name: dict[str, object] = {
+        name: value for name, value in zip(_PLAIN_FIELDS, _get_plain_fields(observation), strict=True) if value
+    }
+    for name, at in zip(_TIME_FIELDS, _get_time_fields(observation), strict=True):
         if at is not None:
-            said[name] = to_micros(at)
-    if seen.labels:
-        said["labels"] = seen.labels
-    if seen.prices:
-        said["prices"] = [_encode_price(price) for price in seen.prices]
-    if seen.disks:
-        said["disks"] = [_encode_disk(disk) for disk in seen.disks]
-    if seen.counters:
-        said["counters"] = [(counter.charge, counter.mb, counter.nano_per_gb) for counter in seen.counters]
+            fields_by_name[name] = to_micros(at)
+    if observation.labels:
+        fields_by_name["labels"] = observation.labels
+    if observation.prices:
+        fields_by_name["prices"] = [_encode_price(price) for price in observation.prices]
+    if observation.disks:
+        fields_by_name["disks"] = [_encode_disk(disk) for disk in observation.disks]
+    if observation.counters:
+        fields_by_name["counters"] = [(counter.charge, counter.mb, counter.nano_per_gb) for counter in observation.counters]
     if lines := sorted(unproven):
-        said["unproven_ends"] = lines
-    return _encode(said)
+        fields_by_name["unproven_ends"] = lines
+    return _encode(fields_by_name)
 
 
 @lru_cache(maxsize=CACHED_RESOURCES)
@@ -78,16 +80,16 @@ def decode_observation(key: ResourceKey, text: str) -> tuple[Observation, tuple[
 
     Results are cached, because most resources do not change between two reads.
     """
-    said: dict[str, Any] = json.loads(text)
-    unproven = tuple((charge, part) for charge, part in said.pop("unproven_ends", ()))
+    fields_by_name: dict[str, Any] = json.loads(text)
+    unproven = tuple((charge, part) for charge, part in fields_by_name.pop("unproven_ends", ()))
     for name in _TIME_FIELDS:
-        if name in said:
-            said[name] = from_micros(said[name])
-    said["labels"] = tuple((name, value) for name, value in said.get("labels", ()))
-    said["prices"] = tuple(_decode_price(*row) for row in said.get("prices", ()))
-    said["disks"] = tuple(Disk(*row) for row in said.get("disks", ()))
-    said["counters"] = tuple(TrafficCounter(*row) for row in said.get("counters", ()))
-    return Observation(key=key, **said), unproven
+        if name in fields_by_name:
+            fields_by_name[name] = from_micros(fields_by_name[name])
+    fields_by_name["labels"] = tuple((name, value) for name, value in fields_by_name.get("labels", ()))
+    fields_by_name["prices"] = tuple(_decode_price(*row) for row in fields_by_name.get("prices", ()))
+    fields_by_name["disks"] = tuple(Disk(*row) for row in fields_by_name.get("disks", ()))
+    fields_by_name["counters"] = tuple(TrafficCounter(*row) for row in fields_by_name.get("counters", ()))
+    return Observation(key=key, **fields_by_name), unproven
 
 
 def _encode_disk(disk: Disk) -> tuple[object, ...]:
@@ -188,8 +190,8 @@ def decode_meter(row: SqlRow) -> Meter:
 
     Results are cached, because a fleet has few different meters.
     """
-    charge, part, unit, quantity, quantum_s, minimum_s, low, expected, high, currency, known, source = row
-    price = PriceRange(low, expected, high, currency, bool(known))
+    charge, part, unit, quantity, quantum_s, minimum_s, low, expected, high, currency, price_known, source = row
+    price = PriceRange(low, expected, high, currency, bool(price_known))
     return Meter(charge, price, unit, quantity, quantum_s, minimum_s, part, source)
 
 
@@ -200,8 +202,8 @@ def decode_optional_instant(us: int | None) -> datetime | None:
 
 def _encode_price(price: Price) -> SqlRow:
     rate, since = price.rate, price.since
-    stated = (None, "") if rate is None else (rate.nano_per_hour, rate.currency)
-    row = (*stated, None if since is None else to_micros(since), price.source)
+    amount = (None, "") if rate is None else (rate.nano_per_hour, rate.currency)
+    row = (*amount, None if since is None else to_micros(since), price.source)
     if price.estimate is None:
         return (*row, 1) if price.prepaid else row
     low, high, step, on = astuple(price.estimate)
@@ -301,8 +303,8 @@ def encode_fields(value: DataclassInstance, without: Sequence[str] = ()) -> str:
 
 def decode_fields(text: str) -> dict[str, Any]:
     """Return the fields in a text of `encode_fields`; a nested value is a dict of its fields."""
-    found: dict[str, Any] = _decode_value(json.loads(text))
-    return found
+    values: dict[str, Any] = _decode_value(json.loads(text))
+    return values
 
 
 def _encode_value(value: object, without: Sequence[str] = ()) -> object:

@@ -120,13 +120,13 @@ def upgrade_schema(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Upgrade:
     with translate_ledger_errors(where):
         engine = _create_server_engine(where, patience_s) if where.path is None else _create_file_engine(where, patience_s)
         try:
-            done = _prepare_ledger(engine, where, patience_s)
-            if done.before == HEAD_REVISION:
+            upgrade = _prepare_ledger(engine, where, patience_s)
+            if upgrade.before == HEAD_REVISION:
                 with begin_write(engine) as connection:
                     renew_triggers_and_views(connection)
         finally:
             engine.dispose()
-        return done
+        return upgrade
 
 
 def fill_ledger(url: str, create: Callable[[Connection], T], refill: Callable[[Connection], T]) -> T:
@@ -135,7 +135,7 @@ def fill_ledger(url: str, create: Callable[[Connection], T], refill: Callable[[C
     Nothing is there, or all is as it was, if that raises.
     """
     where = parse_ledger_address(url)
-    done = list[T]()
+    results = list[T]()
     with translate_ledger_errors(where):
         make = _create_server_engine if where.path is None else _create_file_engine
         engine = make(where, LOCK_PATIENCE_S)
@@ -145,13 +145,13 @@ def fill_ledger(url: str, create: Callable[[Connection], T], refill: Callable[[C
             if where.path is not None and not where.path.exists():
                 make_folder(where.path.parent)
                 with hold_file_lock(where.make_sibling_path(".lock"), patience_s=LOCK_PATIENCE_S):
-                    _create_file(where, where.path, LOCK_PATIENCE_S, lambda connection: done.append(create(connection)))
-                return done[0]
+                    _create_file(where, where.path, LOCK_PATIENCE_S, lambda connection: results.append(create(connection)))
+                return results[0]
             with _begin_locked(engine, idle_s=FILL_IDLE_S) as connection:
-                there = identify_file(where) if where.path else identify_server(connection, where)
-                if there is None:
+                revision = identify_file(where) if where.path else identify_server(connection, where)
+                if revision is None:
                     return create(connection)
-                require_own_schema([there], where)
+                require_own_schema([revision], where)
                 return refill(connection)
         finally:
             engine.dispose()
@@ -185,9 +185,9 @@ def _begin_locked(
                 _lock_server(connection, lock, opened.patience_s, idle_s)
                 yield connection
         else:
-            beside = opened.where.make_sibling_path(".lock")
+            lock_path = opened.where.make_sibling_path(".lock")
             with (
-                hold_file_lock(beside, patience_s=opened.patience_s),
+                hold_file_lock(lock_path, patience_s=opened.patience_s),
                 engine.connect() as connection,
                 connection.execution_options(begin="BEGIN IMMEDIATE").begin(),
             ):
@@ -218,9 +218,9 @@ def hold_named_lock(engine: Engine, *, suffix: str, number: int) -> Iterator[Non
 
 def require_own_schema(revisions: Iterable[str], where: LedgerAddress) -> None:
     """Raise LedgerError unless `revisions`, read in a write transaction, are this version's."""
-    found = list(revisions)
-    if found != [HEAD_REVISION]:
-        older = require_known_revision(found, where)
+    stored_revisions = list(revisions)
+    if stored_revisions != [HEAD_REVISION]:
+        older = require_known_revision(stored_revisions, where)
         hint = "restart this costguard: it upgrades the ledger when it opens it"
         raise OlderLedgerError(
             f"was replaced by one of an older costguard (its schema is {older})", field=where.shown, hint=hint
@@ -244,8 +244,8 @@ def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> 
         if not path.exists():
             _create_file(where, path, patience_s, create_ledger)
             return Upgrade(before=None)
-        before = identify_file(where)
-        return Upgrade(before=before, copy=None if before == HEAD_REVISION else _upgrade_file(engine, where))
+        revision = identify_file(where)
+        return Upgrade(before=revision, copy=None if revision == HEAD_REVISION else _upgrade_file(engine, where))
 
 
 def _create_file(where: LedgerAddress, path: Path, patience_s: float, fill: Callable[[Connection], object]) -> None:
@@ -277,11 +277,11 @@ def _create_file(where: LedgerAddress, path: Path, patience_s: float, fill: Call
 def _upgrade_file(engine: Engine, where: LedgerAddress) -> Path:
     """Copy an older ledger, upgrade it, and return the path of the copy."""
     remove_unfinished_copies(where.make_sibling_path(".before-"))
-    kept = where.make_sibling_path(f".before-{HEAD_REVISION}-{format_copy_stamp()}")
-    copy_ledger(where, kept)
+    copy = where.make_sibling_path(f".before-{HEAD_REVISION}-{format_copy_stamp()}")
+    copy_ledger(where, copy)
     with _begin_immediately(engine) as connection:
         migrate_schema(connection)
-    return kept
+    return copy
 
 
 @contextmanager
@@ -301,15 +301,15 @@ def _checkpoint_log(engine: Engine) -> None:
 
 def _prepare_server(engine: Engine, where: LedgerAddress) -> Upgrade:
     with engine.connect() as connection:
-        before = identify_server(connection, where)
-    if before != HEAD_REVISION:
+        revision = identify_server(connection, where)
+    if revision != HEAD_REVISION:
         with _begin_locked(engine) as connection:
-            before = identify_server(connection, where)
-            if before is None:
+            revision = identify_server(connection, where)
+            if revision is None:
                 create_ledger(connection)
-            elif before != HEAD_REVISION:
+            elif revision != HEAD_REVISION:
                 migrate_schema(connection)
-    return Upgrade(before=before)
+    return Upgrade(before=revision)
 
 
 def _lock_server(connection: Connection, lock: WriterLock, patience_s: float, idle_s: float) -> None:
@@ -367,12 +367,12 @@ def _create_file_engine(where: LedgerAddress, patience_s: float) -> Engine:
 
 def set_pragmas(connection: sqlite3.Connection, where: LedgerAddress) -> None:
     """Set `PRAGMAS` and read each back, because SQLite reports no error for a pragma that has no effect."""
-    for name, wanted in PRAGMAS.items():
-        connection.execute(f"PRAGMA {name} = {wanted}").fetchall()
-        (found,) = connection.execute(f"PRAGMA {name}").fetchone()
-        if found != wanted:
+    for name, value in PRAGMAS.items():
+        connection.execute(f"PRAGMA {name} = {value}").fetchall()
+        (current,) = connection.execute(f"PRAGMA {name}").fetchone()
+        if current != value:
             hint = "use a local disk: a ledger cannot be on a network folder"
-            raise LedgerError(f"SQLite uses {name} = {found} here, not {wanted}", field=where.shown, hint=hint)
+            raise LedgerError(f"SQLite uses {name} = {current} here, not {value}", field=where.shown, hint=hint)
 
 
 class WriteConnection:

@@ -128,14 +128,14 @@ def _find_columns(reader: LedgerReader) -> dict[str, list[str]]:
     inspector, columns = inspect(reader.connection), dict[str, list[str]]()
     tables = set(inspector.get_table_names())
     for table in load_metadata().sorted_tables:
-        there = {column["name"] for column in inspector.get_columns(table.name)} if table.name in tables else set()
-        missing = {column.name for column in table.columns} - there - ADDED_COLUMNS.get(table.name, set())
+        column_names = {column["name"] for column in inspector.get_columns(table.name)} if table.name in tables else set()
+        missing = {column.name for column in table.columns} - column_names - ADDED_COLUMNS.get(table.name, set())
         if missing:
-            lacks = f"the columns {', '.join(sorted(missing))} of {table.name}" if there else f"the table {table.name}"
+            lacks = f"the columns {', '.join(sorted(missing))} of {table.name}" if column_names else f"the table {table.name}"
             hint = f"restore a backup of it, and import that; {NOTHING_WRITTEN}"
             raise LedgerError(f"is incomplete: it lacks {lacks}", field=reader.where.shown, hint=hint)
         if table.name not in LEFT_OUT:
-            columns[table.name] = [column.name for column in table.columns if column.name in there]
+            columns[table.name] = [column.name for column in table.columns if column.name in column_names]
     return columns
 
 

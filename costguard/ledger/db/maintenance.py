@@ -118,9 +118,9 @@ def check_ledger(url: str) -> list[str]:
             _check_coverage(ask),
             _check_amounts(ask),
             check_months(ask),
-            (found.what for found in check_audit(ask)[1]),
+            (finding.what for finding in check_audit(ask)[1]),
         )
-        return [said for kind in kinds for said in _limit_findings(list(kind))]
+        return [sentence for kind in kinds for sentence in _limit_findings(list(kind))]
 
 
 def _limit_findings(findings: Sequence[str]) -> list[str]:
@@ -131,10 +131,10 @@ def _limit_findings(findings: Sequence[str]) -> list[str]:
 def check_file(ask: Query) -> Iterator[str]:
     """Yield the faults that SQLite reports."""
     try:
-        said = [text for (text,) in ask(f"PRAGMA integrity_check({FINDINGS_MAX})", ()) if text != "ok"]
+        findings = [text for (text,) in ask(f"PRAGMA integrity_check({FINDINGS_MAX})", ()) if text != "ok"]
     except DBAPIError as broken:  # so damaged that it cannot be gone through
-        said = [str(broken.orig)]
-    yield from (f"the file is damaged: {text}" for text in said)
+        findings = [str(broken.orig)]
+    yield from (f"the file is damaged: {text}" for text in findings)
 
 
 def check_references(ask: Query) -> Iterator[str]:
@@ -162,13 +162,13 @@ def _check_amounts(ask: Query) -> Iterator[str]:
         if row[1] not in attributions:  # it was reported above, or its row is missing
             continue
         try:
-            number, attribution_id, span, stated, corrected = _decode_closed_span(row, attributions)
+            number, attribution_id, span, stored_amounts, corrected = _decode_closed_span(row, attributions)
         except CostguardError as broken:
             yield f"span {row[0]} cannot be: {broken.field} {broken.what}"
             continue
         came_to = _compute_amounts(span)
-        if came_to != stated:
-            yield f"span {number} says {_format_amounts(stated)} and comes to {_format_amounts(came_to)} nano-units"
+        if came_to != stored_amounts:
+            yield f"span {number} says {_format_amounts(stored_amounts)} and comes to {_format_amounts(came_to)} nano-units"
         counted = [span]
         if corrected is not None:
             correction, presence, money = corrected
@@ -195,21 +195,21 @@ def _check_amounts(ask: Query) -> Iterator[str]:
 
 def _load_parts_by_correction(ask: Query) -> dict[int, list[SqlRow]]:
     """Return the parts of the last correction of each span."""
-    found = defaultdict[int, list[SqlRow]](list)
+    parts = defaultdict[int, list[SqlRow]](list)
     for row in ask(_PARTS):
-        found[row[0]].append(row)
-    return found
+        parts[row[0]].append(row)
+    return parts
 
 
 def _check_parts(correction: int, span: Span, rows: Sequence[SqlRow], parts: Sequence[CorrectionPart]) -> Iterator[str]:
     """Yield the parts whose amounts differ from those computed, and parts that do not cover their span."""
     edges = [(to_micros(span.start),), *((row[1], row[2]) for row in rows), (to_micros(span.end or span.start),)]
-    if rows and any(before[-1] != after[0] for before, after in pairwise(edges)):
+    if rows and any(edge[-1] != following[0] for edge, following in pairwise(edges)):
         yield f"the parts of correction {correction} do not cover its span"
-    for said, computed in zip(rows, encode_parts(correction, parts), strict=True):
-        if tuple(said) != computed:
+    for stored_row, computed in zip(rows, encode_parts(correction, parts), strict=True):
+        if tuple(stored_row) != computed:
             came_to = _format_amounts(computed[6:])
-            yield f"a part of correction {correction} says {_format_amounts(said[6:])} and comes to {came_to}"
+            yield f"a part of correction {correction} says {_format_amounts(stored_row[6:])} and comes to {came_to}"
 
 
 def _sum_amounts(spans: Sequence[Span]) -> SpanAmounts:
@@ -219,28 +219,28 @@ def _sum_amounts(spans: Sequence[Span]) -> SpanAmounts:
 
 def _add_days(days: dict[DailyKey, list[int]], attribution_id: int, spans: Sequence[Span]) -> None:
     for span in spans:
-        price, known = span.meter.price, int(span.meter.price.known)
+        price, price_known = span.meter.price, int(span.meter.price.known)
         for day, money, us in split_by_day(span):
-            sums = days.setdefault((day, attribution_id, span.meter.charge, price.currency, known), [0, 0, 0, 0])
+            sums = days.setdefault((day, attribution_id, span.meter.charge, price.currency, price_known), [0, 0, 0, 0])
             for place, value in enumerate((*money, us if is_machine_time(span) else 0)):
                 sums[place] += value
 
 
 def _load_attributions(ask: Query) -> tuple[dict[int, Attribution], list[int]]:
     """Return the attributions by id, and the ids of those that cannot be read."""
-    found, unreadable = dict[int, Attribution](), list[int]()
+    attributions, unreadable = dict[int, Attribution](), list[int]()
     for number, *columns in ask(_ATTRIBUTIONS):
         try:
-            found[number] = decode_attribution(tuple(columns))
+            attributions[number] = decode_attribution(tuple(columns))
         except (ValueError, TypeError, CostguardError):
             unreadable.append(number)
-    return found, unreadable
+    return attributions, unreadable
 
 
 def _check_days(ask: Query, days: dict[DailyKey, list[int]]) -> Iterator[str]:
-    kept = {tuple(row[:5]): list(row[5:]) for row in ask(_DAILY)}
-    for place in sorted({*days, *kept}):
-        says, adds_up_to = kept.get(place, [0, 0, 0, 0]), days.get(place, [0, 0, 0, 0])
+    stored_days = {tuple(row[:5]): list(row[5:]) for row in ask(_DAILY)}
+    for place in sorted({*days, *stored_days}):
+        says, adds_up_to = stored_days.get(place, [0, 0, 0, 0]), days.get(place, [0, 0, 0, 0])
         if says != adds_up_to:
             day, attribution_id, charge, currency, _ = place
             which = f"{from_micros(day * 86_400_000_000):%Y-%m-%d}, {charge} of attribution {attribution_id} in {currency}"
@@ -261,9 +261,9 @@ def _decode_closed_span(
     """Return the id of a closed span, its attribution's id, the span, its stored amounts, and its last correction."""
     number, attribution_id, *rest = row
     span = decode_span(ResourceKey(*rest[:4]), attributions[attribution_id], tuple(rest[4:22]))
-    stated, correction = tuple(rest[22:25]), rest[25]
+    amounts, correction = tuple(rest[22:25]), rest[25]
     corrected = None if correction is None else (correction, rest[26], tuple(rest[27:30]))
-    return number, attribution_id, span, stated, corrected
+    return number, attribution_id, span, amounts, corrected
 
 
 def _compute_amounts(span: Span) -> SpanAmounts:

@@ -30,10 +30,10 @@ def create_ledger(connection: Connection) -> None:
 
     create_tables(connection)
     now_us = time.time_ns() // 1000
-    named = LedgerStateRow(id=1, ledger_id=str(uuid.uuid4()), created_us=now_us, revision=0)
+    state_row = LedgerStateRow(id=1, ledger_id=str(uuid.uuid4()), created_us=now_us, revision=0)
     ask, tell = open_sql_session(connection)
-    insert_rows(tell, [named])
-    append_entry(ask, tell, BEGAN, now_us, {"ledger": named.ledger_id})
+    insert_rows(tell, [state_row])
+    append_entry(ask, tell, BEGAN, now_us, {"ledger": state_row.ledger_id})
     create_triggers_and_views(connection)
 
 

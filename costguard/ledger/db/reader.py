@@ -96,10 +96,10 @@ def identify_server(connection: Connection, where: LedgerAddress) -> str | None:
 
     Raises LedgerError if the database belongs to another program.
     """
-    there = _find_tables(connection.execute(_HAS_TABLES))
-    if not there:
+    tables = _find_tables(connection.execute(_HAS_TABLES))
+    if not tables:
         return None
-    if not {"alembic_version", "ledger_state"} <= there:
+    if not {"alembic_version", "ledger_state"} <= tables:
         hint = "create a separate database (createdb costguard), and name it in [ledger] url"
         raise LedgerError("is the database of another program", field=where.shown, hint=hint)
     return require_known_revision(list(connection.execute(READ_REVISION).scalars()), where)
@@ -107,8 +107,8 @@ def identify_server(connection: Connection, where: LedgerAddress) -> str | None:
 
 def _find_tables(rows: Iterable[Sequence[bool]]) -> set[str]:
     """Return which of `LEDGER_TABLES` are there, by the one row of `_HAS_TABLES`."""
-    (there,) = rows
-    return set(compress(LEDGER_TABLES, there))
+    (flags,) = rows
+    return set(compress(LEDGER_TABLES, flags))
 
 
 def require_known_revision(revisions: list[str], where: LedgerAddress) -> str:
@@ -135,9 +135,9 @@ def make_earlier_error(revision: str, where: LedgerAddress) -> OlderLedgerError:
 
 
 def _check_pages(connection: sqlite3.Connection, where: LedgerAddress) -> None:
-    ((said,),) = connection.execute("PRAGMA quick_check(1)")
-    if said != "ok":
-        raise LedgerError(f"is damaged: {said}", field=where.shown, hint=RESTORE_HINT)
+    ((answer,),) = connection.execute("PRAGMA quick_check(1)")
+    if answer != "ok":
+        raise LedgerError(f"is damaged: {answer}", field=where.shown, hint=RESTORE_HINT)
 
 
 CONNECT_TIMEOUT_S = 10
@@ -244,12 +244,12 @@ def _require_schema(ask: Query, where: LedgerAddress, revisions: Collection[str]
     """Return the revision. Raises LedgerError or NoLedgerError unless there is a ledger of one of `revisions`."""
     if where.path is not None:
         ((mark,),) = ask("PRAGMA application_id", ())
-        there = {row[1] for row in ask("PRAGMA table_list", ())}
+        tables = {row[1] for row in ask("PRAGMA table_list", ())}
     else:
-        mark, there = APPLICATION_ID, _find_tables(ask(_HAS_TABLES))
-    if where.path is None and not there:
+        mark, tables = APPLICATION_ID, _find_tables(ask(_HAS_TABLES))
+    if where.path is None and not tables:
         raise _make_missing_error(where)
-    if mark != APPLICATION_ID or not {"alembic_version", "ledger_state"} <= there:
+    if mark != APPLICATION_ID or not {"alembic_version", "ledger_state"} <= tables:
         raise LedgerError("is not a costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
     stored = [revision for (revision,) in ask(READ_REVISION)]
     if len(stored) == 1 and stored[0] in revisions:

@@ -106,9 +106,9 @@ def replace_rows(ask: Query, tell: Execute, row: type[LedgerRow], rows: Mapping[
     """Replace the content of the table by `rows` (primary key -> the other columns), writing only those that changed."""
     table = _get_table(row)
     width = len(table.primary_key)
-    there = {found[:width]: found[width:] for found in ask(select(*table.columns))}
-    delete_rows(tell, row, [key for key in there if key not in rows])
-    upsert_rows(tell, row, {key: values for key, values in rows.items() if there.get(key) != values})
+    stored = {found[:width]: found[width:] for found in ask(select(*table.columns))}
+    delete_rows(tell, row, [key for key in stored if key not in rows])
+    upsert_rows(tell, row, {key: values for key, values in rows.items() if stored.get(key) != values})
 
 
 def delete_rows(tell: Execute, row: type[LedgerRow], keys: Sequence[SqlRow]) -> None:

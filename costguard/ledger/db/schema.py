@@ -124,12 +124,12 @@ def _format_resources_view(dialect: str) -> str:
         ("", "(SELECT count(*) FROM span AS n WHERE n.resource_id = r.id AND n.end_us IS NULL)", "open_spans"),
         *_list_plain_columns("d", "detail"),
     )
-    told = "SELECT max(l.id) FROM observation AS l WHERE l.resource_id = r.id"
+    last_observation = "SELECT max(l.id) FROM observation AS l WHERE l.resource_id = r.id"
     return f"""SELECT
     {columns}
 FROM resource AS r
-LEFT JOIN observation AS o ON o.id = ({told})
-LEFT JOIN observation AS d ON d.id = ({told} AND l.state <> 'absent')"""  # noqa: S608 - our own names
+LEFT JOIN observation AS o ON o.id = ({last_observation})
+LEFT JOIN observation AS d ON d.id = ({last_observation} AND l.state <> 'absent')"""  # noqa: S608 - our own names
 
 
 def _format_observations_view(dialect: str) -> str:

@@ -41,18 +41,18 @@ def check_schema(connection: Connection, where: LedgerAddress) -> Iterator[str]:
     What somebody added (an index, a view) is no fault. Where this user may not make a schema on the server, only the triggers
     are looked for.
     """
-    there, expected = describe_schema(connection), describe_new_schema(where)
+    stored, expected = describe_schema(connection), describe_new_schema(where)
     if expected is None:
         expected = {
-            key: there.get(key, "") for key in (f"trigger {name}" for name in triggers.list_trigger_names("postgresql"))
+            key: stored.get(key, "") for key in (f"trigger {name}" for name in triggers.list_trigger_names("postgresql"))
         }
     for key, definition in expected.items():
         kind, _, name = key.partition(" ")
         what = f"the {'guard' if kind == 'trigger' else kind} {name}"
         remedy = ": costguard db upgrade restores it" if kind in RESTORED else ""
-        if key not in there:
+        if key not in stored:
             yield f"{what} is missing{remedy}"
-        elif there[key] != definition:
+        elif stored[key] != definition:
             yield f"{what} is not as this version makes it{remedy}"
 
 
@@ -88,19 +88,19 @@ def describe_schema(connection: Connection) -> dict[str, str]:
 
 
 def _describe_tables(connection: Connection) -> Iterator[tuple[str, str]]:
-    seen = inspect(connection)
-    tables = set(seen.get_table_names())
+    inspector = inspect(connection)
+    tables = set(inspector.get_table_names())
     for name in (table for table in load_metadata().tables if table in tables):
-        options = seen.get_table_options(name)
-        keys = seen.get_pk_constraint(name)["constrained_columns"]
+        options = inspector.get_table_options(name)
+        keys = inspector.get_pk_constraint(name)["constrained_columns"]
         yield f"table {name}", f"{keys} {sorted(options.items())}"
-        for column in seen.get_columns(name):
+        for column in inspector.get_columns(name):
             yield f"column {name}.{column['name']}", f"{column['type']} {column['nullable']} {column['default']}"
-        for check in seen.get_check_constraints(name):
+        for check in inspector.get_check_constraints(name):
             yield f"check {name}.{check['name']}", " ".join(check["sqltext"].split())
-        for unique in seen.get_unique_constraints(name):
+        for unique in inspector.get_unique_constraints(name):
             yield f"constraint {name}.{unique['name']}", str(unique["column_names"])
-        for key in seen.get_foreign_keys(name):
+        for key in inspector.get_foreign_keys(name):
             yield (
                 f"reference {name}.{','.join(key['constrained_columns'])}",
                 f"{key['referred_table']} {key['referred_columns']}",

@@ -54,12 +54,12 @@ def _ask_classes(connection: Connection, statement: Executable, values: dict[str
 
 
 def _open_execute(connection: Connection) -> Execute:
-    kept = {"preserve_rowcount": True}  # else the count of an INSERT is -1 on PostgreSQL
+    options = {"preserve_rowcount": True}  # else the count of an INSERT is -1 on PostgreSQL
 
     def tell(statement: Executable, rows: Sequence[Mapping[str, Any]] | None = None) -> int:
         if rows is not None and not rows:
             return 0  # SQLAlchemy would execute the statement once, without values
-        return connection.execute(statement, rows, execution_options=kept).rowcount
+        return connection.execute(statement, rows, execution_options=options).rowcount
 
     return tell
 

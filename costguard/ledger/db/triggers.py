@@ -163,8 +163,8 @@ def _generate_sqlite() -> Iterator[str]:
     for table, columns in list_fixed_columns().items():
         of = f" OF {', '.join(columns)}" if columns else ""
         yield _format_sqlite_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table}", _NEVER_EDITED.format(table=table))
-    for name, (when, wrong, told) in {**UPDATE_RULES, **ASKING_RULES}.items():
-        yield _format_sqlite_trigger(name, f"{when} WHEN {wrong}", told)
+    for name, (when, wrong, message) in {**UPDATE_RULES, **ASKING_RULES}.items():
+        yield _format_sqlite_trigger(name, f"{when} WHEN {wrong}", message)
 
 
 def _format_sqlite_trigger(name: str, when: str, message: str) -> str:
@@ -178,28 +178,28 @@ BEGIN
     RAISE EXCEPTION USING MESSAGE = TG_ARGV[0], ERRCODE = 'integrity_constraint_violation';
 END $$
 """
-    for name, (_, wrong, told) in ASKING_RULES.items():
+    for name, (_, wrong, message) in ASKING_RULES.items():
         # A plan made while the table was small would go on scanning it while a large import fills it.
         yield f"""
 CREATE OR REPLACE FUNCTION {TRIGGER_PREFIX}{name}() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     IF {wrong} THEN
-        RAISE EXCEPTION USING MESSAGE = '{told}', ERRCODE = 'integrity_constraint_violation';
+        RAISE EXCEPTION USING MESSAGE = '{message}', ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN coalesce(NEW, OLD);
 END $$
 """
     for table in list_kept_tables():
-        told = _NEVER_REMOVED.format(table=table)
+        message = _NEVER_REMOVED.format(table=table)
         if table not in KEPT_UNLESS:
-            yield _format_postgresql_trigger(f"{table}_stays", f"DELETE ON {table} FOR EACH ROW", told)
-        yield _format_postgresql_trigger(f"{table}_stays_whole", f"TRUNCATE ON {table} FOR EACH STATEMENT", told)
+            yield _format_postgresql_trigger(f"{table}_stays", f"DELETE ON {table} FOR EACH ROW", message)
+        yield _format_postgresql_trigger(f"{table}_stays_whole", f"TRUNCATE ON {table} FOR EACH STATEMENT", message)
     for table, columns in list_fixed_columns().items():
         of = f" OF {', '.join(columns)}" if columns else ""
-        told = _NEVER_EDITED.format(table=table)
-        yield _format_postgresql_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", told)
-    for name, (when, wrong, told) in UPDATE_RULES.items():
-        yield _format_postgresql_trigger(name, f"{when} FOR EACH ROW WHEN ({wrong})", told)
+        message = _NEVER_EDITED.format(table=table)
+        yield _format_postgresql_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", message)
+    for name, (when, wrong, message) in UPDATE_RULES.items():
+        yield _format_postgresql_trigger(name, f"{when} FOR EACH ROW WHEN ({wrong})", message)
     for name, (when, _, _) in ASKING_RULES.items():
         yield f"CREATE TRIGGER {TRIGGER_PREFIX}{name} BEFORE {when} FOR EACH ROW EXECUTE FUNCTION {TRIGGER_PREFIX}{name}()"
 

@@ -41,11 +41,11 @@ def _find(ask: Query, link_hash: str, now: datetime) -> tuple[AskLink, Incarnati
     if not rows:
         raise NoAnswerError("is not known", field="this link", hint=ANSWER_HINT)
     link = _decode(rows[0])
-    asked = next((one for one in load_escalations(ask) if _is_question(one, link)), None)
+    escalation = next((one for one in load_escalations(ask) if _is_question(one, link)), None)
     closed = explain_closed(link, now)
-    if closed or asked is None:
+    if closed or escalation is None:
         raise NoAnswerError(closed or "asks what is no longer asked", field="this link", hint=ANSWER_HINT)
-    return link, asked.life
+    return link, escalation.life
 
 
 class AskLinkStore(LedgerStore):
@@ -64,18 +64,18 @@ class AskLinkStore(LedgerStore):
 
     find = read_by(_find)
 
-    def settle(self, link_hash: str, answer: str, wish: Override, now: datetime) -> None:
-        """Record `wish`, the answer of a link, and settle every link of its question. Raises NoAnswerError as `find`."""
+    def settle(self, link_hash: str, answer: str, override: Override, now: datetime) -> None:
+        """Record `override`, the answer of a link, and settle every link of its question. Raises NoAnswerError as `find`."""
         with self._begin_write() as (ask, tell):
             link, life = _find(ask, link_hash, now)
-            if wish.life is None or not is_same_life(wish.life, life):
+            if override.life is None or not is_same_life(override.life, life):
                 raise NoAnswerError("asks about an earlier run of the machine", field="this link", hint=ANSWER_HINT)
             row = _encode(link)
             same = [getattr(AskLinkRow, name) == getattr(row, name) for name in _QUESTION]
             hashes = ask(select(AskLinkRow.hash).where(*same, col(AskLinkRow.settled_us).is_(None)))
             settled = update(AskLinkRow).where(col(AskLinkRow.hash).in_(hashes))
             tell(settled.values(settled_us=to_micros(now), answer=answer))
-            add_override(ask, tell, wish)
+            add_override(ask, tell, override)
             _log(ask, tell, to_micros(now), row, did=answer)
 
 

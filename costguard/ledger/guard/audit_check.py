@@ -95,11 +95,11 @@ class AuditWatch:
         if self._chain is None or self._chain.broken or self._chain.last is None:
             return False
         last = self._chain.last
-        return next(iterate_entries(ask, after=last.seq - 1), None) == last
+        return next(iterate_entries(ask, after_seq=last.seq - 1), None) == last
 
 
 def _scan_audit(ask: Query, noted: set[int], chain: AuditScan) -> AuditScan:
-    for entry in iterate_entries(ask, after=chain.last.seq if chain.last else None):
+    for entry in iterate_entries(ask, after_seq=chain.last.seq if chain.last else None):
         chain.broken = chain.broken or find_break_after(chain.last, entry)
         chain.rows_read, chain.last = chain.rows_read + 1, entry
         if entry.seq in noted:
@@ -133,13 +133,15 @@ def _check_ledger_id(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
 def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator[AuditFinding]:
     """Check that the chain contains the noted heads."""
     for seq, noted in anchors:
-        shown, found = format_anchor(seq, noted), chain.hashes.get(seq)
-        if found is None:
+        shown, stored_hash = format_anchor(seq, noted), chain.hashes.get(seq)
+        if stored_hash is None:
             ends = f"it ends at row {chain.last.seq}: later rows were removed" if chain.last else "it is empty"
             missing = ends if chain.last is None or chain.last.seq < seq else f"row {seq} is missing"
             yield AuditFinding(seq, f"the audit log does not reach {shown}: {missing}, or this is an older copy")
-        elif not found.startswith(noted):
-            says = f"row {seq} has {found[: max(HASH_DIGITS_SHOWN, len(noted))]} there: it or a row before it was rewritten"
+        elif not stored_hash.startswith(noted):
+            says = (
+                f"row {seq} has {stored_hash[: max(HASH_DIGITS_SHOWN, len(noted))]} there: it or a row before it was rewritten"
+            )
             yield AuditFinding(seq, f"the audit log does not contain {shown}: {says}")
 
 
@@ -162,18 +164,18 @@ def _check_rows(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
 
 def _check_moves(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
     """Check that each intent made exactly the recorded moves, in that order."""
-    there: dict[str, list[str]] = defaultdict(list)
+    moves_by_name: dict[str, list[str]] = defaultdict(list)
     for values in ask(select_moves().order_by(col(IntentEventRow.id))):
-        there[values[0]].append(hash_event(values))
-    for name in sorted({*there, *chain.moves}):
-        made, noted = there.get(name, []), chain.moves.get(name, [])
-        if made == noted:
+        moves_by_name[values[0]].append(hash_event(values))
+    for name in sorted({*moves_by_name, *chain.moves}):
+        moves, noted = moves_by_name.get(name, []), chain.moves.get(name, [])
+        if moves == noted:
             continue
         seq = chain.rows.get(("intent", name), (None, ""))[0]
-        if len(made) != len(noted):
-            yield AuditFinding(seq, f"intent {name} made {len(made)} moves, and the audit log records {len(noted)}")
+        if len(moves) != len(noted):
+            yield AuditFinding(seq, f"intent {name} made {len(moves)} moves, and the audit log records {len(noted)}")
         else:
-            number = next(n for n, (one, other) in enumerate(zip(made, noted, strict=True), 1) if one != other)
+            number = next(n for n, (one, other) in enumerate(zip(moves, noted, strict=True), 1) if one != other)
             yield AuditFinding(seq, f"move {number} of intent {name} differs from the audit log")
 
 

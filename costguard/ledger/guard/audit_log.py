@@ -104,9 +104,9 @@ def append_entry(ask: Query, tell: Execute, kind: str, at_us: int, body: Mapping
     tell(insert(AuditRow), [entry._asdict()])
 
 
-def iterate_entries(ask: Query, since_us: int | None = None, *, after: int | None = None) -> Iterator[AuditEntry]:
-    """Yield every row in order; with `since_us`, only rows dated then or later; with `after`, only rows of a higher number."""
-    entries, last = _ENTRIES.order_by(col(AuditRow.seq)).limit(ENTRY_PAGE_ROWS), -(2**62) if after is None else after
+def iterate_entries(ask: Query, since_us: int | None = None, *, after_seq: int | None = None) -> Iterator[AuditEntry]:
+    """Yield every row in order; `since_us`: only rows dated then or later; `after_seq`: only rows of a higher number."""
+    entries, last = _ENTRIES.order_by(col(AuditRow.seq)).limit(ENTRY_PAGE_ROWS), -(2**62) if after_seq is None else after_seq
     if since_us is not None:
         entries = entries.where(col(AuditRow.at_us) >= since_us)
     while page := ask(entries.where(col(AuditRow.seq) > last)):
@@ -220,9 +220,9 @@ def audit_row(ask: Query, tell: Execute, of: tuple[str, str], kind: str, at_us: 
 
 def audit_settings(ask: Query, tell: Execute, mark: str, at_us: int) -> None:
     """Record that settings with the fingerprint `mark` are in force, if others were before; "" records nothing."""
-    before = load_audited_settings(ask)
-    if mark not in ("", before):
-        append_entry(ask, tell, SETTINGS, at_us, {"mark": mark, "before": before})
+    last_settings = load_audited_settings(ask)
+    if mark not in ("", last_settings):
+        append_entry(ask, tell, SETTINGS, at_us, {"mark": mark, "before": last_settings})
 
 
 def load_audited_settings(ask: Query) -> str:
@@ -292,11 +292,11 @@ class RollbackMarker:
 
         "" if there is no doubt, or no head was noted. Raises LedgerError if the ledger cannot be read.
         """
-        seen = self.read_noted_head()
-        if seen is None:
+        head = self.read_noted_head()
+        if head is None:
             return ""
         with LedgerReader(self.url) as reader, reader.snapshot() as ask:
-            return _describe_mismatch(ask, seen)
+            return _describe_mismatch(ask, head)
 
     def advance(self) -> None:
         """Write the committed head to the marker file.
@@ -321,17 +321,17 @@ class RollbackMarker:
         """Return the noted head; None if there is none or it cannot be read."""
         try:
             with self.path.open("rb") as file:
-                found = json.loads(file.read(MARKER_BYTES_MAX))
-            if found["schema"] == MARKER_SCHEMA:
-                return NotedHead(str(found["ledger"]), AuditAnchor(int(found["seq"]), str(found["hash"])))
+                value = json.loads(file.read(MARKER_BYTES_MAX))
+            if value["schema"] == MARKER_SCHEMA:
+                return NotedHead(str(value["ledger"]), AuditAnchor(int(value["seq"]), str(value["hash"])))
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
         return None
 
 
-def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
-    number, noted = seen.anchor
-    if load_ledger_id(ask) != seen.ledger:
+def _describe_mismatch(ask: Query, head: NotedHead) -> str:
+    number, noted = head.anchor
+    if load_ledger_id(ask) != head.ledger:
         return (
             f"another ledger was here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
         )

@@ -61,32 +61,32 @@ def load_overrides_since(ask: Query, at: datetime) -> list[Override]:
     return list(map(_decode_override, ask(since.order_by(*_OVERRIDE_ORDER))))
 
 
-def add_override(ask: Query, tell: Execute, wish: Override) -> None:
-    """Write `wish`; an override whose id already exists stays as it is.
+def add_override(ask: Query, tell: Execute, override: Override) -> None:
+    """Write `override`; an override whose id already exists stays as it is.
 
-    Raises InputError if `wish` is contradictory.
+    Raises InputError if `override` is contradictory.
     """
-    key = wish.life.key if wish.life else wish.key
-    require(wish.key in (None, key), f"wish {wish.id}", "names two resources", "leave key or life out")
-    require(wish.lifted_at is None, f"wish {wish.id}", "is lifted before it is made", "lift it afterwards")
+    key = override.life.key if override.life else override.key
+    require(override.key in (None, key), f"wish {override.id}", "names two resources", "leave key or life out")
+    require(override.lifted_at is None, f"wish {override.id}", "is lifted before it is made", "lift it afterwards")
     provider, account, region, external_id = key or NO_KEY
     row = OverrideRow(
-        id=make_storable(wish.id),
-        what=wish.what,
-        who=make_storable(wish.who),
-        why=make_storable(wish.why),
-        at_us=to_micros(wish.at),
-        until_us=encode_optional_instant(wish.until),
+        id=make_storable(override.id),
+        what=override.what,
+        who=make_storable(override.who),
+        why=make_storable(override.why),
+        at_us=to_micros(override.at),
+        until_us=encode_optional_instant(override.until),
         provider=provider,
         account=account,
         region=region,
         external_id=external_id,
-        life=encode_life(wish.life) if wish.life else "",
-        subject=make_storable(wish.subject),
-        value=make_storable(wish.value),
+        life=encode_life(override.life) if override.life else "",
+        subject=make_storable(override.subject),
+        value=make_storable(override.value),
     )
     if tell(insert_new(OverrideRow), [row.model_dump()]) == 1:
-        audit_log.audit_row(ask, tell, ("wish", row.id), WISHED, to_micros(wish.at))
+        audit_log.audit_row(ask, tell, ("wish", row.id), WISHED, to_micros(override.at))
 
 
 def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: datetime) -> Override:
@@ -97,13 +97,13 @@ def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: dat
     rows = ask(select(OverrideRow).where(col(OverrideRow.id) == wish_id))
     if not rows:
         raise InputError("is not a wish of this ledger", field=f"wish {wish_id}", hint="costguard status lists the open ones")
-    wish = _decode_override(rows[0])
-    if wish.lifted_at is not None:
-        return wish
+    override = _decode_override(rows[0])
+    if override.lifted_at is not None:
+        return override
     end = {"lifted_us": to_micros(now), "lifted_by": make_storable(who)}
     tell(update(OverrideRow).where(col(OverrideRow.id) == wish_id).values(end))
     audit_log.audit_row(ask, tell, ("wish", wish_id), LIFTED, to_micros(now))
-    return replace(wish, lifted_at=now, lifted_by=make_storable(who))
+    return replace(override, lifted_at=now, lifted_by=make_storable(who))
 
 
 _OVERRIDE_ORDER = (col(OverrideRow.at_us), col(OverrideRow.id))
@@ -150,8 +150,8 @@ def load_escalations(ask: Query) -> list[EscalationState]:
     ]
 
 
-def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationState]) -> None:
-    """Replace all stored escalations by `found`."""
+def replace_escalations(ask: Query, tell: Execute, escalations: Iterable[EscalationState]) -> None:
+    """Replace all stored escalations by `escalations`."""
     rows: dict[SqlRow, SqlRow] = {
         (make_storable(one.policy), *encode_life_columns(one.life)): (
             to_micros(one.since),
@@ -162,7 +162,7 @@ def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationSta
             encode_list([(act, to_micros(at)) for act, at in one.promised]),
             encode_optional_instant(one.announced_from),
         )
-        for one in found
+        for one in escalations
     }
     replace_rows(ask, tell, ClimbRow, rows)
 
@@ -176,16 +176,16 @@ def load_protections(ask: Query) -> dict[ResourceKey, ProtectionSighting]:
     }
 
 
-def record_protections(ask: Query, tell: Execute, seen: Iterable[ProtectionSighting]) -> None:
-    """Store `seen`.
+def record_protections(ask: Query, tell: Execute, sightings: Iterable[ProtectionSighting]) -> None:
+    """Store `sightings`.
 
     A sighting that is not newer than the stored one changes nothing.
     """
-    there = load_protections(ask)
+    stored = load_protections(ask)
     rows: dict[SqlRow, SqlRow] = {
         tuple(one.key): (to_micros(one.at), make_storable(one.how))
-        for one in seen
-        if one.key not in there or there[one.key].at < one.at
+        for one in sightings
+        if one.key not in stored or stored[one.key].at < one.at
     }
     upsert_rows(tell, ProtectionSeenRow, rows)
 

@@ -51,8 +51,8 @@ _IS_EXECUTING: ColumnElement[str] = literal_column(f"'{EXECUTING}'")
 def is_send(event: type[IntentEventRow]) -> ColumnElement[bool]:
     """Return whether `event` counts as a send: it moved to EXECUTING, and the one after it did not take that back."""
     following = aliased(IntentEventRow)
-    after = select(following.run).where(following.intent_id == event.intent_id, col(following.id) > event.id)
-    run = after.order_by(col(following.id)).limit(1).correlate(event).scalar_subquery()
+    next_run = select(following.run).where(following.intent_id == event.intent_id, col(following.id) > event.id)
+    run = next_run.order_by(col(following.id)).limit(1).correlate(event).scalar_subquery()
     return and_(col(event.moved_to) == _IS_EXECUTING, func.coalesce(run, "") == "")
 
 
@@ -126,9 +126,9 @@ MovesById = dict[str, list[tuple[datetime, str, str]]]
 """When an intent went to which state and why, in order, by its id."""
 
 
-def load_stop_moves(ask: Query, found: Iterable[Intent]) -> MovesById:
-    """Return the moves of the confirmed stops of `found`."""
-    stops = [one.id for one in found if one.act == STOP and one.state == DONE]
+def load_stop_moves(ask: Query, intents: Iterable[Intent]) -> MovesById:
+    """Return the moves of the confirmed stops of `intents`."""
+    stops = [one.id for one in intents if one.act == STOP and one.state == DONE]
     return {name: _list_effective_moves(load_intent_history(ask, name)) for name in stops}
 
 
@@ -137,8 +137,8 @@ def _list_effective_moves(moves: Sequence[IntentMove]) -> list[tuple[datetime, s
     following = (*moves[1:], None)
     return [
         (move.at, move.new, move.why)
-        for move, after in zip(moves, following, strict=True)
-        if move.new != EXECUTING or after is None or not after.run
+        for move, next_move in zip(moves, following, strict=True)
+        if move.new != EXECUTING or next_move is None or not next_move.run
     ]
 
 
@@ -147,13 +147,17 @@ _NAMED = (col(IntentRow.id), col(IntentRow.provider), col(IntentRow.act))
 
 def load_reactions(ask: Query, since: datetime) -> list[ConfirmedAct]:
     """Return the actions confirmed at or after `since`: each from its first request to the listing that confirmed it."""
-    done = aliased(IntentEventRow)
-    confirmed_us = func.max(done.at_us)
+    done_event = aliased(IntentEventRow)
+    confirmed_us = func.max(done_event.at_us)
     acts = (
         select_columns(*_NAMED, func.min(IntentEventRow.at_us), confirmed_us)
-        .join(done, col(done.intent_id) == IntentRow.id)
+        .join(done_event, col(done_event.intent_id) == IntentRow.id)
         .join(IntentEventRow, col(IntentEventRow.intent_id) == IntentRow.id)
-        .where(col(IntentRow.moved_us) >= to_micros(since), col(done.at_us) >= to_micros(since), col(done.moved_to) == DONE)
+        .where(
+            col(IntentRow.moved_us) >= to_micros(since),
+            col(done_event.at_us) >= to_micros(since),
+            col(done_event.moved_to) == DONE,
+        )
         .where(is_send(IntentEventRow))
         .group_by(*_NAMED)
         .order_by(confirmed_us, col(IntentRow.id))

@@ -86,8 +86,8 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
     After the last try, or if a retry cannot help, the message is given up; settled messages stay as they are. The attachments
     of a settled message are deleted, because they may be large and are not sent again.
     """
-    named = and_(col(OutboxRow.message_id) == message_id, _WAITS)
-    for tries, payload in ask(select(OutboxRow.tries, OutboxRow.payload).where(named))[:1]:
+    is_message = and_(col(OutboxRow.message_id) == message_id, _WAITS)
+    for tries, payload in ask(select(OutboxRow.tries, OutboxRow.payload).where(is_message))[:1]:
         message = _decode_message(payload)
         over = not delivery.again or tries + 1 >= compute_tries_max(message)
         delays = ACT_RETRY_DELAYS if _precedes_act(message) else RETRY_DELAYS
@@ -96,7 +96,7 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
         if message.enclosures and (delivery.sent or over):
             payload = encode_fields(replace(message, enclosures=()))  # noqa: PLW2901 - what is left of it
         outcome = {"next_us": next_us, "sent_us": sent_us, "gave_up_us": gave_up_us, "why": make_storable(delivery.why)}
-        tell(update(OutboxRow).where(named).values(tries=col(OutboxRow.tries) + 1, payload=payload, **outcome))
+        tell(update(OutboxRow).where(is_message).values(tries=col(OutboxRow.tries) + 1, payload=payload, **outcome))
         _count_try(tell, message.channel, sent=delivery.sent, gave_up=gave_up_us is not None)
         if delivery.sent:
             _record_deliveries(tell, message, now)
@@ -133,9 +133,9 @@ def get_counted_channel(channel: str) -> str:
 
 def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:
     """Return the notices about policies delivered at or after `since`, by topic and subject, earliest first."""
-    lately = select(NoticeDeliveryRow).where(col(NoticeDeliveryRow.delivered_us) >= to_micros(since))
+    recent = select(NoticeDeliveryRow).where(col(NoticeDeliveryRow.delivered_us) >= to_micros(since))
     rows: Sequence[NoticeDeliveryRow] = ask(
-        lately.order_by(col(NoticeDeliveryRow.delivered_us), col(NoticeDeliveryRow.channel))
+        recent.order_by(col(NoticeDeliveryRow.delivered_us), col(NoticeDeliveryRow.channel))
     )
     found: dict[tuple[str, str], list[NoticeDelivery]] = {}
     for row in rows:
@@ -210,9 +210,9 @@ def record_unrouted_state(tell: Execute, one: AlertState) -> None:
     upsert_rows(tell, NoticeStateRow, _encode_states((one,)))
 
 
-def delete_unrouted_states(tell: Execute, gone: Iterable[AlertState]) -> None:
-    """Delete the states `gone`, which have no route."""
-    delete_rows(tell, NoticeStateRow, list(_encode_states(gone)))
+def delete_unrouted_states(tell: Execute, states: Iterable[AlertState]) -> None:
+    """Delete the states `states`, which have no route."""
+    delete_rows(tell, NoticeStateRow, list(_encode_states(states)))
 
 
 def _load_states(ask: Query, where: ColumnElement[bool]) -> list[AlertState]:
@@ -231,6 +231,6 @@ def _encode_states(states: Iterable[AlertState]) -> dict[SqlRow, SqlRow]:
 
 
 def _decode_message(payload: str) -> Notification:
-    found = decode_fields(payload)
+    values = decode_fields(payload)
     of = {"notices": Alert, "enclosures": Attachment}
-    return Notification(**found | {name: tuple(make(**one) for one in found.get(name, ())) for name, make in of.items()})
+    return Notification(**values | {name: tuple(make(**one) for one in values.get(name, ())) for name, make in of.items()})

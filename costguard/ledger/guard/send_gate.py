@@ -56,10 +56,10 @@ def find_refusal(
     turn = load_leader_lease(ask)
     if not is_leader(turn, intent.epoch, now):
         return SendRefusal("not_acting", f"{HOLD_REASONS['not_acting']}: {_describe_leader(turn, intent.epoch)}")
-    wishes = load_open_overrides(ask, now)
-    approved = intent.act in list_approved_acts(intent.life, wishes, now)
+    overrides = load_open_overrides(ask, now)
+    approved = intent.act in list_approved_acts(intent.life, overrides, now)
     return (
-        _find_override(intent, wishes)
+        _find_override(intent, overrides)
         or _find_uncertain_intent(ask, intent)
         or _find_exceeded_limit(ask, rails, intent, now, run=run, fleet=fleet, approved=approved, accepted=accepted)
     )
@@ -102,20 +102,20 @@ def _describe_leader(turn: LeaderLease | None, epoch: int) -> str:
     return f"the turn is {turn.holder or 'nobody'}'s, epoch {turn.epoch} until {turn.until:%H:%M:%S}, and not epoch {epoch}'s"
 
 
-def _find_override(intent: Intent | HookRun, wishes: list[Override]) -> SendRefusal | None:
+def _find_override(intent: Intent | HookRun, overrides: list[Override]) -> SendRefusal | None:
     """Return a refusal by an override made since the intent was planned.
 
     A lease keeps a machine running: it holds no act of a hard cap, and no start by a person.
     """
     by_person = isinstance(intent, Intent) and intent.act == START and intent.rule == PERSON_RULE
-    mine = [wish for wish in wishes if wish.key == intent.life.key and wish.life in (None, intent.life)]
-    for reason, found in (
-        ("frozen", [wish for wish in wishes if wish.what == FREEZE]),
-        ("protected", [wish for wish in mine if wish.what == PROTECT]),
-        ("leased", [wish for wish in mine if wish.what == LEASE and intent.rule != CAP_RULE and not by_person]),
+    own = [override for override in overrides if override.key == intent.life.key and override.life in (None, intent.life)]
+    for reason, holding in (
+        ("frozen", [override for override in overrides if override.what == FREEZE]),
+        ("protected", [override for override in own if override.what == PROTECT]),
+        ("leased", [override for override in own if override.what == LEASE and intent.rule != CAP_RULE and not by_person]),
     ):
-        if found:
-            return SendRefusal(reason, f"{HOLD_REASONS[reason]}: {found[-1].who}, {found[-1].why}")
+        if holding:
+            return SendRefusal(reason, f"{HOLD_REASONS[reason]}: {holding[-1].who}, {holding[-1].why}")
     return None
 
 
@@ -189,8 +189,8 @@ def _find_exceeded_start_limit(ask: Query, rails: Rails, intent: Intent, now: da
     return None
 
 
-def _make_rate_refusal(told: str) -> SendRefusal:
-    return SendRefusal("rate", f"{HOLD_REASONS['rate']}: {told}")
+def _make_rate_refusal(reason: str) -> SendRefusal:
+    return SendRefusal("rate", f"{HOLD_REASONS['rate']}: {reason}")
 
 
 def _count_others(ask: Query, intent: Intent, since: datetime, *kind: ColumnElement[bool]) -> tuple[int, int]:

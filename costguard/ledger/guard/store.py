@@ -94,18 +94,18 @@ class GuardStore(LedgerStore, GuardRecords):
         many machines run, None: as counted in the ledger. `unsent`: the intent before it became EXECUTING, if nothing was sent
         since: its send is taken back, and counts for no limit. After a change of leader, `epoch` is one of the `changes`.
         """
-        moved = _apply_move(intent, state, now, changes)
+        new_intent = _apply_move(intent, state, now, changes)
         if unsent is not None:
             require(intent.state == EXECUTING != state, "intent.state", "has no send to take back", "move it out of EXECUTING")
-            moved = replace(moved, sends=intent.sends - 1, sent_at=unsent.sent_at if intent.sends > 1 else None)
+            new_intent = replace(new_intent, sends=intent.sends - 1, sent_at=unsent.sent_at if intent.sends > 1 else None)
         with self._begin_write() as (ask, tell):
             run = intents.load_run_of_send(ask, intent) if unsent is not None else send_gate.build_run_name(ask, run)
             accepted = self._accepted_caps
             if state == EXECUTING and send_gate.find_refusal(
-                ask, self._rails, moved, now, run=run, fleet=fleet, accepted=accepted
+                ask, self._rails, new_intent, now, run=run, fleet=fleet, accepted=accepted
             ):
                 return None
-            return moved if intents.record_move(ask, tell, intent, moved, run) else None
+            return new_intent if intents.record_move(ask, tell, intent, new_intent, run) else None
 
     def explain_refusal(
         self, intent: Intent, now: datetime, *, run: str = "", fleet: int | None = None, epoch: int | None = None
@@ -114,10 +114,10 @@ class GuardStore(LedgerStore, GuardRecords):
 
         `epoch`: used instead of that of `intent`; None: its own. Moves by other processes are not checked.
         """
-        asked = intent if epoch is None else replace(intent, epoch=epoch)
+        checked = intent if epoch is None else replace(intent, epoch=epoch)
         with self._begin_read() as ask:
             run = send_gate.build_run_name(ask, run)
-            return send_gate.find_refusal(ask, self._rails, asked, now, run=run, fleet=fleet, accepted=self._accepted_caps)
+            return send_gate.find_refusal(ask, self._rails, checked, now, run=run, fleet=fleet, accepted=self._accepted_caps)
 
     def begin_hook(self, run: HookRun, now: datetime) -> bool:
         """Record that `run` is about to begin; return False if it must not begin.
@@ -141,14 +141,14 @@ class GuardStore(LedgerStore, GuardRecords):
         run: GuardRun,
         *,
         climbs: Iterable[EscalationState] | None = None,
-        told: Iterable[AlertState] | None = None,
+        alert_states: Iterable[AlertState] | None = None,
         messages: Iterable[Notification] = (),
         protections: Iterable[ProtectionSighting] = (),
         present: Iterable[Alert] = (),
     ) -> bool:
         """Write a run and its results in one transaction; return False and write nothing if its epoch lost the lease.
 
-        `climbs` and `told` replace all stored escalations and alert states (None: those stay as they are). `messages` go to the
+        `climbs` and `alert_states` replace all stored escalations and alert states (None: those stay). `messages` go to the
         outbox, where those that wait announce what `present` announces. `protections` replace older sightings.
         """
         with self._begin_write() as (ask, tell):
@@ -157,8 +157,8 @@ class GuardStore(LedgerStore, GuardRecords):
                 return False
             if climbs is not None:
                 guard_state.replace_escalations(ask, tell, climbs)
-            if told is not None:
-                outbox.replace_alert_states(ask, tell, told)
+            if alert_states is not None:
+                outbox.replace_alert_states(ask, tell, alert_states)
             guard_state.record_protections(ask, tell, protections)
             guard_state.record_guard_run(ask, tell, run)
             outbox.refresh_waiting_messages(ask, tell, present)
@@ -173,10 +173,13 @@ def _apply_move(intent: Intent, state: str, now: datetime, changes: Mapping[str,
     Raises InputError for an invalid move, or a change of a fixed field.
     """
     require_transition(intent.state, state)
-    known = {field.name for field in fields(Intent)} - FIXED_INTENT_FIELDS
+    field_names = {field.name for field in fields(Intent)} - FIXED_INTENT_FIELDS
     for name in changes:
         require(
-            name in known | SEND_FIELDS, f"intent.{name}", "does not change in a move", f"it may be {', '.join(sorted(known))}"
+            name in field_names | SEND_FIELDS,
+            f"intent.{name}",
+            "does not change in a move",
+            f"it may be {', '.join(sorted(field_names))}",
         )
     others: dict[str, Any] = {name: value for name, value in changes.items() if name not in SEND_FIELDS}
     if state != EXECUTING:

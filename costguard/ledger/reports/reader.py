@@ -111,13 +111,21 @@ class ReportReader(SpendingReader):
             sums.add_open(period, self._make_reach(ask, as_of))
             for number, spans in self._load_unobserved(ask, books, as_of).items():
                 sums.add_unobserved(period, spans, number)
-            named = sums.attributions
+            attributions = sums.attributions
             with pause_gc():
                 return [
-                    ResourceCost(place.resource, named[place.attribution], place.charge, place.currency, bool(place.known),
-                           place.source, *nanos)
-                    for place, nanos in sums.raw.items() if nanos[2] or nanos[3]
-                ]  # fmt: skip
+                    ResourceCost(
+                        place.resource,
+                        attributions[place.attribution],
+                        place.charge,
+                        place.currency,
+                        bool(place.known),
+                        place.source,
+                        *nanos,
+                    )
+                    for place, nanos in sums.raw.items()
+                    if nanos[2] or nanos[3]
+                ]
 
     def load_burning(self, as_of: datetime) -> list[tuple[tuple[Span, ...], tuple[Span, ...], bool]]:
         """Return for each billing resource its open spans, its possible unobserved usage, and whether listings lack it."""
@@ -140,13 +148,13 @@ class ReportReader(SpendingReader):
 
         `labels`: resources that carry any of these labels are returned with all of theirs; the others without labels.
         """
-        found = dict[int, BilledResource]()
-        told = _make_label_filter(labels) if labels else None
+        resources = dict[int, BilledResource]()
+        matches = _make_label_filter(labels) if labels else None
         with self._reader.snapshot() as ask:
             for number, *key, name, detail in read_batches(ask, _select_resources(details=bool(labels)), sorted(numbers)):
-                carried = _parse_labels(detail) if told and detail and told(detail) else ()
-                found[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
-        return found
+                carried = _parse_labels(detail) if matches and detail and matches(detail) else ()
+                resources[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
+        return resources
 
     def load_lines(
         self, numbers: Collection[int], period: Period, as_of: datetime
@@ -158,17 +166,17 @@ class ReportReader(SpendingReader):
         with self._reader.snapshot() as ask:
             attributions, reach = load_attributions(ask), self._make_reach(ask, as_of)
             within = {"start": to_micros(period.start), "end": to_micros(period.end)}
-            for lot in split_batches(sorted(numbers)):
-                found: dict[int, list[tuple[Span, KnownUntil | None]]] = defaultdict(list)
-                for number, *row in ask(_select_lines(), {"ids": lot, **within}):
+            for batch in split_batches(sorted(numbers)):
+                lines: dict[int, list[tuple[Span, KnownUntil | None]]] = defaultdict(list)
+                for number, *row in ask(_select_lines(), {"ids": batch, **within}):
                     key, (scope_id, attribution, at_us, seen_us, absent_us), columns = row[:4], row[4:9], row[9:]
                     span = decode_span(ResourceKey(*key), attributions[attribution], columns)
                     if span.end is not None:
-                        found[number].append((span, None))
+                        lines[number].append((span, None))
                         continue
-                    seen = from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)
-                    found[number].append((span, reach(scope_id, span.start, *seen)))
-                yield from found.items()
+                    times = from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)
+                    lines[number].append((span, reach(scope_id, span.start, *times)))
+                yield from lines.items()
 
     def load_sampled_hours(self, numbers: Collection[int], period: Period) -> dict[int, dict[str, list[SampledHour]]]:
         """Return for each of those resources, by signal, the hours that begin in `period` and have samples.
@@ -195,13 +203,13 @@ class ReportReader(SpendingReader):
 
     def load_samples_within(self, ranges: Mapping[int, Sequence[TimeRange]]) -> dict[int, dict[str, list[SamplePair]]]:
         """Return for each of those resources, by signal, the samples within its ranges that are stored one by one."""
-        found: dict[int, dict[str, list[SamplePair]]] = {}
+        samples: dict[int, dict[str, list[SamplePair]]] = {}
         with self._reader.snapshot() as ask:
             for number, parts in sorted(ranges.items()):
                 for start, end in parts:
                     for signal, at_us, value in ask(_select_samples(), {"number": number, "start": start, "end": end}):
-                        found.setdefault(number, {}).setdefault(signal, []).append((at_us, value))
-        return found
+                        samples.setdefault(number, {}).setdefault(signal, []).append((at_us, value))
+        return samples
 
     def load_daily_costs(self, period: Period, as_of: datetime, by: str) -> list[DailyCost]:
         """Return the expected cost of `period` in dollars, by day (UTC) and the key `by`; the days add up to it.
@@ -216,22 +224,22 @@ class ReportReader(SpendingReader):
                 edges, first, last = [(start, end)], 0, 0
             else:
                 edges = [(start, first * DAY_US), (last * DAY_US, end)]
-            found = [
-                DailyCost(day, attributions[number], charge, int(whole) * NANO + int(rest))
-                for day, number, charge, whole, rest in ask(days, {"first": first, "last": last})
+            costs = [
+                DailyCost(day, attributions[number], charge, int(whole_part) * NANO + int(rest))
+                for day, number, charge, whole_part, rest in ask(days, {"first": first, "last": last})
             ]
             for begin, finish in edges:
                 sums = PeriodSums(ask, attributions)
                 sums.add_edge(begin, finish)
-                found += [
+                costs += [
                     DailyCost(begin // DAY_US, attributions[place.attribution], place.charge, nanos[1])
                     for place, nanos in sums.raw.items()
                     if place.currency == DEFAULT_CURRENCY
                 ]
             for _, _, span, far in iterate_open_spans(ask, attributions, end, self._make_reach(ask, as_of)):
                 if span.meter.price.currency == DEFAULT_CURRENCY:
-                    found += _split_days(span, far, max(start, to_micros(span.start)), min(end, to_micros(far.expected)))
-        return found
+                    costs += _split_days(span, far, max(start, to_micros(span.start)), min(end, to_micros(far.expected)))
+        return costs
 
     def load_rate_changes(self, period: Period, as_of: datetime) -> dict[int, HourlyRateChanges]:
         """Return the rates and costs of each hour of `period`, with each span's dollars spread evenly over it."""
@@ -250,7 +258,7 @@ class ReportReader(SpendingReader):
 
     def _make_reach(self, ask: Query, as_of: datetime) -> ReachFunction:
         books = load_books(ask)
-        return lambda scope_id, *seen: self._compute_reach(books[scope_id], *seen, as_of=as_of)
+        return lambda scope_id, *times: self._compute_reach(books[scope_id], *times, as_of=as_of)
 
 
 def _split_days(span: Span, far: KnownUntil, begin: int, finish: int) -> Iterable[DailyCost]:
@@ -276,8 +284,8 @@ def _make_label_filter(labels: Collection[str]) -> Callable[[str], bool]:
 
 
 def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
-    said: dict[str, Any] = json.loads(detail) if detail else {}
-    return tuple((name, value) for name, value in said.get("labels", ()))
+    values: dict[str, Any] = json.loads(detail) if detail else {}
+    return tuple((name, value) for name, value in values.get("labels", ()))
 
 
 @cache
@@ -354,39 +362,39 @@ def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[
     adds up the rates of closed spans.
     """
     start, end = to_micros(period.start), to_micros(period.end)
-    found = defaultdict[int, list[float]](lambda: [0.0] * 5)
+    rates = defaultdict[int, list[float]](lambda: [0.0] * 5)
     first, last = -(-start // HOUR_US), end // HOUR_US
     if first < last:
-        _add_closed_hours(ask, first, last, found)
+        _add_closed_hours(ask, first, last, rates)
         edges = [(start, first * HOUR_US), (last * HOUR_US, end)]
     else:
         edges = [(start, end)]
     for begin, finish in edges:
-        _add_closed_rates(ask, begin, finish, found)
+        _add_closed_rates(ask, begin, finish, rates)
     for _, _, span, far in iterate_open_spans(ask, load_attributions(ask), end, reach):
         begun, until = to_micros(span.start), to_micros(far.expected)
         begin, finish = max(begun, start), min(until, end)
         if finish > begin and span.meter.price.currency == DEFAULT_CURRENCY:
             rate = compute_open_amounts(span, begun, until, far)[0][1] / (until - begun)
             for place, at_us in ((0, begin), (2, finish)):
-                sums = found[at_us // HOUR_US]
+                sums = rates[at_us // HOUR_US]
                 sums[place] += rate
                 sums[place + 1] += rate * (at_us % HOUR_US)
-    return {hour: HourlyRateChanges(*sums) for hour, sums in sorted(found.items()) if any(sums)}
+    return {hour: HourlyRateChanges(*sums) for hour, sums in sorted(rates.items()) if any(sums)}
 
 
 def _add_closed_hours(ask: Query, first: int, last: int, found: dict[int, list[float]]) -> None:
     """Add the cost of closed spans in the hours [first, last), from the roll-up."""
-    whole, rows = load_hours(ask, first, last, DEFAULT_CURRENCY)
-    if whole:
-        found[first][0] += whole / HOUR_US
+    whole_hours, rows = load_hours(ask, first, last, DEFAULT_CURRENCY)
+    if whole_hours:
+        found[first][0] += whole_hours / HOUR_US
     for hour, cost, step in rows:
         sums = found[hour]
         sums[0] += step / HOUR_US
         sums[4] += cost
-        whole += step
-    if whole:
-        found[last][2] += whole / HOUR_US
+        whole_hours += step
+    if whole_hours:
+        found[last][2] += whole_hours / HOUR_US
 
 
 def _add_closed_rates(ask: Query, start: int, end: int, found: dict[int, list[float]]) -> None:

@@ -32,21 +32,21 @@ class ReportStore(LedgerStore):
     def record_schedules(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
         """Store that exactly these schedules exist."""
         with self._begin_write() as (ask, tell):
-            kept = _load_states(ask)
-            new, gone = find_schedule_changes(schedules, {topic: _make_mark(one) for topic, one in kept.items()}, now)
-            topics = (*gone, *(one.topic for one in new))
-            outbox.delete_unrouted_states(tell, (kept[topic] for topic in topics if topic in kept))
+            states = _load_states(ask)
+            new, removed = find_schedule_changes(schedules, {topic: _make_mark(one) for topic, one in states.items()}, now)
+            topics = (*removed, *(one.topic for one in new))
+            outbox.delete_unrouted_states(tell, (states[topic] for topic in topics if topic in states))
             for one in new:
-                told = AlertState(topic=one.topic, subject=one.every, owner="", first_at=now, severity=INFO)
-                outbox.record_unrouted_state(tell, told)
+                state = AlertState(topic=one.topic, subject=one.every, owner="", first_at=now, severity=INFO)
+                outbox.record_unrouted_state(tell, state)
 
     def queue_report(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
         """Queue `messages`, the report of the period that ends at `until`; return False if it was queued before."""
         with self._begin_write() as (ask, tell):
-            before = _load_states(ask).get(schedule.topic)
-            if before is None or _make_mark(before).since >= until:
+            state = _load_states(ask).get(schedule.topic)
+            if state is None or _make_mark(state).since >= until:
                 return False
-            outbox.record_unrouted_state(tell, replace(before, last_told_at=until, times=before.times + 1))
+            outbox.record_unrouted_state(tell, replace(state, last_told_at=until, times=state.times + 1))
             outbox.enqueue_messages(ask, tell, messages)
         return True
 

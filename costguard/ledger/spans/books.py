@@ -110,7 +110,7 @@ class SpendingReader:
         with self._reader.snapshot() as ask:
             sums, books = PeriodSums(ask, load_attributions(ask)), load_books(ask)
             sums.add_closed(period)
-            sums.add_open(period, lambda scope_id, *seen: self._compute_reach(books[scope_id], *seen, as_of=as_of))
+            sums.add_open(period, lambda scope_id, *times: self._compute_reach(books[scope_id], *times, as_of=as_of))
             for spans in self._load_unobserved(ask, books, as_of).values():
                 sums.add_unobserved(period, spans)
             return sums.build_spending()
@@ -123,8 +123,8 @@ class SpendingReader:
         with self._reader.snapshot() as ask:
             books = load_books(ask)
 
-            def reach(scope_id: int, *seen: *tuple[datetime, datetime, datetime | None, datetime | None]) -> KnownUntil:
-                return self._compute_reach(books[scope_id], *seen, as_of=as_of)
+            def reach(scope_id: int, *times: *tuple[datetime, datetime, datetime | None, datetime | None]) -> KnownUntil:
+                return self._compute_reach(books[scope_id], *times, as_of=as_of)
 
             yield from iterate_charge_items(
                 ask, period, load_attributions(ask), reach, self._load_unobserved(ask, books, as_of)
@@ -137,10 +137,10 @@ class SpendingReader:
         """
         with self._reader.snapshot() as ask:
             books, living = load_books(ask), load_living(ask)
-            spent, unheard = _sum_closed_spans(ask, [found.id for found in living]), self._load_unobserved(ask, books, as_of)
+            spent, unheard = _sum_closed_spans(ask, [record.id for record in living]), self._load_unobserved(ask, books, as_of)
             return [
-                self._make_live(books[found.scope_id], found.known, spent[found.id], unheard.get(found.id, ()), as_of)
-                for found in living
+                self._make_live(books[record.scope_id], record.known, spent[record.id], unheard.get(record.id, ()), as_of)
+                for record in living
             ]
 
     def load_keys(self, resource_id: str) -> list[ResourceKey]:
@@ -157,10 +157,12 @@ class SpendingReader:
             resources = select_columns(col(ResourceRow.id), *RESOURCE).order_by(col(ResourceRow.id))
             books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(resources)}
             sums, unheard = _sum_closed_spans(ask, list(keys)), self._load_unobserved(ask, books, as_of)
-            for found in load_living(ask):
-                for currency, more in self._sum_current(books[found.scope_id], found.known, unheard.get(found.id, ()), as_of):
-                    low, expected, high = sums[found.id].get(currency, (0, 0, 0))
-                    sums[found.id][currency] = (low + more[0], expected + more[1], high + more[2])
+            for record in load_living(ask):
+                for currency, more in self._sum_current(
+                    books[record.scope_id], record.known, unheard.get(record.id, ()), as_of
+                ):
+                    low, expected, high = sums[record.id].get(currency, (0, 0, 0))
+                    sums[record.id][currency] = (low + more[0], expected + more[1], high + more[2])
             spans = dict(ask(select(SpanRow.resource_id, func.count()).group_by(col(SpanRow.resource_id))))
         return [
             LifetimeCost(key=key, money=build_money_interval(money, currency), spans=spans.get(number, 0))
@@ -176,7 +178,7 @@ class SpendingReader:
         with self._reader.snapshot() as ask:
             books = load_books(ask)
             return paid.compute_spend_to_date(
-                ask, since, lambda scope_id, *seen: self._compute_reach(books[scope_id], *seen, as_of=as_of), as_of
+                ask, since, lambda scope_id, *times: self._compute_reach(books[scope_id], *times, as_of=as_of), as_of
             )
 
     def load_stopped_since(self) -> dict[ResourceKey, datetime]:
@@ -250,36 +252,36 @@ class SpendingReader:
     def _make_live(
         self,
         book: ScopeRecord,
-        known: KnownResource,
+        resource: KnownResource,
         closed: dict[str, NanoAmounts],
         unheard: tuple[Span, ...],
         as_of: datetime,
     ) -> LiveResource:
-        spans = tuple(known.open[line] for line in sorted(known.open))
+        spans = tuple(resource.open[line] for line in sorted(resource.open))
         billing = [span.meter.price.currency for span in (*spans, *(() if closed else unheard))]
         currency = billing[0] if billing else next(reversed(closed), DEFAULT_CURRENCY)
         low, expected, high = closed.get(currency, (0, 0, 0))
-        for other, more in self._sum_current(book, known, unheard, as_of):
+        for other, more in self._sum_current(book, resource, unheard, as_of):
             if other == currency:
                 low, expected, high = low + more[0], expected + more[1], high + more[2]
         return LiveResource(
             scope=book.state.scope,
-            observation=known.observation,
-            first_seen_at=known.first_seen_at,
-            seen_at=find_last_seen(known, book.state),
+            observation=resource.observation,
+            first_seen_at=resource.first_seen_at,
+            seen_at=find_last_seen(resource, book.state),
             open=spans,
             spent=build_money_interval((low, expected, high), currency),
-            absent_at=known.absent_at,
+            absent_at=resource.absent_at,
             unheard=unheard,
-            not_counted=list_unpriced_parts(known.observation, self._find_rule(book)),
+            not_counted=list_unpriced_parts(resource.observation, self._find_rule(book)),
         )
 
     def _sum_current(
-        self, book: ScopeRecord, known: KnownResource, unheard: Iterable[Span], as_of: datetime
+        self, book: ScopeRecord, resource: KnownResource, unheard: Iterable[Span], as_of: datetime
     ) -> Iterator[tuple[str, NanoAmounts]]:
         """Yield by currency the cost of a resource's open spans, and of usage that may have billed unobserved."""
-        for span in known.open.values():
-            reach = self._compute_reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
+        for span in resource.open.values():
+            reach = self._compute_reach(book, span.start, resource.logged_at, resource.seen_at, resource.absent_at, as_of=as_of)
             yield span.meter.price.currency, compute_open_amounts(span, to_micros(span.start), to_micros(as_of), reach)[0]
         for span in unheard:
             yield span.meter.price.currency, compute_amounts(span, to_micros(span.start), to_micros(as_of))
@@ -290,7 +292,7 @@ class SpendingReader:
         No query if all scopes are covered.
         """
         silent = [number for number, book in books.items() if self._is_uncertain(book, as_of)]
-        found, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
+        spans_by_id, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
         for one in load_living_of(ask, silent) if silent else ():
             book = books[one.scope_id]
             seen_at = find_last_seen(one.known, book.state)
@@ -300,8 +302,8 @@ class SpendingReader:
             if not ceilings and needs_price_ceilings(one.known.observation, rule):
                 ceilings.update(self._ceilings())
             if spans := find_unobserved_usage(one.known, seen_at, as_of, rule=rule, ceilings=ceilings, gap=self._gap):
-                found[one.id] = spans
-        return found
+                spans_by_id[one.id] = spans
+        return spans_by_id
 
     def _is_uncertain(self, book: ScopeRecord, as_of: datetime) -> bool:
         """Return whether the scope may hold resources that were not looked at for too long.
@@ -347,10 +349,10 @@ class SpendingReader:
 
 def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, NanoAmounts]]:
     """Return the amounts of the closed spans of each resource by currency; the currency that billed last comes last."""
-    found: dict[int, dict[str, NanoAmounts]] = defaultdict(dict)
+    sums: dict[int, dict[str, NanoAmounts]] = defaultdict(dict)
     for resource_id, currency, low, expected, high in read_batches(ask, _sum_closed(), ids):
-        found[resource_id][currency] = (int(low), int(expected), int(high))
-    return found
+        sums[resource_id][currency] = (int(low), int(expected), int(high))
+    return sums
 
 
 @cache
@@ -411,25 +413,25 @@ def iterate_charge_items(
     """Yield every charge item of `period`; open spans count as far as they are known to go."""
     start, end = to_micros(period.start), to_micros(period.end)
     numbers = {number for (number,) in ask(_select_billed_resources(), {"start": start, "end": end})} | unheard.keys()
-    for lot in split_batches(sorted(numbers)):
-        spans = ask(_select_item_spans(), {"ids": lot, "start": start, "end": end})
+    for batch in split_batches(sorted(numbers)):
+        spans = ask(_select_item_spans(), {"ids": batch, "start": start, "end": end})
         of = defaultdict[int, list[SqlRow]](list, {number: list(rows) for number, rows in groupby(spans, itemgetter(0))})
-        for number, *key, scope_id, at_us, seen_us, absent_us, name, detail in ask(_select_resources(), {"ids": lot}):
-            named = ResourceKey(*key)
-            told = (scope_id, at_us, seen_us, absent_us)
-            billed = [_make_billed_resource(named, attributions, row, told, reach) for row in of[number]]
+        for number, *key, scope_id, at_us, seen_us, absent_us, name, detail in ask(_select_resources(), {"ids": batch}):
+            resource_key = ResourceKey(*key)
+            last_seen = (scope_id, at_us, seen_us, absent_us)
+            billed = [_make_billed_resource(resource_key, attributions, row, last_seen, reach) for row in of[number]]
             billed += [BilledSpan(span) for span in unheard.get(number, ())]
-            yield from itemize_spans(named, billed, period, name=name or "", tags=_parse_labels(detail))
+            yield from itemize_spans(resource_key, billed, period, name=name or "", tags=_parse_labels(detail))
 
 
 def _make_billed_resource(
-    key: ResourceKey, attributions: Mapping[int, Attribution], row: SqlRow, told: _LastSeen, reach: ReachFunction
+    key: ResourceKey, attributions: Mapping[int, Attribution], row: SqlRow, last_seen: _LastSeen, reach: ReachFunction
 ) -> BilledSpan:
     _, attribution_id, corrected, *columns = row
     span = decode_span(key, attributions[attribution_id], columns)
     if span.end is not None:
         return BilledSpan(span, corrected=bool(corrected))
-    scope_id, at_us, seen_us, absent_us = told
+    scope_id, at_us, seen_us, absent_us = last_seen
     return BilledSpan(
         span,
         reach(scope_id, span.start, from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)),
@@ -438,8 +440,8 @@ def _make_billed_resource(
 
 def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
     """Return the labels in a text written by `codecs.encode_observation`."""
-    said: dict[str, Any] = json.loads(detail) if detail else {}
-    return tuple((name, value) for name, value in said.get("labels", ()))
+    values: dict[str, Any] = json.loads(detail) if detail else {}
+    return tuple((name, value) for name, value in values.get("labels", ()))
 
 
 @cache

@@ -86,11 +86,16 @@ def decode_parts(span: Span, rows: Sequence[SqlRow]) -> list[CorrectionPart]:
     return [
         CorrectionPart(
             cut_span(
-                span, start_us, end_us, presence=presence, known=bool(known), billed=None if line_id is None else tuple(amounts)
+                span,
+                start_us,
+                end_us,
+                presence=presence,
+                price_known=bool(price_known),
+                billed=None if line_id is None else tuple(amounts),
             ),
             line_id,
         )
-        for _, start_us, end_us, presence, known, line_id, *amounts, _ in rows
+        for _, start_us, end_us, presence, price_known, line_id, *amounts, _ in rows
     ]
 
 
@@ -110,27 +115,33 @@ def encode_parts(correction_id: int, parts: Sequence[CorrectionPart]) -> Iterato
         )
 
 
-def cut_span(span: Span, start_us: int, end_us: int, *, presence: str, known: bool, billed: NanoAmounts | None) -> Span:
+def cut_span(span: Span, start_us: int, end_us: int, *, presence: str, price_known: bool, billed: NanoAmounts | None) -> Span:
     """Return the part of `span` in [start_us, end_us), which counts its steps from the same anchor."""
     meter = span.meter
-    if meter.price.known != known:
-        meter = replace(meter, price=replace(meter.price, known=known))
+    if meter.price.known != price_known:
+        meter = replace(meter, price=replace(meter.price, known=price_known))
     start, end = from_micros(start_us), from_micros(end_us)
     return replace(span, start=start, end=end, presence=presence, meter=meter, billed=billed)
 
 
 def cover_span(span: Span, billed: Sequence[BilledPart]) -> list[CorrectionPart]:
     """Return the parts of `span`: those that bill lines bound, and the time between them as it was; none without lines."""
-    parts, at_us, known = list[CorrectionPart](), to_micros(span.start), span.meter.price.known
+    parts, at_us, price_known = list[CorrectionPart](), to_micros(span.start), span.meter.price.known
     end_us = to_micros(span.end or span.start)
     for one in sorted(billed, key=lambda part: part.start_us):
         if at_us < one.start_us:
-            parts.append(CorrectionPart(cut_span(span, at_us, one.start_us, presence=span.presence, known=known, billed=None)))
-        paid = cut_span(span, one.start_us, one.end_us, presence=SEEN, known=True, billed=one.amounts)
+            parts.append(
+                CorrectionPart(
+                    cut_span(span, at_us, one.start_us, presence=span.presence, price_known=price_known, billed=None)
+                )
+            )
+        paid = cut_span(span, one.start_us, one.end_us, presence=SEEN, price_known=True, billed=one.amounts)
         parts.append(CorrectionPart(paid, one.line_id))
         at_us = one.end_us
     if parts and at_us < end_us:
-        parts.append(CorrectionPart(cut_span(span, at_us, end_us, presence=span.presence, known=known, billed=None)))
+        parts.append(
+            CorrectionPart(cut_span(span, at_us, end_us, presence=span.presence, price_known=price_known, billed=None))
+        )
     return parts
 
 

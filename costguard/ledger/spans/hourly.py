@@ -62,12 +62,12 @@ def split_by_hour(start_us: int, end_us: int, expected: int) -> list[tuple[int, 
     first, last = start_us // HOUR_US, (end_us - 1) // HOUR_US
     if first == last:
         return [(first, expected, 0)]
-    length, whole = end_us - start_us, last - first - 1
+    length, whole_hours = end_us - start_us, last - first - 1
     head = expected * ((first + 1) * HOUR_US - start_us) // length
-    if not whole:
+    if not whole_hours:
         return [(first, head, 0), (last, expected - head, 0)]
     step = expected * HOUR_US // length
-    return [(first, head, 0), (first + 1, 0, step), (last, expected - head - whole * step, -step)]
+    return [(first, head, 0), (first + 1, 0, step), (last, expected - head - whole_hours * step, -step)]
 
 
 def load_hours(ask: Query, first: int, last: int, currency: str) -> tuple[int, list[tuple[int, int, int]]]:
@@ -83,13 +83,13 @@ def check_hours(ask: Query, added: HourlyRollup) -> Iterator[str]:
     """Yield the hours whose sums differ from what every closed span, with its correction, has `added`."""
     hours = select(HourlyRow.hour, HourlyRow.currency, func.sum(HourlyRow.cost), func.sum(HourlyRow.step))
     hours = hours.group_by(col(HourlyRow.hour), col(HourlyRow.currency))
-    kept = {(hour, currency): [int(cost), int(step)] for hour, currency, cost, step in ask(hours)}
+    stored_hours = {(hour, currency): [int(cost), int(step)] for hour, currency, cost, step in ask(hours)}
     summed = defaultdict[tuple[int, str], list[int]](lambda: [0, 0])  # over lanes: rows of an older version are in the first
     for (hour, currency, _), (cost, step) in added.sums.raw.items():
         summed[hour, currency][0] += cost
         summed[hour, currency][1] += step
-    for place in sorted({*kept, *summed}):
-        says, adds_up_to = kept.get(place, [0, 0]), summed.get(place, [0, 0])
+    for place in sorted({*stored_hours, *summed}):
+        says, adds_up_to = stored_hours.get(place, [0, 0]), summed.get(place, [0, 0])
         if says != adds_up_to:
             hour, currency = place
             which = f"{from_micros(hour * HOUR_US):%Y-%m-%d %H:%M} in {currency}"

@@ -44,8 +44,8 @@ def check_months(ask: Query) -> Iterator[str]:
             which = f"{1970 + month // 12}-{month % 12 + 1:02d}, {charge} of attribution {attribution_id} in {currency}"
             both = f"{format_sums(says)} and its days add up to {format_sums(adds_up_to)}"
             yield f"the roll-up by resource of {which} says {both}"
-    for resource, attribution_id, charge, currency, _, *found, us in ask(_select_differences()):
-        over = format_sums([*_join_sums(found), int(us)])
+    for resource, attribution_id, charge, currency, _, *amounts, us in ask(_select_differences()):
+        over = format_sums([*_join_sums(amounts), int(us)])
         of = f"resource {resource}, {charge} of attribution {attribution_id} in {currency}"
         yield f"the months of {of} differ from its spans by {over} (low / expected / high nano-units / microseconds)"
 
@@ -53,7 +53,7 @@ def check_months(ask: Query) -> Iterator[str]:
 def _join_sums(parts: SqlRow | list[int]) -> list[int]:
     """Return sums given as whole units and remaining nano-units."""
     values = [int(value) for value in parts]
-    return [whole * NANO + rest for whole, rest in zip(values[::2], values[1::2], strict=True)]
+    return [whole_part * NANO + rest for whole_part, rest in zip(values[::2], values[1::2], strict=True)]
 
 
 def _select_days() -> Rows:

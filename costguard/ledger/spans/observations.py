@@ -87,24 +87,26 @@ def load_columns_since(
     named, found = _load_keys(ask, keys), dict[ResourceKey, SampleColumns]()
     numbers = sorted(named)
     for first in range(0, len(numbers), BATCH_RESOURCES):
-        lot = numbers[first : first + BATCH_RESOURCES]
-        rows = ask(_select_samples_since(), {"ids": lot, "since": to_micros(at)})
+        batch = numbers[first : first + BATCH_RESOURCES]
+        rows = ask(_select_samples_since(), {"ids": batch, "since": to_micros(at)})
         found |= {named[number]: columns for number, columns in _group_columns(rows)}
     return found
 
 
 def _load_keys(ask: Query, keys: Collection[ResourceKey] | None) -> dict[int, ResourceKey]:
     """Return `keys` (None: all) that are in the ledger, by the number of their row."""
-    wanted = None if keys is None else set(keys)
-    accounts = None if wanted is None else sorted({key[:2] for key in wanted})
+    wanted_keys = None if keys is None else set(keys)
+    accounts = None if wanted_keys is None else sorted({key[:2] for key in wanted_keys})
     all_keys = select_columns(col(ResourceRow.id), *RESOURCE).order_by(col(ResourceRow.id))
     if accounts is None or len(accounts) > SINGLE_QUERIES_MAX:
         rows = ask(all_keys)
     else:
         places = [(col(ResourceRow.provider) == one, col(ResourceRow.account) == account) for one, account in accounts]
         rows = [row for place in places for row in ask(all_keys.where(*place))]
-    named = {number: ResourceKey(*key) for number, *key in rows}
-    return named if wanted is None else {number: key for number, key in named.items() if key in wanted}
+    keys_by_number = {number: ResourceKey(*key) for number, *key in rows}
+    return (
+        keys_by_number if wanted_keys is None else {number: key for number, key in keys_by_number.items() if key in wanted_keys}
+    )
 
 
 def _group_columns(rows: Sequence[SqlRow]) -> Iterator[tuple[int, SampleColumns]]:
@@ -146,16 +148,16 @@ def load_first_seen(ask: Query, keys: Collection[ResourceKey] | None = None) -> 
     stretches: dict[int, list[tuple[int, int, int]]] = {}
     for scope_id, start_us, end_us, polls in ask(_select_coverage()):
         stretches.setdefault(scope_id, []).append((start_us, end_us, polls))
-    found = {}
-    wanted = None if keys is None else set(keys)
+    first_times = {}
+    wanted_keys = None if keys is None else set(keys)
     for scope_id, first_us, *columns in ask(
         select_columns(col(ResourceRow.scope_id), col(ResourceRow.first_seen_us), *RESOURCE)
     ):
         key = ResourceKey(*columns)
-        if wanted is None or key in wanted:
+        if wanted_keys is None or key in wanted_keys:
             polls = sum(_estimate_polls_since(first_us, *stretch) for stretch in stretches.get(scope_id, ()))
-            found[key] = FirstSighting(at=from_micros(first_us), polls=polls)
-    return found
+            first_times[key] = FirstSighting(at=from_micros(first_us), polls=polls)
+    return first_times
 
 
 def load_last_awake(ask: Query, key: ResourceKey) -> datetime | None:
@@ -171,13 +173,13 @@ def load_departure(ask: Query, key: ResourceKey, since: datetime) -> DepartureEv
     """
     absent_us, scope = None, None
     for scope_id, state, at_us, detail in ask(_select_last(), name_resource(key)):
-        seen = None if state == ABSENT_STATE else decode_observation(key, detail)[0]
-        if seen is None:
+        observation = None if state == ABSENT_STATE else decode_observation(key, detail)[0]
+        if observation is None:
             absent_us, scope = at_us, scope_id
-        elif seen.state != ENDED or seen.why != GONE_REASON:
-            ended = absent_us is None and seen.state == ENDED
+        elif observation.state != ENDED or observation.why != GONE_REASON:
+            ended = absent_us is None and observation.state == ENDED
             return (
-                DepartureEvidence(listed=seen)
+                DepartureEvidence(listed=observation)
                 if ended
                 else DepartureEvidence(absences=_count_lacking_polls(ask, scope, absent_us, since))
             )
@@ -302,12 +304,12 @@ class HistoryReader:
         samples.
         """
         number, scope, first = self._rows[key]
-        said = tuple(
+        changes = tuple(
             RecordedChange(at=from_micros(at_us), seen=None if state == ABSENT_STATE else decode_observation(key, detail)[0])
             for at_us, state, detail in self._ask(_select_changes(), {"resource": number, "end": to_micros(period.end)})
         )
         spans = self._spans(key, number, period)
-        history = ResourceHistory(key=key, scope=scope, first_seen_at=first, said=said, spans=spans)
+        history = ResourceHistory(key=key, scope=scope, first_seen_at=first, said=changes, spans=spans)
         if not measured:
             return history
         samples, hourly_until = self._samples(history, number, period, interval)
@@ -329,21 +331,21 @@ class HistoryReader:
         within = {"resource": number, "start": first_us // HOUR_US, "end": -(-last_us // HOUR_US)}
         for signal, hour, *values in self._ask(_select_hours(), within):
             count, total, lowest, highest = values
-            made = SampleHour(start=from_micros(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
-            hours[signal].append(made)
+            sample_hour = SampleHour(start=from_micros(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
+            hours[signal].append(sample_hour)
         every, runs = (
             estimate_hourly_interval((hour for of in hours.values() for hour in of), interval),
             find_instance_runs(past.said),
         )
-        found = {signal: _pack_samples(*expand_sample_hours(of, every, runs)) for signal, of in hours.items()}
+        samples = {signal: _pack_samples(*expand_sample_hours(of, every, runs)) for signal, of in hours.items()}
         for signal, at_us, value in self._ask(
             _select_single_samples(), {"resource": number, "start": first_us, "end": last_us}
         ):
-            ats, worths = found.setdefault(signal, (array("q"), array("d")))
+            ats, worths = samples.setdefault(signal, (array("q"), array("d")))
             ats.append(at_us)
             worths.append(value)
         ends = [of[-1].start + ONE_HOUR for of in hours.values()]
-        return found, max(ends, default=None)
+        return samples, max(ends, default=None)
 
 
 def _pack_samples(ats: list[int], values: list[float]) -> tuple[array[int], array[float]]:

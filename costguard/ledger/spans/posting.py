@@ -129,8 +129,8 @@ class PollTransaction:
 
         The sums by hour come last: their rows are the only ones that transactions of other accounts write as well.
         """
-        moved = [{"row": row.id, "end_us": row.end_us, "polls": row.polls} for row in self._moved.values()]
-        self._write(_update_row(CoverageRow), moved)
+        ends = [{"row": row.id, "end_us": row.end_us, "polls": row.polls} for row in self._moved.values()]
+        self._write(_update_row(CoverageRow), ends)
         insert_rows(self._write, list(self._begun.values()))
         for state in self._changed.values():
             state.revision = (state.revision[0] + 1, state.revision[1])
@@ -207,16 +207,16 @@ class PollTransaction:
 
     def _find_attribution(self, state: AccountState, attribution: Attribution) -> int:
         """Return the id of `attribution`, which is written if it is new."""
-        known = state.attributions
-        found = known.get(attribution)
-        if found is None:
+        ids = state.attributions
+        attribution_id = ids.get(attribution)
+        if attribution_id is None:
             row = encode_attribution(attribution)
-            found = known.get(decode_attribution(row))
-            if found is None:
-                found = self._numbers.take(AttributionRow)
-                insert_tuples(self._write, AttributionRow, [(found, *row)])
-            known[attribution] = known[decode_attribution(row)] = found
-        return found
+            attribution_id = ids.get(decode_attribution(row))
+            if attribution_id is None:
+                attribution_id = self._numbers.take(AttributionRow)
+                insert_tuples(self._write, AttributionRow, [(attribution_id, *row)])
+            ids[attribution] = ids[decode_attribution(row)] = attribution_id
+        return attribution_id
 
     def _write(self, statement: Insert | Update, rows: list[dict[str, Any]]) -> None:
         """Execute `statement` for each of `rows`.
@@ -232,13 +232,13 @@ class PollTransaction:
 
 def _encode_observation_row(number: int, resource_id: int, accrued: AccrualResult, logged: ObservationLogEntry) -> SqlRow:
     """Return the columns of `ObservationRow`."""
-    seen, row = logged.observation, (number, resource_id, to_micros(logged.at))
-    if seen is None:
+    observation, row = logged.observation, (number, resource_id, to_micros(logged.at))
+    if observation is None:
         return (*row, encode_optional_instant(logged.seen_at), ABSENT_STATE, "", "", "", None, None, "")
-    names = map(make_storable, (seen.name, seen.instance_type, seen.owner))
-    times = map(encode_optional_instant, (seen.started_at, seen.stopped_at))
-    detail = encode_observation(seen, accrued.state.resources[logged.key].edges)
-    return (*row, None, seen.state, *names, *times, detail)
+    names = map(make_storable, (observation.name, observation.instance_type, observation.owner))
+    times = map(encode_optional_instant, (observation.started_at, observation.stopped_at))
+    detail = encode_observation(observation, accrued.state.resources[logged.key].edges)
+    return (*row, None, observation.state, *names, *times, detail)
 
 
 @cache
@@ -264,12 +264,14 @@ class DailyRollup:
         """Add a closed span, and return its amounts, which are the exact sum of its days."""
         return self._add_signed(span, resource_id, attribution_id, 1)
 
-    def replace(self, before: Iterable[Span], after: Iterable[Span], resource_id: int, attribution_id: int) -> NanoAmounts:
-        """Subtract the spans `before` of a resource and add those `after`; return the amounts of `after`."""
-        for span in before:
+    def replace(
+        self, old_spans: Iterable[Span], new_spans: Iterable[Span], resource_id: int, attribution_id: int
+    ) -> NanoAmounts:
+        """Subtract the spans `old_spans` of a resource and add those `new_spans`; return the amounts of `new_spans`."""
+        for span in old_spans:
             self._add_signed(span, resource_id, attribution_id, -1)
         low = expected = high = 0
-        for span in after:
+        for span in new_spans:
             amounts = self._add_signed(span, resource_id, attribution_id, 1)
             low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
         return low, expected, high

@@ -72,10 +72,10 @@ class ScopeRecord:
     elsewhere: dict[ResourceKey, ScopeKey] = field(default_factory=dict)
     endings: list[tuple[datetime, ResourceKey]] = field(default_factory=list)
 
-    def remember(self, found: Mapping[ResourceKey, ResourceRecord]) -> None:
+    def remember(self, records: Mapping[ResourceKey, ResourceRecord]) -> None:
         """Add resources read from the ledger, and keep all in the order of their rows."""
-        self.ids |= {key: one.id for key, one in found.items()}
-        known = {key: one.known for key, one in found.items()}
+        self.ids |= {key: one.id for key, one in records.items()}
+        known = {key: one.known for key, one in records.items()}
         resources = {**self.state.resources, **known}
         self.state = replace(self.state, resources={key: resources[key] for key in sorted(resources, key=self.ids.__getitem__)})
         for key, one in known.items():
@@ -92,9 +92,9 @@ class ResourceRecord:
     known: KnownResource
 
 
-def is_remembered(state: ScopeState, known: KnownResource) -> bool:
-    """Return whether `state` still holds `known` without a lookup."""
-    return known.observation.state != ENDED or state.at is None or known.logged_at > state.at - MEMORY_SPAN
+def is_remembered(state: ScopeState, resource: KnownResource) -> bool:
+    """Return whether `state` still holds `resource` without a lookup."""
+    return resource.observation.state != ENDED or state.at is None or resource.logged_at > state.at - MEMORY_SPAN
 
 
 def load_scopes(ask: Query, account: tuple[str, str] | None = None) -> dict[ScopeKey, ScopeRecord]:
@@ -111,8 +111,8 @@ def load_scopes(ask: Query, account: tuple[str, str] | None = None) -> dict[Scop
     if account is not None:
         remembered = remembered.where(col(ResourceRow.scope_id).in_(select(ScopeRow.id).where(_is_of_account(account))))
     heads = ask(remembered)
-    for found in _load_records(ask, heads, account=account):
-        resources[found.scope_id][found.known.observation.key] = found
+    for record in _load_records(ask, heads, account=account):
+        resources[record.scope_id][record.known.observation.key] = record
     for scope_id, all_found in resources.items():
         books[scope_id].remember(all_found)
     return {book.state.scope: book for book in books.values()}
@@ -122,8 +122,8 @@ def load_books(ask: Query, account: tuple[str, str] | None = None) -> dict[int, 
     """Return every scope that was ever polled (of `account`; None: of all), by row and without resources."""
     books = {}
     scopes = _select_books() if account is None else _select_books().where(_is_of_account(account))
-    for scope_id, provider, named, name, complete_us, *columns in ask(scopes):
-        book = ScopeRecord(id=scope_id, state=ScopeState(scope=ScopeKey(provider, named, name)))
+    for scope_id, provider, account_name, name, complete_us, *columns in ask(scopes):
+        book = ScopeRecord(id=scope_id, state=ScopeState(scope=ScopeKey(provider, account_name, name)))
         if columns[0] is not None:
             book.coverage = last = CoverageRow(**dict(zip(CoverageRow.model_fields, columns, strict=True)))
             book.state = replace(book.state, at=from_micros(last.end_us), complete_at=decode_optional_instant(complete_us))
@@ -150,7 +150,7 @@ def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Res
     heads = [row for place, ids in places.items() for row in read_batches(ask, _select_heads().where(is_at(*place)), ids)]
     accounts = {place[:2] for place in places}
     account = accounts.pop() if len(accounts) == 1 else None
-    return {found.known.observation.key: found for found in _load_records(ask, heads, account=account)}
+    return {record.known.observation.key: record for record in _load_records(ask, heads, account=account)}
 
 
 def is_resource() -> ColumnElement[bool]:
@@ -202,17 +202,17 @@ def _load_records(
     ids = [head[0] for head in heads]
     keys = {head[0]: ResourceKey(*head[2:6]) for head in heads}
     absent_ids = [head[0] for head in heads if head[9] == ABSENT_STATE]
-    said = {row[0]: row[1:] for row in read_batches(ask, _select_last_details(), absent_ids)}
+    details = {row[0]: row[1:] for row in read_batches(ask, _select_last_details(), absent_ids)}
     attributions = load_attributions(ask, account) if heads else {}
     open_now = _group_by_line(read_batches(ask, _select_open_spans(), ids), keys, attributions, decode_open_span)
     last = _group_by_line(read_batches(ask, _select_last_spans(), ids), keys, attributions) if past else {}
     for resource_id, scope_id, _, _, _, _, first_seen_us, at_us, seen_us, state, detail in heads:
         absent = state == ABSENT_STATE
-        logged_us, text = said[resource_id] if absent else (at_us, detail)
+        logged_us, text = details[resource_id] if absent else (at_us, detail)
         bills, billed = open_now.get(resource_id, {}), last.get(resource_id, {})
-        seen, unproven = decode_observation(keys[resource_id], text)
-        known = KnownResource(
-            observation=seen,
+        observation, unproven = decode_observation(keys[resource_id], text)
+        resource = KnownResource(
+            observation=observation,
             first_seen_at=from_micros(first_seen_us),
             logged_at=from_micros(logged_us),
             seen_at=decode_optional_instant(seen_us),
@@ -221,20 +221,20 @@ def _load_records(
             settled={line: span.end for line, span in billed.items() if span.end},
             edges={line: billed[line] for line in unproven if line in billed},
         )
-        yield ResourceRecord(resource_id, scope_id, known)
+        yield ResourceRecord(resource_id, scope_id, resource)
 
 
 def _group_by_line(
     rows: Iterable[SqlRow],
     keys: Mapping[int, ResourceKey],
     attributions: Mapping[int, Attribution],
-    made: Callable[[ResourceKey, Attribution, tuple[Any, ...]], Span] = decode_span,
+    decode: Callable[[ResourceKey, Attribution, tuple[Any, ...]], Span] = decode_span,
 ) -> dict[int, dict[Line, Span]]:
-    found: dict[int, dict[Line, Span]] = defaultdict(dict)
+    spans: dict[int, dict[Line, Span]] = defaultdict(dict)
     for resource_id, attribution_id, presence, *columns in rows:
-        span = made(keys[resource_id], attributions[attribution_id], tuple(columns))
-        found[resource_id][span.line] = span if presence is None else replace(span, presence=presence)
-    return found
+        span = decode(keys[resource_id], attributions[attribution_id], tuple(columns))
+        spans[resource_id][span.line] = span if presence is None else replace(span, presence=presence)
+    return spans
 
 
 def find_last_observation(*, listed: bool = False) -> ScalarSelect[int]:

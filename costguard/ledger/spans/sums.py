@@ -170,15 +170,15 @@ class PeriodSums:
 
     def build_spending(self) -> list[Spending]:
         """Return the sums, except those with neither cost nor machine time."""
-        found = []
+        spendings = []
         for place, (low, expected, high, us) in sorted(self._found.items()):
             attribution = self._attributions[place.attribution]
             billed_us = us if place.charge == COMPUTE and attribution.kind == INSTANCE else 0
             if high or billed_us:
                 money = build_money_interval((low, expected, high), place.currency)
                 one = Spending(attribution=attribution, charge=place.charge, money=money, us=billed_us, known=bool(place.known))
-                found.append(one)
-        return found
+                spendings.append(one)
+        return spendings
 
     @property
     def attributions(self) -> Mapping[int, Attribution]:
@@ -337,7 +337,7 @@ def compute_spend_to_date(
     keys = {number: ResourceKey(*key) for number, *key in ask(_select_living())}
     attributions = load_attributions(ask)
     still = [row for row in ask(_select_open_runs()) if row[0] in keys]
-    found: dict[ResourceKey, dict[str, Money]] = {key: {} for key in keys.values()}
+    spend: dict[ResourceKey, dict[str, Money]] = {key: {} for key in keys.values()}
     for name, start in since.items():
         sums: dict[int, dict[str, int]] = defaultdict(dict)
         for number, currency, nano in _sum_closed(ask, start, attributions):
@@ -347,8 +347,8 @@ def compute_spend_to_date(
         for number, of in sums.items():
             if number in keys and len(of) == 1:
                 ((currency, nano),) = of.items()
-                found[keys[number]][name] = Money(nano=nano, currency=currency)
-    return {key: of for key, of in found.items() if of}
+                spend[keys[number]][name] = Money(nano=nano, currency=currency)
+    return {key: of for key, of in spend.items() if of}
 
 
 def load_stopped_since(ask: Query) -> dict[ResourceKey, datetime]:

@@ -123,17 +123,17 @@ class LedgerWriter:
         for a poll that comes from the future by a server's clock.
         """
         names = sorted({get_account(poll.scope) for poll in polls})  # all lock in this order: so none waits for one that waits
-        known = {name: self._memory.pop(name, None) for name in names}  # whatever goes wrong below, it is read anew
+        states = {name: self._memory.pop(name, None) for name in names}  # whatever goes wrong below, it is read anew
         server = self._pen.on_server
         with pause_gc(), self._pen.begin_transaction(WriterLock.ACCOUNTS, idle_s=_choose_idle_s(polls)) as (ask, tell):
             if lease is not None:
                 require_present(polls, require_lease(ask, lease), CLOCK_OFF_MAX)
             elif server:
                 require_present(polls, read_server_time(ask), POLL_AHEAD_MAX)
-            accounts = {name: _lock_account(ask, tell, name, known[name], on_server=server) for name in names}
+            accounts = {name: _lock_account(ask, tell, name, states[name], on_server=server) for name in names}
             posting = PollTransaction(ask, tell, accounts, self._gap, on_server=server)
             accrued = tuple(self._write_poll(ask, posting, accounts[get_account(poll.scope)], poll) for poll in polls)
-            if any(found.fresh for found in accrued):
+            if any(accrual.fresh for accrual in accrued):
                 posting.finish()
         self._memory |= accounts
         return accrued
@@ -177,16 +177,16 @@ class LedgerWriter:
         memory.is_new = memory.is_new and not any(one.ids for one in memory.books.values())
         if not new or memory.is_new:
             return accrued
-        found = load_known(ask, new)
-        if not found:
+        records = load_known(ask, new)
+        if not records:
             return accrued
         scopes = {other.id: scope for scope, other in memory.books.items()}
-        for key, one in found.items():
+        for key, one in records.items():
             if one.scope_id not in scopes:
                 what = f"holds {key.id} of {'/'.join(poll.scope)} under a scope of another account"
                 raise LedgerError(what, field="ledger", hint="a provider lists only resources of a scope's own account")
-        book.elsewhere |= {key: scopes[one.scope_id] for key, one in found.items() if one.scope_id != book.id}
-        book.remember({key: one for key, one in found.items() if one.scope_id == book.id})
+        book.elsewhere |= {key: scopes[one.scope_id] for key, one in records.items() if one.scope_id != book.id}
+        book.remember({key: one for key, one in records.items() if one.scope_id == book.id})
         return self._compute_changes(memory, book, poll)
 
     def _compute_changes(self, memory: AccountState, book: ScopeRecord, poll: Poll) -> AccrualResult:
@@ -220,8 +220,8 @@ def _drop_foreign_resources(
     if not foreign:
         return poll, ()
     items = tuple(item for item in listed.items if item.key not in foreign)
-    there = {item.key for item in listed.items if item.state != ENDED}
-    lost = {key: scope for key, scope in foreign.items() if key in there and not _is_counted(books[scope], key)}
+    keys = {item.key for item in listed.items if item.state != ENDED}
+    lost = {key: scope for key, scope in foreign.items() if key in keys and not _is_counted(books[scope], key)}
     counted = {key: scope for key, scope in foreign.items() if key not in lost}
     missing = tuple(_format_lost_note(scope, lost) for scope in sorted(set(lost.values())))
     why = "; ".join((*([listed.why] if isinstance(listed, Partial) else []), *missing))
@@ -235,8 +235,8 @@ def _drop_foreign_resources(
 
 def _is_counted(book: ScopeRecord, key: ResourceKey) -> bool:
     """Return whether the scope `book` counts the resource `key` now: it is remembered, listed, and has not ended."""
-    known = book.state.resources.get(key)
-    return known is not None and known.absent_at is None and known.observation.state != ENDED
+    resource = book.state.resources.get(key)
+    return resource is not None and resource.absent_at is None and resource.observation.state != ENDED
 
 
 def _format_foreign_note(scope: ScopeKey, foreign: Mapping[ResourceKey, ScopeKey]) -> str:
@@ -313,9 +313,9 @@ def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:
     due = set()
     while book.endings and book.endings[0][0] <= state.at - MEMORY_SPAN:
         due.add(heappop(book.endings)[1])
-    gone = {key for key in due if key in state.resources and not is_remembered(state, state.resources[key])}
-    book.state = replace(state, resources={key: known for key, known in state.resources.items() if key not in gone})
-    for key in gone:
+    forgotten = {key for key in due if key in state.resources and not is_remembered(state, state.resources[key])}
+    book.state = replace(state, resources={key: resource for key, resource in state.resources.items() if key not in forgotten})
+    for key in forgotten:
         del book.ids[key]
 
 
@@ -356,8 +356,8 @@ def roll_up_samples(engine: Engine, now: datetime) -> int:
     with engine.connect() as connection:
         numbers = sorted({number for number, _ in open_query(connection)(select_sampled_signals())})
     for first in range(0, len(numbers), ROLL_UP_RESOURCES):
-        lot = numbers[first : first + ROLL_UP_RESOURCES]
-        while rolled := _roll_up_day(engine, lot[0], lot[-1], until_us):
+        batch = numbers[first : first + ROLL_UP_RESOURCES]
+        while rolled := _roll_up_day(engine, batch[0], batch[-1], until_us):
             count += rolled
     return count
 

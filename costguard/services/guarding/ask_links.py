@@ -57,24 +57,24 @@ class MessageLinker:
 
     def add_links(self, message: Notification) -> Notification:
         """Return `message` with its links. If the ledger cannot record one that answers, it goes without that one."""
-        made = self._made.get(message.id)
-        if made is None or tuple(replace(one, links=()) for one in made.notices) != message.notices:
-            made = self._made[message.id] = self._build(message)
+        linked_message = self._made.get(message.id)
+        if linked_message is None or tuple(replace(one, links=()) for one in linked_message.notices) != message.notices:
+            linked_message = self._made[message.id] = self._build(message)
             while len(self._made) > MESSAGES_KEPT:
                 self._made.popitem(last=False)
-        return made
+        return linked_message
 
     def _build(self, message: Notification) -> Notification:
         notices, links = list[Alert](), list[AskLink]()
         for place, notice in enumerate(message.notices):
             key = parse_resource_key(notice.subject)
             path = "/policies" if notice.topic in SETTINGS_TOPICS else build_machine_path(notice.subject) if key else ""
-            found = [(PAGE_LABEL, f"{self.base}{path}")] if path else []
+            page_links = [(PAGE_LABEL, f"{self.base}{path}")] if path else []
             if key is not None and notice.ask and self._may_answer(message, place):
                 secret = secrets.token_hex(SECRET_BYTES)
                 links.append(self._build_link(secret, message, notice, key))
-                found.append((ANSWER_LABEL, f"{self.base}{ASK_PATH}{secret}"))
-            notices.append(replace(notice, links=tuple(found)))
+                page_links.append((ANSWER_LABEL, f"{self.base}{ASK_PATH}{secret}"))
+            notices.append(replace(notice, links=tuple(page_links)))
         try:
             if links:
                 with AskLinkStore(self.url) as book:
@@ -135,8 +135,8 @@ def answer_ask(secret: str, *, approve: bool, url: str, config: str | None, now:
             return overrides.keep_resource(link.key, length=format_duration(lasts), why=why, config=config, record=record)
 
 
-def _settle(book: AskLinkStore, link: AskLink, answer: str, now: datetime, wish: Override) -> None:
-    book.settle(link.hash, answer, wish, now)
+def _settle(book: AskLinkStore, link: AskLink, answer: str, now: datetime, override: Override) -> None:
+    book.settle(link.hash, answer, override, now)
 
 
 def choose_keep_length(settings: Settings, policy: str) -> timedelta:

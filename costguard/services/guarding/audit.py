@@ -61,17 +61,17 @@ def show_audit(*, since: str | None = None, rows: bool = False, config: str | No
     return CommandAnswer(document=documents.build_audit_log_document(reader.where.shown, shown, head))
 
 
-def _parse_since(stated: str, now: datetime) -> datetime:
+def _parse_since(text: str, now: datetime) -> datetime:
     """Parse an instant in ISO form, a day (UTC), or a duration before now."""
     try:
-        found = datetime.fromisoformat(stated.strip())
+        instant = datetime.fromisoformat(text.strip())
     except ValueError:
         try:
-            return now - parse_duration(stated, "--since", least=timedelta(seconds=1))
+            return now - parse_duration(text, "--since", least=timedelta(seconds=1))
         except InputError as error:
             hint = 'write how long ago ("24h", "7d"), or since when ("2026-11-21", "2026-11-21T12:00Z")'
             raise InputError(error.what, field="--since", hint=hint) from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 
 def find_rollback_marker(settings: Settings) -> RollbackMarker:
@@ -95,18 +95,18 @@ def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer
 
     settings = read_settings(config)
     mark = find_rollback_marker(settings)
-    doubt, seen = mark.describe_doubt(), mark.read_noted_head()
-    if not doubt or seen is None:
+    doubt, head = mark.describe_doubt(), mark.read_noted_head()
+    if not doubt or head is None:
         return CommandAnswer(
             document=build_override_document("none", (), lead=("The ledger is the one used last here: nothing to adopt.",))
         )
     reason = overrides.require_reason(why, "costguard audit adopt")
-    wish = overrides.make_override(ACCEPT, reason, overrides.get_now(), subject=f"audit {format_anchor(*seen.anchor)}")
+    override = overrides.make_override(ACCEPT, reason, overrides.get_now(), subject=f"audit {format_anchor(*head.anchor)}")
     with overrides.open_guard_store(settings) as book:
-        book.add_override(wish)
+        book.add_override(override)
     mark.advance()
     lead = "The guard continues with this ledger. Leases and protections made since it was copied are missing: repeat them."
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(f"Reason: {doubt}.", lead)))
+    return CommandAnswer(document=build_override_document("recorded", (override,), lead=(f"Reason: {doubt}.", lead)))
 
 
 def answer_db_import(source: str, *, config: str | None = None) -> CommandAnswer:
@@ -115,7 +115,7 @@ def answer_db_import(source: str, *, config: str | None = None) -> CommandAnswer
 
     url = resolve_ledger_url(read_settings(config))
     source_url = source if "://" in source else f"{SQLITE_PREFIX}{expand_path(source).absolute()}"
-    done = import_ledger(source_url, url)
+    result = import_ledger(source_url, url)
     locate_rollback_marker(url).copy_from(locate_rollback_marker(source_url))
-    document = documents.build_import_document(done.target, source=done.source, revision=done.revision, rows=done.rows)
+    document = documents.build_import_document(result.target, source=result.source, revision=result.revision, rows=result.rows)
     return CommandAnswer(document=document)

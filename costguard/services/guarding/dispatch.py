@@ -90,20 +90,20 @@ class OutboxDispatcher:
         began, owed = self._clock.now(), bool(self._unsettled)
         self._settle_all(began)
         messages = _choose_messages(self._outbox.due_messages(began))
-        asked = {one.id: partial(_send_message, self._notifiers.get(one.channel), self._add_links(one)) for one in messages}
-        answers = run_all(asked, limit_s=self._limit_s, most=DISPATCH_MESSAGES_MAX)
+        sends = {one.id: partial(_send_message, self._notifiers.get(one.channel), self._add_links(one)) for one in messages}
+        answers = run_all(sends, limit_s=self._limit_s, most=DISPATCH_MESSAGES_MAX)
         now = self._clock.now()
-        came = [(one, _end_old_retries(_to_delivery(answers[one.id]), one, now)) for one in messages]
-        self._unsettled |= {one.id: delivery for one, delivery in came}
+        deliveries = [(one, _end_old_retries(_to_delivery(answers[one.id]), one, now)) for one in messages]
+        self._unsettled |= {one.id: delivery for one, delivery in deliveries}
         self._settle_all(now)
-        failed = owed or not all(delivery.sent for _, delivery in came)
+        failed = owed or not all(delivery.sent for _, delivery in deliveries)
         given_up = tuple(self._outbox.undelivered(began if owed else now)) if failed else ()
         for message, why in given_up:
             self._second(replace(message, title=f"[not sent to {message.channel}: {why}] {message.title}"))
-        gone = {message.id for message, _ in given_up}
+        ids = {message.id for message, _ in given_up}
         return DispatchResult(
-            sent=tuple(one for one, delivery in came if delivery.sent),
-            later=tuple((one, delivery.why) for one, delivery in came if not delivery.sent and one.id not in gone),
+            sent=tuple(one for one, delivery in deliveries if delivery.sent),
+            later=tuple((one, delivery.why) for one, delivery in deliveries if not delivery.sent and one.id not in ids),
             given_up=given_up,
         )
 
@@ -158,8 +158,8 @@ def list_routes(settings: Settings) -> tuple[AlertRoute, ...]:
 
 def open_notifiers(settings: Settings, clock: Clock) -> dict[str, Notifier]:
     """Open the console, and what a route or a report names. Raises InputError if an address is not where the settings state."""
-    named = (*(route.channels for route in list_routes(settings)), *(report.channels for report in settings.reports))
-    names = dict.fromkeys((CONSOLE_CHANNEL, *(name for channels in named for name in channels)))  # for what no route takes
+    lists = (*(route.channels for route in list_routes(settings)), *(report.channels for report in settings.reports))
+    names = dict.fromkeys((CONSOLE_CHANNEL, *(name for channels in lists for name in channels)))  # for what no route takes
     return {name: open_notifier(name, settings, clock) for name in names}
 
 
@@ -205,9 +205,9 @@ def find_channel_kind(name: str) -> str:
 def _read_mail_address(settings: Settings) -> str:
     """Return the address of the mail server for mail to people."""
     address = resolve_address(settings.mail, "notify.mail")
-    known = address.partition("://")[0].lower() in MAIL_SCHEMES
+    is_mail_scheme = address.partition("://")[0].lower() in MAIL_SCHEMES
     hint = "write mailtos://USER:PASSWORD@HOST?from=ADDRESS there, or mailto:// with ?mode=starttls"
-    require(known, "notify.mail", f"what {settings.mail} holds is not an address of a mail server", hint)
+    require(is_mail_scheme, "notify.mail", f"what {settings.mail} holds is not an address of a mail server", hint)
     return address
 
 

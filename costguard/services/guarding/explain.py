@@ -92,17 +92,17 @@ OTHER_CODES = {
 
 def list_explanations() -> dict[str, Explanation]:
     """Return every code with its explanation."""
-    held = {code: Explanation("plan, watch, audit", told, HOLD_REMEDIES[code]) for code, told in HOLD_REASONS.items()}
-    return {**held, **{code: one for code, one in OTHER_CODES.items() if code not in held}}
+    holds = {code: Explanation("plan, watch, audit", meaning, HOLD_REMEDIES[code]) for code, meaning in HOLD_REASONS.items()}
+    return {**holds, **{code: one for code, one in OTHER_CODES.items() if code not in holds}}
 
 
 def answer_explain(code: str | None) -> CommandAnswer:
     """Answer `costguard explain`: one code, or all of them."""
-    known = list_explanations()
-    if code is not None and code not in known:
-        near = find_nearest_names(code, tuple(known))
+    explanations = list_explanations()
+    if code is not None and code not in explanations:
+        near = find_nearest_names(code, tuple(explanations))
         raise UnknownNameError("code", code, field="CODE", nearest=near, hint="costguard explain lists all")
-    chosen = known if code is None else {code: known[code]}
+    chosen = explanations if code is None else {code: explanations[code]}
     records = tuple({"code": name, **one._asdict()} for name, one in chosen.items())
     data = {"schema": SCHEMA, "codes": list(records)}
     if code is not None:
@@ -114,11 +114,11 @@ def answer_explain(code: str | None) -> CommandAnswer:
     return CommandAnswer(document=Document(data=data, records=records, tables=(table,)))
 
 
-def answer_models(wanted: str | None) -> CommandAnswer:
-    """Answer `costguard models`: the built-in models, or those with `wanted` in their name or another spelling of it."""
+def answer_models(text: str | None) -> CommandAnswer:
+    """Answer `costguard models`: the built-in models, or those with `text` in their name or another spelling of it."""
     facts, records = ShippedFacts(), []
     for name, aliases in sorted(facts.list_models().items()):
-        if wanted is None or any(wanted.lower() in one.lower() for one in (name, *aliases)):
+        if text is None or any(text.lower() in one.lower() for one in (name, *aliases)):
             one = facts.get_architecture(name)
             layers = sum(block.layers for block in one.blocks)
             record = {
@@ -145,7 +145,7 @@ def answer_models(wanted: str | None) -> CommandAnswer:
         rows=rows,
         fits=MODEL_FITS,
     )
-    lead = () if records else (f"No built-in model has '{shorten(wanted or '')}' in its name.",)
+    lead = () if records else (f"No built-in model has '{shorten(text or '')}' in its name.",)
     notes = ("Any other model: --model FILE, its config.json.",)
     data = {"schema": MODELS_SCHEMA, "models": records}
     return CommandAnswer(document=Document(data=data, records=tuple(records), lead=lead, tables=(table,), notes=notes))

@@ -133,9 +133,9 @@ class GuardRunner:
         now, self._began_s = self.clock.now(), self.seconds()
         try:
             with trace_span("guard.run") as span:
-                found = self._run_steps(now)
-                span.set(committed=found.committed, acting=found.acting)
-                return found
+                result = self._run_steps(now)
+                span.set(committed=result.committed, acting=result.acting)
+                return result
         except LedgerError as error:
             return GuardRunResult(at=now, committed=False, acting=False, broken=str(error))
 
@@ -150,28 +150,28 @@ class GuardRunner:
         if epoch is None and self.shares:
             return GuardRunResult(at=now, committed=True, acting=False)
         latest = self.latest()
-        wishes = (*load_recent_overrides(self.book, now), *self.supposed)
-        wishes = (*wishes, *self._arm_budgets(wishes, now, record=epoch is not None))
+        overrides = (*load_recent_overrides(self.book, now), *self.supposed)
+        overrides = (*overrides, *self._arm_budgets(overrides, now, record=epoch is not None))
         if epoch is not None:
             record_hook_ends(self.book, self.hooks, now)
-        before = self._read_previous_runs(epoch, now)
+        previous = self._read_previous_runs(epoch, now)
         with self.books() as books:
-            sight = build_guard_snapshot(
+            snapshot = build_guard_snapshot(
                 now=now,
                 rules=self.rules,
                 books=books,
                 records=self.book,
                 latest=latest,
                 holds=self.holds(now),
-                wishes=wishes,
-                before=before,
-                held=tuple(self._list_blockers(now, epoch, before.gap)),
+                overrides=overrides,
+                previous=previous,
+                standing_holds=tuple(self._list_blockers(now, epoch, previous.gap)),
                 lookback=self._lookback,
             )
             unreached = tuple(self.unreached())
             scopes = (*books.list_scopes(), *unreached)
-        facts = dict(before.facts)
-        scope_of = {one.observation.key: one.scope for one in sight.live}
+        facts = dict(previous.facts)
+        scope_of = {one.observation.key: one.scope for one in snapshot.live}
         deeds = ActionExecutor(
             book=self.book,
             rules=self.rules,
@@ -179,39 +179,42 @@ class GuardRunner:
             clock=self.clock,
             seconds=self.seconds,
             epoch=epoch or 0,
-            sight=sight,
+            sight=snapshot,
             hooks=self.hooks,
-            observes=bool(sight.held),
+            observes=bool(snapshot.held),
             measures=latest.measures,
         )
-        if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
-            sight = reload_intents(sight, self.book, self.rules)
-        sight, found = self._evaluate_accepted(sight, records=epoch is not None)
-        told_hash = found.plan_hash
-        unaccepted = explain_unaccepted(found, self.rules, wishes, facts, digest=_hash_sha256, plan_hash=told_hash)
+        if epoch is not None and deeds.confirm_all(snapshot.intents, snapshot.live):
+            snapshot = reload_intents(snapshot, self.book, self.rules)
+        snapshot, evaluation = self._evaluate_accepted(snapshot, records=epoch is not None)
+        told_hash = evaluation.plan_hash
+        unaccepted = explain_unaccepted(evaluation, self.rules, overrides, facts, digest=_hash_sha256, plan_hash=told_hash)
         if unaccepted:
-            sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
-            found = _evaluate(self.rules, sight)
-        found = replace(_mark_alert_steps_done(found, now), plan_hash=told_hash)
-        notices = [*list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents)), *self.more_alerts(now)]
-        notices += list_restart_alerts(before.breaks if before.apart is None else (), BREAKS_MAX, now)
+            snapshot = replace(snapshot, held=(*snapshot.held, ("not_accepted", unaccepted)))
+            evaluation = _evaluate(self.rules, snapshot)
+        evaluation = replace(_mark_alert_steps_done(evaluation, now), plan_hash=told_hash)
+        notices = [
+            *list_alerts(evaluation, self.rules, snapshot, scopes, decode_costs(snapshot.intents)),
+            *self.more_alerts(now),
+        ]
+        notices += list_restart_alerts(previous.breaks if previous.apart is None else (), BREAKS_MAX, now)
         committed = self.dry_run
         if epoch is not None:
-            facts[READY_FACT] = encode_ready_acts(found.proposals, sight.ready_since, now)
-            facts[VIEW_FACT] = encode_run_view(latest, sight, found.foresights, unreached, asks=self.asks)
-            committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
+            facts[READY_FACT] = encode_ready_acts(evaluation.proposals, snapshot.ready_since, now)
+            facts[VIEW_FACT] = encode_run_view(latest, snapshot, evaluation.foresights, unreached, asks=self.asks)
+            committed = self._commit_run(epoch, evaluation, snapshot, notices, facts, unaccepted=unaccepted, now=now)
             if committed:
-                self.book.set_accepted_caps(found.accepted_caps)
-                deeds.execute_plan(found, sight)
-                if self.mark and not any(reason == "older_ledger" for reason, _ in sight.held):
+                self.book.set_accepted_caps(evaluation.accepted_caps)
+                deeds.execute_plan(evaluation, snapshot)
+                if self.mark and not any(reason == "older_ledger" for reason, _ in snapshot.held):
                     self.mark.advance()
             self._ended = self.clock.now()
         return GuardRunResult(
             at=now,
             committed=committed or (epoch is None and not self.dry_run),
             acting=epoch is not None and committed,
-            survey=found,
-            sight=sight,
+            survey=evaluation,
+            sight=snapshot,
             intents=load_recent_intents(self.book, now),
             notices=tuple(notices),
             scopes=scopes,
@@ -225,8 +228,8 @@ class GuardRunner:
         last, first = self.book.load_last_run(), self.resident and self._clocks is None
         unfinished = max(0, epoch - last.epoch - 1) if epoch and last else 0  # each process that takes the lead has an epoch
         starts = unfinished + first if self.resident else None
-        before = read_previous_runs(last, self.rules, now, guarded_until=self._guarded_until(last), starts=starts)
-        return replace(before, apart=None) if first else before  # how often a process runs is seen from its own runs
+        previous = read_previous_runs(last, self.rules, now, guarded_until=self._guarded_until(last), starts=starts)
+        return replace(previous, apart=None) if first else previous  # how often a process runs is seen from its own runs
 
     def _guarded_until(self, last: GuardRun | None) -> datetime | None:
         """Return until when the fleet was guarded; None: never. Time spent on our own acts is no gap."""
@@ -240,53 +243,55 @@ class GuardRunner:
             yield "not_acting", "another watchdog acts on this ledger"
         if self.mark and (doubt := self.mark.describe_doubt()):
             yield "older_ledger", f"{doubt}; if this is intended: costguard audit adopt"
-        before, self._clocks = self._clocks, (now, self._began_s)
+        clocks, self._clocks = self._clocks, (now, self._began_s)
         if gap:
             yield "gap", gap
-        elif before is None and self.resident:
+        elif clocks is None and self.resident:
             yield "gap", "the first run after a start only observes"
-        if before is not None:
-            doubt = explain_clock_doubt(now - before[0], timedelta(seconds=self._clocks[1] - before[1]), self.rules.rails)
+        if clocks is not None:
+            doubt = explain_clock_doubt(now - clocks[0], timedelta(seconds=self._clocks[1] - clocks[1]), self.rules.rails)
             if doubt:
                 yield "clock", doubt
 
-    def _arm_budgets(self, wishes: Iterable[Override], now: datetime, *, record: bool) -> list[Override]:
+    def _arm_budgets(self, overrides: Iterable[Override], now: datetime, *, record: bool) -> list[Override]:
         """Arm the hard budgets of which no arming is in force: a person who lowered one is obeyed as long as that lasts.
 
         People arm policies (decision 0041). `record`: False for a plan, which assumes what the next run records.
         """
-        armed = {w.subject for w in wishes if w.what == ARM and is_override_open(w, now)}
-        made = []
+        armed = {w.subject for w in overrides if w.what == ARM and is_override_open(w, now)}
+        new_overrides = []
         for name, level in ((policy.name, policy.arm) for policy in build_cap_policies(self.rules.budgets)):
             if name not in armed:
                 why, until = "armed by the settings", now + ARMED_FOR
-                wish = Override(
+                override = Override(
                     id=token_hex(8), what=ARM, who=SETTINGS_USER, why=why, at=now, until=until, subject=name, value=level
                 )
                 if record:
-                    self.book.add_override(wish)
-                made.append(wish)
-        return made
+                    self.book.add_override(override)
+                new_overrides.append(override)
+        return new_overrides
 
-    def _evaluate_accepted(self, sight: GuardSnapshot, *, records: bool) -> tuple[GuardSnapshot, GuardEvaluation]:
-        """Evaluate `sight`, and again if its plan is accepted and a hard cap of it was not yet; `records`: record that."""
-        found = _evaluate(self.rules, sight)
+    def _evaluate_accepted(self, snapshot: GuardSnapshot, *, records: bool) -> tuple[GuardSnapshot, GuardEvaluation]:
+        """Evaluate `snapshot`, and again if its plan is accepted and a hard cap of it was not yet; `records`: record that."""
+        evaluation = _evaluate(self.rules, snapshot)
         caps = [describe_cap(budget) for budget in self.rules.budgets if budget.hard]
-        found = replace(found, plan_hash=compute_plan_fingerprint(found.proposals, _hash_sha256, caps))
-        mine = [one for one in sight.wishes if is_plan_accepted(one, found.plan_hash, sight.now)]
-        made = list_cap_acceptances(self.rules.budgets, sight.wishes, mine[-1], lambda: token_hex(8)) if mine else []
-        for one in made if records else ():
+        evaluation = replace(evaluation, plan_hash=compute_plan_fingerprint(evaluation.proposals, _hash_sha256, caps))
+        accepts = [one for one in snapshot.wishes if is_plan_accepted(one, evaluation.plan_hash, snapshot.now)]
+        acceptances = (
+            list_cap_acceptances(self.rules.budgets, snapshot.wishes, accepts[-1], lambda: token_hex(8)) if accepts else []
+        )
+        for one in acceptances if records else ():
             self.book.add_override(one)
-        if made:
-            sight = replace(sight, wishes=(*sight.wishes, *made))
-            found = replace(_evaluate(self.rules, sight), plan_hash=found.plan_hash)
-        return sight, found
+        if acceptances:
+            snapshot = replace(snapshot, wishes=(*snapshot.wishes, *acceptances))
+            evaluation = replace(_evaluate(self.rules, snapshot), plan_hash=evaluation.plan_hash)
+        return snapshot, evaluation
 
     def _commit_run(
         self,
         epoch: int,
-        found: GuardEvaluation,
-        sight: GuardSnapshot,
+        evaluation: GuardEvaluation,
+        snapshot: GuardSnapshot,
         notices: Sequence[Alert],
         facts: dict[str, str],
         *,
@@ -294,10 +299,12 @@ class GuardRunner:
         now: datetime,
     ) -> bool:
         """Write the results of the run and its notifications in one transaction."""
-        facts = facts | {"breaker": encode_breaker(found.breaker)}
-        snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_override_open(w, now)]
-        after_gap = sight.apart is None and any(reason == "gap" for reason, _ in sight.held)  # else the run before was one too
-        messages, told = dispatch_alerts(
+        facts = facts | {"breaker": encode_breaker(evaluation.breaker)}
+        snoozes = [w for w in snapshot.wishes if w.what == SNOOZE and is_override_open(w, now)]
+        after_gap = snapshot.apart is None and any(
+            reason == "gap" for reason, _ in snapshot.held
+        )  # else the run before was one too
+        messages, alert_states = dispatch_alerts(
             notices,
             self.book.load_alert_states(),
             now=now,
@@ -311,36 +318,41 @@ class GuardRunner:
             at=now,
             epoch=epoch,
             interval=self.rules.interval,
-            outcome="held" if sight.held or unaccepted else "acting",
-            notes=tuple(f"{reason}: {says}" for reason, says in sight.held),
+            outcome="held" if snapshot.held or unaccepted else "acting",
+            notes=tuple(f"{reason}: {says}" for reason, says in snapshot.held),
             facts=tuple(sorted(facts.items())),
         )
         return self.book.record_run(
-            run, climbs=found.climbs, told=told, messages=messages, protections=found.sighted, present=notices
+            run,
+            climbs=evaluation.climbs,
+            alert_states=alert_states,
+            messages=messages,
+            protections=evaluation.sighted,
+            present=notices,
         )
 
 
 @pause_gc()
-def _evaluate(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
-    return evaluate_snapshot(rules, sight)
+def _evaluate(rules: GuardConfig, snapshot: GuardSnapshot) -> GuardEvaluation:
+    return evaluate_snapshot(rules, snapshot)
 
 
-def _mark_alert_steps_done(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
-    """Return `found` with alert-only steps marked as done: their alert is committed with this run.
+def _mark_alert_steps_done(evaluation: GuardEvaluation, now: datetime) -> GuardEvaluation:
+    """Return `evaluation` with alert-only steps marked as done: their alert is committed with this run.
 
     Acts and hooks are marked when they end.
     """
     due: dict[tuple[str, Incarnation], list[int]] = {}
-    for one in found.proposals:
+    for one in evaluation.proposals:
         if one.step.do in (NOTIFY, ASK, RECORD, DENY) and one.is_ready(now):
             due.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one.number)
     cases = []
-    for case in found.cases:
+    for case in evaluation.cases:
         climb = case.climb
         for number in due.get((case.verdict.policy.name, case.verdict.life), ()):
             climb = mark_step_done(climb, case.verdict.policy, number, now) if climb is not None else None
         cases.append(case if climb is case.climb else replace(case, climb=climb))
-    return replace(found, cases=tuple(cases), climbs=tuple(case.climb for case in cases if case.climb is not None))
+    return replace(evaluation, cases=tuple(cases), climbs=tuple(case.climb for case in cases if case.climb is not None))
 
 
 def _hash_sha256(data: bytes) -> str:
@@ -354,9 +366,9 @@ ACCEPTED_SETTINGS_FACT, FIRST_SETTINGS_FACT = "settings", "settings_first"
 
 
 def explain_unaccepted(
-    found: GuardEvaluation,
+    evaluation: GuardEvaluation,
     rules: GuardConfig,
-    wishes: Iterable[Override],
+    overrides: Iterable[Override],
     facts: dict[str, str],
     *,
     digest: Callable[[bytes], str],
@@ -366,30 +378,39 @@ def explain_unaccepted(
 
     `facts`: of the run, updated when that is decided. `digest`: sha256 in hex.
     """
-    now, acting = found.at, (*rules.policies, *build_cap_policies(rules.budgets))
+    now, acting = evaluation.at, (*rules.policies, *build_cap_policies(rules.budgets))
     mark = digest("\n".join(map(_describe_policy, acting)).encode())[:16]
     if facts.get(ACCEPTED_SETTINGS_FACT) == mark:
         return ""
-    known, _, since = facts.get(FIRST_SETTINGS_FACT, "").partition(" ")
-    first_at = (decode_instant(since) if known == mark else None) or now
+    first_mark, _, since = facts.get(FIRST_SETTINGS_FACT, "").partition(" ")
+    first_at = (decode_instant(since) if first_mark == mark else None) or now
     facts[FIRST_SETTINGS_FACT] = f"{mark} {first_at.isoformat()}"
-    accepted = any(is_plan_accepted(wish, plan_hash, now) for wish in wishes)
-    why = "" if accepted else explain_config_excess(found.proposals, found.fleet, rules.rails, now)
+    accepted = any(is_plan_accepted(override, plan_hash, now) for override in overrides)
+    why = "" if accepted else explain_config_excess(evaluation.proposals, evaluation.fleet, rules.rails, now)
     lasts = max((policy.hold for policy in acting), default=timedelta()) + FIRST_RUN_EXTRA
-    waits = not accepted and now - first_at < lasts and is_config_undecided(found.proposals, found.fleet, rules.rails, now)
+    waits = (
+        not accepted
+        and now - first_at < lasts
+        and is_config_undecided(evaluation.proposals, evaluation.fleet, rules.rails, now)
+    )
     if not why and not waits:
         facts[ACCEPTED_SETTINGS_FACT] = mark
         del facts[FIRST_SETTINGS_FACT]
     return why
 
 
-def is_plan_accepted(wish: Override, plan_hash: str, now: datetime) -> bool:
-    """Return whether `wish` accepts the plan of this hash at `now`."""
-    return wish.what == ACCEPT and bool(wish.subject) and plan_hash.startswith(wish.subject) and is_override_open(wish, now)
+def is_plan_accepted(override: Override, plan_hash: str, now: datetime) -> bool:
+    """Return whether `override` accepts the plan of this hash at `now`."""
+    return (
+        override.what == ACCEPT
+        and bool(override.subject)
+        and plan_hash.startswith(override.subject)
+        and is_override_open(override, now)
+    )
 
 
 def _describe_policy(policy: Policy) -> str:
     """Return everything in `policy` that affects acts, as a text."""
     parts = (policy.name, policy.arm, policy.when.text, policy.target, policy.hold, policy.then, policy.needs, policy.rule)
-    whole = (*parts, policy.allow_irreversible, policy.schedule, *((policy.start,) if policy.start else ()))
-    return "\x1f".join(map(repr, whole))
+    values = (*parts, policy.allow_irreversible, policy.schedule, *((policy.start,) if policy.start else ()))
+    return "\x1f".join(map(repr, values))

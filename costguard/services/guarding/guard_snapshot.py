@@ -93,9 +93,9 @@ def read_previous_runs(
     gap_ended_at = now if gap and last else decode_instant(facts.get("gap_ended_at"))
     if gap_ended_at:
         facts["gap_ended_at"] = gap_ended_at.isoformat()
-    known = (datetime.fromisoformat(at) for at in facts.get("breaks", "").split())
+    old_breaks = (datetime.fromisoformat(at) for at in facts.get("breaks", "").split())
     fresh = [now] * max(starts, bool(gap)) if starts is not None else []
-    breaks = [*(at for at in known if now - BREAKS_BACK < at <= now), *fresh][-BREAKS_MAX:]
+    breaks = [*(at for at in old_breaks if now - BREAKS_BACK < at <= now), *fresh][-BREAKS_MAX:]
     facts["breaks"] = " ".join(at.isoformat() for at in breaks)
     again = last if gap and last and last.at < now and any(note.startswith("gap: ") for note in last.notes) else None
     return PreviousRuns(
@@ -120,16 +120,16 @@ def build_guard_snapshot(
     records: GuardRecords,
     latest: PollResults,
     holds: Sequence[Hold],
-    wishes: tuple[Override, ...],
-    before: PreviousRuns,
-    held: tuple[tuple[str, str], ...],
+    overrides: tuple[Override, ...],
+    previous: PreviousRuns,
+    standing_holds: tuple[tuple[str, str], ...],
     lookback: SampleWindow,
 ) -> GuardSnapshot:
     """Build the snapshot at `now`, the same for every command.
 
-    `books`: resources and costs. `records`: guard runs and overrides. `latest`: data that the ledger does not store. `wishes`:
-    as `load_recent_overrides` reads them, with those that a plan assumes. `before`: from `read_previous_runs`. `held`: what
-    holds every act of this run, by reason. `lookback`: reads the samples.
+    `books`: resources and costs. `records`: guard runs and overrides. `latest`: what the ledger does not store. `overrides`:
+    as `load_recent_overrides` reads them, with those that a plan assumes. `previous`: from `read_previous_runs`.
+    `standing_holds`: what holds every act of this run, by reason. `lookback`: reads the samples.
     """
     live = tuple(apply_handling(one, latest.handling) for one in books.load_live(now))
     climbs = tuple(records.load_escalations())
@@ -141,7 +141,7 @@ def build_guard_snapshot(
         samples=lookback.read(records, now),
         known=records.load_first_polls([one.observation.key for one in live]),
         protections=records.load_protections(),
-        wishes=wishes,
+        wishes=overrides,
         climbs=climbs,
         intents=load_recent_intents(records, now),
         sent=tuple(one for one in sent if one.act != START),
@@ -152,24 +152,24 @@ def build_guard_snapshot(
         members=latest.members,
         agents=latest.agents,
         asked=load_cost_facts(rules, books, live, latest.balances, now),
-        gap_ended_at=before.gap_ended_at,
-        apart=before.apart,
-        gap_began_at=before.gap_began_at,
-        breaker=before.breaker,
-        held=held,
+        gap_ended_at=previous.gap_ended_at,
+        apart=previous.apart,
+        gap_began_at=previous.gap_began_at,
+        breaker=previous.breaker,
+        held=standing_holds,
         deliveries=records.load_deliveries(min((one.started_at for one in climbs), default=now)),
         start_histories=load_start_histories(records, rules, live, now),
         started=tuple(one for one in sent if one.act == START),
-        last_run_at=before.last_run_at,
-        ready_since=decode_ready_acts(before.facts.get(READY_FACT)),
+        last_run_at=previous.last_run_at,
+        ready_since=decode_ready_acts(previous.facts.get(READY_FACT)),
         raised=books.list_raised_prices(live) if any(one.hard for one in rules.budgets) else frozenset(),
     )
 
 
-def reload_intents(sight: GuardSnapshot, records: GuardRecords, rules: GuardConfig) -> GuardSnapshot:
-    """Return `sight` with the intents that the ledger has now, and the start histories that are made of them."""
-    intents = load_recent_intents(records, sight.now)
-    return replace(sight, intents=intents, start_histories=load_start_histories(records, rules, sight.live, sight.now))
+def reload_intents(snapshot: GuardSnapshot, records: GuardRecords, rules: GuardConfig) -> GuardSnapshot:
+    """Return `snapshot` with the intents that the ledger has now, and the start histories that are made of them."""
+    intents = load_recent_intents(records, snapshot.now)
+    return replace(snapshot, intents=intents, start_histories=load_start_histories(records, rules, snapshot.live, snapshot.now))
 
 
 START_HISTORY_BACK = timedelta(days=12)
@@ -198,11 +198,11 @@ def decode_stop_facts(intent: Intent, moves: Sequence[tuple[datetime, str, str]]
 
     `moves`: when it went to which state and why, in order.
     """
-    said = json.loads(intent.evidence or "{}")
-    saves = said.get("saves")
+    evidence = json.loads(intent.evidence or "{}")
+    saves = evidence.get("saves")
     return StopFacts(
-        meaning=said.get("meaning", ""),
-        instance_type=said.get("type", ""),
+        meaning=evidence.get("meaning", ""),
+        instance_type=evidence.get("type", ""),
         price=Rate(nano_per_hour=saves["nano"], currency=saves["currency"]) if saves else None,
         asked_at=next((at for at, state, _ in moves if state == EXECUTING), None),
         unproven=_explain_unproven_stop(moves),
@@ -211,9 +211,9 @@ def decode_stop_facts(intent: Intent, moves: Sequence[tuple[datetime, str, str]]
 
 def _explain_unproven_stop(moves: Sequence[tuple[datetime, str, str]]) -> str:
     """Explain why a stop may not be what stopped the machine; "" if its provider accepted it, and it was confirmed in time."""
-    said = [why.split(":")[0] for _, state, why in moves if state == VERIFYING]
-    other = next((word for word in said if word in (ALREADY, UNCLEAR, REFUSED, MISSING)), "")
-    if other or ACCEPTED not in said:
+    answers = [why.split(":")[0] for _, state, why in moves if state == VERIFYING]
+    other = next((word for word in answers if word in (ALREADY, UNCLEAR, REFUSED, MISSING)), "")
+    if other or ACCEPTED not in answers:
         return f"its provider answered {other or 'nothing certain'}"
     if any(state == UNCONFIRMED for _, state, _ in moves):
         return "it was not confirmed in time"
@@ -241,14 +241,14 @@ def load_cost_facts(
 
 def load_recent_overrides(book: GuardRecords, now: datetime) -> tuple[Override, ...]:
     """Load overrides in force, and recently ended ones, because the end of a lease restarts the windows."""
-    found = {wish.id: wish for wish in (*book.load_open_overrides(now), *book.load_overrides_since(now - OVERRIDES_BACK))}
-    return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
+    overrides = {one.id: one for one in (*book.load_open_overrides(now), *book.load_overrides_since(now - OVERRIDES_BACK))}
+    return tuple(sorted(overrides.values(), key=lambda one: (one.at, one.id)))
 
 
 def load_recent_intents(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
     """Load open intents, and those that ended within a day."""
-    found = {one.id: one for one in (*book.load_open_intents(), *book.load_intents_since(now - DAY))}
-    return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))
+    intents = {one.id: one for one in (*book.load_open_intents(), *book.load_intents_since(now - DAY))}
+    return tuple(sorted(intents.values(), key=lambda one: (one.created_at, one.id)))
 
 
 REREAD_SPAN = timedelta(hours=1)
@@ -293,16 +293,16 @@ class SampleWindow:
 
 
 def _join_columns(
-    kept: Mapping[ResourceKey, SampleColumns], fresh: Mapping[ResourceKey, SampleColumns], start: int, since: int
+    old_samples: Mapping[ResourceKey, SampleColumns], fresh: Mapping[ResourceKey, SampleColumns], start: int, since: int
 ) -> dict[ResourceKey, SampleColumns]:
     """Join the kept samples between `start` and `since` with the `fresh` ones."""
-    found = dict[ResourceKey, SampleColumns]()
-    for key in {**kept, **fresh}:
-        old, new = kept.get(key, {}), fresh.get(key, {})
+    samples = dict[ResourceKey, SampleColumns]()
+    for key in {**old_samples, **fresh}:
+        old, new = old_samples.get(key, {}), fresh.get(key, {})
         lines = {signal: _join_signal(old.get(signal), new.get(signal), start, since) for signal in sorted({*old, *new})}
         if columns := {signal: line for signal, line in lines.items() if line[0]}:
-            found[key] = columns
-    return found
+            samples[key] = columns
+    return samples
 
 
 def _join_signal(
@@ -323,10 +323,10 @@ READY_FACT = "ready"
 """What a guard run remembers: since when acts have been due and held by nothing."""
 
 
-def encode_ready_acts(proposals: Iterable[Proposal], before: Mapping[str, datetime], now: datetime) -> str:
-    """Encode since when the acts that are ready at `now` have been ready; "" for none. `before`: as the last run had it."""
+def encode_ready_acts(proposals: Iterable[Proposal], ready_since: Mapping[str, datetime], now: datetime) -> str:
+    """Encode since when the acts that are ready at `now` have been ready; "" for none. `ready_since`: of the last run."""
     names = sorted({name_act(one) for one in proposals if one.step.do in DESTRUCTIVE and one.is_ready(now)})
-    return json.dumps({name: before.get(name, now).isoformat() for name in names}) if names else ""
+    return json.dumps({name: ready_since.get(name, now).isoformat() for name in names}) if names else ""
 
 
 def decode_ready_acts(text: str | None) -> dict[str, datetime]:
@@ -339,12 +339,12 @@ def decode_instant(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def encode_breaker(found: Breaker | None) -> str:
+def encode_breaker(breaker: Breaker | None) -> str:
     """Encode the breaker as text; "" if it is closed."""
-    if found is None:
+    if breaker is None:
         return ""
-    since, closed = (at.isoformat() if at else "" for at in (found.recovering_since, found.closed_at))
-    return json.dumps([found.opened_at.isoformat(), found.keys, found.shared, since, closed])
+    since, closed = (at.isoformat() if at else "" for at in (breaker.recovering_since, breaker.closed_at))
+    return json.dumps([breaker.opened_at.isoformat(), breaker.keys, breaker.shared, since, closed])
 
 
 def decode_breaker(text: str | None) -> Breaker | None:
@@ -387,15 +387,15 @@ def decode_price(intent: Intent) -> Rate | None:
 
 def decode_costs(intents: Iterable[Intent]) -> dict[str, ActCost]:
     """Return intent id -> cost and saving of its act, as far as its evidence has them."""
-    found = {}
+    costs = {}
     for intent in intents:
-        said = json.loads(intent.evidence or "{}")
-        waste, saves = said.get("waste"), said.get("saves")
-        found[intent.id] = ActCost(
+        evidence = json.loads(intent.evidence or "{}")
+        waste, saves = evidence.get("waste"), evidence.get("saves")
+        costs[intent.id] = ActCost(
             idled=Money(nano=waste["nano"], currency=waste["currency"]) if waste else None,
             saves=Rate(nano_per_hour=saves["nano"], currency=saves["currency"]) if saves else None,
-            name=said.get("name", ""),
-            owner=said.get("owner", ""),
-            start=StartCost(price=decode_price(intent), gpus=float(said.get("gpus", 0))),
+            name=evidence.get("name", ""),
+            owner=evidence.get("owner", ""),
+            start=StartCost(price=decode_price(intent), gpus=float(evidence.get("gpus", 0))),
         )
-    return found
+    return costs

@@ -65,7 +65,7 @@ LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan as
 
 
 def keep_resource(
-    stated: MachineReference,
+    reference: MachineReference,
     *,
     length: str | None,
     why: str | None,
@@ -78,54 +78,54 @@ def keep_resource(
     Raises NoAnswerError if a policy does not allow its length or number.
     """
     if lift:
-        return _lift_overrides(stated, LEASE, config)
+        return _lift_overrides(reference, LEASE, config)
     settings, reason = read_settings(config), require_reason(why, "costguard keep ID --for 4h")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
     now = get_now()
-    live = find_machine(stated, settings, now)
-    seen, life, rate = live.observation, identify_incarnation(live.observation), compute_burn_rate(live, now)
-    owner = find_owner(seen, settings.defaults.owner_from)
-    meant = [policy for policy in settings.policies if matches_target(policy.target, seen, owner)]
+    live = find_machine(reference, settings, now)
+    observation, life, rate = live.observation, identify_incarnation(live.observation), compute_burn_rate(live, now)
+    owner = find_owner(observation, settings.defaults.owner_from)
+    policies = [policy for policy in settings.policies if matches_target(policy.target, observation, owner)]
     with open_guard_store(settings) as book:
-        before = book.load_overrides_since(live.first_seen_at)
-        allowed = decide_lease(life, before, meant, lasts, now, rate=rate)
+        earlier = book.load_overrides_since(live.first_seen_at)
+        allowed = decide_lease(life, earlier, policies, lasts, now, rate=rate)
         if not allowed.allowed:
-            protect = format_command("protect", seen.key, '--why "..."')
+            protect = format_command("protect", observation.key, '--why "..."')
             hint = f"{protect} keeps it without limit; raise lease in the policy to allow more"
-            raise NoAnswerError(allowed.why, field=format_resource(seen), hint=hint)
-        wish = _make_resource_override(LEASE, reason, now, until=_compute_end(now, lasts), live=live)
-        (record or book.add_override)(wish)
-        planned = _end_timed_stop(seen, before, book, settings)
+            raise NoAnswerError(allowed.why, field=format_resource(observation), hint=hint)
+        override = _make_resource_override(LEASE, reason, now, until=_compute_end(now, lasts), live=live)
+        (record or book.add_override)(override)
+        planned = _end_timed_stop(observation, earlier, book, settings)
     costs = "its price is unknown, so the cost is unknown"
     if allowed.costs is not None:
         costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
-    left = min((policy.renewals_max for policy in meant), default=None)
+    left = min((policy.renewals_max for policy in policies), default=None)
     renewals = "" if left is None else f" Renewals left: {max(0, left - allowed.renewals)}."
     lead = (
-        f"{format_resource(seen)} is kept until {format_local_time(_compute_end(now, lasts))} "
+        f"{format_resource(observation)} is kept until {format_local_time(_compute_end(now, lasts))} "
         f"({format_length(lasts)}): {costs}.{renewals}{planned}"
     )
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = (
         "A lease does not stop a hard cap. It ends when the machine restarts.",
-        f"next: {format_command('keep', seen.key, '--lift')} ends it before its time",
+        f"next: {format_command('keep', observation.key, '--lift')} ends it before its time",
     )
-    document = build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more)
-    return CommandAnswer(document=document, value=wish)
+    document = build_override_document("recorded", (override,), lead=(lead,), notes=notes, more=more)
+    return CommandAnswer(document=document, value=override)
 
 
 def protect_resource(
-    stated: MachineReference, *, why: str | None, lift: bool = False, config: str | None = None
+    reference: MachineReference, *, why: str | None, lift: bool = False, config: str | None = None
 ) -> CommandAnswer:
     """Answer `costguard protect`: no act until it is lifted. Lifting does not remove protection by a provider or a label."""
     settings, now = read_settings(config), get_now()
     reason = (why or "").strip()
-    live = find_machine(stated, settings, now)
+    live = find_machine(reference, settings, now)
     key, called = live.observation.key, format_resource(live.observation)
     with open_guard_store(settings) as book:
-        there = [w for w in book.load_open_overrides(now) if w.what == PROTECT and w.key == key]
+        current = [w for w in book.load_open_overrides(now) if w.what == PROTECT and w.key == key]
         if lift:
-            done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
+            lifts = [book.lift_override(w.id, who=describe_user(), now=now) for w in current]
             still = find_protection(live.observation, (), settings.defaults.protect, None, now)
             notes = (
                 (f"It stays protected: {still.why}.",)
@@ -134,62 +134,62 @@ def protect_resource(
             )
             lead = (
                 f"{called} is no longer protected by a command."
-                if done
+                if lifts
                 else f"{called} is not protected by a command: nothing to lift."
             )
             return CommandAnswer(
-                document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes)
+                document=build_override_document("lifted" if lifts else "none", lifts, lead=(lead,), notes=notes)
             )
-        wish = _make_resource_override(PROTECT, reason, now, live=live, whole_life=False)
-        book.add_override(wish)
+        override = _make_resource_override(PROTECT, reason, now, live=live, whole_life=False)
+        book.add_override(override)
     lead = f"{called} is protected: no policy and no cap acts on it until {format_command('protect', key, '--lift')}."
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
+    return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,)))
 
 
 def snooze_alerts(
-    stated: MachineReference, *, length: str | None, why: str | None = None, lift: bool = False, config: str | None = None
+    reference: MachineReference, *, length: str | None, why: str | None = None, lift: bool = False, config: str | None = None
 ) -> CommandAnswer:
     """Answer `costguard snooze`: no notifications about a machine or a policy for a time; acts are not affected."""
     if lift:
-        return _lift_overrides(stated, SNOOZE, config)
+        return _lift_overrides(reference, SNOOZE, config)
     settings, now = read_settings(config), get_now()
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
-    name = _find_policy(stated, settings)
+    name = _find_policy(reference, settings)
     if name:
-        wish, called = (
+        override, called = (
             _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), subject=name),
             f"Policy {name}",
         )
     else:
-        live = find_machine(stated, settings, now, field="TARGET")
+        live = find_machine(reference, settings, now, field="TARGET")
         called = format_resource(live.observation)
-        wish = _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), live=live, whole_life=False)
+        override = _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), live=live, whole_life=False)
     with open_guard_store(settings) as book:
-        book.add_override(wish)
+        book.add_override(override)
     lead = f"{called} is snoozed until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)})."
     notes = (
         "Only messages are snoozed. An announced act goes on; one that nobody was told of waits until the snooze ends.",
         "The next message says that the snooze has ended.",
     )
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
+    return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,), notes=notes))
 
 
-def _lift_overrides(stated: MachineReference, what: str, config: str | None) -> CommandAnswer:
-    """Lift the leases or snoozes of the machine that `stated` names, or the snoozes of a policy."""
+def _lift_overrides(reference: MachineReference, what: str, config: str | None) -> CommandAnswer:
+    """Lift the leases or snoozes of the machine that `reference` names, or the snoozes of a policy."""
     settings, now = read_settings(config), get_now()
-    name = _find_policy(stated, settings) if what == SNOOZE else ""
-    live = None if name else find_machine(stated, settings, now)
+    name = _find_policy(reference, settings) if what == SNOOZE else ""
+    live = None if name else find_machine(reference, settings, now)
     key, called = (live.observation.key, format_resource(live.observation)) if live else (None, f"Policy {name}")
     word = {LEASE: "kept", SNOOZE: "snoozed"}.get(what, "to be stopped")
     with open_guard_store(settings) as book:
-        there = [w for w in book.load_open_overrides(now) if w.what == what and w.key == key and (key or w.subject == name)]
-        done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
-    if what == STOP_AT and not done:
-        hint = f"costguard stop {stated} --at 22:00 plans one"
+        current = [w for w in book.load_open_overrides(now) if w.what == what and w.key == key and (key or w.subject == name)]
+        lifts = [book.lift_override(w.id, who=describe_user(), now=now) for w in current]
+    if what == STOP_AT and not lifts:
+        hint = f"costguard stop {reference} --at 22:00 plans one"
         raise InputError(f"no stop of {called} is planned", field="--cancel", hint=hint)
-    lead = f"{called} is no longer {word}." if done else f"{called} is not {word}: nothing to lift."
-    notes = ("Policies may act on it from the next run on.",) if done and what == LEASE else ()
-    return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
+    lead = f"{called} is no longer {word}." if lifts else f"{called} is not {word}: nothing to lift."
+    notes = ("Policies may act on it from the next run on.",) if lifts and what == LEASE else ()
+    return CommandAnswer(document=build_override_document("lifted" if lifts else "none", lifts, lead=(lead,), notes=notes))
 
 
 def parse_stop_time(after: str | None, at: str | None, *, config: str | None) -> datetime:
@@ -212,35 +212,37 @@ def parse_stop_time(after: str | None, at: str | None, *, config: str | None) ->
 
 
 def record_timed_stop(
-    seen: Observation, due_at: datetime, consequences: Sequence[str], *, why: str, book: GuardStore, settings: Settings
+    observation: Observation, due_at: datetime, consequences: Sequence[str], *, why: str, book: GuardStore, settings: Settings
 ) -> CommandAnswer:
-    """Plan a stop of the run that `seen` shows, in the place of an earlier one. `consequences`: what the person agreed to."""
-    now, key, turn = get_now(), seen.key, book.load_leader_lease()
-    replaced = _end_timed_stop(seen, book.load_open_overrides(now), book, settings)
-    wish = make_override(STOP_AT, why, now, subject=format_instant(due_at), value="\n".join(seen.handling.stop_loses))
-    wish = replace(wish, key=key, life=identify_incarnation(seen))
-    book.add_override(wish)
+    """Plan a stop of the run that `observation` shows, in place of an earlier one. `consequences`: what was accepted."""
+    now, key, turn = get_now(), observation.key, book.load_leader_lease()
+    replaced = _end_timed_stop(observation, book.load_open_overrides(now), book, settings)
+    override = make_override(
+        STOP_AT, why, now, subject=format_instant(due_at), value="\n".join(observation.handling.stop_loses)
+    )
+    override = replace(override, key=key, life=identify_incarnation(observation))
+    book.add_override(override)
     watched, routed = turn is not None and turn.is_held(now), build_guard_config(settings).admin_route
     doubts = [] if watched else ["no watchdog runs: nothing is stopped until one does (costguard watch)"]
     doubts += [] if routed else ["perhaps nobody is notified before it: no route of [notify] takes every warning"]
     when = f"{format_local_time(due_at, settings.defaults.timezone)} (in {format_length(due_at - now)})"
-    lead = (*(f"WARNING: {one}" for one in doubts), f"{format_resource(seen)} is to be stopped at {when}.{replaced}")
+    lead = (*(f"WARNING: {one}" for one in doubts), f"{format_resource(observation)} is to be stopped at {when}.{replaced}")
     cancel, keep = format_command("stop", key, "--cancel"), format_command("keep", key, "--for 4h")
     notes = (*consequences, f"next: {cancel}, or {keep}, if it must stay")
     more = {"due_at": format_instant(due_at), "consequences": list(consequences)}
-    document = build_override_document("recorded", (wish,), lead=lead, notes=notes, more=more)
-    return CommandAnswer(document=document, warnings=tuple(doubts), value=wish)
+    document = build_override_document("recorded", (override,), lead=lead, notes=notes, more=more)
+    return CommandAnswer(document=document, warnings=tuple(doubts), value=override)
 
 
-def cancel_timed_stop(stated: str, *, config: str | None) -> CommandAnswer:
+def cancel_timed_stop(reference: str, *, config: str | None) -> CommandAnswer:
     """Answer `costguard stop --cancel`; raise InputError if no stop is planned."""
-    return _lift_overrides(stated, STOP_AT, config)
+    return _lift_overrides(reference, STOP_AT, config)
 
 
-def _end_timed_stop(seen: Observation, wishes: Iterable[Override], book: GuardStore, settings: Settings) -> str:
+def _end_timed_stop(observation: Observation, overrides: Iterable[Override], book: GuardStore, settings: Settings) -> str:
     """Lift the stop that is planned for this run of the machine, and say so; "" if there is none."""
     now = get_now()
-    planned = find_timed_stop(seen, wishes, now)
+    planned = find_timed_stop(observation, overrides, now)
     if planned is None:
         return ""
     book.lift_override(planned.id, who=describe_user(), now=now)
@@ -248,9 +250,9 @@ def _end_timed_stop(seen: Observation, wishes: Iterable[Override], book: GuardSt
     return f" The stop that {planned.who} planned for {due} is cancelled."
 
 
-def _find_policy(stated: MachineReference, settings: Settings) -> str:
-    """Return the policy that `stated` names; "" if it is a machine's key or no policy has the name."""
-    name = stated.removeprefix("policy:") if isinstance(stated, str) else ""
+def _find_policy(reference: MachineReference, settings: Settings) -> str:
+    """Return the policy that `reference` names; "" if it is a machine's key or no policy has the name."""
+    name = reference.removeprefix("policy:") if isinstance(reference, str) else ""
     return name if name in {policy.name for policy in settings.policies} else ""
 
 
@@ -259,40 +261,42 @@ def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = 
     settings, now = read_settings(config), get_now()
     reason = (why or "").strip()
     with open_guard_store(settings) as book:
-        there = [w for w in book.load_open_overrides(now) if w.what == FREEZE]
+        current = [w for w in book.load_open_overrides(now) if w.what == FREEZE]
         if lift:
-            done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
+            lifts = [book.lift_override(w.id, who=describe_user(), now=now) for w in current]
             lead = (
-                "Acts are no longer frozen: due and allowed acts are done in the next run." if done else "Nothing was frozen."
+                "Acts are no longer frozen: due and allowed acts are done in the next run." if lifts else "Nothing was frozen."
             )
-            return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,)))
-        wish = _make_resource_override(FREEZE, reason, now)
-        book.add_override(wish)
+            return CommandAnswer(document=build_override_document("lifted" if lifts else "none", lifts, lead=(lead,)))
+        override = _make_resource_override(FREEZE, reason, now)
+        book.add_override(override)
     lead = "All acts are frozen, including hard caps. Polls and messages continue."
     notes = ("next: costguard freeze --lift, once acts may go on",)
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
+    return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,), notes=notes))
 
 
-def declare_phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> CommandAnswer:
+def declare_phase(name: str, *, reference: str | None, length: str | None, config: str | None = None) -> CommandAnswer:
     """Answer `costguard phase`: count the machine as active although no measurement shows it."""
     settings, now = read_settings(config), get_now()
     called = name.strip()
     if not called:
         raise InputError("is empty", field="NAME", hint="costguard phase download --id ID --for 3h")
-    if not stated:
+    if not reference:
         raise InputError("is missing", field="--id", hint="costguard status lists running machines")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_PHASE)
-    live = find_machine(stated, settings, now, field="--id")
-    wish = _make_resource_override(PHASE, "", now, until=_compute_end(now, lasts), live=live, subject=called)
+    live = find_machine(reference, settings, now, field="--id")
+    override = _make_resource_override(PHASE, "", now, until=_compute_end(now, lasts), live=live, subject=called)
     with open_guard_store(settings) as book:
-        book.add_override(wish)
+        book.add_override(override)
     until = format_local_time(_compute_end(now, lasts))
     lead = f"{format_resource(live.observation)} counts as working ({called}) until {until} ({format_length(lasts)})."
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=("Hard caps still apply.",)))
+    return CommandAnswer(
+        document=build_override_document("recorded", (override,), lead=(lead,), notes=("Hard caps still apply.",))
+    )
 
 
 def approve_action(
-    stated: MachineReference,
+    reference: MachineReference,
     act: str,
     *,
     why: str | None = None,
@@ -309,20 +313,20 @@ def approve_action(
     """
     settings, now = read_settings(config), get_now()
     require_one_of(act, ACTS, "ACT")
-    live = find_machine(stated, settings, now)
-    seen = live.observation
-    if ask is not None and get_stated_key(stated) is None and not ask(f"Approve {act} of {format_resource(seen)}?"):
+    live = find_machine(reference, settings, now)
+    observation = live.observation
+    if ask is not None and get_stated_key(reference) is None and not ask(f"Approve {act} of {format_resource(observation)}?"):
         return CommandAnswer(document=build_override_document("none", (), lead=("Not approved: nothing was recorded.",)))
-    loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
+    loses = observation.handling.stop_loses if act == STOP else observation.handling.terminate_loses
     end = min(_compute_end(now, APPROVAL_LENGTH), most or datetime.max.replace(tzinfo=UTC))
-    wish = replace(_make_resource_override(APPROVE, why or "", now, until=end, live=live, subject=act), value=question)
+    override = replace(_make_resource_override(APPROVE, why or "", now, until=end, live=live, subject=act), value=question)
     with open_guard_store(settings) as book:
-        (record or book.add_override)(wish)
+        (record or book.add_override)(override)
     asks = "as the answer to this question alone" if question else "where a policy asks for it"
-    lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {format_local_time(end)}, {asks}."
-    told = f"Would be lost for good: {', '.join(loses)}." if loses else LOSS_UNKNOWN
+    lead = f"Approved: {act} of {format_resource(observation)}, in this run of it and until {format_local_time(end)}, {asks}."
+    loss_note = f"Would be lost for good: {', '.join(loses)}." if loses else LOSS_UNKNOWN
     following = "next: nothing where a watchdog runs, which does it in its next run; else costguard watch --once"
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told, following)))
+    return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,), notes=(loss_note, following)))
 
 
 _PERSON = ContextVar("person", default="")
@@ -331,11 +335,11 @@ _PERSON = ContextVar("person", default="")
 @contextmanager
 def act_for(person: str) -> Iterator[None]:
     """Record what the block does under the name `person`, who is not the user of this process: a login to the pages."""
-    before = _PERSON.set(person)
+    token = _PERSON.set(person)
     try:
         yield
     finally:
-        _PERSON.reset(before)
+        _PERSON.reset(token)
 
 
 def describe_user() -> str:
@@ -379,7 +383,7 @@ def _make_resource_override(
 
     `whole_life`: bound to the present incarnation of `live`; else to its resource in any incarnation.
     """
-    seen = live.observation if live else None
+    observation = live.observation if live else None
     return Override(
         id=secrets.token_hex(8),
         what=what,
@@ -387,18 +391,18 @@ def _make_resource_override(
         why=why,
         at=now,
         until=until,
-        key=seen.key if seen else None,
-        life=identify_incarnation(seen) if seen and whole_life else None,
+        key=observation.key if observation else None,
+        life=identify_incarnation(observation) if observation and whole_life else None,
         subject=subject,
     )
 
 
-def find_machine(stated: MachineReference, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
-    """Return the machine of the ledger that `stated` names; raises InputError as `resolve_resource` does."""
-    key = get_stated_key(stated)
+def find_machine(reference: MachineReference, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
+    """Return the machine of the ledger that `reference` names; raises InputError as `resolve_resource` does."""
+    key = get_stated_key(reference)
     with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
-        former = books.load_keys(key.id if key else str(stated).strip())
-        return resolve_resource(stated, books.load_live(now), field, former)
+        former = books.load_keys(key.id if key else str(reference).strip())
+        return resolve_resource(reference, books.load_live(now), field, former)
 
 
 @contextmanager
@@ -425,27 +429,31 @@ BREAKER_SCHEMA = "costguard.breaker/1"
 def show_breaker(*, config: str | None = None) -> CommandAnswer:
     """Show the machines whose idle acts the breaker holds, since when, and when it closes."""
     settings = read_settings(config)
-    held, at = _load_open_breaker(settings, get_now())
-    data: dict[str, object] = {"schema": BREAKER_SCHEMA, "open": held is not None, "as_of": format_instant(at) if at else None}
-    if held is None:
-        known = f"as of the last guard run at {format_local_time(at)}" if at else "no guard run is recorded yet"
-        return CommandAnswer(document=Document(data=data, records=(), lead=(f"The breaker is closed: {known}.",)))
+    breaker, at = _load_open_breaker(settings, get_now())
+    data: dict[str, object] = {
+        "schema": BREAKER_SCHEMA,
+        "open": breaker is not None,
+        "as_of": format_instant(at) if at else None,
+    }
+    if breaker is None:
+        as_of = f"as of the last guard run at {format_local_time(at)}" if at else "no guard run is recorded yet"
+        return CommandAnswer(document=Document(data=data, records=(), lead=(f"The breaker is closed: {as_of}.",)))
     rails = settings.rails or Rails()
-    asks, ends = held.opened_at + rails.breaker_asks, held.opened_at + rails.breaker_lasts
-    records = tuple(dict(zip(("provider", "account", "region", "resource"), key, strict=True)) for key in held.keys)
+    asks, ends = breaker.opened_at + rails.breaker_asks, breaker.opened_at + rails.breaker_lasts
+    records = tuple(dict(zip(("provider", "account", "region", "resource"), key, strict=True)) for key in breaker.keys)
     data |= {
-        "opened_at": format_instant(held.opened_at),
+        "opened_at": format_instant(breaker.opened_at),
         "asks_from": format_instant(asks),
         "closes_at": format_instant(ends),
-        "in_common": held.shared or None,
+        "in_common": breaker.shared or None,
         "machines": list(records),
     }
     lead = (
-        f"Open since {format_local_time(held.opened_at)}: {len(held.keys)} machines turned idle or unknown at once.",
-        f"In common: {held.shared or 'nothing found'}.",
+        f"Open since {format_local_time(breaker.opened_at)}: {len(breaker.keys)} machines turned idle or unknown at once.",
+        f"In common: {breaker.shared or 'nothing found'}.",
         f"Each is asked about from {format_local_time(asks)} on.",
         f"It closes at {format_local_time(ends)}, or {format_length(rails.breaker_recovery)} after most of them work again.",
-        *("  " + "/".join(key) for key in held.keys),
+        *("  " + "/".join(key) for key in breaker.keys),
     )
     notes = ("next: costguard breaker close, if they truly idle; costguard approve ID stop for one of them",)
     return CommandAnswer(document=Document(data=data, records=records, lead=lead, notes=notes))
@@ -455,27 +463,26 @@ def close_breaker(why: str | None, *, config: str | None = None) -> CommandAnswe
     """Close the breaker: from the next run on, the machines that it holds are judged as usual."""
     settings, now = read_settings(config), get_now()
     reason = require_reason(why, "costguard breaker close")
-    held, _ = _load_open_breaker(settings, now)
-    if held is None:
+    breaker, _ = _load_open_breaker(settings, now)
+    if breaker is None:
         return CommandAnswer(document=build_override_document("none", (), lead=("The breaker is closed: nothing to do.",)))
-    wish = make_override(CLOSE_BREAKER, reason, now)
+    override = make_override(CLOSE_BREAKER, reason, now)
     with open_guard_store(settings) as book:
-        book.add_override(wish)
-    lead = (
-        f"The breaker is closed for the {len(held.keys)} machines it held: policies act on them as usual from the next run on."
-    )
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
+        book.add_override(override)
+    count = len(breaker.keys)
+    lead = f"The breaker is closed for the {count} machines it held: policies act on them as usual from the next run on."
+    return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,)))
 
 
 def _load_open_breaker(settings: Settings, now: datetime) -> tuple[Breaker | None, datetime | None]:
     """Return the open breaker of the last guard run, and when that was; (None, None) before the first run."""
     try:
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
-            last, wishes = load_last_run(ask), load_overrides_since(ask, now - OVERRIDES_BACK)
+            last, overrides = load_last_run(ask), load_overrides_since(ask, now - OVERRIDES_BACK)
     except NoLedgerError:
         return None, None
     if last is None:
         return None, None
-    held, closed = decode_breaker(dict(last.facts).get("breaker")), find_breaker_close(wishes, now)
-    gone = held is None or held.closed_at is not None or (closed is not None and held.opened_at <= closed)
-    return (None if gone else held), last.at
+    breaker, closed = decode_breaker(dict(last.facts).get("breaker")), find_breaker_close(overrides, now)
+    is_closed = breaker is None or breaker.closed_at is not None or (closed is not None and breaker.opened_at <= closed)
+    return (None if is_closed else breaker), last.at

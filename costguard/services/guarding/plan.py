@@ -28,25 +28,25 @@ def answer_plan(
     `supposed`: overrides assumed to be recorded.
     """
     settings = read_settings(config)
-    with open_watchdog_context(settings, dry_run=True, offline=offline) as made:
-        made.guard.supposed = supposed
-        polled = made.poll() if made.sources else None
-        guarded = made.run_guard()
+    with open_watchdog_context(settings, dry_run=True, offline=offline) as context:
+        context.guard.supposed = supposed
+        polled = context.poll() if context.sources else None
+        guarded = context.run_guard()
         if guarded.broken or guarded.survey is None:
             raise LedgerError(guarded.broken or "it cannot be read", field="the ledger")
         notes = (*polled.refused, *polled.notes) if polled else ()
-        sight = guarded.sight
-        agents = frozenset(one.key for one in sight.agents if one.revoked_at is None) if sight else frozenset()
-        notes = (*notes, *describe_machines(settings, settings.policies, sight.live if sight else (), agents))
-        notes = (*notes, *list_unarmed(made.guard.rules))
-        view = build_plan_view(guarded, made.guard.rules, notes)
+        snapshot = guarded.sight
+        agents = frozenset(one.key for one in snapshot.agents if one.revoked_at is None) if snapshot else frozenset()
+        notes = (*notes, *describe_machines(settings, settings.policies, snapshot.live if snapshot else (), agents))
+        notes = (*notes, *list_unarmed(context.guard.rules))
+        view = build_plan_view(guarded, context.guard.rules, notes)
         if accept is not None:
             matches = guarded.plan_hash.startswith(accept) and len(accept) >= PLAN_HASH_LENGTH_MIN
             hint = f"read the plan, then run: costguard plan --accept {guarded.plan_hash[:12]}"
             require(matches, "--accept", "is not the hash of the current plan", hint)
             acceptance = make_override(ACCEPT, "the plan was read", guarded.at, subject=accept)
-            wishes = sight.wishes if sight else ()
-            for one in (acceptance, *list_cap_acceptances(settings.budgets, wishes, acceptance, lambda: token_hex(8))):
-                made.guard.book.add_override(one)
-            view = build_plan_view(guarded, made.guard.rules, (*notes, f"accepted: {guarded.plan_hash[:12]}"))
+            overrides = snapshot.wishes if snapshot else ()
+            for one in (acceptance, *list_cap_acceptances(settings.budgets, overrides, acceptance, lambda: token_hex(8))):
+                context.guard.book.add_override(one)
+            view = build_plan_view(guarded, context.guard.rules, (*notes, f"accepted: {guarded.plan_hash[:12]}"))
     return CommandAnswer(document=build_plan_document(view), warnings=tuple(notes))

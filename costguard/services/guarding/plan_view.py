@@ -27,7 +27,7 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
     for one in (*survey.proposals, *(start.proposal for start in survey.starts)) if survey else ():
         proposals[one.verdict.policy.name, one.verdict.life.key].append(one)
     rows = [_build_plan_row(case, proposals, guarded) for case in (survey.cases if survey else ())]
-    told = (
+    first_notes = (
         ()
         if rules.policies or rules.budgets
         else ("the settings have no [[policy]] and no hard [[budget]]: nothing to evaluate",)
@@ -37,7 +37,7 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
         rows=tuple(rows),
         hash=guarded.plan_hash[:12],
         unaccepted=guarded.unaccepted,
-        notes=(*told, *list_cap_shortfalls(guarded), *_list_silent_agents(guarded), *notes),
+        notes=(*first_notes, *list_cap_shortfalls(guarded), *_list_silent_agents(guarded), *notes),
     )
 
 
@@ -53,20 +53,20 @@ def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:
     """Return the machines whose agent is silent."""
     if guarded.sight is None:
         return ()
-    found = find_silent_agents(guarded.sight.agents, guarded.sight.live, guarded.at)
-    return tuple(f"{'/'.join(key)}: {says}: that account is not monitored" for key, says in found.items())
+    silent_agents = find_silent_agents(guarded.sight.agents, guarded.sight.live, guarded.at)
+    return tuple(f"{'/'.join(key)}: {says}: that account is not monitored" for key, says in silent_agents.items())
 
 
 def _build_plan_row(
     case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: GuardRunResult
 ) -> PlanRow:
-    seen, verdict = case.live.observation, case.verdict
+    observation, verdict = case.live.observation, case.verdict
     return PlanRow(
         verdict=verdict,
-        proposals=tuple(proposals[verdict.policy.name, seen.key]),
+        proposals=tuple(proposals[verdict.policy.name, observation.key]),
         level=case.level,
-        kind=seen.kind,
-        name=seen.name,
+        kind=observation.kind,
+        name=observation.name,
         owner=case.owner,
         rate=to_hourly_money(compute_burn_rate(case.live, guarded.at)),
         waste=compute_waste(case.live, verdict.work, guarded.at),

@@ -80,15 +80,15 @@ def explain_policies(name: str | None = None, *, config: str | None = None) -> C
     """Answer `costguard policy explain`: describe each policy, and how far it may go today."""
     settings = read_settings(config)
     policies = settings.policies if name is None else (_find_policy(settings, name),)
-    wishes, at = _load_overrides(settings), overrides.get_now()
-    levels = {policy.name: _find_arming(policy, wishes, at) for policy in policies}
+    past_overrides, at = _load_overrides(settings), overrides.get_now()
+    levels = {policy.name: _find_arming(policy, past_overrides, at) for policy in policies}
     return CommandAnswer(document=build_policy_explanation_document(policies, levels))
 
 
-def try_policy(name: str, stated: Sequence[str], *, config: str | None = None) -> CommandAnswer:
+def try_policy(name: str, fact_texts: Sequence[str], *, config: str | None = None) -> CommandAnswer:
     """Answer `costguard policy test`: evaluate the policy for these facts, each `NAME=VALUE`."""
     policy = _find_policy(read_settings(config), name)
-    texts = dict(_parse_fact(one) for one in stated)
+    texts = dict(_parse_fact(one) for one in fact_texts)
     facts = {fact: _parse_fact_value(fact, text) for fact, text in texts.items()}
     return CommandAnswer(document=build_policy_test_document(policy, texts, policy.when.evaluate(facts)))
 
@@ -105,21 +105,21 @@ def arm_policy(
     caps = build_cap_policies(settings.budgets)
     policy = _find_policy(settings, name, caps)
     require_one_of(level, LEVELS[: LEVELS.index(STOP) + 1] if policy in caps else LEVELS, "LEVEL")
-    before = find_armed_level(policy, _load_overrides(settings), at).level
-    raised = LEVELS.index(level) > LEVELS.index(before)
+    old_level = find_armed_level(policy, _load_overrides(settings), at).level
+    raised = LEVELS.index(level) > LEVELS.index(old_level)
     reason = (why or "").strip()
-    wish = _make_arming(policy, level, reason, at)
-    shown = _plan_with_override(config, wish, offline=offline) if raised else None
+    override = _make_arming(policy, level, reason, at)
+    shown = _plan_with_override(config, override, offline=offline) if raised else None
     with overrides.open_guard_store(settings) as book:
-        book.add_override(wish)
+        book.add_override(override)
     goes = min(policy.arm, level, key=LEVELS.index)
-    lead = [f"{name} is armed for {goes} until {format_local_time(wish.until or at)}; it was {before}."]
+    lead = [f"{name} is armed for {goes} until {format_local_time(override.until or at)}; it was {old_level}."]
     if raised and policy not in caps:  # whom a budget concerns is its own match, which the plan shows
         lead += [*list_reach(settings, [policy]), *list_unowned(settings, policy)]
     if goes != level:
         lead.append(f'The settings say arm = "{policy.arm}", which is the maximum: change it there too.')
-    data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": before, "level": goes}
-    data["wish"] = build_override_data(wish)
+    data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": old_level, "level": goes}
+    data["wish"] = build_override_data(override)
     if shown is None:
         return CommandAnswer(document=_build_arm_document(data, lead))
     document = shown.document
@@ -134,37 +134,37 @@ def accept_policies(digests: Sequence[str], *, why: str | None = None, config: s
     recorded.
     """
     settings, at = read_settings(config), overrides.get_now()
-    meant = [_find_by_digest(settings, stated) for stated in digests]
-    reason = (why or "").strip() or f"accepted {', '.join(policy.digest for policy in meant)}"
-    wishes = [_make_arming(policy, policy.arm, reason, at) for policy in meant]
+    policies = [_find_by_digest(settings, digest) for digest in digests]
+    reason = (why or "").strip() or f"accepted {', '.join(policy.digest for policy in policies)}"
+    armings = [_make_arming(policy, policy.arm, reason, at) for policy in policies]
     with overrides.open_guard_store(settings) as book:
-        for wish in wishes:
-            book.add_override(wish)
-    until = format_local_time(wishes[0].until or at)
+        for override in armings:
+            book.add_override(override)
+    until = format_local_time(armings[0].until or at)
     data: dict[str, object] = {
         "schema": SCHEMA,
         "action": "accept",
-        "policies": [{"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in meant],
-        "wishes": [build_override_data(wish) for wish in wishes],
+        "policies": [{"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in policies],
+        "wishes": [build_override_data(override) for override in armings],
     }
-    records = tuple({"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in meant)
-    lead = [f"{policy.name} ({policy.digest}) is armed for {policy.arm} until {until}." for policy in meant]
-    lead += [*list_reach(settings, meant), *(line for policy in meant for line in list_unowned(settings, policy))]
+    records = tuple({"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in policies)
+    lead = [f"{policy.name} ({policy.digest}) is armed for {policy.arm} until {until}." for policy in policies]
+    lead += [*list_reach(settings, policies), *(line for policy in policies for line in list_unowned(settings, policy))]
     return CommandAnswer(document=Document(data=data, records=records, lead=tuple(lead)))
 
 
-def _find_by_digest(settings: Settings, stated: str) -> Policy:
-    """Return the policy with the digest `stated`, which may be shortened to DIGEST_CHARS_MIN digits."""
-    wanted = stated.strip().lower()
-    here = ", ".join(f"{policy.name} {policy.digest}" for policy in settings.policies) or "none"
-    if len(wanted) < DIGEST_CHARS_MIN:
+def _find_by_digest(settings: Settings, text: str) -> Policy:
+    """Return the policy with the digest `text`, which may be shortened to DIGEST_CHARS_MIN digits."""
+    digest = text.strip().lower()
+    known_digests = ", ".join(f"{policy.name} {policy.digest}" for policy in settings.policies) or "none"
+    if len(digest) < DIGEST_CHARS_MIN:
         what = f"is shorter than {DIGEST_CHARS_MIN} digits"
-        raise InputError(what, field=f"DIGEST {shorten(stated)}", hint=f"policies of these settings: {here}")
+        raise InputError(what, field=f"DIGEST {shorten(text)}", hint=f"policies of these settings: {known_digests}")
     for policy in settings.policies:
-        if policy.digest.startswith(wanted):
+        if policy.digest.startswith(digest):
             return policy
-    hint = f"policies of these settings: {here}; review what changed: costguard policy explain"
-    raise InputError("is the digest of no policy here", field=f"DIGEST {shorten(stated)}", hint=hint)
+    hint = f"policies of these settings: {known_digests}; review what changed: costguard policy explain"
+    raise InputError("is the digest of no policy here", field=f"DIGEST {shorten(text)}", hint=hint)
 
 
 def _make_arming(policy: Policy, level: str, why: str, at: datetime) -> Override:
@@ -176,25 +176,25 @@ def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Documen
     return Document(data=data, records=({"policy": data["policy"], "level": data["level"]},), lead=tuple(lead))
 
 
-def _plan_with_override(config: str | None, wish: Override, *, offline: bool) -> CommandAnswer:
-    """Return the plan as if `wish` were already recorded."""
-    return answer_plan(config=config, accept=None, offline=offline, supposed=(wish,))
+def _plan_with_override(config: str | None, override: Override, *, offline: bool) -> CommandAnswer:
+    """Return the plan as if `override` were already recorded."""
+    return answer_plan(config=config, accept=None, offline=offline, supposed=(override,))
 
 
 def _find_policy(settings: Settings, name: str, caps: Sequence[Policy] = ()) -> Policy:
-    found = next((policy for policy in (*settings.policies, *caps) if policy.name == name), None)
-    if found is None:
-        known = tuple(policy.name for policy in (*settings.policies, *caps))
-        hint = f"known: {', '.join(known)}" if known else "the settings have no [[policy]]"
-        raise UnknownNameError("policy", name, field="NAME", nearest=find_nearest_names(name, known), hint=hint)
-    return found
+    named_policy = next((policy for policy in (*settings.policies, *caps) if policy.name == name), None)
+    if named_policy is None:
+        names = tuple(policy.name for policy in (*settings.policies, *caps))
+        hint = f"known: {', '.join(names)}" if names else "the settings have no [[policy]]"
+        raise UnknownNameError("policy", name, field="NAME", nearest=find_nearest_names(name, names), hint=hint)
+    return named_policy
 
 
-def _find_arming(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[ArmedLevel, datetime | None]:
+def _find_arming(policy: Policy, past_overrides: Sequence[Override], at: datetime) -> tuple[ArmedLevel, datetime | None]:
     """Return how far it may go, and until when that was recorded; None: no arming is in force."""
-    mine = [wish for wish in wishes if wish.what == ARM and wish.subject == policy.name]
-    newest = max((wish for wish in mine if is_override_open(wish, at)), key=lambda wish: wish.at, default=None)
-    return find_armed_level(policy, mine, at), newest.until if newest else None
+    armings = [one for one in past_overrides if one.what == ARM and one.subject == policy.name]
+    newest = max((one for one in armings if is_override_open(one, at)), key=lambda one: one.at, default=None)
+    return find_armed_level(policy, armings, at), newest.until if newest else None
 
 
 def _load_overrides(settings: Settings) -> list[Override]:
@@ -217,8 +217,8 @@ def _load_shorts(settings: Settings) -> Mapping[str, str]:
     return {name: short for name, short in view.shorts.items() if name in names} if view else {}
 
 
-def _parse_fact(stated: str) -> tuple[str, str]:
-    name, separator, text = stated.partition("=")
+def _parse_fact(fact: str) -> tuple[str, str]:
+    name, separator, text = fact.partition("=")
     if not separator:
         raise InputError("has no value", field=f"--fact {name}", hint="write --fact state=idle")
     if name not in FACTS:
@@ -261,20 +261,25 @@ def list_reach(settings: Settings, policies: Sequence[Policy]) -> list[str]:
 def list_unowned(settings: Settings, policy: Policy) -> list[str]:
     """Return, for arming `policy`, sentences per account: whether it is claimed, and its machines without an owner."""
     rules = build_guard_config(settings)
-    found: dict[tuple[str, str], list[LiveResource]] = {}
+    by_account: dict[tuple[str, str], list[LiveResource]] = {}
     for one in load_machines(settings)[0]:
-        seen = one.observation
-        owner = find_owner(seen, rules.owner_from)
-        if matches_target(policy.target, seen, owner) and seen.kind == INSTANCE and seen.state == RUNNING and not owner:
-            found.setdefault((seen.key.provider, seen.key.account), []).append(one)
+        observation = one.observation
+        owner = find_owner(observation, rules.owner_from)
+        if (
+            matches_target(policy.target, observation, owner)
+            and observation.kind == INSTANCE
+            and observation.state == RUNNING
+            and not owner
+        ):
+            by_account.setdefault((observation.key.provider, observation.key.account), []).append(one)
     lines = []
-    for (provider, account), machines in sorted(found.items()):
+    for (provider, account), machines in sorted(by_account.items()):
         names = [one.observation.name or one.observation.key.id for one in machines]
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         shown = ", ".join(names[:NAMES_SHOWN]) + more
         if is_claimed(rules, machines[0], policy):
-            stated = "claimed in [watch] claims" if rules.claims is not None else "counted as ours"
-            lines.append(f"{provider}/{account} is {stated}: {len(names)} without an owner may be acted on: {shown}")
+            claim = "claimed in [watch] claims" if rules.claims is not None else "counted as ours"
+            lines.append(f"{provider}/{account} is {claim}: {len(names)} without an owner may be acted on: {shown}")
         else:
             cure = f'[watch] claims = ["{provider}/{account}"] claims it'
             lines.append(f"{provider}/{account} is not claimed: {len(names)} without an owner are left alone: {shown}; {cure}")

@@ -68,7 +68,7 @@ class RunView:
 
 def encode_run_view(
     latest: PollResults,
-    sight: GuardSnapshot,
+    snapshot: GuardSnapshot,
     foresights: Sequence[CapForecast],
     unreached: Iterable[ScopeCoverage],
     *,
@@ -76,16 +76,16 @@ def encode_run_view(
 ) -> str:
     """Return what a run saw as compressed JSON; "" if it is too much to store.
 
-    `latest`: the listings that it used. `sight`, `foresights`: what it built from them. `asks`: the `digest_providers` of the
+    `latest`: the listings that it used. `snapshot`, `foresights`: what it built from them. `asks`: `digest_providers` of the
     settings that its watchdog was started with. Compressed, because a week of runs is kept: 200 pods are 30 KB as text.
     """
     prepaid = {(one.provider, one.account) for one in latest.balances}
-    shown = [one.observation for one in sight.live if _changes_figures(one.observation, prepaid)]
+    shown = [one.observation for one in snapshot.live if _changes_figures(one.observation, prepaid)]
     if len(shown) > HANDLED_MAX:
         return ""
-    running = {one.observation.key for one in sight.live if one.observation.state == RUNNING and one.absent_at is None}
+    running = {one.observation.key for one in snapshot.live if one.observation.state == RUNNING and one.absent_at is None}
     certain = running <= latest.handling.keys()
-    said = {
+    content = {
         "asks": asks,
         "asked": [list(scope) for scope in latest.sources],
         "unreached": [encode_unreached(one) for one in unreached],
@@ -93,10 +93,16 @@ def encode_run_view(
         "overshoots": [[one.standing.budget.name, one.overshoot.nano, one.overshoot.currency] for one in foresights if certain],
         "shorts": {one.standing.budget.name: one.short for one in foresights if one.short},
         "handling": [
-            [*seen.key, seen.handling.protected, seen.handling.stop_loses, seen.handling.terminate_loses] for seen in shown
+            [
+                *observation.key,
+                observation.handling.protected,
+                observation.handling.stop_loses,
+                observation.handling.terminate_loses,
+            ]
+            for observation in shown
         ],
     }
-    return b64encode(compress(json.dumps(said, separators=(",", ":")).encode())).decode()
+    return b64encode(compress(json.dumps(content, separators=(",", ":")).encode())).decode()
 
 
 def digest_providers(tables: Mapping[str, Mapping[str, object]]) -> str:
@@ -104,10 +110,10 @@ def digest_providers(tables: Mapping[str, Mapping[str, object]]) -> str:
     return sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _changes_figures(seen: Observation, prepaid: Collection[tuple[str, str]]) -> bool:
-    """Return whether the handling of `seen` changes what is shown: as protected, or as lost when a balance is spent."""
-    handling = seen.handling
-    loses = handling.terminate_loses != handling.stop_loses and (seen.key.provider, seen.key.account) in prepaid
+def _changes_figures(observation: Observation, prepaid: Collection[tuple[str, str]]) -> bool:
+    """Return whether the handling of `observation` changes what is shown: as protected, or as lost when a balance is spent."""
+    handling = observation.handling
+    loses = handling.terminate_loses != handling.stop_loses and (observation.key.provider, observation.key.account) in prepaid
     return loses or bool(handling.protected)
 
 
@@ -115,17 +121,17 @@ def decode_run_view(run: GuardRun | None) -> RunView | None:
     """Return what `run` saw; None if it stored nothing that can be read."""
     text = dict(run.facts).get(VIEW_FACT, "") if run else ""
     try:
-        said: dict[str, Any] = json.loads(decompress(b64decode(text)) if text else "{}")
+        content: dict[str, Any] = json.loads(decompress(b64decode(text)) if text else "{}")
         return RunView(
-            asks=said["asks"],
-            asked=frozenset(ScopeKey(*scope) for scope in said["asked"]),
-            unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
-            balances=tuple(decode_balance(*row) for row in said["balances"]),
-            overshoots={name: Money(nano=nano, currency=currency) for name, nano, currency in said["overshoots"]},
-            shorts=dict(said.get("shorts", {})),
+            asks=content["asks"],
+            asked=frozenset(ScopeKey(*scope) for scope in content["asked"]),
+            unreached=tuple(decode_unreached(*row) for row in content["unreached"]),
+            balances=tuple(decode_balance(*row) for row in content["balances"]),
+            overshoots={name: Money(nano=nano, currency=currency) for name, nano, currency in content["overshoots"]},
+            shorts=dict(content.get("shorts", {})),
             handling={
-                ResourceKey(*key): Handling(protected=tuple(kept), stop_loses=tuple(stop), terminate_loses=tuple(end))
-                for *key, kept, stop, end in said["handling"]
+                ResourceKey(*key): Handling(protected=tuple(protected), stop_loses=tuple(stop), terminate_loses=tuple(end))
+                for *key, protected, stop, end in content["handling"]
             },
         )
     except (ValueError, KeyError, TypeError, zlib_error):  # of another version
@@ -149,14 +155,14 @@ def explain_unfit_run(
     view = decode_run_view(last)
     if view is None:
         return "the last guard run did not record what it saw"
-    known = {*view.asked, *(one.scope for one in view.unreached)}
-    asked = [one for one in (*scopes, *view.unreached) if one.scope in known]
-    return _explain_other_accounts(view, known, providers) or _explain_unread_scope(last, asked)
+    known_scopes = {*view.asked, *(one.scope for one in view.unreached)}
+    coverages = [one for one in (*scopes, *view.unreached) if one.scope in known_scopes]
+    return _explain_other_accounts(view, known_scopes, providers) or _explain_unread_scope(last, coverages)
 
 
-def _explain_other_accounts(view: RunView, known: Collection[ScopeKey], providers: Mapping[str, Mapping[str, object]]) -> str:
+def _explain_other_accounts(view: RunView, scopes: Collection[ScopeKey], providers: Mapping[str, Mapping[str, object]]) -> str:
     """Explain which accounts of the settings the run's watchdog does not poll; "" if it polls all."""
-    unasked = [name for name in providers if not any(may_speak_for(name, scope.provider) for scope in known)]
+    unasked = [name for name in providers if not any(may_speak_for(name, scope.provider) for scope in scopes)]
     if unasked:
         return f"the last guard run did not ask {', '.join(sorted(unasked))}"
     if view.asks != digest_providers(providers):
@@ -164,12 +170,12 @@ def _explain_other_accounts(view: RunView, known: Collection[ScopeKey], provider
     return ""
 
 
-def _explain_unread_scope(last: GuardRun, asked: Sequence[ScopeCoverage]) -> str:
-    """Explain which scope of `asked` the run does not know the present state of; "" if there is none."""
-    failed = next((one for one in asked if one.outcome == FAILED), None)
+def _explain_unread_scope(last: GuardRun, scopes: Sequence[ScopeCoverage]) -> str:
+    """Explain which scope of `scopes` the run does not know the present state of; "" if there is none."""
+    failed = next((one for one in scopes if one.outcome == FAILED), None)
     if failed is not None:
         return f"the last guard run could not read {format_scope(failed.scope)}"
-    old = next((one for one in asked if last.at - one.at > LISTING_AGE_MAX * last.interval), None)
+    old = next((one for one in scopes if last.at - one.at > LISTING_AGE_MAX * last.interval), None)
     return f"the last guard run had no listing of {format_scope(old.scope)} since {old.at:%H:%M} UTC" if old else ""
 
 

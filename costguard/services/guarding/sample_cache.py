@@ -49,8 +49,8 @@ class AgentSampleCache:
         samples = list[Sample]()
         with self._lock:
             for one in observations:
-                lately = [record for record in self._records.get(one.key, ()) if start <= record.at_us <= end]
-                samples += convert_records(one.key, lately)
+                records = [record for record in self._records.get(one.key, ()) if start <= record.at_us <= end]
+                samples += convert_records(one.key, records)
         return UtilizationSamples(samples=tuple(samples))
 
     def add_provider_samples(self, samples: Iterable[Sample]) -> None:
@@ -58,8 +58,8 @@ class AgentSampleCache:
         with self._lock:
             for sample in samples:
                 lines = self._measured.setdefault(sample.key, {})
-                before = lines.get(sample.signal)
-                if before is None or before.at <= sample.at:
+                old_sample = lines.get(sample.signal)
+                if old_sample is None or old_sample.at <= sample.at:
                     lines[sample.signal] = sample
 
     def get_latest_provider_samples(self, key: ResourceKey) -> Mapping[str, Sample]:
@@ -68,11 +68,11 @@ class AgentSampleCache:
             return dict(self._measured.get(key, {}))
 
     def forget(self, now: datetime) -> None:
-        """Drop samples older than `kept`."""
+        """Drop samples older than `fresh_samples`."""
         oldest, believed = to_micros(now - self.kept), now - 2 * MEASURE_TRUSTED_FOR
         with self._lock:
             self._records = {key: line for key, line in self._records.items() if line and line[-1].at_us >= oldest}
-            kept = {
+            fresh_samples = {
                 key: {name: one for name, one in lines.items() if one.at >= believed} for key, lines in self._measured.items()
             }
-            self._measured = {key: lines for key, lines in kept.items() if lines}
+            self._measured = {key: lines for key, lines in fresh_samples.items() if lines}

@@ -137,27 +137,27 @@ class SharedPolls:
             self.store.leave()
         self.store.close()
 
-    def collect_poll_results(self, mine: PollResults) -> PollResults:
-        """Return what the last polls of all accounts saw, whoever polled them. `mine`: what this process knows by itself."""
-        found = self._load_views()
-        for twin in find_twin_views(found):
-            del found[twin.second]
+    def collect_poll_results(self, own: PollResults) -> PollResults:
+        """Return what the last polls of all accounts saw, whoever polled them. `own`: what this process knows by itself."""
+        views = self._load_views()
+        for twin in find_twin_views(views):
+            del views[twin.second]
         return PollResults(
-            handling={key: one for view in found.values() for key, one in view.handling.items()},
-            sources={scope: self.accounts[name] for name, view in found.items() for scope in view.scopes},
-            balances=tuple(view.balance for view in found.values() if view.balance),
-            members=tuple(one for view in found.values() for one in view.members),
-            lags=mine.lags,
-            measures=mine.measures,
-            agents=mine.agents,
+            handling={key: one for view in views.values() for key, one in view.handling.items()},
+            sources={scope: self.accounts[name] for name, view in views.items() for scope in view.scopes},
+            balances=tuple(view.balance for view in views.values() if view.balance),
+            members=tuple(one for view in views.values() for one in view.members),
+            lags=own.lags,
+            measures=own.measures,
+            agents=own.agents,
         )
 
     def list_unreached(self) -> tuple[ScopeCoverage, ...]:
         """Return the failed scopes of accounts that could not be asked for theirs, and of those that nobody has polled yet."""
-        found = self._load_views()
+        views = self._load_views()
         now = self.room.clock.now()
         unpolled = list_unpolled(self.accounts, self._views, every=self.every, since=self._began, now=now)
-        return (*(one for view in found.values() for one in view.unreached), *unpolled)
+        return (*(one for view in views.values() for one in view.unreached), *unpolled)
 
     def list_alerts(self, now: datetime) -> tuple[Alert, ...]:
         """Return those about clocks and about accounts that are configured twice, which are polled no more."""
@@ -167,17 +167,19 @@ class SharedPolls:
         clocks = (build_clock_off_alert(holder, off=off, at=now) for holder, off in self.store.load_clocks().items())
         return (*clocks, *(_build_twin_alert(of, now) for of in twins.values()))
 
-    def list_scopes_beside(self, asked: Sequence[InstanceSource]) -> set[ScopeKey]:
-        """Return the scopes that the last polls of other accounts than `asked` found."""
+    def list_scopes_beside(self, sources: Sequence[InstanceSource]) -> set[ScopeKey]:
+        """Return the scopes that the last polls of other accounts than `sources` found."""
         views = self._load_views().items()
-        return {scope for name, view in views if not any(self.accounts[name] is one for one in asked) for scope in view.scopes}
+        return {
+            scope for name, view in views if not any(self.accounts[name] is one for one in sources) for scope in view.scopes
+        }
 
     def _load_views(self) -> dict[str, AccountView]:
         self._views = views = self.store.load_views(self._views, self.accounts)
         for name, view in views.items():
             if self._decoded.get(name, ("",))[0] != view.body:  # mostly the same as of the poll before
                 self._decoded[name] = (view.body, decode_account_view(view))
-        return {name: found for name in self.accounts if name in views and (found := self._decoded[name][1]) is not None}
+        return {name: item for name in self.accounts if name in views and (item := self._decoded[name][1]) is not None}
 
     def _announce(self) -> bool:
         """Say that this watchdog is there; return whether it may poll. It may not while the ledger refuses that."""
@@ -200,12 +202,12 @@ class SharedPolls:
 
     def _is_clock_off(self) -> bool:
         """Compare this machine's clock with the server's, and say so where that is new."""
-        off, before = self.store.measure_clock(self.room.clock.now), self._clock_off
+        off, was_off = self.store.measure_clock(self.room.clock.now), self._clock_off
         self._clock_off = off if abs(off) > CLOCK_OFF_MAX else timedelta()
-        if self._clock_off and not before:
+        if self._clock_off and not was_off:
             why = self.explain_clock_doubt()
             self.log.error("clock_off", off_s=off.total_seconds(), error=why, hint="it polls and plans nothing")
-        if before and not self._clock_off:
+        if was_off and not self._clock_off:
             self.log.info("clock_right", off_s=off.total_seconds())
         return bool(self._clock_off)
 
@@ -227,9 +229,9 @@ class SharedPolls:
         except ClockError as error:
             self.log.error("clock_off", account=name, error=str(error))  # noqa: TRY400 - known
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises concerns this account alone
-            said = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"
+            text = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"
             every_s = self.every.total_seconds()
-            self.log.error("job_failed", job=name, error=said, next_try_s=every_s)  # noqa: TRY400 - a trace may hold a secret
+            self.log.error("job_failed", job=name, error=text, next_try_s=every_s)  # noqa: TRY400 - a trace may hold a secret
         finally:
             with self._lock:
                 self._busy.discard(name)

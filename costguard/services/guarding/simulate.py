@@ -66,7 +66,7 @@ def simulate_policies(
     rules: GuardConfig,
     period: Period,
     at: datetime,
-    known: SimulationFacts,
+    facts: SimulationFacts,
     *,
     every_step: bool = False,
 ) -> Simulation:
@@ -74,22 +74,22 @@ def simulate_policies(
 
     `at`: now. `every_step`: evaluate at every interval.
     """
-    stretches, wishes = records.load_stretches(), tuple(records.load_overrides())
+    stretches, overrides = records.load_stretches(), tuple(records.load_overrides())
     back = ReplaySetup(
         rules=rules,
         period=period,
         origin=_find_origin(stretches, period),
-        wishes=wishes,
+        wishes=overrides,
         gaps=find_gaps(
             (one for of in stretches.values() for one in of), max(COVERAGE_PAUSE, rules.rails.gap_polls * rules.interval)
         ),
-        lags=known.lags,
-        handling=known.handling,
-        billing=known.billing,
+        lags=facts.lags,
+        handling=facts.handling,
+        billing=facts.billing,
         every_step=every_step,
     )
     lookouts = {scope: ScopeListings(stretches=tuple(of)) for scope, of in stretches.items()}
-    scenes, found = dict[ResourceKey, ReplayedResource](), dict[ResourceKey, ReplayResult]()
+    scenes, replays = dict[ResourceKey, ReplayedResource](), dict[ResourceKey, ReplayResult]()
     hourly: list[datetime] = []
     for key in records.load_resources(period):
         past = records.load_history(key, period, rules.interval)
@@ -97,11 +97,11 @@ def simulate_policies(
         scene = ReplayedResource(
             past=past, lookout=lookouts.get(past.scope, ScopeListings()), backdrop=back, wishes=back.select_overrides(past)
         )
-        found[key] = ResourceReplay(scene=scene).run()
+        replays[key] = ResourceReplay(scene=scene).run()
         scenes[key] = replace(scene, past=replace(past, samples={}))
     lets = apply_limits(
-        [one for of in found.values() for one in of.wanted],
-        {key: of.turned for key, of in found.items() if of.turned},
+        [one for of in replays.values() for one in of.wanted],
+        {key: of.turned for key, of in replays.items() if of.turned},
         lambda when: _list_fleet(scenes.values(), when),
         lambda key, when: scenes[key].lookout.count_listings(scenes[key].past.first_seen_at, when),
         back,
@@ -111,7 +111,7 @@ def simulate_policies(
         at=at,
         interval=rules.interval,
         resources=len(scenes),
-        policies=_summarize_policies(back, lets, found, scenes, at),
+        policies=_summarize_policies(back, lets, replays, scenes, at),
         hourly_until=max(hourly, default=None),
         not_replayed=(*_list_not_replayed(rules), *_list_ungrouped(rules, scenes.values())),
     )
@@ -122,10 +122,10 @@ def _find_origin(stretches: Mapping[ScopeKey, Sequence[PollStretch]], period: Pe
     every = [one for of in stretches.values() for one in of if one.outcome == COMPLETE]
     within = [one.start for one in every if one.end >= period.start and one.start < period.end]
     if not within:
-        told = "no account was ever listed completely"
+        extent = "no account was ever listed completely"
         if every:
-            told = f"it holds {min(one.start for one in every):%Y-%m-%d} to {max(one.end for one in every):%Y-%m-%d}"
-        raise InputError("the ledger holds nothing of this period", field="--since", hint=f"{told}; state another period")
+            extent = f"it holds {min(one.start for one in every):%Y-%m-%d} to {max(one.end for one in every):%Y-%m-%d}"
+        raise InputError("the ledger holds nothing of this period", field="--since", hint=f"{extent}; state another period")
     return min(within)
 
 
@@ -136,31 +136,31 @@ def _list_fleet(scenes: Iterable[ReplayedResource], when: datetime) -> list[Live
 def _summarize_policies(
     back: ReplaySetup,
     lets: Sequence[LimitedAct],
-    found: Mapping[ResourceKey, ReplayResult],
+    replays: Mapping[ResourceKey, ReplayResult],
     scenes: Mapping[ResourceKey, ReplayedResource],
     at: datetime,
 ) -> tuple[PolicySimulation, ...]:
-    stops, held = defaultdict[str, list[SimulatedStop]](list), defaultdict[str, list[SimulatedHold]](list)
+    stops, holds = defaultdict[str, list[SimulatedStop]](list), defaultdict[str, list[SimulatedHold]](list)
     for one in lets:
         name, scene = one.wanted.proposal.verdict.policy.name, scenes[one.wanted.case.live.observation.key]
         if one.at is None:
-            held[name].append(_to_never_sent(one))
+            holds[name].append(_to_never_sent(one))
         else:
             rests = one.wanted.proposal.step.do != TERMINATE
             rest = scene.list_rest_spans(one.wanted.case.live.observation, one.at) if rests else ()
             stops[name].append(build_simulated_stop(one, scene.past.spans, rest))
-    for of in found.values():
+    for of in replays.values():
         for back_ in of.held:
-            held[back_.proposal.verdict.policy.name].append(_to_held(back_))
+            holds[back_.proposal.verdict.policy.name].append(_to_held(back_))
     return tuple(
         PolicySimulation(
             name=policy.name,
             level=find_armed_level(policy, back.wishes, at).level,
             stops=tuple(stops[policy.name]),
-            held=tuple(sorted(held[policy.name], key=lambda one: (one.since, one.life.key))),
-            notices=sum(of.notices.get(policy.name, 0) for of in found.values()),
-            questions=sum(of.questions.get(policy.name, 0) for of in found.values()),
-            blind=build_blind_time(_sum_blind_time(policy.name, found)),
+            held=tuple(sorted(holds[policy.name], key=lambda one: (one.since, one.life.key))),
+            notices=sum(of.notices.get(policy.name, 0) for of in replays.values()),
+            questions=sum(of.questions.get(policy.name, 0) for of in replays.values()),
+            blind=build_blind_time(_sum_blind_time(policy.name, replays)),
         )
         for policy in back.rules.policies
     )
@@ -181,10 +181,10 @@ def _to_never_sent(one: LimitedAct) -> SimulatedHold:
 
 
 def _to_held(one: HeldAct, *, rails: bool = False) -> SimulatedHold:
-    verdict, seen = one.proposal.verdict, one.case.live.observation
+    verdict, observation = one.proposal.verdict, one.case.live.observation
     return SimulatedHold(
         life=verdict.life,
-        name=seen.name,
+        name=observation.name,
         owner=one.case.owner,
         policy=verdict.policy.name,
         act=one.proposal.step.do,
@@ -195,9 +195,9 @@ def _to_held(one: HeldAct, *, rails: bool = False) -> SimulatedHold:
     )
 
 
-def _sum_blind_time(policy: str, found: Mapping[ResourceKey, ReplayResult]) -> dict[str, timedelta]:
+def _sum_blind_time(policy: str, replays: Mapping[ResourceKey, ReplayResult]) -> dict[str, timedelta]:
     lengths: dict[str, timedelta] = defaultdict(timedelta)
-    for of in found.values():
+    for of in replays.values():
         for (name, reason), length in of.blind.items():
             if name == policy:
                 lengths[reason] += length
@@ -250,18 +250,18 @@ def answer_simulate(
     rules = replace(rules, policies=_choose_policies(rules.policies, policies))
     period = _choose_period(since, start, end, now, settings.defaults.timezone)
     with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
-        found = simulate_policies(HistoryReader(ask), rules, period, now, collect_facts())
-    return CommandAnswer(document=build_simulation_document(found), warnings=list_simulation_warnings(found))
+        simulation = simulate_policies(HistoryReader(ask), rules, period, now, collect_facts())
+    return CommandAnswer(document=build_simulation_document(simulation), warnings=list_simulation_warnings(simulation))
 
 
 def _choose_policies(policies: Sequence[Policy], names: Sequence[str]) -> tuple[Policy, ...]:
     """Return the policies of `names`, each by its exact name; all if none is named."""
     require(bool(policies), "policy", "there is none in the settings", "write a [[policy]]; config/costguard.toml shows one")
-    known = [policy.name for policy in policies]
+    policy_names = [policy.name for policy in policies]
     for name in names:
-        if name not in known:
-            near = find_nearest_names(name, known)
-            raise UnknownNameError("policy", name, field="--policy", nearest=near, hint=f"or one of: {', '.join(known)}")
+        if name not in policy_names:
+            near = find_nearest_names(name, policy_names)
+            raise UnknownNameError("policy", name, field="--policy", nearest=near, hint=f"or one of: {', '.join(policy_names)}")
     return tuple(policy for policy in policies if not names or policy.name in names)
 
 
@@ -297,8 +297,8 @@ def _parse_moment(text: str, field: str, zone: tzinfo) -> datetime:
 
 def collect_facts() -> SimulationFacts:
     """Collect the facts of the installed providers."""
-    found = plugins.load_providers().found
-    manifests = {name: one.manifest for name, one in found.items()}
+    providers = plugins.load_providers().found
+    manifests = {name: one.manifest for name, one in providers.items()}
     return SimulationFacts(
         lags=read_measurement_lags(),
         handling={

@@ -35,7 +35,7 @@ def build_status(
     now: datetime,
     zone: tzinfo,
     intents: Sequence[Intent] = (),
-    beside: Callable[[Sequence[LiveResource]], Mapping[ResourceKey, ResourceAnnotations]] | None = None,
+    annotate: Callable[[Sequence[LiveResource]], Mapping[ResourceKey, ResourceAnnotations]] | None = None,
     overshoots: Callable[[Sequence[LiveResource], Sequence[BudgetStatus]], Mapping[str, Money]] | None = None,
     stale_after: timedelta = SCOPE_STALE_AFTER,
     live: Sequence[LiveResource] | None = None,
@@ -45,7 +45,7 @@ def build_status(
 ) -> FleetStatus:
     """Build the status at `now`, for the month of `zone`.
 
-    `holds`: those that may still count. `intents`: open and recent ones. `beside`: the guard's annotations of live resources.
+    `holds`: those that may still count. `intents`: open and recent ones. `annotate`: the guard's annotations of live resources.
     `overshoots`: by how much each hard budget could be exceeded at worst. `live`, `stand`: live resources and budget statuses,
     if the caller has them. `balances`: of prepaid accounts; None: not requested. `unreached`: failed scopes of the last poll
     that the ledger does not know.
@@ -60,7 +60,7 @@ def build_status(
         live=live,
         scopes=(*books.list_scopes(), *unreached),
         budgets=stand,
-        annotations=beside(live) if beside else None,
+        annotations=annotate(live) if annotate else None,
         overshoots=overshoots(live, stand) if overshoots and stand else None,
         intents=intents,
         balances=balances,

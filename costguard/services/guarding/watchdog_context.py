@@ -85,8 +85,8 @@ BALANCE_EVERY, BALANCE_LIMIT_S = timedelta(minutes=5), 20.0
 class SerializedLedger:
     """The ledger writer behind a lock, for duties that poll in parallel."""
 
-    def __init__(self, ledger: LedgerWriter, heard: AgentSampleCache | None = None) -> None:
-        self._ledger, self._heard, self._lock = ledger, heard or AgentSampleCache(), threading.Lock()
+    def __init__(self, ledger: LedgerWriter, agent_samples: AgentSampleCache | None = None) -> None:
+        self._ledger, self._heard, self._lock = ledger, agent_samples or AgentSampleCache(), threading.Lock()
 
     def record_polls(self, polls: Sequence[Poll], *, lease: Lease | None = None) -> Sequence[AccrualResult]:
         """Call the ledger's method under the lock."""
@@ -157,20 +157,20 @@ class WatchdogContext:
 
         `ledger`: to record them in; None: `self.ledger`. Raises InputError for duplicate accounts.
         """
-        asked = self.sources if sources is None else sources
+        targets = self.sources if sources is None else sources
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
         ledger = ledger or self.ledger
-        polled = poll_sources(asked, ledger, self.clock, limit_s=limit, elsewhere=lambda: self._list_scopes_beside(asked))
+        polled = poll_sources(targets, ledger, self.clock, limit_s=limit, elsewhere=lambda: self._list_scopes_beside(targets))
         if polled.twins:
             hint = "remove one of the two from the settings: its costs would be counted twice"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
         with self._lock:
             for one in polled.seen:
                 self._remember_listing(one)
-            for source in asked:
+            for source in targets:
                 failed = (one.coverage for one in polled.unreached if one.source is source)
                 self._unreached[id(source)] = keep_failing_since(failed, self._unreached.get(id(source), ()))
-        self._ask_balances(asked)
+        self._ask_balances(targets)
         measure_activity(polled.seen, ledger, self.clock.now(), limit_s=limit)
         return polled
 
@@ -183,8 +183,8 @@ class WatchdogContext:
 
     def collect_poll_results(self) -> PollResults:
         """Return the data of the last listings, whichever watchdog made them."""
-        mine = self._collect_own_results()
-        return self.shared.collect_poll_results(mine) if self.shared else mine
+        own = self._collect_own_results()
+        return self.shared.collect_poll_results(own) if self.shared else own
 
     def describe_account(self, source: InstanceSource) -> AccountView:
         """Return what the last poll of `source` saw beside the ledger, and what its provider calls it if others may be it."""
@@ -203,8 +203,8 @@ class WatchdogContext:
 
     def _identify(self, source: InstanceSource) -> str:
         """Return what the provider calls the account, asked once where another of the settings is of that provider, or ""."""
-        kin = sum(one.providers == source.providers for one in self.sources) > 1
-        if kin and isinstance(source, IdentitySource) and not self._identities.get(id(source)):
+        has_sibling = sum(one.providers == source.providers for one in self.sources) > 1
+        if has_sibling and isinstance(source, IdentitySource) and not self._identities.get(id(source)):
             with suppress(Exception):  # a plug-in may raise anything; it is asked again after the next poll
                 self._identities[id(source)] = source.fetch_identity() or ""
         return self._identities.get(id(source), "")
@@ -292,30 +292,30 @@ class WatchdogContext:
             if turn is not None and turn.holder == self.guard.holder:
                 self.book.release_leader_lease(turn.epoch)
 
-    def _list_scopes_beside(self, asked: Sequence[InstanceSource]) -> frozenset[ScopeKey]:
-        """Return the scopes that were last listed by other accounts than `asked`, whichever watchdog polled them."""
+    def _list_scopes_beside(self, sources: Sequence[InstanceSource]) -> frozenset[ScopeKey]:
+        """Return the scopes that were last listed by other accounts than `sources`, whichever watchdog polled them."""
         with self._lock:
-            known = {scope for scope, of in self._sources.items() if not any(of is one for one in asked)}
-        return frozenset(known | self.shared.list_scopes_beside(asked) if self.shared else known)
+            other_scopes = {scope for scope, of in self._sources.items() if not any(of is one for one in sources)}
+        return frozenset(other_scopes | self.shared.list_scopes_beside(sources) if self.shared else other_scopes)
 
-    def _remember_listing(self, seen: ScopePoll) -> None:
-        self._sources[seen.poll.scope] = seen.source
-        if not isinstance(seen.poll.inventory, Failed):
-            before = self._listed.get(seen.poll.scope, ())
-            self._listed[seen.poll.scope] = seen.poll.inventory.items
-            for one in before:
+    def _remember_listing(self, scope_poll: ScopePoll) -> None:
+        self._sources[scope_poll.poll.scope] = scope_poll.source
+        if not isinstance(scope_poll.poll.inventory, Failed):
+            old_observations = self._listed.get(scope_poll.poll.scope, ())
+            self._listed[scope_poll.poll.scope] = scope_poll.poll.inventory.items
+            for one in old_observations:
                 self._by_key.pop(one.key, None)
-            self._by_key |= {one.key: one for one in seen.poll.inventory.items}
+            self._by_key |= {one.key: one for one in scope_poll.poll.inventory.items}
 
     def _ask_balances(self, sources: Sequence[InstanceSource]) -> None:
         """Fetch the balances of prepaid accounts every BALANCE_EVERY. If a request fails, the last balance is kept."""
         now = self.clock.now()
         prepaid = {id(one): one for one in sources if isinstance(one, BalanceSource)}
         last = {number: self._balances.get(number) for number in prepaid}
-        due = [n for n, known in last.items() if known is None or now - known.at >= BALANCE_EVERY]
+        due = [n for n, balance in last.items() if balance is None or now - balance.at >= BALANCE_EVERY]
         answers = run_all({number: prepaid[number].fetch_balance for number in due}, limit_s=BALANCE_LIMIT_S)
         with self._lock:
-            self._balances |= {number: said for number, said in answers.items() if isinstance(said, PrepaidBalance)}
+            self._balances |= {number: answer for number, answer in answers.items() if isinstance(answer, PrepaidBalance)}
 
 
 @contextmanager
@@ -341,19 +341,19 @@ def open_watchdog_context(
         GuardStore(url, rails=rules.rails) as book,
         ReportStore(url) as reports,
     ):
-        heard = AgentSampleCache()
-        made: WatchdogContext = WatchdogContext(
+        agent_samples = AgentSampleCache()
+        context: WatchdogContext = WatchdogContext(
             settings=settings,
             sources=list_sources(clouds),
-            ledger=SerializedLedger(ledger, heard),
-            heard=heard,
+            ledger=SerializedLedger(ledger, agent_samples),
+            heard=agent_samples,
             agents=partial(_load_agents, url),
             audit_head=partial(_read_audit_head, url),
             guard=GuardRunner(
                 book=book,
                 books=partial(SpendingReader, url, rules=billing, ceilings=lambda: most),
                 rules=rules,
-                latest=lambda: made.collect_poll_results(),  # noqa: PLW0108 - it is made around this
+                latest=lambda: context.collect_poll_results(),  # noqa: PLW0108 - it is made around this
                 clock=clock,
                 holder=holder,
                 holds=partial(_load_holds, url),
@@ -363,7 +363,7 @@ def open_watchdog_context(
                 hooks=build_hook_runner(settings, clock),
                 mark=find_rollback_marker(settings),
                 asks=digest_providers(settings.providers),
-                unreached=lambda: made.list_unreached(),  # noqa: PLW0108 - it is made around this
+                unreached=lambda: context.list_unreached(),  # noqa: PLW0108 - it is made around this
             ),
             book=book,
             postman=open_dispatcher(settings, book, clock, holder),
@@ -374,21 +374,24 @@ def open_watchdog_context(
         if not offline and not dry_run:
             from costguard.services.quote.price_refresh import DailyPriceRefresh
 
-            made.prices = DailyPriceRefresh(lambda: made.settings, log=get_log())
-            made.check_bills = open_bills(made) if open_bills else None
+            context.prices = DailyPriceRefresh(lambda: context.settings, log=get_log())
+            context.check_bills = open_bills(context) if open_bills else None
         if resident and not dry_run and not offline and settings.scale.workers == SHARE:
-            made.shared = _open_shared_polls(made, url, interval or settings.watch.interval)
-            made.guard.clock_doubt, made.guard.more_alerts = made.shared.explain_clock_doubt, made.shared.list_alerts
-            made.guard.shares = settings.web.listen is None  # who serves agents evaluates as well, to know their machines
+            context.shared = _open_shared_polls(context, url, interval or settings.watch.interval)
+            context.guard.clock_doubt, context.guard.more_alerts = (
+                context.shared.explain_clock_doubt,
+                context.shared.list_alerts,
+            )
+            context.guard.shares = settings.web.listen is None  # who serves agents evaluates as well, to know their machines
         try:
-            yield made
+            yield context
         finally:
-            made.end_hooks(cut_short=True)
-            if made.shared:
-                made.shared.close()
+            context.end_hooks(cut_short=True)
+            if context.shared:
+                context.shared.close()
 
 
-def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> SharedPolls:
+def _open_shared_polls(context: WatchdogContext, url: str, every: timedelta) -> SharedPolls:
     """Return the accounts that this watchdog shares with others which have the same settings of providers.
 
     Accounts are named by these settings, so that watchdogs with others never take one account for another.
@@ -396,25 +399,25 @@ def _open_shared_polls(made: WatchdogContext, url: str, every: timedelta) -> Sha
     from costguard.ledger.duties import DutyStore
     from costguard.services.guarding.shared_polls import SharedPolls
 
-    digest = digest_providers(made.settings.providers)[:8]
-    store = DutyStore(url, made.guard.holder, group=digest)
-    accounts = {f"{digest}/{name}": source for name, source in name_sources(made.sources)}
-    return SharedPolls(room=made, store=store, group=digest, accounts=accounts, every=every, log=get_log())
+    digest = digest_providers(context.settings.providers)[:8]
+    store = DutyStore(url, context.guard.holder, group=digest)
+    accounts = {f"{digest}/{name}": source for name, source in name_sources(context.sources)}
+    return SharedPolls(room=context, store=store, group=digest, accounts=accounts, every=every, log=get_log())
 
 
 def name_sources(sources: Sequence[InstanceSource]) -> list[tuple[str, InstanceSource]]:
     """Return each account with a unique name: its providers, and a number if there are several."""
     names, counts = ["+".join(source.providers) for source in sources], Counter[str]()
-    many, found = Counter(names), list[tuple[str, InstanceSource]]()
+    many, named_sources = Counter(names), list[tuple[str, InstanceSource]]()
     for name, source in zip(names, sources, strict=True):
         counts[name] += 1
-        found.append((name if many[name] == 1 else f"{name} {counts[name]}", source))
-    return found
+        named_sources.append((name if many[name] == 1 else f"{name} {counts[name]}", source))
+    return named_sources
 
 
-def keep_failing_since(failed: Iterable[ScopeCoverage], before: Iterable[ScopeCoverage]) -> tuple[ScopeCoverage, ...]:
-    """Return `failed`, each since the first of its failures in a row; `before`: those of the poll before."""
-    since = {one.scope: one.since for one in before}
+def keep_failing_since(failed: Iterable[ScopeCoverage], previous: Iterable[ScopeCoverage]) -> tuple[ScopeCoverage, ...]:
+    """Return `failed`, each since the first of its failures in a row; `previous`: those of the poll before."""
+    since = {one.scope: one.since for one in previous}
     return tuple(replace(one, since=since.get(one.scope, one.since)) for one in failed)
 
 

@@ -56,7 +56,7 @@ class BillFileKinds:
 
 def list_installed_kinds(only: str, account: str, accounts: ListAccounts) -> BillFileKinds:
     """Return the formats of every installed provider."""
-    found = {
+    bill_providers = {
         name: (plugin.bill_files if isinstance(plugin, BillFilePlugin) else BillFiles(), plugin.manifest)
         for name, plugin in sorted(plugins.load_providers().found.items())
     }
@@ -67,7 +67,7 @@ def list_installed_kinds(only: str, account: str, accounts: ListAccounts) -> Bil
                 called=(*files.called, manifest.title, *((manifest.seller.name,) if manifest.seller else ()), name),
                 resource=files.resource,
             )
-            for name, (files, manifest) in found.items()
+            for name, (files, manifest) in bill_providers.items()
         },
         only=only,
         account=account,
@@ -118,25 +118,25 @@ def _restore_first(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Itera
 
 def _read_parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
     """Parse every record in the format of the first one; a record of another format is refused."""
-    seen: frozenset[str] = frozenset()
-    for here, record in places:
-        if record.keys() != seen:
-            seen = frozenset(record)
+    columns: frozenset[str] = frozenset()
+    for place, record in places:
+        if record.keys() != columns:
+            columns = frozenset(record)
             if not one.known(record):
                 hint = f"the first one of the bill is of {one.name}: name files of other formats one by one"
-                raise InputError("is of another format", field=here, hint=hint)
-        with _add_place_to_errors(here):
+                raise InputError("is of another format", field=place, hint=hint)
+        with _add_place_to_errors(place):
             yield from one.read(record, about)
 
 
 @contextmanager
-def _add_place_to_errors(here: str) -> Iterator[None]:
+def _add_place_to_errors(place: str) -> Iterator[None]:
     """Add the file and line to an InputError."""
     try:
         yield
     except InputError as odd:
-        told = f"{odd.field} {odd.what}" if odd.field else odd.what
-        raise InputError(told, field=here, hint=odd.hint or "nothing of the file was imported") from None
+        what = f"{odd.field} {odd.what}" if odd.field else odd.what
+        raise InputError(what, field=place, hint=odd.hint or "nothing of the file was imported") from None
 
 
 def _match_formats(record: BillFileRecord, kinds: BillFileKinds) -> list[tuple[str, BillFormat]]:
@@ -151,11 +151,11 @@ def _match_formats(record: BillFileRecord, kinds: BillFileKinds) -> list[tuple[s
 
 
 def _choose_format(path: str, record: BillFileRecord, kinds: BillFileKinds) -> tuple[str, BillFormat]:
-    found = _match_formats(record, kinds)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(sorted(name for name, _ in found))
+    matches = _match_formats(record, kinds)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(sorted(name for name, _ in matches))
         raise InputError(f"may be a bill of {names}", field=path, hint="say whose with --provider")
     keys = ", ".join(shorten(to_one_line(str(key)), 24) for key in list(record)[:NAMES_SHOWN_MAX])
     readable = [one.name for name, files in kinds.known.items() if kinds.only in ("", name) for one in files.formats]
@@ -169,19 +169,21 @@ def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
     An import cannot be moved to another account, so a stated account that the ledger does not know is refused if it knows
     others.
     """
-    known = kinds.accounts(provider)
-    if kinds.account and known and kinds.account not in known:
-        near = find_nearest_names(kinds.account, known) or known[:NAMES_SHOWN_MAX]
+    accounts = kinds.accounts(provider)
+    if kinds.account and accounts and kinds.account not in accounts:
+        near = find_nearest_names(kinds.account, accounts) or accounts[:NAMES_SHOWN_MAX]
         hint = f"did you mean {', '.join(map(to_one_line, near))}? Poll a new account first: costguard status"
         raise InputError(
             f"'{to_one_line(kinds.account)}' is not an account of {provider} in the ledger", field="--account", hint=hint
         )
     if kinds.account:
         return kinds.account
-    if len(known) == 1:
-        return known[0]
-    told = f"the ledger knows {', '.join(map(to_one_line, known[:NAMES_SHOWN_MAX]))}" if known else "the ledger knows none"
-    hint = f"say whose with --account NAME ({told})"
+    if len(accounts) == 1:
+        return accounts[0]
+    names = (
+        f"the ledger knows {', '.join(map(to_one_line, accounts[:NAMES_SHOWN_MAX]))}" if accounts else "the ledger knows none"
+    )
+    hint = f"say whose with --account NAME ({names})"
     raise InputError(f"does not say which account of {provider} it is of", field=path, hint=hint)
 
 
@@ -191,23 +193,23 @@ def _read_focus_parts(
     """Yield the rows of a FOCUS file, each for the provider that it names. Raises InputError if none is wanted."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
     exports = dict[str, FocusSource]()
-    seen: frozenset[str] = frozenset()
-    for here, record in places:
-        if record.keys() != seen:
-            seen = frozenset(record)
-            _check_columns(path if not exports else here, record)
+    columns: frozenset[str] = frozenset()
+    for place, record in places:
+        if record.keys() != columns:
+            columns = frozenset(record)
+            _check_columns(path if not exports else place, record)
         name = get_focus_provider(record)
         plugin = _find_plugin(name, called, kinds)
         if not plugin:
             if not name:
-                raise InputError("names no provider", field=here, hint="--provider NAME says whose such rows are")
+                raise InputError("names no provider", field=place, hint="--provider NAME says whose such rows are")
             kinds.left_out[name] += 1
             continue
         provider = name if may_speak_for(plugin, name) else plugin
         if provider not in exports:
             resource = kinds.known[plugin].resource
             exports[provider] = FocusSource(provider=provider, source="FOCUS file", as_of=as_of, resource=resource)
-        with _add_place_to_errors(here):
+        with _add_place_to_errors(place):
             yield parse_focus_line(record, exports[provider])
     if not exports:
         names = ", ".join(shorten(to_one_line(name), 40) for name, _ in kinds.left_out.most_common(NAMES_SHOWN_MAX))

@@ -49,8 +49,8 @@ class QuestionPool(Generic[K, T]):
             self._questions.put(None)
 
     def _work(self) -> None:
-        while (asked := self._questions.get()) is not None and not self._over.is_set():
-            self._answer(*asked)
+        while (question := self._questions.get()) is not None and not self._over.is_set():
+            self._answer(*question)
 
     def _answer(self, name: K, question: Callable[[], T]) -> None:
         answer: T | BaseException
@@ -77,12 +77,12 @@ def run_all(
 
     `doing`: what is reported as progress, with the number of results; "": nothing.
     """
-    found = dict[K, T | BaseException]()
+    answers = dict[K, T | BaseException]()
     for name, answer in _collect_answers(questions, limit_s, most):
-        found[name] = answer
+        answers[name] = answer
         if doing:
-            report_progress(doing, len(found), len(questions))
-    return {name: found.get(name, TimeoutError(f"no answer within {limit_s:g} s")) for name in questions}
+            report_progress(doing, len(answers), len(questions))
+    return {name: answers.get(name, TimeoutError(f"no answer within {limit_s:g} s")) for name in questions}
 
 
 def _collect_answers(questions: Mapping[K, Callable[[], T]], limit_s: float, most: int) -> Iterator[NamedAnswer[K, T]]:

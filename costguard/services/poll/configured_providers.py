@@ -119,10 +119,10 @@ def open_providers(
 
 def list_sources(clouds: Sequence[ConfiguredProvider]) -> tuple[InstanceSource, ...]:
     """Return the accounts of all providers, with an UnavailableProvider for each that could not be opened."""
-    found = list[InstanceSource]()
+    sources = list[InstanceSource]()
     for cloud in clouds:
-        found += cloud.sources if cloud.error is None else (UnavailableProvider(name=cloud.name, error=cloud.error),)
-    return tuple(found)
+        sources += cloud.sources if cloud.error is None else (UnavailableProvider(name=cloud.name, error=cloud.error),)
+    return tuple(sources)
 
 
 @contextmanager
@@ -236,8 +236,8 @@ class FileCache:
         """Return the entry `name` if written at or after `youngest`; None if there is none or it is unreadable."""
         path = self.folder / _make_file_name(name)
         with suppress(OSError, OverflowError, ValueError):
-            found = path.stat()
-            if datetime.fromtimestamp(found.st_mtime, UTC) >= youngest and found.st_size <= CACHE_BYTES_MAX:
+            status = path.stat()
+            if datetime.fromtimestamp(status.st_mtime, UTC) >= youngest and status.st_size <= CACHE_BYTES_MAX:
                 return path.read_bytes()
         return None
 
@@ -270,5 +270,5 @@ class BillExportReader:
         kinds = list_installed_kinds(provider, "", lambda _: ())
         name = pieces[0].name if len(pieces) == 1 else f"{pieces[0].name} and {len(pieces) - 1} more files"
         bill = open_bill_pieces(name, pieces, kinds, now)
-        found = sum_bill_lines(bill.parts, period, sums=bill.sums)
-        return replace(found, made_at=bill.stated_at, left_out=tuple(sorted(kinds.left_out.items())))
+        bill_lines = sum_bill_lines(bill.parts, period, sums=bill.sums)
+        return replace(bill_lines, made_at=bill.stated_at, left_out=tuple(sorted(kinds.left_out.items())))

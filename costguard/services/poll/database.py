@@ -42,10 +42,12 @@ def answer_db_upgrade(*, config: str | None = None) -> CommandAnswer:
     from costguard.ledger.db import maintenance
 
     url = _read_ledger_url(config)
-    done = maintenance.upgrade_ledger(url)
-    copy = None if done.copy is None else str(done.copy)
+    upgrade = maintenance.upgrade_ledger(url)
+    copy = None if upgrade.copy is None else str(upgrade.copy)
     shown = maintenance.describe_ledger_path(url)
-    return CommandAnswer(document=documents.build_upgrade_document(shown, before=done.before, after=done.after, copy=copy))
+    return CommandAnswer(
+        document=documents.build_upgrade_document(shown, old_revision=upgrade.before, new_revision=upgrade.after, copy=copy)
+    )
 
 
 def _read_ledger_url(config: str | None) -> str:

@@ -35,10 +35,10 @@ def may_speak_for(name: str, provider: object) -> bool:
     return isinstance(provider, str) and (provider == name or provider.startswith(f"{name}-"))
 
 
-def check_own_scopes(stated: Iterable[object], providers: Collection[str]) -> tuple[ScopeKey, ...]:
-    """Return the scopes of `stated`; raise ProviderError for an invalid scope or one of another provider."""
+def check_own_scopes(candidates: Iterable[object], providers: Collection[str]) -> tuple[ScopeKey, ...]:
+    """Return the scopes of `candidates`; raise ProviderError for an invalid scope or one of another provider."""
     scopes = list[ScopeKey]()
-    for one in stated:
+    for one in candidates:
         if not isinstance(one, ScopeKey) or not all(isinstance(part, str) and part and is_storable(part) for part in one):
             raise ProviderError("it did not return scopes", provider=", ".join(providers))
         if one.provider not in providers:
@@ -47,20 +47,20 @@ def check_own_scopes(stated: Iterable[object], providers: Collection[str]) -> tu
     return tuple(scopes)
 
 
-def validate_listing(said: object, scope: ScopeKey) -> str:
-    """Explain why `said` is not a valid listing of `scope`; "" if it is."""
-    if not isinstance(said, Poll) or said.scope != scope:
-        return describe_failure(said)
-    found = said.inventory
-    looked_up = all(isinstance(keys, frozenset) for keys in (said.gone, said.unanswered))
-    if not isinstance(found, Complete | Partial | Failed) or not looked_up:
+def validate_listing(listing: object, scope: ScopeKey) -> str:
+    """Explain why `listing` is not a valid listing of `scope`; "" if it is."""
+    if not isinstance(listing, Poll) or listing.scope != scope:
+        return describe_failure(listing)
+    inventory = listing.inventory
+    looked_up = all(isinstance(keys, frozenset) for keys in (listing.gone, listing.unanswered))
+    if not isinstance(inventory, Complete | Partial | Failed) or not looked_up:
         return NOT_A_LISTING
-    items = () if isinstance(found, Failed) else found.items
-    words = said.notes if isinstance(found, Complete) else (found.why, *_to_tuple(said.notes))
-    parts = ((items, Observation), (said.samples, Sample), (words, str))
+    items = () if isinstance(inventory, Failed) else inventory.items
+    words = listing.notes if isinstance(inventory, Complete) else (inventory.why, *_to_tuple(listing.notes))
+    parts = ((items, Observation), (listing.samples, Sample), (words, str))
     if not all(isinstance(many, tuple | list) and all(isinstance(one, kind) for one in many) for many, kind in parts):
         return NOT_A_LISTING
-    others = sorted({key[:2] for key in _list_keys(said, items) if key[:2] != scope[:2]})
+    others = sorted({key[:2] for key in _list_keys(listing, items) if key[:2] != scope[:2]})
     for provider, account in others:
         if provider != scope.provider:
             return f"it lists a resource of another provider: {provider}"

@@ -26,8 +26,8 @@ def _open_market(settings: Settings) -> MarketReader:
     from costguard.ledger.market import MarketReader, select_newest_market
     from costguard.settings import expand_path, get_cache_path
 
-    stated = settings.quote.market
-    return MarketReader(expand_path(stated) if stated else select_newest_market(MARKET, get_cache_path("market.sqlite")))
+    market = settings.quote.market
+    return MarketReader(expand_path(market) if market else select_newest_market(MARKET, get_cache_path("market.sqlite")))
 
 
 def open_price_ladder(settings: Settings, ceilings: Mapping[str, int]) -> PriceLadder:

@@ -184,18 +184,18 @@ class PollCycle:
     def run(self) -> PollCycleResult:
         """Request all, record each source when it is done, and record what is missing at the time limit as not seen."""
         began = read_monotonic()
-        for seat in self._seats:
-            alone = len(self._kin[seat.number]) == 1
-            seat.crew.ask((seat.number, SCOPES, None), partial(_introduce, seat.source, alone=alone))
+        for slot in self._seats:
+            alone = len(self._kin[slot.number]) == 1
+            slot.crew.ask((slot.number, SCOPES, None), partial(_introduce, slot.source, alone=alone))
         try:
-            while not all(seat.done for seat in self._seats):
-                report_progress("asking accounts what runs", sum(seat.done for seat in self._seats), len(self._seats))
-                gone = read_monotonic() - began
-                if gone >= self._limit_s:
+            while not all(slot.done for slot in self._seats):
+                report_progress("asking accounts what runs", sum(slot.done for slot in self._seats), len(self._seats))
+                elapsed_s = read_monotonic() - began
+                if elapsed_s >= self._limit_s:
                     self._close_overdue()
                     break
-                edge = TWIN_WAIT_S if gone < TWIN_WAIT_S < self._limit_s else self._limit_s
-                answer = wait_for_answer(self._line, edge - gone)
+                edge = TWIN_WAIT_S if elapsed_s < TWIN_WAIT_S < self._limit_s else self._limit_s
+                answer = wait_for_answer(self._line, edge - elapsed_s)
                 patient = read_monotonic() - began < TWIN_WAIT_S
                 if answer is not None:
                     self._take_reply(*answer)
@@ -209,173 +209,179 @@ class PollCycle:
 
     def _collect_result(self) -> PollCycleResult:
         return PollCycleResult(
-            accrued=tuple(one for seat in self._seats for one in seat.accrued),
-            refused=tuple(sentence for seat in self._seats for sentence in (*seat.refused, *seat.twins)),
-            twins=tuple(sentence for seat in self._seats for sentence in seat.twins),
-            notes=tuple(dict.fromkeys(note for seat in self._seats for note in _list_notes(seat))),
-            seen=tuple(ScopePoll(source=seat.source, poll=poll) for seat in self._seats for poll in seat.polls.values()),
-            unreached=tuple(one for seat in self._seats for one in seat.unreached),
+            accrued=tuple(one for slot in self._seats for one in slot.accrued),
+            refused=tuple(sentence for slot in self._seats for sentence in (*slot.refused, *slot.twins)),
+            twins=tuple(sentence for slot in self._seats for sentence in slot.twins),
+            notes=tuple(dict.fromkeys(note for slot in self._seats for note in _list_notes(slot))),
+            seen=tuple(ScopePoll(source=slot.source, poll=poll) for slot in self._seats for poll in slot.polls.values()),
+            unreached=tuple(one for slot in self._seats for one in slot.unreached),
         )
 
-    def _take_reply(self, question: AccountQuestion, said: AccountReply | BaseException) -> None:
+    def _take_reply(self, question: AccountQuestion, reply: AccountReply | BaseException) -> None:
         number, step, scope = question
-        seat = self._seats[number]
+        slot = self._seats[number]
         if scope is None:
-            if isinstance(said, AccountIntroduction):
-                seat.said = said
+            if isinstance(reply, AccountIntroduction):
+                slot.said = reply
             else:
-                seat.broken = f"its accounts cannot be listed: {describe_failure(said)}"
+                slot.broken = f"its accounts cannot be listed: {describe_failure(reply)}"
         elif step == POLL:
-            self._take_poll(seat, scope, self._validate_poll(scope, said))
+            self._take_poll(slot, scope, self._validate_poll(scope, reply))
         else:
-            if isinstance(said, Poll):
-                seat.polls[scope] = said
-            seat.waits.discard(scope)
+            if isinstance(reply, Poll):
+                slot.polls[scope] = reply
+            slot.waits.discard(scope)
 
-    def _validate_poll(self, scope: ScopeKey, said: AccountReply | BaseException) -> Poll:
-        why = validate_listing(said, scope)
-        return self._build_failed_poll(scope, why) if why or not isinstance(said, Poll) else said
+    def _validate_poll(self, scope: ScopeKey, answer: AccountReply | BaseException) -> Poll:
+        why = validate_listing(answer, scope)
+        return self._build_failed_poll(scope, why) if why or not isinstance(answer, Poll) else answer
 
     def _build_failed_poll(self, scope: ScopeKey, why: str) -> Poll:
         return Poll(scope=scope, at=self._clock.now(), inventory=Failed(why))
 
-    def _take_poll(self, seat: _AccountSlot, scope: ScopeKey, answer: Poll) -> None:
+    def _take_poll(self, slot: _AccountSlot, scope: ScopeKey, answer: Poll) -> None:
         """Keep `answer` unless it is dated in the future; if it lacks too much, start look-ups first."""
         now = self._clock.now()
         if answer.seen_at > now + POLL_AHEAD_MAX:
             name, dated = "/".join(scope), f"{answer.seen_at:%Y-%m-%d %H:%M} UTC"
-            seat.refused.append(
+            slot.refused.append(
                 f"{name}: its listing is dated {dated}, ahead of this clock ({now:%Y-%m-%d %H:%M} UTC): not recorded"
             )
-            seat.waits.discard(scope)
+            slot.waits.discard(scope)
             return
         missing = self._ledger.find_suspects(answer)
-        seat.polls[scope] = replace(answer, unanswered=frozenset(missing)) if missing else answer
-        if missing and isinstance(seat.source, Inspector):
-            seat.crew.ask((seat.number, LOOK, scope), partial(verify_absences, answer, tuple(missing), seat.source))
+        slot.polls[scope] = replace(answer, unanswered=frozenset(missing)) if missing else answer
+        if missing and isinstance(slot.source, Inspector):
+            slot.crew.ask((slot.number, LOOK, scope), partial(verify_absences, answer, tuple(missing), slot.source))
         else:
-            seat.waits.discard(scope)
+            slot.waits.discard(scope)
 
-    def _advance(self, seats: Iterable[_AccountSlot], *, patient: bool) -> None:
-        """Admit those of `seats` that wait for no related account before them, and record those that are done."""
-        held = set[int]()
-        for seat in seats:
-            kin = id(self._kin[seat.number])
-            if seat.said and not seat.admitted and not (patient and kin in held):
-                self._admit(seat)
-            if not seat.answered:
-                held.add(kin)
-            if seat.admitted and not seat.waits:
-                self._record(seat)
-        for seat in (one for one in seats if one.broken and not one.done):
-            if all(other.admitted or other.broken for other in self._kin[seat.number]):
-                self._record_broken(seat)
+    def _advance(self, slots: Iterable[_AccountSlot], *, patient: bool) -> None:
+        """Admit those of `slots` that wait for no related account before them, and record those that are done."""
+        blocked_kin = set[int]()
+        for slot in slots:
+            group_id = id(self._kin[slot.number])
+            if slot.said and not slot.admitted and not (patient and group_id in blocked_kin):
+                self._admit(slot)
+            if not slot.answered:
+                blocked_kin.add(group_id)
+            if slot.admitted and not slot.waits:
+                self._record(slot)
+        for slot in (one for one in slots if one.broken and not one.done):
+            if all(other.admitted or other.broken for other in self._kin[slot.number]):
+                self._record_broken(slot)
 
-    def _admit(self, seat: _AccountSlot) -> None:
-        """Poll the scopes of `seat`, except those that another account already covers."""
-        seat.admitted = True
-        twin = self._explain_twin(seat)
+    def _admit(self, slot: _AccountSlot) -> None:
+        """Poll the scopes of `slot`, except those that another account already covers."""
+        slot.admitted = True
+        twin = self._explain_twin(slot)
         if twin:
-            seat.twins.append(twin)
+            slot.twins.append(twin)
             return
-        for scope in dict.fromkeys(seat.said.scopes if seat.said else ()):
-            other = self._claimed.setdefault(scope, seat)
-            if other is not seat:
-                seat.twins.append(f"{'/'.join(scope)} is listed by {other.name} and by {seat.name}: the second is not polled")
+        for scope in dict.fromkeys(slot.said.scopes if slot.said else ()):
+            other = self._claimed.setdefault(scope, slot)
+            if other is not slot:
+                slot.twins.append(f"{'/'.join(scope)} is listed by {other.name} and by {slot.name}: the second is not polled")
                 continue
-            seat.waits.add(scope)
-            seat.crew.ask((seat.number, POLL, scope), partial(_poll_scope, seat.source, scope))
+            slot.waits.add(scope)
+            slot.crew.ask((slot.number, POLL, scope), partial(_poll_scope, slot.source, scope))
 
-    def _explain_twin(self, seat: _AccountSlot) -> str:
-        """Explain why another account already covers `seat`, or may; "" if none does."""
-        mine = seat.said
-        others = [other for other in self._kin[seat.number] if other is not seat and other.admitted and other.said]
+    def _explain_twin(self, slot: _AccountSlot) -> str:
+        """Explain why another account already covers `slot`, or may; "" if none does."""
+        introduction = slot.said
+        others = [other for other in self._kin[slot.number] if other is not slot and other.admitted and other.said]
         for other in others:
-            if mine and mine.identity and other.said and other.said.identity == mine.identity and not other.twins:
+            if (
+                introduction
+                and introduction.identity
+                and other.said
+                and other.said.identity == introduction.identity
+                and not other.twins
+            ):
                 return (
-                    f"{other.name} and {seat.name} are the same account, which the provider calls {mine.identity}: "
+                    f"{other.name} and {slot.name} are the same account, which the provider calls {introduction.identity}: "
                     "the second is not polled"
                 )
-        unsure = [other for other in others if other.said and (other.said.unsure or (mine and mine.unsure))]
-        if unsure and not self._is_known(seat) and any(self._is_known(other) for other in unsure):
-            return f"{seat.name} is new, and it cannot be determined today whether it is {unsure[0].name}: it is not polled"
+        unsure = [other for other in others if other.said and (other.said.unsure or (introduction and introduction.unsure))]
+        if unsure and not self._is_known(slot) and any(self._is_known(other) for other in unsure):
+            return f"{slot.name} is new, and it cannot be determined today whether it is {unsure[0].name}: it is not polled"
         return ""
 
-    def _is_known(self, seat: _AccountSlot) -> bool:
-        """Return whether the ledger knows a scope of `seat`."""
-        known = {scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)}
-        return bool(seat.said and known.intersection(seat.said.scopes))
+    def _is_known(self, slot: _AccountSlot) -> bool:
+        """Return whether the ledger knows a scope of `slot`."""
+        known_scopes = {scope for provider in slot.source.providers for scope in self._ledger.list_scopes_of(provider)}
+        return bool(slot.said and known_scopes.intersection(slot.said.scopes))
 
-    def _record(self, seat: _AccountSlot) -> None:
-        """Record the listings of `seat` in one transaction, then the samples that came with them."""
-        if seat.done:
+    def _record(self, slot: _AccountSlot) -> None:
+        """Record the listings of `slot` in one transaction, then the samples that came with them."""
+        if slot.done:
             return
-        seat.done = True
-        order = {scope: number for number, scope in enumerate(seat.said.scopes)} if seat.said else {}
-        polls = sorted(seat.polls.values(), key=lambda poll: order.get(poll.scope, len(order)))  # not as they happened to come
+        slot.done = True
+        order = {scope: number for number, scope in enumerate(slot.said.scopes)} if slot.said else {}
+        polls = sorted(slot.polls.values(), key=lambda poll: order.get(poll.scope, len(order)))  # not as they happened to come
         if polls:
-            seat.accrued = tuple(self._ledger.record_polls(polls))
+            slot.accrued = tuple(self._ledger.record_polls(polls))
         samples = [sample for poll in polls for sample in poll.samples]
         if samples:
             self._ledger.record_samples(samples)
 
-    def _record_broken(self, seat: _AccountSlot) -> None:
+    def _record_broken(self, slot: _AccountSlot) -> None:
         """Record as not seen the known scopes of its providers that no other account listed; a sentence if there is none."""
-        if seat.done:
+        if slot.done:
             return
-        known = [scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)]
+        known_scopes = [scope for provider in slot.source.providers for scope in self._ledger.list_scopes_of(provider)]
         listed = {scope for other in self._seats if other.said for scope in other.said.scopes}.union(self._elsewhere())
-        left = [scope for scope in known if scope not in listed and scope not in self._claimed]
+        left = [scope for scope in known_scopes if scope not in listed and scope not in self._claimed]
         if not left:
-            seat.unreached = tuple(_build_unreached_account(seat, name, self._clock.now()) for name in seat.source.providers)
-            seat.refused += [describe_unreached_scope(one.coverage.scope, seat.broken) for one in seat.unreached]
+            slot.unreached = tuple(_build_unreached_account(slot, name, self._clock.now()) for name in slot.source.providers)
+            slot.refused += [describe_unreached_scope(one.coverage.scope, slot.broken) for one in slot.unreached]
         for scope in left:
-            self._claimed[scope] = seat
-            seat.polls[scope] = self._build_failed_poll(scope, seat.broken)
-        self._record(seat)
+            self._claimed[scope] = slot
+            slot.polls[scope] = self._build_failed_poll(scope, slot.broken)
+        self._record(slot)
 
     def _close_overdue(self) -> None:
         """Count missing answers as not seen; keep a listing whose look-ups are unfinished as it is."""
         why = f"no answer within {self._limit_s:g} s"
-        for seat in self._seats:
-            if seat.said is None and not seat.broken:
-                seat.broken = f"its accounts cannot be listed: {why}"
-            elif seat.said and not seat.admitted:
-                self._admit(seat)
-        for seat in self._seats:
-            if seat.broken:
-                self._record_broken(seat)
+        for slot in self._seats:
+            if slot.said is None and not slot.broken:
+                slot.broken = f"its accounts cannot be listed: {why}"
+            elif slot.said and not slot.admitted:
+                self._admit(slot)
+        for slot in self._seats:
+            if slot.broken:
+                self._record_broken(slot)
                 continue
-            for scope in seat.waits - set(seat.polls):
-                seat.polls[scope] = self._build_failed_poll(scope, why)
-            self._record(seat)
+            for scope in slot.waits - set(slot.polls):
+                slot.polls[scope] = self._build_failed_poll(scope, why)
+            self._record(slot)
 
 
-def _group_kin(seats: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
+def _group_kin(slots: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
     """Return by number all seats that share a provider with it, directly or through others; itself included, in order."""
     groups = list[tuple[set[str], list[_AccountSlot]]]()
-    for seat in seats:
-        names = set(seat.source.providers)
+    for slot in slots:
+        names = set(slot.source.providers)
         near = [group for group in groups if group[0] & names]
         groups = [group for group in groups if not group[0] & names]
-        members = sorted((one for _, kin in near for one in kin), key=lambda one: one.number)
-        groups.append((names.union(*(held for held, _ in near)), [*members, seat]))
-    return {seat.number: kin for _, kin in groups for seat in kin}
+        members = sorted((one for _, related in near for one in related), key=lambda one: one.number)
+        groups.append((names.union(*(group_names for group_names, _ in near)), [*members, slot]))
+    return {slot.number: related for _, related in groups for slot in related}
 
 
-def _build_unreached_account(seat: _AccountSlot, provider: str, at: datetime) -> UnreachedAccount:
-    account = getattr(seat.source, "account", "")
+def _build_unreached_account(slot: _AccountSlot, provider: str, at: datetime) -> UnreachedAccount:
+    account = getattr(slot.source, "account", "")
     scope = ScopeKey(provider, account if isinstance(account, str) else "", "")
-    coverage = ScopeCoverage(scope=scope, outcome=FAILED, at=at, since=at, last_complete_at=None, why=seat.broken)
-    return UnreachedAccount(source=seat.source, coverage=coverage)
+    coverage = ScopeCoverage(scope=scope, outcome=FAILED, at=at, since=at, last_complete_at=None, why=slot.broken)
+    return UnreachedAccount(source=slot.source, coverage=coverage)
 
 
 def _poll_scope(source: InstanceSource, scope: ScopeKey) -> Poll:
     """Poll `scope`, within a span of the traces."""
     with trace_span("poll", provider=scope.provider, account=scope.account, scope=scope.name) as span:
-        found = source.poll(scope)
-        span.set(outcome=type(found.inventory).__name__.lower())
-    return found
+        poll = source.poll(scope)
+        span.set(outcome=type(poll.inventory).__name__.lower())
+    return poll
 
 
 def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:
@@ -389,8 +395,8 @@ def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:
         return AccountIntroduction(scopes=scopes, unsure=True)
 
 
-def _list_notes(seat: _AccountSlot) -> Iterator[str]:
-    return (f"{'/'.join(scope)}: {note}" for scope, poll in seat.polls.items() for note in poll.notes)
+def _list_notes(slot: _AccountSlot) -> Iterator[str]:
+    return (f"{'/'.join(scope)}: {note}" for scope, poll in slot.polls.items() for note in poll.notes)
 
 
 LOOKUPS_MAX = 100
@@ -402,21 +408,21 @@ def verify_absences(answer: Poll, missing: Iterable[ResourceKey], source: Inspec
 
     A resource that is found ended does not contradict the listing.
     """
-    missing, gone, there = tuple(missing), set[ResourceKey](), list[Observation]()
+    missing, absent, present = tuple(missing), set[ResourceKey](), list[Observation]()
     for key in missing[:LOOKUPS_MAX]:
         try:
-            found = source.look_up(key)
+            observation = source.look_up(key)
         except Exception:  # noqa: BLE001, S112 - a plug-in may raise anything
             continue  # unknown stays unknown: it is neither gone nor there
-        if found is None:
-            gone.add(key)
-        elif isinstance(found, Observation) and found.key == key:
-            there.append(found)
-    answer = replace(answer, gone=frozenset(gone), unanswered=frozenset(missing) - gone - {one.key for one in there})
-    if not there or isinstance(answer.inventory, Failed):
+        if observation is None:
+            absent.add(key)
+        elif isinstance(observation, Observation) and observation.key == key:
+            present.append(observation)
+    answer = replace(answer, gone=frozenset(absent), unanswered=frozenset(missing) - absent - {one.key for one in present})
+    if not present or isinstance(answer.inventory, Failed):
         return answer
-    items = (*answer.inventory.items, *there)
-    alive = sum(one.state != ENDED for one in there)
+    items = (*answer.inventory.items, *present)
+    alive = sum(one.state != ENDED for one in present)
     if not alive:
         return replace(answer, inventory=replace(answer.inventory, items=items))
     return replace(answer, inventory=Partial(items, f"the listing lacks {alive} machines that exist when looked up"))
@@ -437,14 +443,14 @@ class MeasurementResult:
 
 
 def measure_activity(
-    seen: Iterable[ScopePoll], ledger: Ledger, now: datetime, *, limit_s: float = MEASURE_LIMIT_S
+    scope_polls: Iterable[ScopePoll], ledger: Ledger, now: datetime, *, limit_s: float = MEASURE_LIMIT_S
 ) -> MeasurementResult:
-    """Fetch and record the samples of running instances in `seen`, one transaction per account."""
+    """Fetch and record the samples of running instances in `scope_polls`, one transaction per account."""
     running: dict[int, tuple[InstanceSource, list[Observation]]] = {}
-    for one in seen:
+    for one in scope_polls:
         if isinstance(one.source, UtilizationSource) and not isinstance(one.poll.inventory, Failed):
-            found = [item for item in one.poll.inventory.items if item.kind == INSTANCE and item.state == RUNNING]
-            running.setdefault(id(one.source), (one.source, []))[1].extend(found)
+            instances = [item for item in one.poll.inventory.items if item.kind == INSTANCE and item.state == RUNNING]
+            running.setdefault(id(one.source), (one.source, []))[1].extend(instances)
     period = Period(start=now - MEASURE_LOOKBACK, end=now)
     questions = {
         number: partial(

@@ -84,7 +84,7 @@ def _fetch_balances(sources: Sequence[InstanceSource]) -> tuple[PrepaidBalance, 
     from costguard.services.poll.concurrency import run_all
 
     prepaid = {number: one for number, one in enumerate(sources) if isinstance(one, BalanceSource)}
-    said = run_all(
+    balances = run_all(
         {number: one.fetch_balance for number, one in prepaid.items()}, limit_s=BALANCE_LIMIT_S, doing="asking for balances"
     )
-    return tuple(one for one in said.values() if isinstance(one, PrepaidBalance))
+    return tuple(one for one in balances.values() if isinstance(one, PrepaidBalance))

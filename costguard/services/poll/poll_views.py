@@ -56,22 +56,22 @@ class TwinAccounts(NamedTuple):
 
 def find_twin_views(views: Mapping[str, AccountView]) -> list[TwinAccounts]:
     """Return each account of `views` that one before it already covers (decision 0017). Their order is that of the settings."""
-    owners, found = dict[object, str](), list[TwinAccounts]()
+    owners, twins = dict[object, str](), list[TwinAccounts]()
     for name, view in views.items():
         claims: list[tuple[object, str]] = [(scope, "/".join(scope)) for scope in view.scopes]
         if view.identity:
             claims += [((scope.provider, view.identity), view.identity) for scope in view.scopes[:1]]
-        twin = next((TwinAccounts(owners[claim], name, said) for claim, said in claims if claim in owners), None)
+        twin = next((TwinAccounts(owners[claim], name, reason) for claim, reason in claims if claim in owners), None)
         if twin is not None:
-            found.append(twin)
+            twins.append(twin)
             continue
         owners |= {claim: name for claim, _ in claims}
-    return found
+    return twins
 
 
 def encode_account_view(view: AccountView) -> str:
     """Return `view` as JSON. 100 machines are some 10 KB."""
-    said = {
+    content = {
         "scopes": [list(scope) for scope in view.scopes],
         "handling": [[*key, _encode_handling(one)] for key, one in view.handling.items()],
         "members": [[*one.key, encode_observation(one), _encode_handling(one.handling)] for one in view.members],
@@ -79,20 +79,20 @@ def encode_account_view(view: AccountView) -> str:
         "unreached": [encode_unreached(one) for one in view.unreached],
         **({"identity": view.identity} if view.identity else {}),
     }
-    return json.dumps(said, separators=(",", ":"))
+    return json.dumps(content, separators=(",", ":"))
 
 
 def decode_account_view(view: PollView) -> AccountView | None:
     """Return what `view` says; None if another version wrote it, so that nothing is known."""
     try:
-        said: dict[str, Any] = json.loads(view.body)
+        content: dict[str, Any] = json.loads(view.body)
         return AccountView(
-            scopes=tuple(ScopeKey(*scope) for scope in said["scopes"]),
-            handling={ResourceKey(*key): _decode_handling(one) for *key, one in said["handling"]},
-            members=tuple(_decode_member(row) for row in said["members"]),
-            balance=decode_balance(*said["balance"]) if said["balance"] else None,
-            unreached=tuple(decode_unreached(*row) for row in said["unreached"]),
-            identity=said.get("identity", ""),
+            scopes=tuple(ScopeKey(*scope) for scope in content["scopes"]),
+            handling={ResourceKey(*key): _decode_handling(one) for *key, one in content["handling"]},
+            members=tuple(_decode_member(row) for row in content["members"]),
+            balance=decode_balance(*content["balance"]) if content["balance"] else None,
+            unreached=tuple(decode_unreached(*row) for row in content["unreached"]),
+            identity=content.get("identity", ""),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -123,17 +123,17 @@ def list_unpolled(
 
 def _encode_handling(one: Handling) -> dict[str, object]:
     """Return the fields of `one` that differ from their defaults."""
-    said = {name: value for name, value in asdict(one).items() if value != getattr(UNKNOWN_HANDLING, name)}
-    return said | ({"ends_at": to_micros(one.ends_at)} if one.ends_at else {})
+    values = {name: value for name, value in asdict(one).items() if value != getattr(UNKNOWN_HANDLING, name)}
+    return values | ({"ends_at": to_micros(one.ends_at)} if one.ends_at else {})
 
 
-def _decode_handling(said: dict[str, Any]) -> Handling:
+def _decode_handling(values: dict[str, Any]) -> Handling:
     for name in ("protected", "stop_loses", "terminate_loses"):
-        if name in said:
-            said[name] = tuple(said[name])
-    if said.get("ends_at") is not None:
-        said["ends_at"] = from_micros(said["ends_at"])
-    return Handling(**said)
+        if name in values:
+            values[name] = tuple(values[name])
+    if values.get("ends_at") is not None:
+        values["ends_at"] = from_micros(values["ends_at"])
+    return Handling(**values)
 
 
 def _decode_member(row: list[Any]) -> Observation:

@@ -37,8 +37,8 @@ def compute_purchase(
 
     They come from the GPU's datasheet and the on-demand offer that is likely to be the cheapest `today`.
     """
-    for stated, flag in ((usd_per_kwh, "--usd-per-kwh"), (resale.format(9) if resale else None, "--resale")):
-        require(stated is None or Money.parse(stated, field=flag).nano >= 0, flag, "is below zero", "write 0 or more")
+    for value, flag in ((usd_per_kwh, "--usd-per-kwh"), (resale.format(9) if resale else None, "--resale")):
+        require(value is None or Money.parse(value, field=flag).nano >= 0, flag, "is below zero", "write 0 or more")
     warnings: list[str] = []
     offer = None
     if price is None:
@@ -72,8 +72,8 @@ def compute_purchase(
 
 def _assume_list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:
     if gpu is None or gpu.price_usd is None:
-        known = "no price of this GPU is known" if gpu else "the purchase is not specified"
-        raise InputError(known, field="--price", hint="write --price 15000")
+        reason = "no price of this GPU is known" if gpu else "the purchase is not specified"
+        raise InputError(reason, field="--price", hint="write --price 15000")
     warnings.append(f"the price was not stated: about ${gpu.price_usd:,.0f} a GPU assumed (gpus.csv)")
     return Money.parse(round(gpu.price_usd) * count, field="--price")
 

@@ -33,39 +33,39 @@ RunsReader = Callable[[list[tuple[str, Table]]], tuple[ObservedRun, ...]]
 def calibrate_runs(
     fresh: Iterable[ObservedRun],
     *,
-    kept: Iterable[ObservedRun] = (),
+    stored_runs: Iterable[ObservedRun] = (),
     facts: ShippedFacts,
     file: str = "",
     warnings: tuple[str, ...] = (),
 ) -> CalibrationAnswer:
-    """Return how `fresh` runs and those already `kept` in `file` change future quotes. Their order does not matter."""
-    kept, fresh = list(kept), list(fresh)
-    runs = _drop_repeats((*kept, *fresh))
+    """Return how `fresh` runs and those already `stored_runs` in `file` change future quotes. Their order does not matter."""
+    stored_runs, fresh = list(stored_runs), list(fresh)
+    runs = _drop_repeats((*stored_runs, *fresh))
     spread = facts.get_efficiency().spread.dense
-    found = weigh_runs((compare_with_quote(run, facts) for run in runs), spread_seen=spread)
-    new = len(runs) - len(_drop_repeats(kept))
-    twice = len(kept) + len(fresh) - len(runs)
-    said = (f"{twice} rows equal others and were counted once: give runs that only look alike a name",) if twice else ()
+    weighed_runs = weigh_runs((compare_with_quote(run, facts) for run in runs), spread_seen=spread)
+    new = len(runs) - len(_drop_repeats(stored_runs))
+    twice = len(stored_runs) + len(fresh) - len(runs)
+    notes = (f"{twice} rows equal others and were counted once: give runs that only look alike a name",) if twice else ()
     return CalibrationAnswer(
         file=file,
         runs=tuple(run.table for run in runs),
         new=new,
-        weighed=found,
+        weighed=weighed_runs,
         spread=spread,
-        warnings=(*warnings, *said, *_warn_of_assumptions(fresh), *(out.text for out in found.left_out)),
+        warnings=(*warnings, *notes, *_warn_of_assumptions(fresh), *(out.text for out in weighed_runs.left_out)),
     )
 
 
 def reread_kept_runs(tables: Iterable[Table], read: RunsReader) -> tuple[tuple[ObservedRun, ...], tuple[str, ...]]:
     """Return the kept runs, and a warning for each that is no longer readable (config.json missing, renamed model)."""
-    found: list[ObservedRun] = []
+    runs: list[ObservedRun] = []
     broken: list[str] = []
     for number, table in enumerate(tables, 1):
         try:
-            found += read([(f"kept run {number}", table)])
+            runs += read([(f"kept run {number}", table)])
         except InputError as wrong:
             broken.append(f"dropped, because it can no longer be read: {wrong.field}: {wrong.what}")
-    return tuple(found), tuple(broken)
+    return tuple(runs), tuple(broken)
 
 
 def _drop_repeats(runs: Iterable[ObservedRun]) -> tuple[ObservedRun, ...]:
@@ -75,24 +75,26 @@ def _drop_repeats(runs: Iterable[ObservedRun]) -> tuple[ObservedRun, ...]:
 def _warn_of_assumptions(runs: Iterable[ObservedRun]) -> tuple[str, ...]:
     """Warn once, for all runs, of assumed fields, because they affect the predictions."""
     fields = Counter(f"{field} {value}" for run in runs for field, value in run.job.assumed)
-    named = ", ".join(f"{field} ({count} runs)" for field, count in fields.most_common())
-    return (f"assumed, because not given: {named}",) if named else ()
+    assumptions = ", ".join(f"{field} ({count} runs)" for field, count in fields.most_common())
+    return (f"assumed, because not given: {assumptions}",) if assumptions else ()
 
 
 def compare_with_quote(run: ObservedRun, facts: ShippedFacts) -> RunComparison:
     """Compare `run` with its uncalibrated quote."""
-    placed = Placer(job=run.job).place(run.gpu, run.gpu_count, run.nodes)
-    if isinstance(placed, ImpossiblePlacement):
-        return RunComparison(run=run, speed=FigureComparison(wrong=placed.reason), memory=FigureComparison(wrong=placed.reason))
-    return RunComparison(run=run, speed=_compare_speed(run, placed, facts), memory=_compare_memory(run, placed.footprint))
+    placement = Placer(job=run.job).place(run.gpu, run.gpu_count, run.nodes)
+    if isinstance(placement, ImpossiblePlacement):
+        return RunComparison(
+            run=run, speed=FigureComparison(wrong=placement.reason), memory=FigureComparison(wrong=placement.reason)
+        )
+    return RunComparison(run=run, speed=_compare_speed(run, placement, facts), memory=_compare_memory(run, placement.footprint))
 
 
-def _compare_speed(run: ObservedRun, placed: Placement, facts: ShippedFacts) -> FigureComparison:
+def _compare_speed(run: ObservedRun, placement: Placement, facts: ShippedFacts) -> FigureComparison:
     """Compare the stated speed; if none is stated, the hours of the whole run."""
     if run.tokens_per_s is None and run.hours is None:
         return FigureComparison()
     job, efficiency = run.job, facts.get_efficiency()
-    speed = compute_job_speed(job, placed, efficiency)
+    speed = compute_job_speed(job, placement, efficiency)
     if speed is None:
         return FigureComparison(wrong=f"no speed figure for {run.gpu.name} is known")
     ratios = {}
@@ -114,12 +116,12 @@ def _compare_speed(run: ObservedRun, placed: Placement, facts: ShippedFacts) -> 
 
 def _compare_memory(run: ObservedRun, need: Footprint) -> FigureComparison:
     """Compare the allocated peak; if it was not observed, the reserved memory."""
-    seen, said = (run.peak, need.peak) if run.peak is not None else (run.reserved, need.reserved)
-    if seen is None:
+    observed, expected = (run.peak, need.peak) if run.peak is not None else (run.reserved, need.reserved)
+    if observed is None:
         return FigureComparison()
     wrong, has = None, run.gpu.card_gib * GIB
-    if max(seen, run.reserved or 0.0) > has:
-        wrong = f"{max(seen, run.reserved or 0.0) / GIB:.1f} GiB are more than the {has / GIB:.1f} that {run.gpu.name} has"
-    elif run.reserved is not None and run.reserved < seen:
+    if max(observed, run.reserved or 0.0) > has:
+        wrong = f"{max(observed, run.reserved or 0.0) / GIB:.1f} GiB are more than the {has / GIB:.1f} that {run.gpu.name} has"
+    elif run.reserved is not None and run.reserved < observed:
         wrong = "less is reserved than allocated"
-    return FigureComparison(family=get_memory_family(run.job), ratio=math.log(seen / said), wrong=wrong)
+    return FigureComparison(family=get_memory_family(run.job), ratio=math.log(observed / expected), wrong=wrong)

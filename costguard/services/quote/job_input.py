@@ -94,11 +94,11 @@ def restrict_files(folder: Path) -> Iterator[None]:
 
     For jobs that a stranger wrote, as in a review of a pull request: a file's text is shown in the error that it causes.
     """
-    before = _INSIDE.set(folder)
+    token = _INSIDE.set(folder)
     try:
         yield
     finally:
-        _INSIDE.reset(before)
+        _INSIDE.reset(token)
 
 
 @contextmanager
@@ -127,14 +127,14 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     table = _settle_precision(merge_flags(own, flags) if paths else dict(flags), config, flags)
     in_file = bool(paths) and config is None and "model" not in flags
     folder = paths[0].parent if in_file else Path()
-    stated = JobInput(table=table, folder=folder, notes=(), config=config, files=files, flags=flags)
-    with stated.name_files():
-        return _resolve_names(stated, facts)
+    job_input = JobInput(table=table, folder=folder, notes=(), config=config, files=files, flags=flags)
+    with job_input.name_files():
+        return _resolve_names(job_input, facts)
 
 
-def _resolve_names(stated: JobInput, facts: ShippedFacts) -> JobInput:
+def _resolve_names(job_input: JobInput, facts: ShippedFacts) -> JobInput:
     """Return the input over its template, with every GPU name made canonical; raise all that is wrong with single values."""
-    table, errors, template = dict(stated.table), list[InputError](), None
+    table, errors, template = dict(job_input.table), list[InputError](), None
     if "template" in table:
         from costguard.quoting.template import find_template
 
@@ -142,28 +142,28 @@ def _resolve_names(stated: JobInput, facts: ShippedFacts) -> JobInput:
             template = find_template(table.pop("template"), facts.templates())
     errors += list_job_errors(table)
     table = merge_flags(template.job, table) if template else table
-    counted = any(key in stated.flags for key in AMOUNT_KEYS)
-    notes = () if stated.config is None else stated.config.list_notes(amount_stated=counted)
-    named, gpus = tuple[str, ...](), list[str]()
+    counted = any(key in job_input.flags for key in AMOUNT_KEYS)
+    notes = () if job_input.config is None else job_input.config.list_notes(amount_stated=counted)
+    gpu_names, gpus = tuple[str, ...](), list[str]()
     with suppress(InputError):  # it is among `errors`
-        named = parse_job_limits({"gpus": read_subtable(table, "limits").get("gpus")}).gpus or ()
-    for given in named:
+        gpu_names = parse_job_limits({"gpus": read_subtable(table, "limits").get("gpus")}).gpus or ()
+    for gpu_name in gpu_names:
         with collect_errors(errors):
-            match = facts.get_gpu_names().resolve(given, field="limits.gpus")
-            notes = (*notes, f"{given} was taken as {match.canonical}") if match.taken_as_short else notes
+            match = facts.get_gpu_names().resolve(gpu_name, field="limits.gpus")
+            notes = (*notes, f"{gpu_name} was taken as {match.canonical}") if match.taken_as_short else notes
             gpus.append(match.canonical)
     named_models = [key for key in SHAPE_KEYS if key in table]
     if errors and named_models in (["model"], ["path"]) and all(error.field != named_models[0] for error in errors):
         with collect_errors(errors):
-            _read_architecture(replace(stated, table=table), facts)
+            _read_architecture(replace(job_input, table=table), facts)
     raise_errors(errors)
     if gpus:
         table = merge_tables(table, {"limits": {"gpus": tuple(gpus)}})
     framework = table.get("framework")
     if isinstance(framework, str):
-        meant, why = resolve_framework(framework)
-        notes = (*notes, f"framework {framework} was taken as {meant}: {why}") if why else notes
-    return replace(stated, table=table, notes=notes, template=template)
+        framework_name, why = resolve_framework(framework)
+        notes = (*notes, f"framework {framework} was taken as {framework_name}: {why}") if why else notes
+    return replace(job_input, table=table, notes=notes, template=template)
 
 
 def _read_files(paths: Sequence[Path]) -> tuple[tuple[StatedFile, ...], ConfigReading | None]:
@@ -230,35 +230,35 @@ def _looks_own(table: Table) -> bool:
     return 2 * len(near) >= len(table)
 
 
-def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, hours: float | None) -> JobInput:
+def apply_hardware_flag(job_input: JobInput, flags: Table, *, count: float | None, hours: float | None) -> JobInput:
     """Return the input for `--on`, which names the hardware. Raises InputError for other flags that name hardware."""
-    named = {"--count": count, "--hours": hours, "--gpu": read_subtable(flags, "limits").get("gpus")}
-    if _is_rental(stated):
-        named.pop("--hours")
-    twice = [flag for flag, value in named.items() if value is not None]
+    flag_values = {"--count": count, "--hours": hours, "--gpu": read_subtable(flags, "limits").get("gpus")}
+    if _is_rental(job_input):
+        flag_values.pop("--hours")
+    twice = [flag for flag, value in flag_values.items() if value is not None]
     if twice:
         hint = "leave out --on" if hours is not None else f"leave out {twice[0]}: --on H100:8 says which GPU and how many"
         raise InputError("is given together with --on, which names the hardware", field=twice[0], hint=hint)
-    return _restrict_gpus(stated, None) if "limits" in stated.table else stated
+    return _restrict_gpus(job_input, None) if "limits" in job_input.table else job_input
 
 
-def read_job(stated: JobInput, facts: ShippedFacts) -> Job:
+def read_job(job_input: JobInput, facts: ShippedFacts) -> Job:
     """Return the job, which must have exactly one model."""
-    table, config = stated.table, stated.config
-    given = [k for k in SHAPE_KEYS if k in table]
-    if len(given) != 1:
-        what = "no model was given" if not given else f"{' and '.join(given)} are given at once"
+    table, config = job_input.table, job_input.config
+    shape_keys = [k for k in SHAPE_KEYS if k in table]
+    if len(shape_keys) != 1:
+        what = "no model was given" if not shape_keys else f"{' and '.join(shape_keys)} are given at once"
         hint = "name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
         hint = hint if config is None else f"{hint}\nread as {config.label}: {config.describe()}"
         raise InputError(what, field="model", hint=hint)
     try:
-        job = parse_job(table, _read_architecture(stated, facts), facts.get_architecture)
+        job = parse_job(table, _read_architecture(job_input, facts), facts.get_architecture)
     except UnknownNameError as unknown:
         if config is None or unknown.field != "model":
             raise
         hint = f"{unknown.hint or ''}\nread as {config.label}: {config.describe()}"
         raise InputError(unknown.what, field=f"{config.files[0]}: model", hint=hint) from None
-    return job if config is None else apply_step_plan(job, config, stated.gpus)
+    return job if config is None else apply_step_plan(job, config, job_input.gpus)
 
 
 def apply_step_plan(job: Job, config: ConfigReading, gpus: int | None) -> Job:
@@ -280,48 +280,48 @@ def apply_step_plan(job: Job, config: ConfigReading, gpus: int | None) -> Job:
 
 
 def place_on_launch(
-    stated: JobInput, facts: ShippedFacts, *, count: float | None = None
+    job_input: JobInput, facts: ShippedFacts, *, count: float | None = None
 ) -> tuple[JobInput, Hardware | None, float | None]:
     """Return the input, hardware and GPUs of a machine that the launch file states; a flag's GPU and `count` win over its own.
 
     A GPU without a name restricts the market to machines of that many GPUs, and to GPUs of its memory if that is stated.
     """
-    launch = stated.config.hardware if stated.config is not None else None
+    launch = job_input.config.hardware if job_input.config is not None else None
     if launch is None:
-        return stated, None, count
-    named = parse_job_limits(read_subtable(stated.table, "limits")).gpus
-    if named is not None:
-        launch = replace(launch, gpu=named[0] if len(named) == 1 else None, memory_gb=None)
+        return job_input, None, count
+    gpu_names = parse_job_limits(read_subtable(job_input.table, "limits")).gpus
+    if gpu_names is not None:
+        launch = replace(launch, gpu=gpu_names[0] if len(gpu_names) == 1 else None, memory_gb=None)
     if count is not None:
         launch = replace(launch, gpu_count=checks.require_whole_number(count, "--count", most=100_000))
     total = None if launch.gpu_count is None else launch.gpu_count * launch.nodes
-    stated = replace(stated, gpus=total)
+    job_input = replace(job_input, gpus=total)
     if launch.gpu is not None:
-        return _place_on_gpu(_restrict_gpus(stated, None) if named else stated, launch, launch.gpu, facts)
+        return _place_on_gpu(_restrict_gpus(job_input, None) if gpu_names else job_input, launch, launch.gpu, facts)
     if launch.memory_gb is not None:
         alike = tuple(gpu.name for gpu in facts.get_gpus().values() if _has_memory(gpu, *launch.memory_gb))
-        stated = _restrict_gpus(stated, alike)
+        job_input = _restrict_gpus(job_input, alike)
     if launch.nodes > 1:
         note = f"{launch.nodes} machines are stated and no kind of GPU: as many as each kind needs are quoted; state --on"
-        stated = replace(stated, notes=(*stated.notes, f"{note} H100:{launch.gpu_count}x{launch.nodes}"))
-    return stated, None, launch.gpu_count
+        job_input = replace(job_input, notes=(*job_input.notes, f"{note} H100:{launch.gpu_count}x{launch.nodes}"))
+    return job_input, None, launch.gpu_count
 
 
 def _place_on_gpu(
-    stated: JobInput, launch: LaunchHardware, named: str, facts: ShippedFacts
+    job_input: JobInput, launch: LaunchHardware, gpu_name: str, facts: ShippedFacts
 ) -> tuple[JobInput, Hardware | None, None]:
-    """Return the input and the hardware of `launch` with the GPU `named`; no hardware if its GPUs are not counted."""
-    field = f"{stated.config.files[-1]}: GPU" if stated.config is not None else "GPU"
+    """Return the input and the hardware of `launch` with the GPU `gpu_name`; no hardware if its GPUs are not counted."""
+    field = f"{job_input.config.files[-1]}: GPU" if job_input.config is not None else "GPU"
     exact = launch.memory_gb[0] if launch.memory_gb and launch.memory_gb[0] == launch.memory_gb[1] else None
-    found = facts.get_gpu_names().resolve(named, vram_gb=exact, field=field)
-    gpu = facts.get_gpus()[found.canonical]
+    gpu_match = facts.get_gpu_names().resolve(gpu_name, vram_gb=exact, field=field)
+    gpu = facts.get_gpus()[gpu_match.canonical]
     if launch.gpu_count is None:
-        return _restrict_gpus(stated, (gpu.name,)), None, None
+        return _restrict_gpus(job_input, (gpu.name,)), None, None
     if not gpu.runs_pytorch:
         raise _refuse_accelerator(gpu, launch.gpu_count * launch.nodes, facts)
-    if found.taken_as_short:
-        stated = replace(stated, notes=(*stated.notes, f"{named} was taken as {gpu.name}"))
-    return stated, Hardware(gpu=gpu, gpu_count=launch.gpu_count, nodes=launch.nodes), None
+    if gpu_match.taken_as_short:
+        job_input = replace(job_input, notes=(*job_input.notes, f"{gpu_name} was taken as {gpu.name}"))
+    return job_input, Hardware(gpu=gpu, gpu_count=launch.gpu_count, nodes=launch.nodes), None
 
 
 def _has_memory(gpu: Gpu, least: float, most: float | None) -> bool:
@@ -330,17 +330,17 @@ def _has_memory(gpu: Gpu, least: float, most: float | None) -> bool:
     return has > least * (1 - SIZE_TOLERANCE) and (most is None or has < most * (1 + SIZE_TOLERANCE))
 
 
-def _restrict_gpus(stated: JobInput, names: tuple[str, ...] | None) -> JobInput:
-    return replace(stated, table=merge_tables(stated.table, {"limits": {"gpus": names}}))
+def _restrict_gpus(job_input: JobInput, names: tuple[str, ...] | None) -> JobInput:
+    return replace(job_input, table=merge_tables(job_input.table, {"limits": {"gpus": names}}))
 
 
-def read_launch_rental(stated: JobInput, hardware: Hardware | None, hours: float | None) -> Rental | None:
+def read_launch_rental(job_input: JobInput, hardware: Hardware | None, hours: float | None) -> Rental | None:
     """Return the rental of the machines of a launch file that states no job; None if there is a job, or no launch file.
 
     `hours`: as a flag states them; None: the file's time limit.
     """
-    config = stated.config
-    if config is None or config.hardware is None or not _is_rental(stated):
+    config = job_input.config
+    if config is None or config.hardware is None or not _is_rental(job_input):
         return None
     hours = config.hardware.hours if hours is None else hours
     read = f"read as {config.label}: {config.describe()}"
@@ -350,70 +350,70 @@ def read_launch_rental(stated: JobInput, hardware: Hardware | None, hours: float
     if hardware is None:
         hint = f"state --on H100:8, or --gpu H100 --count 8\n{read}"
         raise InputError("names no single kind of GPU", field=str(config.files[0]), hint=hint)
-    return _build_rental(stated, hardware.gpu.name, hours, hardware.gpu_count, hardware.nodes)
+    return _build_rental(job_input, hardware.gpu.name, hours, hardware.gpu_count, hardware.nodes)
 
 
-def _build_rental(stated: JobInput, gpu: str, hours: float | None, count: float | None, nodes: int = 1) -> Rental:
+def _build_rental(job_input: JobInput, gpu: str, hours: float | None, count: float | None, nodes: int = 1) -> Rental:
     return Rental(
         gpu=gpu,
         gpu_count=checks.require_whole_number(1 if count is None else count, "--count", most=100_000),
         nodes=nodes,
         hours=checks.require_number(hours, "--hours", least=1e-3, most=1e6),
-        disk_gb=checks.require_whole_number(stated.table.get("disk_gb", 0), "disk_gb", least=0),
-        limits=parse_job_limits(read_subtable(stated.table, "limits")),
+        disk_gb=checks.require_whole_number(job_input.table.get("disk_gb", 0), "disk_gb", least=0),
+        limits=parse_job_limits(read_subtable(job_input.table, "limits")),
     )
 
 
-def _is_rental(stated: JobInput) -> bool:
+def _is_rental(job_input: JobInput) -> bool:
     """Return whether a launch file states machines and nothing states a job."""
-    return bool(stated.config and stated.config.hardware) and not any(key in stated.table for key in SHAPE_KEYS)
+    return bool(job_input.config and job_input.config.hardware) and not any(key in job_input.table for key in SHAPE_KEYS)
 
 
-def _read_architecture(stated: JobInput, facts: ShippedFacts) -> Architecture:
+def _read_architecture(job_input: JobInput, facts: ShippedFacts) -> Architecture:
     """Return the model by shipped name, from a config.json, or from its numbers."""
-    if "architecture" in stated.table:
+    if "architecture" in job_input.table:
         from costguard.sizing.architecture_table import build_architecture_from_table
 
-        return build_architecture_from_table(read_subtable(stated.table, "architecture"))
-    file = _find_config_file(stated)
+        return build_architecture_from_table(read_subtable(job_input.table, "architecture"))
+    file = _find_config_file(job_input)
     if file is None:
-        return facts.get_architecture(str(stated.table["model"]))
+        return facts.get_architecture(str(job_input.table["model"]))
     from costguard.sizing.huggingface import build_architecture_from_config
 
     return build_architecture_from_config(read_table(file), name=file.parent.name or file.stem)
 
 
-def read_model_config(stated: JobInput, facts: ShippedFacts) -> Table:
+def read_model_config(job_input: JobInput, facts: ShippedFacts) -> Table:
     """Return the model's config.json, from which `--exact` builds it."""
-    if "architecture" in stated.table:
+    if "architecture" in job_input.table:
         hint = "name a shipped model, or write path = 'config.json'"
         raise InputError("holds numbers, and --exact builds a model from its config.json", field="architecture", hint=hint)
-    file = _find_config_file(stated)
-    return facts.config(str(stated.table["model"])) if file is None else read_table(file)
+    file = _find_config_file(job_input)
+    return facts.config(str(job_input.table["model"])) if file is None else read_table(file)
 
 
-def _find_config_file(stated: JobInput) -> Path | None:
+def _find_config_file(job_input: JobInput) -> Path | None:
     """Return the path of the named config.json; None if a shipped model is named."""
-    key = "path" if "path" in stated.table else "model"
-    name = require_model_name(stated.table[key], key)
+    key = "path" if "path" in job_input.table else "model"
+    name = require_model_name(job_input.table[key], key)
     if key == "model" and not name.endswith(".json") and not name.startswith((".", "/", "~")):
         return None
-    if key == "model" and stated.config is not None and stated.config.table.get("model") == name:
+    if key == "model" and job_input.config is not None and job_input.config.table.get("model") == name:
         return None  # another tool's config names no file outside of its folder: those inside it are stated as `path`
     folder = _INSIDE.get()
     if folder is NO_FOLDER:
         raise InputError("names a file, and a request may name none", field=key, hint=SHIPPED_MODEL_HINT)
     path = expand_path(name)
-    path = path if path.is_absolute() else stated.folder / path
+    path = path if path.is_absolute() else job_input.folder / path
     if folder is not None and not path.resolve().is_relative_to(folder.resolve()):
         raise InputError("names a file outside of the folder that may be read", field=key, hint="name a file of the repository")
     return path
 
 
-def read_rental(stated: JobInput, count: float | None, hours: float | None) -> Rental:
+def read_rental(job_input: JobInput, count: float | None, hours: float | None) -> Rental:
     """Return the plain rental of `count` GPUs for `hours`."""
-    gpus = parse_job_limits(read_subtable(stated.table, "limits")).gpus or ()
-    unsuited = [k for k in stated.table if k not in ("limits", "disk_gb")]
+    gpus = parse_job_limits(read_subtable(job_input.table, "limits")).gpus or ()
+    unsuited = [k for k in job_input.table if k not in ("limits", "disk_gb")]
     if unsuited:
         raise InputError(
             f"is worked out from tokens where a job is given ('{unsuited[0]}')",
@@ -422,7 +422,7 @@ def read_rental(stated: JobInput, count: float | None, hours: float | None) -> R
         )
     if len(gpus) != 1:
         raise InputError("must name one GPU beside --hours", field="--gpu", hint="write --gpu H100 --count 8 --hours 12")
-    return _build_rental(stated, gpus[0], hours, count)
+    return _build_rental(job_input, gpus[0], hours, count)
 
 
 def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...]]:
@@ -435,11 +435,11 @@ def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None
     if not all(n.isascii() and n.isdigit() and len(n) <= LONGEST_COUNT for n in numbers):
         what = f"is not GPU:COUNT[xNODES]: {checks.describe_value(on)}"
         raise InputError(what, field="--on", hint="write H100:8, or H100:8x4")
-    found = facts.get_gpu_names().resolve(name.strip(), field="--on")
-    gpu: Gpu = facts.get_gpus()[found.canonical]
+    gpu_match = facts.get_gpu_names().resolve(name.strip(), field="--on")
+    gpu: Gpu = facts.get_gpus()[gpu_match.canonical]
     if not gpu.runs_pytorch:
         raise _refuse_accelerator(gpu, int(numbers[0]) * int(numbers[1]), facts)
-    notes = (f"{name} was taken as {found.canonical}",) if found.taken_as_short else ()
+    notes = (f"{name} was taken as {gpu_match.canonical}",) if gpu_match.taken_as_short else ()
     gpu_count_, nodes_ = (checks.require_whole_number(int(n), "--on", most=1_000_000) for n in numbers)
     return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
 

@@ -182,17 +182,17 @@ def answer_live_offers(
 
     if settings is None or not settings.providers:
         why = "offline: no provider was asked" if settings is None else "no provider is configured: run costguard init"
-        asked = LiveOffers(listings={}, failed={"live offers": why})
+        live_offers = LiveOffers(listings={}, failed={"live offers": why})
     else:
-        asked = ask_configured_providers(settings, only=selection.providers, gpus=selection.gpus)
-    found, fresh = merge_offers(asked, source, selection, sort=sort, limit=limit)
-    warnings = (*notes, *list_live_offer_warnings(asked))
+        live_offers = ask_configured_providers(settings, only=selection.providers, gpus=selection.gpus)
+    offers, fresh = merge_offers(live_offers, source, selection, sort=sort, limit=limit)
+    warnings = (*notes, *list_live_offer_warnings(live_offers))
     document = build_offers_document(
-        found, source.describe_file(), drift=drift, today=today, warnings=warnings, live=fresh, every=every
+        offers, source.describe_file(), drift=drift, today=today, warnings=warnings, live=fresh, every=every
     )
-    nothing = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
+    nothing = None if offers else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
     return CommandAnswer(
-        document=document, warnings=warnings, refusal=(explain_incomplete(asked) if strict else None) or nothing
+        document=document, warnings=warnings, refusal=(explain_incomplete(live_offers) if strict else None) or nothing
     )
 
 
@@ -204,18 +204,18 @@ def ask_configured_providers(
 
     names = None if only is None else [name for name in only if name in settings.providers]
     with open_providers(settings, only=names) as clouds:
-        found = ask_live_offers({cloud.name: cloud.sources for cloud in clouds if cloud.error is None}, gpus)
+        live_offers = ask_live_offers({cloud.name: cloud.sources for cloud in clouds if cloud.error is None}, gpus)
         closed = {
             cloud.name: "; ".join(str(cloud.error).removeprefix(f"{cloud.name}: ").splitlines())
             for cloud in clouds
             if cloud.error
         }
-    return LiveOffers(listings=found.listings, failed={**found.failed, **closed}, unable=found.unable)
+    return LiveOffers(listings=live_offers.listings, failed={**live_offers.failed, **closed}, unable=live_offers.unable)
 
 
-def choose_market_file(stated: str | None, settings: Settings) -> Path:
+def choose_market_file(market: str | None, settings: Settings) -> Path:
     """Return the market file: stated by a flag or the settings, else the newer of the refreshed and the shipped one."""
-    chosen = stated or settings.quote.market
+    chosen = market or settings.quote.market
     return expand_path(chosen) if chosen else select_newest_market(MARKET, get_refreshed_market_file())
 
 
@@ -230,8 +230,8 @@ def merge_offers(
     """Merge the offers of `market` and the live ones in one order; also return which are live."""
     now = select_offers(live.offers, selection)
     fresh = frozenset(now)
-    kept = (offer for offer in market.list_offers(selection) if offer not in fresh)
-    return sort_offers((*now, *kept), sort, limit), fresh
+    market_offers = (offer for offer in market.list_offers(selection) if offer not in fresh)
+    return sort_offers((*now, *market_offers), sort, limit), fresh
 
 
 def list_live_offer_warnings(live: LiveOffers) -> tuple[str, ...]:
@@ -251,8 +251,8 @@ def explain_incomplete(live: LiveOffers) -> IncompleteError | None:
 def answer_prices(*, market: str | None = None, config: str | None = None) -> CommandAnswer:
     """Answer `costguard prices`: the prices in use, and their age. No provider is asked."""
     settings = read_settings(config)
-    with MarketReader(choose_market_file(market, settings)) as found:
-        return CommandAnswer(document=_build_prices_document(found, None))
+    with MarketReader(choose_market_file(market, settings)) as market_reader:
+        return CommandAnswer(document=_build_prices_document(market_reader, None))
 
 
 def refresh_prices(
@@ -279,14 +279,14 @@ def refresh_prices(
     live = ask_configured_providers(settings, only=only) if accounts else LiveOffers(listings={}, failed={})
     target = get_refreshed_market_file()
     base = select_newest_market(MARKET, target)
-    found = _ask_public(settings, base, sources, only) if keyless else None
-    unrecorded = _write_fresh_market(target, base, live, found)
+    public_prices = _ask_public(settings, base, sources, only) if keyless else None
+    unrecorded = _write_fresh_market(target, base, live, public_prices)
     with MarketReader(select_newest_market(MARKET, target)) as market:
-        document = _build_prices_document(market, live if accounts else None, found)
+        document = _build_prices_document(market, live if accounts else None, public_prices)
     return CommandAnswer(
         document=document,
-        warnings=(*_list_refresh_warnings(live, found, settings), *unrecorded),
-        refusal=_explain_refresh(live, found, strict=strict),
+        warnings=(*_list_refresh_warnings(live, public_prices, settings), *unrecorded),
+        refusal=_explain_refresh(live, public_prices, strict=strict),
     )
 
 
@@ -299,22 +299,22 @@ def _check_providers(settings: Settings, only: Collection[str] | None, *, keyles
     if missing:
         from costguard.providers.plugins import load_price_sources
 
-        known = sorted({name for one in load_price_sources().found.values() for name in one.facts.providers})
+        names = sorted({name for one in load_price_sources().found.values() for name in one.facts.providers})
         for name in missing:
-            if name not in known:
-                hint = f"public sources state prices of {', '.join(known)}"
-                raise UnknownNameError("provider", name, field="--provider", nearest=find_nearest_names(name, known), hint=hint)
+            if name not in names:
+                hint = f"public sources state prices of {', '.join(names)}"
+                raise UnknownNameError("provider", name, field="--provider", nearest=find_nearest_names(name, names), hint=hint)
 
 
 def _ask_public(settings: Settings, base: Path, names: Collection[str] | None, only: Collection[str] | None) -> PublicPrices:
     from costguard.services.quote.public_prices import KnownPrices, ask_public_sources
 
     with MarketReader(MARKET) as shipped, MarketReader(base) as market:
-        known = KnownPrices(shipped.list_offers(OfferSelection()), market.list_offers(OfferSelection()))
-    return ask_public_sources(settings, known, names=names, only=only)
+        known_prices = KnownPrices(shipped.list_offers(OfferSelection()), market.list_offers(OfferSelection()))
+    return ask_public_sources(settings, known_prices, names=names, only=only)
 
 
-def _write_fresh_market(target: Path, base: Path, live: LiveOffers, found: PublicPrices | None) -> tuple[str, ...]:
+def _write_fresh_market(target: Path, base: Path, live: LiveOffers, public: PublicPrices | None) -> tuple[str, ...]:
     """Write the market file and the history if anything came; return warnings.
 
     Of an account's rows and public ones of the same machine the account's count.
@@ -322,7 +322,7 @@ def _write_fresh_market(target: Path, base: Path, live: LiveOffers, found: Publi
     from costguard.services.quote.price_history import record_prices
     from costguard.services.quote.public_prices import merge_listings
 
-    listings = merge_listings([live.listings, found.listings]) if found else live.listings
+    listings = merge_listings([live.listings, public.listings]) if public else live.listings
     if not any(listing.offers for listing in listings.values()):
         return ()
     own = {name for name, listing in live.listings.items() if listing.offers}
@@ -334,26 +334,26 @@ def _write_fresh_market(target: Path, base: Path, live: LiveOffers, found: Publi
     return record_prices(offer for listing in listings.values() for offer in listing.offers)
 
 
-def _explain_refresh(live: LiveOffers, found: PublicPrices | None, *, strict: bool) -> CostguardError | None:
+def _explain_refresh(live: LiveOffers, public: PublicPrices | None, *, strict: bool) -> CostguardError | None:
     """Return the refusal of a refresh from which nothing came, or, with `strict`, not everything."""
-    missing = (*live.missing, *(found.missing if found else ()))
+    missing = (*live.missing, *(public.missing if public else ()))
     if strict and missing:
         return IncompleteError(f"{len(missing)} providers could not be asked in full", hint="; ".join(missing[:3]))
-    if live.offers or (found and any(listing.offers for listing in found.listings.values())):
+    if live.offers or (public and any(listing.offers for listing in public.listings.values())):
         return None
-    hint = "costguard prices sources lists what was asked" if found else "costguard doctor says why"
-    who = "source" if found else "provider"
+    hint = "costguard prices sources lists what was asked" if public else "costguard doctor says why"
+    who = "source" if public else "provider"
     return NoAnswerError(f"no {who} returned a price: nothing was changed", hint=hint)
 
 
-def _list_refresh_warnings(live: LiveOffers, found: PublicPrices | None, settings: Settings) -> tuple[str, ...]:
-    stated = settings.quote.market
-    used = (f"[quote] market names {stated}, which quotes go on using",) if stated else ()
-    return (*list_live_offer_warnings(live), *_list_public_warnings(found), *used)
+def _list_refresh_warnings(live: LiveOffers, public: PublicPrices | None, settings: Settings) -> tuple[str, ...]:
+    market = settings.quote.market
+    used = (f"[quote] market names {market}, which quotes go on using",) if market else ()
+    return (*list_live_offer_warnings(live), *_list_public_warnings(public), *used)
 
 
-def _list_public_warnings(found: PublicPrices | None) -> tuple[str, ...]:
-    return tuple(f"some prices are missing: {sentence}" for sentence in found.missing) if found else ()
+def _list_public_warnings(public: PublicPrices | None) -> tuple[str, ...]:
+    return tuple(f"some prices are missing: {sentence}" for sentence in public.missing) if public else ()
 
 
 def answer_price_sources(*, config: str | None = None) -> CommandAnswer:
@@ -364,7 +364,7 @@ def answer_price_sources(*, config: str | None = None) -> CommandAnswer:
     return CommandAnswer(document=build_price_sources_document(list_source_facts(read_settings(config))))
 
 
-def _build_prices_document(market: MarketReader, live: LiveOffers | None, found: PublicPrices | None = None) -> Document:
+def _build_prices_document(market: MarketReader, live: LiveOffers | None, public: PublicPrices | None = None) -> Document:
     from costguard.views.market import build_prices_document
 
     return build_prices_document(
@@ -372,8 +372,8 @@ def _build_prices_document(market: MarketReader, live: LiveOffers | None, found:
         market.summarize_providers(),
         live,
         today=_get_today(),
-        warnings=(*(list_live_offer_warnings(live) if live else ()), *_list_public_warnings(found)),
-        sources=None if found is None else tuple(map(_make_source_row, found.sources)),
+        warnings=(*(list_live_offer_warnings(live) if live else ()), *_list_public_warnings(public)),
+        sources=None if public is None else tuple(map(_make_source_row, public.sources)),
     )
 
 

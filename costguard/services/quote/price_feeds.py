@@ -69,10 +69,10 @@ class FeedCache:
             path = self._find_path(name)
             if path.stat().st_size <= most_bytes + LONGEST_HEAD:
                 head, _, body = path.read_bytes().partition(b"\n")
-                stated = json.loads(head)
-                if stated["name"] == name and stated["bytes"] == len(body) <= most_bytes:
-                    at = datetime.fromisoformat(stated["at"]).astimezone(UTC)
-                    return CachedFeed(at=at, body=body, etag=str(stated["etag"]), modified=str(stated["modified"]))
+                header = json.loads(head)
+                if header["name"] == name and header["bytes"] == len(body) <= most_bytes:
+                    at = datetime.fromisoformat(header["at"]).astimezone(UTC)
+                    return CachedFeed(at=at, body=body, etag=str(header["etag"]), modified=str(header["modified"]))
         return None
 
     def put(self, name: str, feed: CachedFeed) -> None:
@@ -138,17 +138,17 @@ class CachedPriceFetcher:
     def _fetch(self, request: HttpRequest, most_bytes: int) -> FetchedFeed:
         name = f"{self._name} {request.method} {request.url} {sha256(request.body).hexdigest()}"
         self._used.add(name)
-        kept = self._cache.get(name, most_bytes)
-        if kept is not None and self._is_fresh(kept):
-            return _make_feed(kept)
-        asked = replace(request, headers={**request.headers, **(_ask_for_change(kept) if kept else {})})
-        reply = self._ask(asked, most_bytes)
-        if reply.status == NOT_MODIFIED and kept is None:
+        cached_feed = self._cache.get(name, most_bytes)
+        if cached_feed is not None and self._is_fresh(cached_feed):
+            return _make_feed(cached_feed)
+        query = replace(request, headers={**request.headers, **(_ask_for_change(cached_feed) if cached_feed else {})})
+        reply = self._ask(query, most_bytes)
+        if reply.status == NOT_MODIFIED and cached_feed is None:
             raise InvalidAnswerError(f"{request.place} says 304 although nothing was asked before", provider=self._name)
-        body = kept.body if reply.status == NOT_MODIFIED and kept else reply.body
+        body = cached_feed.body if reply.status == NOT_MODIFIED and cached_feed else reply.body
         etag, modified = (reply.headers.get(one, "") for one in ("etag", "last-modified"))
-        if reply.status == NOT_MODIFIED and kept:
-            etag, modified = etag or kept.etag, modified or kept.modified
+        if reply.status == NOT_MODIFIED and cached_feed:
+            etag, modified = etag or cached_feed.etag, modified or cached_feed.modified
         fresh = CachedFeed(at=self._now, body=body, etag=etag[:500], modified=modified[:100])
         self._cache.put(name, fresh)
         return _make_feed(fresh)
@@ -167,9 +167,9 @@ class CachedPriceFetcher:
         self._failures = 0
         return reply
 
-    def _is_fresh(self, kept: CachedFeed) -> bool:
-        """Return whether `kept` needs no question: a source dates what it got by the day of the refresh."""
-        return timedelta() <= self._now - kept.at < FRESH_FOR and kept.at.date() == self.today
+    def _is_fresh(self, cached_feed: CachedFeed) -> bool:
+        """Return whether `cached_feed` needs no question: a source dates what it got by the day of the refresh."""
+        return timedelta() <= self._now - cached_feed.at < FRESH_FOR and cached_feed.at.date() == self.today
 
     def _find_fault(self, reply: HttpResponse) -> ProviderError | None:
         if reply.status == NOT_MODIFIED:
@@ -180,14 +180,14 @@ class CachedPriceFetcher:
         return make_status_fault_reader(self._name)(reply)
 
 
-def _ask_for_change(kept: CachedFeed) -> Mapping[str, str]:
+def _ask_for_change(cached_feed: CachedFeed) -> Mapping[str, str]:
     """Return the headers of a conditional request; characters that no header can hold leave them out."""
-    stated = {"If-None-Match": kept.etag, "If-Modified-Since": kept.modified}
-    return {header: text for header, text in stated.items() if text and text.isascii() and text.isprintable()}
+    headers = {"If-None-Match": cached_feed.etag, "If-Modified-Since": cached_feed.modified}
+    return {header: text for header, text in headers.items() if text and text.isascii() and text.isprintable()}
 
 
-def _make_feed(kept: CachedFeed) -> FetchedFeed:
-    return FetchedFeed(body=kept.body, as_of=_read_day(kept.modified))
+def _make_feed(cached_feed: CachedFeed) -> FetchedFeed:
+    return FetchedFeed(body=cached_feed.body, as_of=_read_day(cached_feed.modified))
 
 
 def _read_day(text: str) -> date | None:

@@ -79,8 +79,8 @@ def answer_price_history(
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     facts, end = ShippedFacts(), _get_today()
     start = end - timedelta(days=shown)
-    stated = read_job_input(flags, None, facts)
-    limits = parse_job_limits(read_subtable(stated.table, "limits"))
+    job_input = read_job_input(flags, None, facts)
+    limits = parse_job_limits(read_subtable(job_input.table, "limits"))
     file = find_market_file(market, config)
     with MarketReader(file) as source:
         selection = select_offers(resolve_limits(limits, source), counts, end)
@@ -88,18 +88,18 @@ def answer_price_history(
     if market is None and file != MARKET:  # what a refresh replaced in its own market is still in the shipped one
         with MarketReader(MARKET) as snapshot:
             offers += snapshot.list_offers(selection)
-    stored, known, damaged = _load_history(selection)
-    warnings = (*stated.notes, *damaged)
+    stored, history, damaged = _load_history(selection)
+    warnings = (*job_input.notes, *damaged)
     series = add_offers(stored, (offer for offer in offers if offer.observed_on <= end))
     lines = draw_lines(series, start, end)
     document = build_price_history_document(
         lines if selection.gpus else tuple(list_widest_moves(lines)),
         start=start,
         end=end,
-        history=known,
+        history=history,
         chart=chart,
         rows_max=None if selection.gpus else ROWS_MAX,
-        notes=() if known else (NO_HISTORY,),
+        notes=() if history else (NO_HISTORY,),
         warnings=warnings,
     )
     return CommandAnswer(document=document, warnings=warnings, refusal=None if lines else _explain_nothing(series, shown))

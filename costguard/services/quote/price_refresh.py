@@ -126,8 +126,8 @@ def read_refresh_time(market: Path) -> datetime | None:
     if not market.is_file():
         return None
     try:
-        with MarketReader(market) as found:
-            return datetime.fromisoformat(str(found.describe_file()["refreshed_at"]))
+        with MarketReader(market) as market_reader:
+            return datetime.fromisoformat(str(market_reader.describe_file()["refreshed_at"]))
     except (CostguardError, KeyError, ValueError):
         return None
 
@@ -158,11 +158,11 @@ def _read_attempt() -> tuple[int, datetime] | None:
 
 def _count_failures() -> int:
     """Return the attempts since the last success."""
-    found = _read_attempt()
-    return found[0] if found else 0
+    attempt = _read_attempt()
+    return attempt[0] if attempt else 0
 
 
 def _is_pausing(now: datetime) -> bool:
     """Return whether the last attempt, of whatever process, was too short a time ago."""
-    found = _read_attempt()
-    return found is not None and timedelta() <= now - found[1] < compute_pause(found[0])
+    attempt = _read_attempt()
+    return attempt is not None and timedelta() <= now - attempt[1] < compute_pause(attempt[0])

@@ -96,38 +96,38 @@ def choose_sources(
 ) -> tuple[Mapping[str, PublicPriceSource], Mapping[str, str]]:
     """Return the sources to ask, and why each broken one cannot be. `names`: of `--source`; None: as the settings say."""
     installed = plugins.load_price_sources()
-    known = sorted({*installed.found, *installed.broken})
-    for field_name, stated in (
+    known_names = sorted({*installed.found, *installed.broken})
+    for field_name, chosen_names in (
         ("--source", names or ()),
         ("prices.only", settings.prices.only or ()),
         ("prices.sources", tuple(settings.prices.sources)),
     ):
-        for name in stated:
-            if name not in known:
-                hint = f"installed: {', '.join(known) or 'none'}"
+        for name in chosen_names:
+            if name not in known_names:
+                hint = f"installed: {', '.join(known_names) or 'none'}"
                 raise UnknownNameError(
-                    "price source", name, field=field_name, nearest=find_nearest_names(name, known), hint=hint
+                    "price source", name, field=field_name, nearest=find_nearest_names(name, known_names), hint=hint
                 )
     chosen = names or settings.prices.only
-    found = {name: source for name, source in installed.found.items() if chosen is None or name in chosen}
+    sources = {name: source for name, source in installed.found.items() if chosen is None or name in chosen}
     broken = {name: why for name, why in installed.broken.items() if chosen is None or name in chosen}
-    if not found and not broken:
+    if not sources and not broken:
         raise InputError(
             "no source of public prices is installed or chosen", field="prices.only", hint="costguard prices sources"
         )
-    return found, broken
+    return sources, broken
 
 
 def ask_public_sources(
     settings: Settings,
-    known: KnownPrices,
+    known_prices: KnownPrices,
     *,
     names: Collection[str] | None = None,
     only: Collection[str] | None = None,
     now: datetime | None = None,
     limit_s: float = LIMIT_S,
 ) -> PublicPrices:
-    """Ask the chosen sources for public prices, and check them against `known`, the prices of the market in use.
+    """Ask the chosen sources for public prices, and check them against `known_prices`, the prices of the market in use.
 
     `names`: sources, None: as the settings say. `only`: providers whose prices are wanted, None: all.
     """
@@ -148,26 +148,26 @@ def ask_public_sources(
             for name, one in sources.items()
         }
         ask = partial(
-            _ask_wave, sources, fetchers, gpus=gpus, prices=known, settings=settings, today=now.date(), limit_s=limit_s
+            _ask_wave, sources, fetchers, gpus=gpus, prices=known_prices, settings=settings, today=now.date(), limit_s=limit_s
         )
         firsts = {
             name: _limit_providers(one.facts, only)
             for name, one in sources.items()
             if not one.facts.fallback or (names is not None and name in names)
         }
-        answers = ask(wanted={name: wanted for name, wanted in firsts.items() if wanted})
+        answers = ask(asks={name: providers for name, providers in firsts.items() if providers})
         answered = {name for answer in answers for name, listing in answer.listings.items() if listing.offers}
         rest = {
             name: frozenset(_limit_providers(one.facts, only) - answered) for name, one in sources.items() if name not in firsts
         }
-        answers += ask(wanted={name: wanted for name, wanted in rest.items() if wanted})
+        answers += ask(asks={name: providers for name, providers in rest.items() if providers})
     finally:
         transport.close()
-    asked = {answer.facts.name for answer in answers}
+    source_names = {answer.facts.name for answer in answers}
     answers += tuple(
         SourceAnswer(facts=one.facts, endpoint=_get_endpoint(settings, one.facts), asked=False)
         for name, one in sources.items()
-        if name not in asked
+        if name not in source_names
     )
     answers += tuple(_make_broken_answer(name, why) for name, why in broken.items())
     ordered = tuple(sorted(answers, key=lambda answer: (answer.facts.order, answer.facts.name)))
@@ -211,22 +211,20 @@ def _ask_wave(
     settings: Settings,
     today: date,
     limit_s: float,
-    wanted: Mapping[str, Collection[str]],
+    asks: Mapping[str, Collection[str]],
 ) -> tuple[SourceAnswer, ...]:
-    """Ask the sources of `wanted`, each for the providers stated there, and check what they answer."""
-    questions = {
-        name: partial(_ask_source, sources[name], fetchers[name], gpus, providers) for name, providers in wanted.items()
-    }
-    found = list[SourceAnswer]()
+    """Ask the sources of `asks`, each for the providers stated there, and check what they answer."""
+    questions = {name: partial(_ask_source, sources[name], fetchers[name], gpus, providers) for name, providers in asks.items()}
+    answers = list[SourceAnswer]()
     for name, answer in run_all(questions, limit_s=limit_s, most=SIDE_BY_SIDE, doing="asking for public prices").items():
         facts = sources[name].facts
         endpoint = _get_endpoint(settings, facts)
-        checked = check_answer(answer, facts, endpoint=endpoint, prices=prices, today=today, wanted=wanted[name])
+        checked = check_answer(answer, facts, endpoint=endpoint, prices=prices, today=today, providers=asks[name])
         unusable = checked.failed and not isinstance(answer, UnreachableError | ThrottledError | TimeoutError)
         if unusable or any(one.why and not one.offers for one in checked.listings.values()):
             fetchers[name].forget_answers()
-        found.append(checked)
-    return tuple(found)
+        answers.append(checked)
+    return tuple(answers)
 
 
 def _ask_source(
@@ -245,32 +243,32 @@ def check_answer(
     endpoint: str,
     prices: KnownPrices,
     today: date,
-    wanted: Collection[str],
+    providers: Collection[str],
 ) -> SourceAnswer:
-    """Return what of `answer` can be used, with the reasons for the rest. `wanted`: providers that were asked for."""
-    made = partial(SourceAnswer, facts=facts, endpoint=endpoint)
+    """Return what of `answer` can be used, with the reasons for the rest. `providers`: providers that were asked for."""
+    build_answer = partial(SourceAnswer, facts=facts, endpoint=endpoint)
     if isinstance(answer, BaseException):
         why = answer.what if isinstance(answer, ProviderError) else None
-        return made(failed=why or (str(answer) if isinstance(answer, TimeoutError) else describe_failure(answer)))
+        return build_answer(failed=why or (str(answer) if isinstance(answer, TimeoutError) else describe_failure(answer)))
     odd = _find_odd_shape(answer, facts)
     if odd or not isinstance(answer, Mapping):
-        return made(failed=odd or "it did not return offers")
+        return build_answer(failed=odd or "it did not return offers")
     judged = {
         name: _judge_listing(listing, prices, today, sold_only=facts.prices_unsold)
         for name, listing in answer.items()
-        if name in wanted
+        if name in providers
     }
     compared, absurd = (sum(getattr(one, key) for one in judged.values()) for key in ("compared", "absurd"))
     if absurd > compared * ABSURD_SHARE:
         example = next(one.example for one in judged.values() if one.example)
-        told = f"{absurd} of {compared} prices that can be compared are absurd, such as {example}"
-        return made(failed=f"refused: {told}; the old rows are kept")
+        reason = f"{absurd} of {compared} prices that can be compared are absurd, such as {example}"
+        return build_answer(failed=f"refused: {reason}; the old rows are kept")
     remarks = tuple(f"{name}: {remark}" for name, one in judged.items() for remark in one.remarks)
     listings = {name: one.listing for name, one in judged.items()}
     if not any(one.offers for one in listings.values()):
         whys = dict.fromkeys(listing.why for listing in listings.values() if listing.why)
-        return made(failed="; ".join((*whys, *remarks)) or "it has no offers")
-    return made(listings=listings, remarks=remarks)
+        return build_answer(failed="; ".join((*whys, *remarks)) or "it has no offers")
+    return build_answer(listings=listings, remarks=remarks)
 
 
 def _find_odd_shape(answer: object, facts: PriceSourceFacts) -> str:
@@ -300,7 +298,7 @@ class _Judgement:
 
 
 def _judge_listing(listing: OfferListing, prices: KnownPrices, today: date, *, sold_only: bool) -> _Judgement:
-    kept, compared, future, unsold = list[Offer](), 0, list[Offer](), 0
+    offers, compared, future, unsold = list[Offer](), 0, list[Offer](), 0
     absurd = list[tuple[Offer, str]]()
     for offer in listing.offers:
         if offer.observed_on > today:
@@ -309,13 +307,13 @@ def _judge_listing(listing: OfferListing, prices: KnownPrices, today: date, *, s
         if sold_only and not prices.knows_place(offer):
             unsold += 1
             continue
-        found = prices.find_range(offer)
-        compared += found is not None
-        why = describe_absurdity(offer, found) if found else ""
+        price_range = prices.find_range(offer)
+        compared += price_range is not None
+        why = describe_absurdity(offer, price_range) if price_range else ""
         if why:
             absurd.append((offer, why))
         else:
-            kept.append(offer)
+            offers.append(offer)
     example = _describe_row(*absurd[0]) if absurd else ""
     remarks = [f"{len(absurd)} rows with an absurd price left out, such as {example}"] if absurd else []
     if future:
@@ -328,7 +326,7 @@ def _judge_listing(listing: OfferListing, prices: KnownPrices, today: date, *, s
     if listing.unnamed:
         shown = ", ".join(listing.unnamed[:MOST_NAMES]) + (" ..." if len(listing.unnamed) > MOST_NAMES else "")
         remarks.append(f"left out, because no GPU is called so here: {shown}")
-    used = replace(listing, offers=tuple(kept))
+    used = replace(listing, offers=tuple(offers))
     return _Judgement(listing=used, compared=compared, absurd=len(absurd), example=example, remarks=tuple(remarks))
 
 
@@ -356,15 +354,15 @@ class KnownPrices:
         self._ranges = dict[tuple[object, ...], tuple[int, int]]()
         self._places = set[tuple[str, str, str]]()
         for offers in markets:
-            found = dict[tuple[object, ...], tuple[int, int]]()
+            ranges = dict[tuple[object, ...], tuple[int, int]]()
             for offer in offers:
                 self._places.add((offer.provider, offer.gpu, offer.region))
                 if offer.rate is not None:
                     per_gpu = offer.rate.nano_per_hour // offer.gpu_count
                     for key in _list_keys(offer):
-                        low, high = found.get(key, (per_gpu, per_gpu))
-                        found[key] = (min(low, per_gpu), max(high, per_gpu))
-            self._ranges = found | self._ranges
+                        low, high = ranges.get(key, (per_gpu, per_gpu))
+                        ranges[key] = (min(low, per_gpu), max(high, per_gpu))
+            self._ranges = ranges | self._ranges
 
     def knows_place(self, offer: Offer) -> bool:
         """Return whether the provider is known to have the GPU of `offer` in its region, in any tier."""
@@ -389,20 +387,20 @@ def _list_keys(offer: Offer) -> tuple[tuple[object, ...], ...]:
     )
 
 
-def describe_absurdity(offer: Offer, known: PriceRange) -> str:
-    """Return why the price of `offer` is not believed, beside the `known` prices of one such GPU; "" if it is.
+def describe_absurdity(offer: Offer, price_range: PriceRange) -> str:
+    """Return why the price of `offer` is not believed, beside the `price_range` prices of one such GPU; "" if it is.
 
     Example: 8 H100 for $6.88, where one costs $6.88 to $11.56, is the price of one GPU.
     """
     if offer.rate is None:
         return ""
-    whole, count = offer.rate.nano_per_hour, offer.gpu_count
-    (low, high, own), per_gpu = known, whole / count
+    rate_nano, count = offer.rate.nano_per_hour, offer.gpu_count
+    (low, high, own), per_gpu = price_range, rate_nano / count
     if not low / ABSURD_FACTOR <= per_gpu <= high * ABSURD_FACTOR:
         return f"known: {_format_range(low, high)} a GPU-hour"
     if own and offer.tier != SPOT and offer.pricing == "standard" and count >= UNIT_GPUS:
         least, most = low * (1 - UNIT_TOLERANCE), high * (1 + UNIT_TOLERANCE)
-        if least <= whole <= most and per_gpu < low / 2:
+        if least <= rate_nano <= most and per_gpu < low / 2:
             return f"the price of one GPU: known are {_format_range(low, high)} a GPU-hour"
         if least <= per_gpu / count <= most and per_gpu > high * 2:
             return f"the price of a machine taken for one GPU's: known are {_format_range(low, high)} a GPU-hour"
@@ -421,11 +419,11 @@ def merge_listings(ordered: Sequence[Mapping[str, OfferListing]]) -> Mapping[str
     merged = dict[str, OfferListing]()
     for listings in ordered:
         for name, listing in listings.items():
-            before = merged.get(name)
-            if before is None or not before.offers:
+            old_listing = merged.get(name)
+            if old_listing is None or not old_listing.offers:
                 merged[name] = listing
             elif listing.offers:
-                merged[name] = _add_uncovered(before, listing)
+                merged[name] = _add_uncovered(old_listing, listing)
     return merged
 
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:  # types and no more
 
 
 def build_quote(
-    asked: Job | Rental,
+    request: Job | Rental,
     *,
     market: OfferSource,
     facts: ShippedFacts,
@@ -68,23 +68,25 @@ def build_quote(
     booted: bool = False,
     today: date | None = None,
 ) -> Quote:
-    """Return every way to run `asked`, ranked by `sort`, and the refused ones with reasons.
+    """Return every way to run `request`, ranked by `sort`, and the refused ones with reasons.
 
     `on`: stated hardware; None: the whole market. `counts`: allowed numbers of GPUs an instance; None: any. `booted`: the
     machine already runs, so no boot time is added. `today`: the day for which prices are estimated (None: now, in UTC).
     """
     today = today or datetime.now(UTC).date()
-    chosen = select_offers(asked.limits, counts, today)
+    chosen = select_offers(request.limits, counts, today)
     drift = facts.get_price_drift()
     judge = partial(judge_vintage, drift=drift, today=today)
     shop = Shop(market=market, chosen=chosen, drift=drift, today=today, judge=judge)
-    found = list(
-        _quote_rental(asked, shop, facts) if isinstance(asked, Rental) else _quote_job(asked, shop, facts, on, booted=booted)
+    outcomes = list(
+        _quote_rental(request, shop, facts)
+        if isinstance(request, Rental)
+        else _quote_job(request, shop, facts, on, booted=booted)
     )
     options, over = [], []
-    refused = [f for f in found if isinstance(f, QuoteRefusal)]
-    for option in (f for f in found if isinstance(f, QuoteOption)):
-        why = explain_cap_breach(option, asked.limits)
+    refused = [f for f in outcomes if isinstance(f, QuoteRefusal)]
+    for option in (f for f in outcomes if isinstance(f, QuoteOption)):
+        why = explain_cap_breach(option, request.limits)
         if why:
             over.append(option)
             refused.append(_refuse_over_cap(option, why))
@@ -92,11 +94,11 @@ def build_quote(
             options.append(option)
     best = rank_options(options, sort)
     return Quote(
-        asked=asked,
+        asked=request,
         options=best,
         refused=tuple(refused),
-        warnings=_list_warnings(asked, best[0] if best else None, facts),
-        advice=_list_advice(asked, facts, refused, over) if not options and isinstance(asked, Job) else (),
+        warnings=_list_warnings(request, best[0] if best else None, facts),
+        advice=_list_advice(request, facts, refused, over) if not options and isinstance(request, Job) else (),
     )
 
 
@@ -121,17 +123,17 @@ class Shop:
             price = age_price(offer, self.drift, self.today)
             if price is not None:
                 lots.setdefault((offer.provider, offer.tier), []).append((offer, price))
-        for lot in lots.values():
-            yield from (_refuse_to_rank(offer, price) for offer, price in lot if price.unranked)
-            yield from _choose_likely_cheapest([pair for pair in lot if not pair[1].unranked])
+        for group in lots.values():
+            yield from (_refuse_to_rank(offer, price) for offer, price in group if price.unranked)
+            yield from _choose_likely_cheapest([pair for pair in group if not pair[1].unranked])
 
 
-def _choose_likely_cheapest(lot: list[tuple[Offer, AgedPrice]]) -> Iterable[tuple[Offer, AgedPrice]]:
+def _choose_likely_cheapest(group: list[tuple[Offer, AgedPrice]]) -> Iterable[tuple[Offer, AgedPrice]]:
     """Return the offer of a lot with the lowest expected price, and where that is not fresh the lowest fresh one."""
-    if not lot:
+    if not group:
         return ()
-    best = min(lot, key=_get_expected_rate)
-    fresh = min((pair for pair in lot if pair[1].fresh), key=_get_expected_rate, default=best)
+    best = min(group, key=_get_expected_rate)
+    fresh = min((pair for pair in group if pair[1].fresh), key=_get_expected_rate, default=best)
     return (best,) if fresh is best else (best, fresh)
 
 
@@ -140,8 +142,8 @@ def _get_expected_rate(pair: tuple[Offer, AgedPrice]) -> int:
 
 
 def _refuse_to_rank(offer: Offer, price: AgedPrice) -> QuoteRefusal:
-    named = f"{offer.provider} {offer.instance_type} {offer.region} {offer.tier}"
-    return QuoteRefusal(gpu=offer.gpu, gpu_count=offer.gpu_count, offer=named, reason=f"{NOT_RANKED}: {price.unranked}")
+    offer_name = f"{offer.provider} {offer.instance_type} {offer.region} {offer.tier}"
+    return QuoteRefusal(gpu=offer.gpu, gpu_count=offer.gpu_count, offer=offer_name, reason=f"{NOT_RANKED}: {price.unranked}")
 
 
 def _quote_job(
@@ -175,13 +177,13 @@ def _quote_job(
                 else _price_offers(job, served, shop, facts, disk, always=on is not None)
             )
             continue
-        placed = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
-        if isinstance(placed, ImpossiblePlacement):
-            yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason=placed.reason, has_gib=gpu.memory_gib)
-        elif not placed.fits:
-            yield refuse_for_memory(placed)
+        placement = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
+        if isinstance(placement, ImpossiblePlacement):
+            yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason=placement.reason, has_gib=gpu.memory_gib)
+        elif not placement.fits:
+            yield refuse_for_memory(placement)
         else:
-            timed = _time_placement(job, placed, facts, boot)
+            timed = _time_placement(job, placement, facts, boot)
             yield from (
                 _price_offers(job, timed, shop, facts, disk, always=on is not None)
                 if isinstance(timed, TimedPlacement)
@@ -189,20 +191,22 @@ def _quote_job(
             )
 
 
-def _time_placement(job: Job, placed: Placement, facts: ShippedFacts, boot: Interval) -> TimedPlacement | QuoteRefusal:
+def _time_placement(job: Job, placement: Placement, facts: ShippedFacts, boot: Interval) -> TimedPlacement | QuoteRefusal:
     """Return the speed and duration of a placed job; a refusal if the GPU's speed is unknown."""
     efficiency = facts.get_efficiency()
-    speed = compute_job_speed(job, placed, efficiency)
+    speed = compute_job_speed(job, placement, efficiency)
     if speed is None:
-        return QuoteRefusal(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no speed figure for this GPU is known")
+        return QuoteRefusal(
+            gpu=placement.gpu.name, gpu_count=placement.gpu_count, reason="no speed figure for this GPU is known"
+        )
     if job.calibration:
-        speed = job.calibration.calibrate_speed(speed, job, placed.gpu, gpus=placed.gpus, nodes=placed.nodes)
+        speed = job.calibration.calibrate_speed(speed, job, placement.gpu, gpus=placement.gpus, nodes=placement.nodes)
     took = (
-        compute_duration(job.computed_tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency)
+        compute_duration(job.computed_tokens, speed, gpus=placement.gpus, startup_hours=boot, efficiency=efficiency)
         if job.computed_tokens
         else None
     )
-    return TimedPlacement(placement=placed, throughput=speed, duration=took, notes=(*placed.notes, *speed.notes))
+    return TimedPlacement(placement=placement, throughput=speed, duration=took, notes=(*placement.notes, *speed.notes))
 
 
 def _price_offers(
@@ -210,14 +214,14 @@ def _price_offers(
 ) -> Iterator[QuoteOption | QuoteRefusal]:
     """Yield the options of each provider and tier in this class; with `always`, one without a price if there is no offer."""
     place = timed.placement
-    found = list(shop.find_candidates(place.gpu.name, place.gpu_count))
-    yield from (one for one in found if isinstance(one, QuoteRefusal))
-    offers = [one for one in found if not isinstance(one, QuoteRefusal)]
+    candidates = list(shop.find_candidates(place.gpu.name, place.gpu_count))
+    yield from (one for one in candidates if isinstance(one, QuoteRefusal))
+    offers = [one for one in candidates if not isinstance(one, QuoteRefusal)]
     if not offers and always:
-        why = "has a price young enough to count" if found else "has a known price"
+        why = "has a price young enough to count" if candidates else "has a known price"
         unsold = (f"no selected offer of this hardware {why}", *_list_rack_notes(place, facts))
         yield build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
-    elif not found:
+    elif not candidates:
         yield QuoteRefusal(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
     rates = facts.get_storage_rates()
     for offer, price in offers:
@@ -253,22 +257,22 @@ def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: Shi
     )
 
 
-def _quote_rental(asked: Rental, shop: Shop, facts: ShippedFacts) -> Iterator[QuoteOption | QuoteRefusal]:
+def _quote_rental(rental: Rental, shop: Shop, facts: ShippedFacts) -> Iterator[QuoteOption | QuoteRefusal]:
     """Yield each provider's best offer of the hardware for the stated hours."""
-    gpu, hours, rates = facts.get_gpus()[asked.gpu], Interval.exactly(asked.hours), facts.get_storage_rates()
-    found = list(shop.find_candidates(asked.gpu, asked.gpu_count))
-    if not found and (asked.gpu, asked.gpu_count) in shop.list_classes():
-        yield QuoteRefusal(gpu=asked.gpu, gpu_count=asked.gpu_count, reason="no offer with a known price")
-    for one in found:
+    gpu, hours, rates = facts.get_gpus()[rental.gpu], Interval.exactly(rental.hours), facts.get_storage_rates()
+    candidates = list(shop.find_candidates(rental.gpu, rental.gpu_count))
+    if not candidates and (rental.gpu, rental.gpu_count) in shop.list_classes():
+        yield QuoteRefusal(gpu=rental.gpu, gpu_count=rental.gpu_count, reason="no offer with a known price")
+    for one in candidates:
         if isinstance(one, QuoteRefusal):
             yield one
             continue
         offer, price = one
-        usd, disk = price_option(price, asked.nodes, hours, rates.get(offer.provider), asked.disk_gb)
+        usd, disk = price_option(price, rental.nodes, hours, rates.get(offer.provider), rental.disk_gb)
         yield QuoteOption(
             gpu=gpu,
-            gpu_count=asked.gpu_count,
-            nodes=asked.nodes,
+            gpu_count=rental.gpu_count,
+            nodes=rental.nodes,
             offer=offer,
             price=price,
             hours=hours,
@@ -305,9 +309,9 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
 def check_precision(job: Job, gpus: Sequence[Gpu]) -> None:
     """Raise InputError if the job trains in a precision that none of the stated `gpus` computes in. Empty: any GPU will do."""
     if gpus and all(explain_missing_precision(job.recipe, gpu) for gpu in gpus):
-        named = ", ".join(gpu.name for gpu in gpus)
+        gpu_names = ", ".join(gpu.name for gpu in gpus)
         raise InputError(
-            f"'{job.recipe.precision}' is not computed by {named}",
+            f"'{job.recipe.precision}' is not computed by {gpu_names}",
             field="precision",
             hint='write precision = "bf16", or name a GPU that has it, such as H100',
         )
@@ -352,22 +356,22 @@ def _format_option(option: QuoteOption) -> str:
 
 def _refuse_over_cap(option: QuoteOption, why: str) -> QuoteRefusal:
     offer = option.offer
-    named = f"{offer.provider} {offer.instance_type} {offer.region} {offer.tier}" if offer else None
-    return QuoteRefusal(gpu=option.gpu.name, gpu_count=option.gpu_count, offer=named, reason=why)
+    offer_name = f"{offer.provider} {offer.instance_type} {offer.region} {offer.tier}" if offer else None
+    return QuoteRefusal(gpu=option.gpu.name, gpu_count=option.gpu_count, offer=offer_name, reason=why)
 
 
-def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: ShippedFacts) -> tuple[str, ...]:
+def _list_warnings(request: Job | Rental, best: QuoteOption | None, facts: ShippedFacts) -> tuple[str, ...]:
     """Return warnings on missing fields, and on how other assumptions would change the best option."""
-    if isinstance(asked, Rental):
+    if isinstance(request, Rental):
         return ()
-    told = _estimate_best_effects(asked, best, facts) if best and asked.assumed else {}
+    effects = _estimate_best_effects(request, best, facts) if best and request.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
     return (
-        *(() if asked.tokens or asked.serving else unknown),
-        *list_assumption_warnings(asked, told),
-        *_list_batch_warnings(asked),
-        *_list_guidance_warnings(asked),
-        *_list_master_weight_notes(asked, told),
+        *(() if request.tokens or request.serving else unknown),
+        *list_assumption_warnings(request, effects),
+        *_list_batch_warnings(request),
+        *_list_guidance_warnings(request),
+        *_list_master_weight_notes(request, effects),
     )
 
 
@@ -388,11 +392,11 @@ def _list_batch_warnings(job: Job) -> tuple[str, ...]:
     return (f"one sequence at a time; a server that runs many is far cheaper: {load}raise --micro-batch",)
 
 
-def _list_master_weight_notes(job: Job, told: Mapping[str, str]) -> tuple[str, ...]:
+def _list_master_weight_notes(job: Job, effects: Mapping[str, str]) -> tuple[str, ...]:
     """Return what a pretraining run in 16 bits alone would save; nothing if the precision was stated."""
-    if job.recipe.method != "pretrain" or "precision" not in told:
+    if job.recipe.method != "pretrain" or "precision" not in effects:
         return ()
-    other, _, effect = told["precision"].partition(": ")
+    other, _, effect = effects["precision"].partition(": ")
     why = f"pretraining keeps fp32 master weights ({job.recipe.precision}), because 16 bits lose small updates"
     return (f'{why}; precision = "{other}" alone would take {effect}',)
 
@@ -403,26 +407,26 @@ def _estimate_best_effects(job: Job, best: QuoteOption, facts: ShippedFacts) -> 
 
 
 def estimate_assumption_effects(
-    job: Job, placed: Placement | None, speed: Throughput | None, *, facts: ShippedFacts
+    job: Job, placement: Placement | None, speed: Throughput | None, *, facts: ShippedFacts
 ) -> dict[str, str]:
-    """Return assumed field -> how another value would change hours and memory of `job` as `placed` at `speed`."""
+    """Return assumed field -> how another value would change hours and memory of `job` as `placement` at `speed`."""
     timed = None if job.serving else speed  # a server runs all month, whatever its speed
-    return {} if placed is None else dict(_list_assumption_effects(job, placed, timed, facts))
+    return {} if placement is None else dict(_list_assumption_effects(job, placement, timed, facts))
 
 
 def _list_assumption_effects(
-    job: Job, placed: Placement, speed: Throughput | None, facts: ShippedFacts
+    job: Job, placement: Placement, speed: Throughput | None, facts: ShippedFacts
 ) -> Iterator[tuple[str, str]]:
     for field, value, other in list_alternatives(job):
         try:
-            as_placed = replace(other, parallel=placed.parallel)
-            there = Placer(job=as_placed).place(placed.gpu, placed.gpu_count, placed.nodes)
+            as_placed = replace(other, parallel=placement.parallel)
+            trial = Placer(job=as_placed).place(placement.gpu, placement.gpu_count, placement.nodes)
         except InputError:  # what cannot be is no alternative
             continue
-        if isinstance(there, Placement):
-            faster = compute_job_speed(other, there, facts.get_efficiency()) if speed and there.fits else None
-            memory = there.needs_gib / placed.needs_gib
-            yield field, format_effect(value, hours=_compute_speed_ratio(speed, faster), memory=memory, fits=there.fits)
+        if isinstance(trial, Placement):
+            faster = compute_job_speed(other, trial, facts.get_efficiency()) if speed and trial.fits else None
+            memory = trial.needs_gib / placement.needs_gib
+            yield field, format_effect(value, hours=_compute_speed_ratio(speed, faster), memory=memory, fits=trial.fits)
 
 
 def _compute_speed_ratio(now: Throughput | None, then: Throughput | None) -> float | None:
@@ -453,6 +457,6 @@ def compare_with_claim(
         return TemplateComparison(template=template, changed=changed)
     on = Hardware(gpu=facts.get_gpus()[claim.gpu], gpu_count=claim.gpu_count, nodes=claim.nodes)
     answer = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on, today=today)
-    kept = [o for o in answer.options if not o.offer or o.offer.tier != EXCLUDED_TIER]
+    options = [o for o in answer.options if not o.offer or o.offer.tier != EXCLUDED_TIER]
     lacking = next((r.reason for r in answer.refused), None)
-    return TemplateComparison(template=template, option=kept[0] if kept else None, lacking=None if kept else lacking)
+    return TemplateComparison(template=template, option=options[0] if options else None, lacking=None if options else lacking)

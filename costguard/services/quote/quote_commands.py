@@ -69,20 +69,20 @@ def answer_quote(
     checks.require_one_of(sort, SORT_KEYS, "--sort")
     rows = None if top is None else checks.require_whole_number(top, "--top")
     facts = ShippedFacts()
-    told = read_asked(
+    asked_run = read_asked(
         flags, job_file, facts, on=on, count=count, hours=hours, strict=strict, calibration=calibration, config=config
     )
-    asked, counts = told.asked, told.counts
-    with told.stated.name_files(), MarketReader(find_market_file(market, config)) as source:
-        asked = replace(asked, limits=resolve_limits(asked.limits, source))
+    request, counts = asked_run.asked, asked_run.counts
+    with asked_run.stated.name_files(), MarketReader(find_market_file(market, config)) as source:
+        request = replace(request, limits=resolve_limits(request.limits, source))
         answer = flow.build_quote(
-            asked, market=source, facts=facts, on=told.hardware, sort=sort, counts=counts, today=_get_today()
+            request, market=source, facts=facts, on=asked_run.hardware, sort=sort, counts=counts, today=_get_today()
         )
-        compared = _compare_with_template(told.stated, asked, source, facts)
-    answer = replace(answer, warnings=(*answer.warnings, *told.notes))
+        compared = _compare_with_template(asked_run.stated, request, source, facts)
+    answer = replace(answer, warnings=(*answer.warnings, *asked_run.notes))
     advice = None if every or rows is not None else choose_advice(answer.options)
     visible = answer.options[:rows] if advice is None else advice.options
-    plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
+    plans = facts.get_subscriptions() if isinstance(request, Job) else ()
     document = build_quote_document(
         answer,
         visible,
@@ -126,18 +126,18 @@ def read_asked(
     config: str | None,
 ) -> AskedRun:
     """Return the job or rental that flags and files state. Raises InputError for what cannot be quoted."""
-    stated = read_job_input(flags, job_file, facts)
-    with stated.name_files():
+    job_input = read_job_input(flags, job_file, facts)
+    with job_input.name_files():
         if on is not None:
-            stated = apply_hardware_flag(stated, flags, count=count, hours=hours)
-        stated, hardware, notes, count = find_hardware(stated, on, facts, count)
-        asked = (
-            read_launch_rental(stated, hardware, hours)
-            or (read_rental(stated, count, hours) if hours is not None else None)
-            or apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
+            job_input = apply_hardware_flag(job_input, flags, count=count, hours=hours)
+        job_input, hardware, notes, count = find_hardware(job_input, on, facts, count)
+        request = (
+            read_launch_rental(job_input, hardware, hours)
+            or (read_rental(job_input, count, hours) if hours is not None else None)
+            or apply_calibration(read_asked_job(job_input, facts, strict=strict), calibration, config)
         )
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
-    return AskedRun(asked=asked, hardware=hardware, counts=counts, stated=stated, notes=(*stated.notes, *notes))
+    return AskedRun(asked=request, hardware=hardware, counts=counts, stated=job_input, notes=(*job_input.notes, *notes))
 
 
 def answer_templates() -> CommandAnswer:
@@ -164,19 +164,19 @@ def answer_size(
     from costguard.views.size import build_size_document, build_what_if_table
 
     facts = ShippedFacts()
-    stated = read_job_input(flags, job_file, facts)
-    with stated.name_files():
-        stated, hardware, notes, _ = find_hardware(stated, on, facts)
-        job = apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
+    job_input = read_job_input(flags, job_file, facts)
+    with job_input.name_files():
+        job_input, hardware, notes, _ = find_hardware(job_input, on, facts)
+        job = apply_calibration(read_asked_job(job_input, facts, strict=strict), calibration, config)
         answer = flow.size_job(job, facts=facts, on=hardware)
     answer = flow.add_assumption_effects(answer)
     if exact:
         from costguard.services.quote.exact_step import FakeTensorSizer
 
-        answer = flow.add_exact_step(answer, read_model_config(stated, facts), FakeTensorSizer())
-    answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
-    told = (*list_footprint_tables(answer.footprint), build_what_if_table(flow.list_what_ifs(answer))) if explain else ()
-    document = build_size_document(answer, explain=told)
+        answer = flow.add_exact_step(answer, read_model_config(job_input, facts), FakeTensorSizer())
+    answer = replace(answer, warnings=(*answer.warnings, *job_input.notes, *notes))
+    tables = (*list_footprint_tables(answer.footprint), build_what_if_table(flow.list_what_ifs(answer))) if explain else ()
+    document = build_size_document(answer, explain=tables)
     refusal = None
     if answer.fits is False:
         helpful = [e.lever.change for e in answer.levers if e.fits]
@@ -208,8 +208,8 @@ def answer_offers(
 
     checks.require_one_of(sort, flow.OFFER_SORTS, "--sort")
     facts = ShippedFacts()
-    stated = read_job_input(flags, None, facts)
-    limits = parse_job_limits(read_subtable(stated.table, "limits"))
+    job_input = read_job_input(flags, None, facts)
+    limits = parse_job_limits(read_subtable(job_input.table, "limits"))
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     most = checks.require_whole_number(top, "--top", least=0) or None
     with MarketReader(find_market_file(market, config)) as source:
@@ -218,12 +218,12 @@ def answer_offers(
         if live:
             from costguard.services.quote.offers import answer_live_offers
 
-            asked = read_settings(config) if not offline else None
+            settings = read_settings(config) if not offline else None
             return answer_live_offers(
                 source,
                 selection,
-                asked,
-                notes=stated.notes,
+                settings,
+                notes=job_input.notes,
                 sort=sort,
                 limit=most,
                 strict=strict,
@@ -231,12 +231,12 @@ def answer_offers(
                 drift=facts.get_price_drift(),
                 every=every,
             )
-        found = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
+        shown_offers = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
     document = build_offers_document(
-        found, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=stated.notes, every=every
+        shown_offers, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=job_input.notes, every=every
     )
-    refusal = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
-    return CommandAnswer(document=document, warnings=stated.notes, refusal=refusal)
+    refusal = None if shown_offers else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
+    return CommandAnswer(document=document, warnings=job_input.notes, refusal=refusal)
 
 
 def answer_breakeven(
@@ -257,10 +257,10 @@ def answer_breakeven(
     from costguard.views.market import build_breakeven_document
 
     facts = ShippedFacts()
-    found = facts.get_gpu_names().resolve(gpu, field="--gpu") if gpu else None
+    gpu_match = facts.get_gpu_names().resolve(gpu, field="--gpu") if gpu else None
     with MarketReader(find_market_file(market, config)) as source:
         answer = flow(
-            gpu=facts.get_gpus()[found.canonical] if found else None,
+            gpu=facts.get_gpus()[gpu_match.canonical] if gpu_match else None,
             count=checks.require_whole_number(count, "--count", most=100_000),
             price=None if price is None else Money.parse(price, field="--price"),
             rate=None if rate is None else Rate.parse(rate, field="--rate"),
@@ -272,7 +272,7 @@ def answer_breakeven(
             drift=facts.get_price_drift(),
             today=_get_today(),
         )
-    notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
+    notes = (f"{gpu} was taken as {gpu_match.canonical}",) if gpu_match and gpu_match.taken_as_short else ()
     answer = replace(answer, warnings=(*answer.warnings, *notes))
     refusal = (
         NoAnswerError("buying never breaks even at this rental price", hint="\n".join(answer.full.explain))
@@ -312,35 +312,35 @@ def _explain_no_option(answer: Quote, facts: ShippedFacts, count: int) -> NoAnsw
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
 
 
-def _explain_no_offer(named: tuple[str, ...], facts: ShippedFacts, count: int) -> NoAnswerError:
+def _explain_no_offer(names: tuple[str, ...], facts: ShippedFacts, count: int) -> NoAnswerError:
     """Return the error for a market without a matching offer; of a single GPU that was named, with what does the same job."""
     from costguard.sizing.equivalents import USUAL_GPUS, explain_rack, find_equivalents, format_equivalents
 
     hint = "remove a filter; costguard offers lists the market"
-    if len(named) != 1:
+    if len(names) != 1:
         return NoAnswerError("no offer matches", hint=hint)
-    gpu = facts.get_gpus()[named[0]]
+    gpu = facts.get_gpus()[names[0]]
     what = "no offer matches"
     if not gpu.runs_pytorch:
         what = f"{gpu.name} is not quoted: its compiler decides memory and speed"
     elif sold := explain_rack(gpu):
         what = f"no offer matches: {sold}, and none is in the market data"
     same = format_equivalents(find_equivalents(gpu, count, (facts.get_gpus()[name] for name in USUAL_GPUS)))
-    asked = f"one {gpu.name}" if count == 1 else f"{count} x {gpu.name}"
-    return NoAnswerError(what, hint=f"as much memory and arithmetic as {asked}: --on {same}" if same else hint)
+    machine = f"one {gpu.name}" if count == 1 else f"{count} x {gpu.name}"
+    return NoAnswerError(what, hint=f"as much memory and arithmetic as {machine}: --on {same}" if same else hint)
 
 
 def _compare_with_template(
-    stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts
+    job_input: JobInput, request: Job | Rental, source: MarketReader, facts: ShippedFacts
 ) -> TemplateComparison | None:
     """Compare the claim of the template's source with the quote; None if no template was requested."""
-    if stated.template is None or not isinstance(asked, Job):
+    if job_input.template is None or not isinstance(request, Job):
         return None
     from costguard.quoting.template import list_changed_keys
     from costguard.services.quote.quote import compare_with_claim
 
-    changed = list_changed_keys(stated.table, stated.template)
-    return compare_with_claim(stated.template, asked, changed, market=source, facts=facts, today=_get_today())
+    changed = list_changed_keys(job_input.table, job_input.template)
+    return compare_with_claim(job_input.template, request, changed, market=source, facts=facts, today=_get_today())
 
 
 def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
@@ -357,39 +357,39 @@ CALIBRATION_LOCK_WAIT_S = 20.0
 """Seconds to wait for another run that takes its own observations in."""
 
 
-def apply_calibration(job: Job, stated: str | None, config: str | None) -> Job:
+def apply_calibration(job: Job, calibration_path: str | None, config: str | None) -> Job:
     """Return `job` with the calibration by observed runs. A file named by a flag must exist; the default one need not."""
-    path = find_calibration_file(stated, config)
-    if stated is None and not path.exists():
+    path = find_calibration_file(calibration_path, config)
+    if calibration_path is None and not path.exists():
         return job
     from costguard.files.calibration_file import CalibrationFile
 
     return replace(job, calibration=CalibrationFile(path).load_calibration())
 
 
-def find_calibration_file(stated: str | None, config: str | None) -> Path:
+def find_calibration_file(calibration_path: str | None, config: str | None) -> Path:
     """Return the file of observed runs."""
-    chosen = stated or read_settings(config).quote.calibration
+    chosen = calibration_path or read_settings(config).quote.calibration
     return expand_path(chosen) if chosen else get_data_path("calibration.json")
 
 
 def find_hardware(
-    stated: JobInput, on: str | None, facts: ShippedFacts, count: float | None = None
+    job_input: JobInput, on: str | None, facts: ShippedFacts, count: float | None = None
 ) -> tuple[JobInput, Hardware | None, tuple[str, ...], float | None]:
     """Return the input, the hardware of `--on` or of a launch file, notes on it, and the GPUs of a machine that are stated."""
     hardware, notes = parse_hardware(on, facts)
     if hardware is not None:
-        return replace(stated, gpus=hardware.gpu_count * hardware.nodes), hardware, notes, count
-    placed, launched, counted = place_on_launch(stated, facts, count=count)
-    return placed, launched, notes, counted
+        return replace(job_input, gpus=hardware.gpu_count * hardware.nodes), hardware, notes, count
+    placed_input, launched, counted = place_on_launch(job_input, facts, count=count)
+    return placed_input, launched, notes, counted
 
 
-def read_asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
+def read_asked_job(job_input: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
     """Return the job; with `strict` raise an error if a field would be assumed."""
-    if strict and stated.config is not None and stated.config.assumed:
-        what = f"leaves these to {stated.config.label}'s defaults: {'; '.join(stated.config.assumed)}"
-        raise InputError(what, field=str(stated.config.files[0]), hint="state them in the config, or leave out --strict")
-    job = read_job(stated, facts)
+    if strict and job_input.config is not None and job_input.config.assumed:
+        what = f"leaves these to {job_input.config.label}'s defaults: {'; '.join(job_input.config.assumed)}"
+        raise InputError(what, field=str(job_input.config.files[0]), hint="state them in the config, or leave out --strict")
+    job = read_job(job_input, facts)
     if strict:
         from costguard.sizing.assumptions import check_nothing_assumed
 
@@ -413,12 +413,12 @@ def update_calibration(
         if keeps:
             make_folder(path.absolute().parent)
         with hold_file_lock(path.absolute().parent, patience_s=CALIBRATION_LOCK_WAIT_S) if keeps else nullcontext():
-            kept, broken = (
+            stored_runs, broken = (
                 ((), ())
                 if anew
                 else flow.reread_kept_runs(file.load_runs(), lambda rows: read_observed_runs(rows, Path(), facts))
             )
-            answer = flow.calibrate_runs(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
+            answer = flow.calibrate_runs(fresh, stored_runs=stored_runs, facts=facts, file=str(file.path), warnings=broken)
             if keeps:
                 file.save(answer.weighed.calibration, answer.runs)
     except LedgerError:

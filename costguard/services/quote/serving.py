@@ -58,7 +58,7 @@ def place_server(
         if least.reserved > gpu.memory_gib * GIB:
             return refuse_for_memory(_build_placement(job, least, Hardware(gpu=gpu, gpu_count=gpu_count)))
         return QuoteRefusal(gpu=gpu.name, gpu_count=gpu_count, reason=_explain_no_plan(load, gpu))
-    plan, way = min(plans, key=lambda found: (found[0].machines.expected, found[0].request_s.expected))
+    plan, way = min(plans, key=lambda pair: (pair[0].machines.expected, pair[0].request_s.expected))
     count = joined * round(plan.machines.expected)
     on = Hardware(gpu=gpu, gpu_count=gpu_count, nodes=count)
     refusal = _refuse_load(job, load, plan, on, joined=joined, fixed=machines is not None)
@@ -110,7 +110,7 @@ def _list_plans(
     """Return the plans of those splits of `gpus` GPUs, in `joined` machines, that hold a sequence."""
     if isinstance(ways, ImpossiblePlacement):
         return []
-    efficiency, found = facts.get_efficiency(), []
+    efficiency, plans = facts.get_efficiency(), []
     for way in ways:
         ranks = way.parallel.model_ranks
         if way.reserved > gpu.memory_gib * GIB:
@@ -126,8 +126,8 @@ def _list_plans(
             factor=efficiency.serving.get_factor(mixture=job.architecture.active_parameters < job.architecture.parameters),
             machines=machines // joined if machines else None,
         )
-        found.append((plan, way))
-    return found
+        plans.append((plan, way))
+    return plans
 
 
 def _build_timed(
@@ -136,13 +136,15 @@ def _build_timed(
     recipe = replace(way.recipe, micro_batch=plan.batch)
     footprint = compute_job_footprint(job, recipe, way.parallel, way.parallel.model_ranks)
     sized = SizedSplit(parallel=way.parallel, recipe=recipe, footprint=footprint, reserved=footprint.reserved)
-    placed = _build_placement(job, sized, on)
+    placement = _build_placement(job, sized, on)
     speed = compute_throughput(
         job.architecture, recipe, way.parallel, on.gpu, gpus=on.gpu_count, nodes=1, efficiency=facts.get_efficiency()
     )
     if speed is None:
         return QuoteRefusal(gpu=on.gpu.name, gpu_count=on.gpu_count, reason="no speed figure for this GPU is known")
-    return TimedPlacement(placement=placed, throughput=speed, duration=MONTH, notes=(*placed.notes, *speed.notes), serving=plan)
+    return TimedPlacement(
+        placement=placement, throughput=speed, duration=MONTH, notes=(*placement.notes, *speed.notes), serving=plan
+    )
 
 
 def _build_placement(job: Job, way: SizedSplit, on: Hardware) -> Placement:

@@ -41,18 +41,18 @@ def size_job(job: Job, *, facts: ShippedFacts, on: Hardware | None = None) -> Si
     check_split(job, on)
     check_precision(job, [on.gpu] if on else [])
     placer = Placer(job=job)
-    placed = _place_as_stated(placer, on) if on else None
-    need = placed.footprint if placed else _compute_footprint(job)
+    placement = _place_as_stated(placer, on) if on else None
+    need = placement.footprint if placement else _compute_footprint(job)
     return SizeAnswer(
         job=job,
         on=on,
-        placed=placed,
+        placed=placement,
         footprint=need,
-        fits=placed.fits if placed else None,
+        fits=placement.fits if placement else None,
         fits_on=tuple(_list_fitting_gpus(placer, facts.get_gpus())),
         levers=tuple(_list_memory_savings(job, on, need)),
         warnings=list_assumption_warnings(job),
-        capacity=_compute_capacity(placed) if placed and not job.recipe.trains else None,
+        capacity=_compute_capacity(placement) if placement and not job.recipe.trains else None,
     )
 
 
@@ -69,8 +69,8 @@ def add_assumption_effects(sized: SizeAnswer) -> SizeAnswer:
     job = sized.job
     if not job.assumed:
         return sized
-    told = list_assumption_warnings(job, _estimate_memory_effects(job, sized.on, sized.footprint))
-    return replace(sized, warnings=(*told, *sized.warnings[len(told) :]))
+    assumption_warnings = list_assumption_warnings(job, _estimate_memory_effects(job, sized.on, sized.footprint))
+    return replace(sized, warnings=(*assumption_warnings, *sized.warnings[len(assumption_warnings) :]))
 
 
 def _estimate_memory_effects(job: Job, on: Hardware | None, now: Footprint) -> dict[str, str]:
@@ -83,8 +83,8 @@ def _estimate_memory_effects(job: Job, on: Hardware | None, now: Footprint) -> d
     }
 
 
-def _compute_capacity(placed: Placement) -> int | None:
-    return compute_cache_capacity(placed.footprint, placed.gpu, placed.parallel, gpus=placed.gpus)
+def _compute_capacity(placement: Placement) -> int | None:
+    return compute_cache_capacity(placement.footprint, placement.gpu, placement.parallel, gpus=placement.gpus)
 
 
 def add_exact_step(sized: SizeAnswer, config: Table, sizer: ExactSizer) -> SizeAnswer:
@@ -95,10 +95,10 @@ def add_exact_step(sized: SizeAnswer, config: Table, sizer: ExactSizer) -> SizeA
     check_runnable(job, gpus=sized.on.gpu_count * sized.on.nodes if sized.on else 1)
     exact = sizer.measure_step(config, replace(job, recipe=sized.placed.recipe) if sized.placed else job)
     base = exact.parameters - (exact.trained if job.recipe.adapters else 0)
-    said = f"transformers builds {base:,} parameters, the closed form counts {job.architecture.parameters:,}"
+    difference = f"transformers builds {base:,} parameters, the closed form counts {job.architecture.parameters:,}"
     differs = abs(base / job.architecture.parameters - 1) > PARAMETER_TOLERANCE
-    told = (*sized.warnings, *((said,) if differs else ()), *_tell_what_gpus_add(job, exact))
-    return replace(sized, exact=exact, warnings=told)
+    warnings = (*sized.warnings, *((difference,) if differs else ()), *_tell_what_gpus_add(job, exact))
+    return replace(sized, exact=exact, warnings=warnings)
 
 
 def _tell_what_gpus_add(job: Job, exact: ExactMemory) -> tuple[str, ...]:
@@ -111,12 +111,12 @@ def _tell_what_gpus_add(job: Job, exact: ExactMemory) -> tuple[str, ...]:
 
 
 def _place_as_stated(placer: Placer, on: Hardware) -> Placement:
-    placed = placer.place(on.gpu, on.gpu_count, on.nodes)
-    if isinstance(placed, ImpossiblePlacement):
+    placement = placer.place(on.gpu, on.gpu_count, on.nodes)
+    if isinstance(placement, ImpossiblePlacement):
         raise InputError(
-            placed.reason, field="parallel", hint=f"choose a split for {on.gpu_count * on.nodes} GPUs, or leave it out"
+            placement.reason, field="parallel", hint=f"choose a split for {on.gpu_count * on.nodes} GPUs, or leave it out"
         )
-    return placed
+    return placement
 
 
 def _compute_footprint(job: Job) -> Footprint:
@@ -134,8 +134,8 @@ def _list_fitting_gpus(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[Fitt
     for gpu in gpus.values():
         if gpu.runs_pytorch and explain_missing_precision(recipe, gpu) is None:
             classes.setdefault(choose_precision(recipe, gpu), []).append(gpu)
-    found = (fitting for alike in classes.values() for fitting in _search_counts(placer, alike))
-    return sorted(found, key=lambda fitting: (fitting.has_gib, fitting.gpu))
+    fitting_gpus = (fitting for alike in classes.values() for fitting in _search_counts(placer, alike))
+    return sorted(fitting_gpus, key=lambda fitting: (fitting.has_gib, fitting.gpu))
 
 
 def _search_counts(placer: Placer, gpus: list[Gpu]) -> Iterator[FittingGpus]:
@@ -177,13 +177,13 @@ def _list_memory_savings(job: Job, on: Hardware | None, now: Footprint) -> Itera
 def _try_levers(changes: Iterable[JobChange], on: Hardware | None, now: Footprint) -> Iterator[JobChangeEffect]:
     """Yield the effect of each change; a change that cannot be split on the hardware is left out."""
     for lever in changes:
-        placed = Placer(job=lever.job).place(on.gpu, on.gpu_count, on.nodes) if on else None
-        if isinstance(placed, ImpossiblePlacement):
+        placement = Placer(job=lever.job).place(on.gpu, on.gpu_count, on.nodes) if on else None
+        if isinstance(placement, ImpossiblePlacement):
             continue
-        need = placed.footprint if placed else _compute_footprint(lever.job)
+        need = placement.footprint if placement else _compute_footprint(lever.job)
         yield JobChangeEffect(
             lever=lever,
             peak_gib=need.peak / GIB,
             saves_gib=(now.peak - need.peak) / GIB,
-            fits=placed.fits if placed else None,
+            fits=placement.fits if placement else None,
         )

@@ -95,29 +95,29 @@ class BillDuty:
             if terms is not None and isinstance(source, ChargeSource) and _has_bill(source):
                 self._asked.setdefault(id(source), _AskedSource(source))
                 places[id(source)].add((scope.provider, scope.account))
-        for number, found in places.items():
-            self._asked[number].places = found
+        for number, own_places in places.items():
+            self._asked[number].places = own_places
         return [self._asked[number] for number in places]
 
     def _find_question(self, one: _AskedSource, now: datetime) -> BillQuestion | None:
         if one.not_before is not None and now < one.not_before:
             return None
-        with BillLedgerReader(self._url) as held:
-            question = self._choose_question(held, one, now)
+        with BillLedgerReader(self._url) as bill_reader:
+            question = self._choose_question(bill_reader, one, now)
             one.goes_on = one.goes_on and question is not None
             if question is None or one.goes_on:
                 return question
-            times = [held.load_last_import_time(*place, who=IMPORTED_BY, until=now) for place in one.places]
+            times = [bill_reader.load_last_import_time(*place, who=IMPORTED_BY, until=now) for place in one.places]
             one.asked_at = max((at for at in (one.asked_at, *times) if at is not None and at <= now), default=None)
-            return self._choose_question(held, one, now)
+            return self._choose_question(bill_reader, one, now)
 
-    def _choose_question(self, held: BillLedgerReader, one: _AskedSource, now: datetime) -> BillQuestion | None:
+    def _choose_question(self, bill_reader: BillLedgerReader, one: _AskedSource, now: datetime) -> BillQuestion | None:
         for provider, account in sorted(one.places):
             terms = get_billing_rule(self._rules, provider).bill
             if terms is None:
                 continue
             if terms.asked == ON_DOUBT:
-                doubts = held.load_doubtful_charges(provider, account, now)
+                doubts = bill_reader.load_doubtful_charges(provider, account, now)
                 asked_at = None if one.goes_on else one.asked_at
                 question = choose_question(doubts, terms, now=now, asked_at=asked_at, settled=one.settled)
             else:
@@ -146,11 +146,11 @@ class BillDuty:
 
     def _take_in(self, answers: Sequence[BillAnswer], period: Period, now: datetime) -> None:
         with BillStore(self._url, rules=self._rules) as bills:
-            for done in import_answers(bills, answers, who=IMPORTED_BY, now=now):
-                facts = {"provider": done.provider, "lines": done.lines, "new": done.added, "withdrawn": done.withdrawn}
-                found = bills.apply_evidence(done.provider, period, now=now)
-                self._log.info("bill_read", **facts, resources_bound=sum(each.resources for each in found.summaries))
-                for odd in found.findings:
+            for bill in import_answers(bills, answers, who=IMPORTED_BY, now=now):
+                facts = {"provider": bill.provider, "lines": bill.lines, "new": bill.added, "withdrawn": bill.withdrawn}
+                evidence = bills.apply_evidence(bill.provider, period, now=now)
+                self._log.info("bill_read", **facts, resources_bound=sum(each.resources for each in evidence.summaries))
+                for odd in evidence.findings:
                     self._tell_contradiction(odd)
 
     def _tell_contradiction(self, odd: EvidenceFinding) -> None:
@@ -158,10 +158,10 @@ class BillDuty:
         new = {(odd.provider, odd.account, odd.charge, odd.reason, *place) for place in odd.days} - self._contradicted
         if new:
             resources = sorted({place[4] for place in new})[:RESOURCES_NAMED_MAX]
-            told = {"provider": odd.provider, "account": odd.account, "charge": odd.charge, "resources": resources}
+            fields = {"provider": odd.provider, "account": odd.account, "charge": odd.charge, "resources": resources}
             days = sorted({f"{from_micros(place[5] * DAY_US):%Y-%m-%d}" for place in new})
             why = REASON_SENTENCES[odd.reason]
-            self._log.warning("bill_contradicts", **told, reason=odd.reason, why=why, first_day=days[0], last_day=days[-1])
+            self._log.warning("bill_contradicts", **fields, reason=odd.reason, why=why, first_day=days[0], last_day=days[-1])
         self._contradicted |= new
 
 

@@ -18,13 +18,13 @@ NO_ACCOUNT = "not stated"
 
 def summarize_bills(files: Sequence[str], kinds: BillFileKinds, now: datetime) -> list[BillSummary]:
     """Read every file to its end and return its lines by provider, account, month and currency."""
-    found = list[BillSummary]()
+    summaries = list[BillSummary]()
     for name in dict.fromkeys(files):
         bill = open_bill(expand_path(name), kinds, now)
         with StagedStatement() as staged:
             staged.add(bill.parts, sums=bill.sums)
-            found += _summarize_statement(staged, f"{Path(name).name} ({bill.kind})")
-    return found
+            summaries += _summarize_statement(staged, f"{Path(name).name} ({bill.kind})")
+    return summaries
 
 
 def _summarize_statement(staged: StagedStatement, source: str) -> Iterator[BillSummary]:

@@ -38,14 +38,14 @@ NO_PERIOD: Mapping[str, str | None] = MappingProxyType({})
 
 def answer_report(
     *,
-    stated: Mapping[str, str | None] = NO_PERIOD,
+    period: Mapping[str, str | None] = NO_PERIOD,
     by: str | None = None,
     zone: str | None = None,
     strict: bool = False,
     needs: str = "",
     config: str | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard report`: the costs of a period. `stated`: the period, as in `reporting/statement/period.py`.
+    """Answer `costguard report`: the costs of a period. `period`: the period, as in `reporting/statement/period.py`.
 
     `needs`: the field of the document that the format renders. `strict`: refuse if a scope was not observed throughout.
     """
@@ -54,24 +54,31 @@ def answer_report(
 
     settings, now = read_settings(config), get_now()
     place, keys = choose_zone(zone, settings), parse_group_keys(by)
-    of = parse_report_period(stated, now, place)
-    found, document = build_report(
-        settings, of, by=keys, zone=place, now=now, drawn=needs == CHARTS_NEED, beside=needs != ITEMS_NEED
+    of = parse_report_period(period, now, place)
+    statement, document = build_report(
+        settings, of, by=keys, zone=place, now=now, drawn=needs == CHARTS_NEED, with_sections=needs != ITEMS_NEED
     )
     return CommandAnswer(
         document=document,
-        warnings=list_report_warnings(found),
-        refusal=build_incomplete_report_error(found) if strict else None,
-        value=found,
+        warnings=list_report_warnings(statement),
+        refusal=build_incomplete_report_error(statement) if strict else None,
+        value=statement,
     )
 
 
 def build_report(
-    settings: Settings, of: ReportPeriod, *, by: tuple[str, ...], zone: tzinfo, now: datetime, drawn: bool, beside: bool = True
+    settings: Settings,
+    of: ReportPeriod,
+    *,
+    by: tuple[str, ...],
+    zone: tzinfo,
+    now: datetime,
+    drawn: bool,
+    with_sections: bool = True,
 ) -> tuple[Statement, Document]:
     """Build the statement of a period, and its document. `drawn`: with chart data.
 
-    `beside`: see `report.build_full_statement`.
+    `with_sections`: see `report.build_full_statement`.
     """
     from costguard.ledger.reports.reader import ReportReader
     from costguard.services.quote.price_history import add_spent_prices
@@ -82,15 +89,15 @@ def build_report(
         question = ReportQuestion(
             asked=of, by=by, zone=zone, as_of=now, pause=POLL_GAP, group_from=settings.defaults.group_from, drawn=drawn
         )
-        found = build_full_statement(
-            accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), beside=beside
+        statement = build_full_statement(
+            accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), with_sections=with_sections
         )
-        standings = _load_standings(settings, accounts, of.period, now) if settings.budgets and beside else ()
+        standings = _load_standings(settings, accounts, of.period, now) if settings.budgets and with_sections else ()
     items = LedgerChargeItems(books=lambda: open_books(settings), period=of.period, as_of=now)
     exchange = settings.display.find_exchange(min(of.period.end, now))
     at = min(now, of.period.end)
-    document = add_spent_prices(add_budgets(build_report_document(found, exchange), standings, at), found)
-    return found, replace(document, items=items)
+    document = add_spent_prices(add_budgets(build_report_document(statement, exchange), standings, at), statement)
+    return statement, replace(document, items=items)
 
 
 def _load_standings(settings: Settings, books: SpendingReader, period: Period, now: datetime) -> tuple[BudgetStatus, ...]:

@@ -61,7 +61,7 @@ def load_metrics(settings: Settings) -> tuple[MetricFamily, ...]:
     """Read the ledger and return its metrics."""
     began = monotonic()
     view = load_current_view(settings, settings.defaults.timezone, datetime.now(UTC))
-    status, found = view.status, evaluate_snapshot(view.rules, view.sight)
+    status, evaluation = view.status, evaluate_snapshot(view.rules, view.sight)
     question = ReportQuestion(
         asked=ReportPeriod(period=status.month, label=status.label),
         by=(),
@@ -80,7 +80,7 @@ def load_metrics(settings: Settings) -> tuple[MetricFamily, ...]:
             status=status,
             spending=sum_resource_costs(outlays),
             wastes=wastes,
-            verdicts=Counter((case.verdict.policy.name, case.verdict.finding) for case in found.cases),
+            verdicts=Counter((case.verdict.policy.name, case.verdict.finding) for case in evaluation.cases),
             counts=counts,
             run=run,
             agents=agents,
@@ -111,11 +111,11 @@ def render_metrics(families: Iterable[MetricFamily]) -> bytes:
 def _convert_family(family: MetricFamily) -> Metric:
     from prometheus_client import Metric
 
-    made = Metric(family.name.removesuffix("_total"), family.help, family.kind)
+    metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
     for values, value in family.samples:
-        made.add_sample(family.name, dict(zip(family.labels, values, strict=True)), float(value))
+        metric.add_sample(family.name, dict(zip(family.labels, values, strict=True)), float(value))
     assert (family.kind == COUNTER) == family.name.endswith("_total")  # noqa: S101 - a family of ours is named wrongly
-    return made
+    return metric
 
 
 def build_metrics_board(

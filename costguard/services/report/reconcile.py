@@ -89,11 +89,11 @@ def ask_for_bills(
     ]
 
 
-def import_answers(bills: BillStore, asked: Sequence[BillAnswer], *, who: str, now: datetime) -> list[BillImport]:
+def import_answers(bills: BillStore, answers: Sequence[BillAnswer], *, who: str, now: datetime) -> list[BillImport]:
     """Take in the bills that accounts answered with, in one transaction."""
     with ExitStack() as stack:
         statements = list[GatheredStatement]()
-        for one in asked:
+        for one in answers:
             if one.billed is None:
                 continue
             staged = stack.enter_context(StagedStatement())
@@ -115,11 +115,11 @@ def reconcile_bills(
     now: datetime,
     tolerance: Tolerance,
     missing: Mapping[str, str],
-    asked: Mapping[str, Period],
+    periods: Mapping[str, Period],
 ) -> BillComparison:
     """Compare the bills of `providers` in the ledger with the charges of `period`.
 
-    `missing`: by provider, what its bill leaves out. `asked`: accounts that answered completely, and for which period.
+    `missing`: by provider, what its bill leaves out. `periods`: accounts that answered completely, and for which period.
     """
     results, unstated = list[DriftResult](), list[tuple[str, str]]()
     aside, over = list[tuple[str, ProviderBill]](), dict[str, int]()
@@ -128,7 +128,7 @@ def reconcile_bills(
         aside += [(provider, one) for one in others]
         over[provider] = sum(bills.count_straddling(provider, one, period) for one in best.values())
         windows = {account: _clip_window(one, period) for account, one in best.items()}
-        stated = [
+        billed_lines = [
             line
             for account, one in best.items()
             for line in bills.load_billed_lines(provider, one, period, _find_hourly_start_us(windows[account]))
@@ -138,23 +138,23 @@ def reconcile_bills(
             period=period,
             now=now,
             windows=windows,
-            quiet=_find_settled_window(asked.get(provider), now),
+            quiet=_find_settled_window(periods.get(provider), now),
         )
         charged, silent = _cut_charges(charges, view)
         unstated += [(provider, account) for account in sorted(silent)]
-        known = bills.load_known_resources(provider)
+        known_resources = bills.load_known_resources(provider)
         judging = CauseContext(
             provider=provider,
             period=period,
             at=now,
             tolerance=tolerance,
-            known=known,
+            known=known_resources,
             accounts=bills.list_accounts_of(provider),
-            others=_find_currency_mismatches(stated, charged),
+            others=_find_currency_mismatches(billed_lines, charged),
             cells=DAY_HOURS,
             why=missing.get(provider, ""),
         )
-        results += [explain_drift(one, judging) for one in compare_bills(stated, charged, known)]
+        results += [explain_drift(one, judging) for one in compare_bills(billed_lines, charged, known_resources)]
     return BillComparison(results=tuple(results), unstated=tuple(unstated), set_aside=tuple(aside), straddling=over)
 
 
@@ -192,11 +192,11 @@ def _clip_window(one: ProviderBill, period: Period) -> Period:
     return Period(start=start, end=min(period.end, max(start, from_micros(one.end_us))))
 
 
-def _find_settled_window(asked: Period | None, now: datetime) -> Period | None:
+def _find_settled_window(period: Period | None, now: datetime) -> Period | None:
     """Return for which time a complete answer also covers accounts without a line in it."""
-    if asked is None:
+    if period is None:
         return None
-    return Period(start=asked.start, end=max(asked.start, min(asked.end, now - BILL_SETTLES_AFTER)))
+    return Period(start=period.start, end=max(period.start, min(period.end, now - BILL_SETTLES_AFTER)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class _ChargeWindows:
 
 def _cut_charges(charges: SpendingReader, view: _ChargeWindows) -> tuple[list[ChargedCell], set[str]]:
     """Return a provider's charges, cut at the edges of its statements; and the accounts that no statement covers."""
-    found, silent = list[ChargedCell](), set[str]()
+    cells, silent = list[ChargedCell](), set[str]()
     nothing = Period(start=view.period.start, end=view.period.start)
     for window in {*view.windows.values(), *([view.quiet] if view.quiet else [])} or {nothing}:
         fine_us = _find_hourly_start_us(window)
@@ -224,8 +224,8 @@ def _cut_charges(charges: SpendingReader, view: _ChargeWindows) -> tuple[list[Ch
                 if its is None:
                     silent.add(item.key.account)
                 elif its == window:
-                    found.append(_to_charged(item, where, fine_us))
-    return found, silent
+                    cells.append(_to_charged(item, where, fine_us))
+    return cells, silent
 
 
 def _cut_period(window: Period, period: Period) -> Iterator[tuple[Period, str]]:
@@ -270,7 +270,7 @@ def _describe_sku(item: ChargeItem) -> str:
 
 
 def _find_currency_mismatches(
-    stated: Iterable[BilledLines], charged: Iterable[ChargedCell]
+    billed_lines: Iterable[BilledLines], charged: Iterable[ChargedCell]
 ) -> Mapping[tuple[str, str, str], set[str]]:
     """Return (account, resource, charge) that is billed and charged in different currencies, with the currencies.
 
@@ -278,11 +278,11 @@ def _find_currency_mismatches(
     """
     billed, owed = defaultdict[_Place, set[str]](set), defaultdict[_Place, set[str]](set)
     pools = defaultdict[tuple[str, str], set[str]](set)
-    for line in stated:
+    for line in billed_lines:
         billed[line.account, line.resource, line.charge].add(line.currency)
-    named = {(account, charge) for account, resource, charge in billed if resource}
+    detailed_charges = {(account, charge) for account, resource, charge in billed if resource}
     for one in charged:
-        pooled = (one.account, one.charge) not in named and (one.account, "", one.charge) in billed
+        pooled = (one.account, one.charge) not in detailed_charges and (one.account, "", one.charge) in billed
         owed[one.account, "" if pooled else one.resource, one.charge].add(one.currency)
         if pooled:
             pools[one.account, one.charge].add(one.resource)

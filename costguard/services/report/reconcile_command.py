@@ -57,14 +57,14 @@ def answer_reconcile(
     files: Sequence[str],
     tolerance: str | None,
     account: str | None,
-    whole: bool,
+    complete: bool,
     strict: bool,
     offline: bool,
     config: str | None,
 ) -> CommandAnswer:
     """Answer `costguard reconcile`: a month's bills compared with the charges, and the causes of the difference."""
     settings, now = read_settings(config), get_now()
-    if whole and not files:
+    if complete and not files:
         raise InputError("says that files are all of a bill", field="--whole", hint="name them with --file")
     period = calendar.find_month(now, UTC) if month is None else calendar.make_month(*parse_month(month), UTC)
     if period.start > now:
@@ -78,31 +78,31 @@ def answer_reconcile(
     with BillStore(url, rules=rules) as bills:
         if files:
             kinds = _list_kinds(only, account or "", partial(_list_known_accounts, url))
-            imports, asked = _import_files(bills, files, kinds, now, whole=whole), list[BillAnswer]()
+            imports, answers = _import_files(bills, files, kinds, now, complete=complete), list[BillAnswer]()
             notes = [*_list_left_out_rows(kinds), *_list_lacking_lines(imports)]
         else:
-            asked = [] if offline else _ask_accounts(settings, only, period, now)
-            imports, notes = import_answers(bills, asked, who=describe_user(), now=now), _list_foreign_rows(asked)
-        known = partial(read_price_ceilings, settings)
+            answers = [] if offline else _ask_accounts(settings, only, period, now)
+            imports, notes = import_answers(bills, answers, who=describe_user(), now=now), _list_foreign_rows(answers)
+        ceilings = partial(read_price_ceilings, settings)
         with (
-            BillLedgerReader(url) as held,
-            SpendingReader(url, rules=rules, ceilings=known) as books,
+            BillLedgerReader(url) as bill_reader,
+            SpendingReader(url, rules=rules, ceilings=ceilings) as books,
         ):
-            before = held.load_reconciliations(period)
-            providers = _choose_providers(held.list_billed_providers(period), asked, only)
+            old_records = bill_reader.load_reconciliations(period)
+            providers = _choose_providers(bill_reader.list_billed_providers(period), answers, only)
             evidence = [bills.apply_evidence(provider, period, now=now) for provider in providers]
-            found = reconcile_bills(
-                bills=held,
+            comparison = reconcile_bills(
+                bills=bill_reader,
                 charges=books,
                 providers=providers,
                 period=period,
                 now=now,
                 tolerance=allowed,
-                missing={name: one.why for one in asked if one.billed and one.why for name in one.providers},
-                asked={name: one.period for one in asked if one.billed and not one.why for name in one.providers},
+                missing={name: one.why for one in answers if one.billed and one.why for name in one.providers},
+                periods={name: one.period for one in answers if one.billed and not one.why for name in one.providers},
             )
-        messages, told = _build_messages(found.results, before, url, settings, now)
-        bills.record_results(found.results, who=describe_user(), messages=messages, told=told)
+        messages, notified_results = _build_messages(comparison.results, old_records, url, settings, now)
+        bills.record_results(comparison.results, who=describe_user(), messages=messages, announced=notified_results)
     if messages and not offline:
         _deliver_messages(settings, url, now)
     answer = Reconciliation(
@@ -110,10 +110,10 @@ def answer_reconcile(
         label=f"{period.start:%Y-%m}",
         at=now,
         tolerance=allowed,
-        results=found.results,
+        results=comparison.results,
         imports=tuple(imports),
-        not_asked=tuple((one.name, one.why) for one in asked if one.billed is None),
-        notes=(*notes, *_list_other_months(imports, period), *_list_notes(found, settings, files, offline=offline)),
+        not_asked=tuple((one.name, one.why) for one in answers if one.billed is None),
+        notes=(*notes, *_list_other_months(imports, period), *_list_notes(comparison, settings, files, offline=offline)),
         told=len({notice.subject for message in messages for notice in message.notices}),
         evidence=tuple(one for result in evidence for one in result.summaries),
         unused=tuple(one for result in evidence for one in result.findings),
@@ -142,11 +142,11 @@ def _answer_without_ledger(
     )
 
 
-def _read_tolerance(stated: str | None, settings: Settings) -> Tolerance:
-    if stated is not None:
-        return parse_tolerance(stated, "--tolerance")
-    kept = settings.reconcile.tolerance
-    return DEFAULT_TOLERANCE if kept is None else parse_tolerance(kept, "reconcile.tolerance")
+def _read_tolerance(option: str | None, settings: Settings) -> Tolerance:
+    if option is not None:
+        return parse_tolerance(option, "--tolerance")
+    setting = settings.reconcile.tolerance
+    return DEFAULT_TOLERANCE if setting is None else parse_tolerance(setting, "reconcile.tolerance")
 
 
 def _has_ledger(url: str, *, needed: bool) -> bool:
@@ -177,17 +177,19 @@ def _list_kinds(only: Sequence[str], account: str, accounts: ListAccounts) -> Bi
         )
     kinds = list_installed_kinds(only[0] if only else "", account, accounts)
     if only and only[0] not in kinds.known:
-        known = ", ".join(kinds.known)
-        raise InputError(f"no provider is called '{to_one_line(only[0])}'", field="--provider", hint=f"installed: {known}")
+        known_names = ", ".join(kinds.known)
+        raise InputError(
+            f"no provider is called '{to_one_line(only[0])}'", field="--provider", hint=f"installed: {known_names}"
+        )
     return kinds
 
 
 def _import_files(
-    bills: BillStore, files: Sequence[str], kinds: BillFileKinds, now: datetime, *, whole: bool
+    bills: BillStore, files: Sequence[str], kinds: BillFileKinds, now: datetime, *, complete: bool
 ) -> list[BillImport]:
     """Read every file to its end, then import all in one transaction, in the order in which they were made.
 
-    `whole`: each file is complete for the bills that it has lines of.
+    `complete`: each file is complete for the bills that it has lines of.
     """
     with ExitStack() as stack:
         statements = list[GatheredStatement]()
@@ -195,9 +197,9 @@ def _import_files(
             bill, staged = open_bill(expand_path(name), kinds, now), stack.enter_context(StagedStatement())
             staged.add(bill.parts, sums=bill.sums)
             source = f"{Path(name).name} ({bill.kind})"
-            statements.append(GatheredStatement(staged=staged, source=source, stated_at=bill.stated_at, whole=whole))
+            statements.append(GatheredStatement(staged=staged, source=source, stated_at=bill.stated_at, whole=complete))
         statements.sort(key=lambda one: one.stated_at)
-        if whole:
+        if complete:
             _check_bills_distinct(statements)
         return bills.import_statements(statements, who=describe_user(), now=now)
 
@@ -207,26 +209,26 @@ def _check_bills_distinct(statements: Sequence[GatheredStatement]) -> None:
 
     Two files of one bill would withdraw each other's lines.
     """
-    seen = dict[tuple[str, str, str], str]()
+    file_of_bill = dict[tuple[str, str, str], str]()
     for one in statements:
         bills = [(provider, *bill) for provider in one.staged.list_providers() for bill in one.staged.list_bills(provider)]
         if not bills:
             what = f"does not mean {one.source}, which is not a bill that is delivered as a whole"
             raise InputError(what, field="--whole", hint="FOCUS and Cost and Usage Reports are; leave --whole out for others")
         for bill in bills:
-            if bill in seen:
-                what = f"cannot mean both {seen[bill]} and {one.source}: they are of one bill"
+            if bill in file_of_bill:
+                what = f"cannot mean both {file_of_bill[bill]} and {one.source}: they are of one bill"
                 raise InputError(what, field="--whole", hint="put the pieces of one bill into a folder, and name that")
-            seen[bill] = one.source
+            file_of_bill[bill] = one.source
 
 
 def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
     """Yield notes on lines of a bill that a file lacks: they may be withdrawn, or in another piece."""
     for one in imports:
         if one.lacking:
-            kept = "1 line, which was kept" if one.lacking == 1 else f"{one.lacking} lines, which were kept"
+            kept_text = "1 line, which was kept" if one.lacking == 1 else f"{one.lacking} lines, which were kept"
             yield (
-                f"{one.provider}: {to_one_line(one.source)} does not contain, of the same bill in the ledger, {kept}: "
+                f"{one.provider}: {to_one_line(one.source)} does not contain, of the same bill in the ledger, {kept_text}: "
                 "if it is all of that bill, --whole withdraws them"
             )
 
@@ -238,22 +240,22 @@ def _ask_accounts(settings: Settings, only: Sequence[str], period: Period, now: 
         return ask_for_bills([(cloud.name, source) for cloud in clouds for source in list_sources((cloud,))], period, now)
 
 
-def _choose_providers(billed: Sequence[str], asked: Sequence[BillAnswer], only: Sequence[str]) -> list[str]:
+def _choose_providers(billed: Sequence[str], answers: Sequence[BillAnswer], only: Sequence[str]) -> list[str]:
     """Return providers with lines in the ledger, and those that answered; with `only`, those of these names."""
-    names = {*billed, *(name for one in asked if one.billed and not one.why for name in one.providers)}
-    meant = {name for one in asked for name in one.providers if one.name in only}
-    return sorted(name for name in names if not only or name in meant or any(may_speak_for(own, name) for own in only))
+    names = {*billed, *(name for one in answers if one.billed and not one.why for name in one.providers)}
+    chosen_names = {name for one in answers for name in one.providers if one.name in only}
+    return sorted(name for name in names if not only or name in chosen_names or any(may_speak_for(own, name) for own in only))
 
 
 def _build_messages(
-    results: Sequence[DriftResult], before: Sequence[ReconciliationRecord], url: str, settings: Settings, now: datetime
+    results: Sequence[DriftResult], old_records: Sequence[ReconciliationRecord], url: str, settings: Settings, now: datetime
 ) -> tuple[tuple[Notification, ...], list[DriftResult]]:
     """Return messages on drift beyond tolerance that is new, if the settings have routes; and all notified results."""
     beyond = [one for one in results if one.outcome == BEYOND]
-    known = [one for one in beyond if is_already_notified(one, before)]
-    new = [one for one in beyond if not is_already_notified(one, before)]
+    notified_results = [one for one in beyond if is_already_notified(one, old_records)]
+    new = [one for one in beyond if not is_already_notified(one, old_records)]
     if not settings.routes or not new:
-        return (), known
+        return (), notified_results
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         snoozes = load_open_overrides(ask, now)
     notices = [replace(build_drift_alert(one), at=now) for one in new]
@@ -261,7 +263,7 @@ def _build_messages(
         notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.timezone
     )
     subjects = {notice.subject for message in messages for notice in message.notices}
-    return messages, [*known, *(one for one in new if build_drift_alert(one).subject in subjects)]
+    return messages, [*notified_results, *(one for one in new if build_drift_alert(one).subject in subjects)]
 
 
 def _deliver_messages(settings: Settings, url: str, now: datetime) -> None:
@@ -289,11 +291,11 @@ def _list_left_out_rows(kinds: BillFileKinds) -> list[str]:
     ]
 
 
-def _list_foreign_rows(asked: Sequence[BillAnswer]) -> list[str]:
+def _list_foreign_rows(answers: Sequence[BillAnswer]) -> list[str]:
     """Return notes on rows of other providers in an account's files."""
     return [
         f"{count} rows of {to_one_line(name)} were left out of the bill of {one.name}"
-        for one in asked
+        for one in answers
         if one.billed
         for name, count in one.billed.left_out[:LEFT_OUT_SHOWN_MAX]
     ]
@@ -309,14 +311,14 @@ def _list_other_months(imports: Sequence[BillImport], period: Period) -> Iterato
             )
 
 
-def _list_notes(found: BillComparison, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
+def _list_notes(comparison: BillComparison, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
     if not files and not offline and not settings.providers:
         yield "No provider is configured: bills in the ledger were compared. --file reads one"
-    for provider, account in found.unstated:
+    for provider, account in comparison.unstated:
         yield f"{provider}/{to_one_line(account)} has charges, but no bill covers it"
-    for provider, one in found.set_aside:
+    for provider, one in comparison.set_aside:
         name = one.name or "its billing API"
         yield (f"{provider}/{to_one_line(one.account)}: {one.lines} lines of {name} repeat the same time and were ignored")
-    for provider, count in found.straddling.items():
+    for provider, count in comparison.straddling.items():
         if count:
             yield f"{provider}: {count} lines cross a month boundary and were not compared"

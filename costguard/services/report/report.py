@@ -56,11 +56,11 @@ if TYPE_CHECKING:  # types and no more
 
 
 def build_full_statement(
-    *, accounts: ReportReader, question: ReportQuestion, rules: Mapping[str, BillingRule], beside: bool = True
+    *, accounts: ReportReader, question: ReportQuestion, rules: Mapping[str, BillingRule], with_sections: bool = True
 ) -> Statement:
-    """Build the statement with the sections (`beside`), all from one snapshot of the ledger."""
+    """Build the statement with the sections (`with_sections`), all from one snapshot of the ledger."""
     with accounts.read_one_snapshot():
-        if not beside or question.period.start > question.as_of:
+        if not with_sections or question.period.start > question.as_of:
             return _build_plain_statement(accounts, accounts.load_spending(question.period, question.as_of), question, rules)
         outlays = accounts.load_costs(question.period, question.as_of)
         spending = sum_resource_costs(outlays)
@@ -71,8 +71,8 @@ def _build_plain_statement(
     books: Books, spending: Sequence[Spending], question: ReportQuestion, rules: Mapping[str, BillingRule]
 ) -> Statement:
     period, as_of = question.period, question.as_of
-    found = books.list_scopes() if period.start <= as_of else []
-    scopes = [scope.scope for scope in found]
+    coverages = books.list_scopes() if period.start <= as_of else []
+    scopes = [scope.scope for scope in coverages]
     usd, others = sum_by_currency(spending, question.by)
     return Statement(
         period=period,
@@ -89,12 +89,12 @@ def _build_plain_statement(
         ),
         unseen=find_uncovered_scopes(scopes, books.load_stretches(period), period, as_of=as_of, pause=question.pause),
         scopes=len(scopes),
-        misdated=tuple(sorted((scope for scope in found if scope.at > as_of + POLL_AHEAD_MAX), key=lambda s: s.scope)),
+        misdated=tuple(sorted((scope for scope in coverages if scope.at > as_of + POLL_AHEAD_MAX), key=lambda s: s.scope)),
     )
 
 
 def _add_sections(
-    made: Statement,
+    statement: Statement,
     spending: Sequence[Spending],
     outlays: Sequence[ResourceCost],
     accounts: ReportReader,
@@ -104,13 +104,13 @@ def _add_sections(
     each, bearers = load_spending_by(accounts, outlays, question) if needs_resources(by) else (spending, {})
     wastes, idle_days = measure_waste(accounts, outlays, bearers, question)
     usd, others = sum_by_currency(each, by, wastes)
-    before = load_previous_period(accounts, question)
+    previous_period = load_previous_period(accounts, question)
     days, burn = load_chart_data(accounts, question)
     return replace(
-        made,
-        usd=_add_previous_sums(usd, before),
+        statement,
+        usd=_add_previous_sums(usd, previous_period),
         others=others,
-        before=before,
+        before=previous_period,
         forecast=forecast_running_period(accounts, spending, question),
         spenders=load_top_resources(accounts, outlays),
         rest=compute_stopped_disk_cost(
@@ -128,11 +128,11 @@ def _add_sections(
     )
 
 
-def _add_previous_sums(usd: CurrencySums, before: PreviousPeriod | None) -> CurrencySums:
+def _add_previous_sums(usd: CurrencySums, previous_period: PreviousPeriod | None) -> CurrencySums:
     """Add to each group the cost of the same group in the period before."""
-    if before is None or not before.part_seen:
+    if previous_period is None or not previous_period.part_seen:
         return usd
-    was = {tuple(group.by.values()): group.money.expected for group in before.part.groups}
+    was = {tuple(group.by.values()): group.money.expected for group in previous_period.part.groups}
     groups = (replace(group, before=was.get(tuple(group.by.values()), Money(nano=0))) for group in usd.groups)
     return replace(usd, groups=tuple(groups))
 
@@ -192,12 +192,12 @@ def load_previous_period(accounts: ReportReader, question: ReportQuestion) -> Pr
             return accounts.load_spending(of, as_of)
         return load_spending_by(accounts, accounts.load_costs(of, as_of), question)[0]
 
-    whole = spent(period)
+    spendings = spent(period)
     part = (
         Period(start=period.start, end=min(period.end, period.start + question.passed.length)) if question.running else period
     )
     names, stretches = [scope.scope for scope in accounts.list_scopes()], accounts.load_stretches(period)
-    usd, parted = sum_by_currency(whole, by)[0], spent(part) if question.running else whole
+    usd, parted = sum_by_currency(spendings, by)[0], spent(part) if question.running else spendings
     holes = find_uncovered_scopes(names, stretches, part, as_of=as_of, pause=question.pause)
     blank = find_uncovered_scopes(names, stretches, period, as_of=as_of, pause=question.pause)
     return PreviousPeriod(
@@ -205,7 +205,7 @@ def load_previous_period(accounts: ReportReader, question: ReportQuestion) -> Pr
         label=question.asked.before_label,
         usd=usd,
         part=sum_by_currency(parted, by)[0] if question.running else usd,
-        seen=bool(whole) or not _is_never_seen(blank, names),
+        seen=bool(spendings) or not _is_never_seen(blank, names),
         part_seen=bool(parted) or not _is_never_seen(holes, names),
         complete=bool(names) and not holes,
     )
@@ -219,14 +219,14 @@ def _is_never_seen(holes: Sequence[UncoveredScope], names: Sequence[ScopeKey]) -
 def load_top_resources(accounts: ReportReader, outlays: Sequence[ResourceCost]) -> tuple[TopResource, ...]:
     """Return the resources with the highest cost."""
     places = rank_top_resources(outlays)
-    wanted = set(places)
-    found: dict[tuple[int, str], list[ResourceCost]] = defaultdict(list)
+    top_places = set(places)
+    costs_by_place: dict[tuple[int, str], list[ResourceCost]] = defaultdict(list)
     for one in outlays:
         place = (one.number, one.currency)
-        if place in wanted:
-            found[place].append(one)
+        if place in top_places:
+            costs_by_place[place].append(one)
     bearers = accounts.load_billed_resources({number for number, _ in places})
-    return tuple(build_top_resource(bearers[number], found[number, currency]) for number, currency in places)
+    return tuple(build_top_resource(bearers[number], costs_by_place[number, currency]) for number, currency in places)
 
 
 def measure_waste(
@@ -258,9 +258,9 @@ def measure_waste(
     start_us, end_us = to_micros(period.start), to_micros(period.end)
     days: dict[int, tuple[int, int]] = {}
     for number in measured if question.drawn else ():
-        for day, (known, wasted) in sum_waste_by_day(ran.get(number, ()), stretches[number], start_us, end_us).items():
-            before = days.get(day, (0, 0))
-            days[day] = before[0] + known, before[1] + wasted
+        for day, (known_us, wasted) in sum_waste_by_day(ran.get(number, ()), stretches[number], start_us, end_us).items():
+            old_sums = days.get(day, (0, 0))
+            days[day] = old_sums[0] + known_us, old_sums[1] + wasted
     wastes = [
         replace(waste, bearer=bearers.get(number)) if bearers else waste
         for number in measured
@@ -300,8 +300,8 @@ def load_chart_data(accounts: ReportReader, question: ReportQuestion) -> tuple[C
         accounts.load_daily_costs(question.period, as_of, by), by, passed.start.date(), (passed.end - MICROSECOND).date()
     )
     rates = accounts.load_rate_changes(passed, as_of)
-    known = [*(to_micros(one.start) for one in accounts.load_stretches(passed)), *(hour * HOUR_US for hour in rates)]
-    since = max(to_micros(passed.start), min(known, default=to_micros(passed.start)))
+    starts_us = [*(to_micros(one.start) for one in accounts.load_stretches(passed)), *(hour * HOUR_US for hour in rates)]
+    since = max(to_micros(passed.start), min(starts_us, default=to_micros(passed.start)))
     return days, compute_weekly_burn(rates, since, to_micros(passed.end), question.zone)
 
 

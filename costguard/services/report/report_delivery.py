@@ -101,9 +101,9 @@ def compose_report_messages(
     ]
 
 
-def build_report_command(stated: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
-    """Return the command line that prints the report of the period `stated`."""
-    words = [word for name, text in stated.items() for word in (f"--{name}", quote_shell_word(text))]
+def build_report_command(period: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
+    """Return the command line that prints the report of the period `period`."""
+    words = [word for name, text in period.items() for word in (f"--{name}", quote_shell_word(text))]
     return " ".join(
         ("costguard report", *words, "--by", ",".join(map(quote_shell_word, by)), "--zone", quote_shell_word(str(zone)))
     )
@@ -149,8 +149,8 @@ def _build_enclosures(letter: ReportLetter, kind: str) -> tuple[tuple[Attachment
 
 def _render_enclosure(letter: ReportLetter) -> bytes:
     needs = letter.chosen.needs
-    there = not needs or getattr(letter.document, needs, None) is not None
-    require(there, "format", f"{letter.chosen.name} cannot render reports", 'write "html"')
+    is_available = not needs or getattr(letter.document, needs, None) is not None
+    require(is_available, "format", f"{letter.chosen.name} cannot render reports", 'write "html"')
     rendered = letter.chosen.render(letter.document)
     pieces = [rendered] if isinstance(rendered, str) else rendered
     return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
@@ -175,7 +175,7 @@ NOTIFY_HINT = 'write the name of a route, "console", "env:SLACK_URL" or "https:/
 
 def send_report(
     *,
-    stated: Mapping[str, str | None],
+    period: Mapping[str, str | None],
     by: str | None,
     zone: str | None,
     strict: bool,
@@ -191,14 +191,14 @@ def send_report(
     """
     settings, now = read_settings(config), get_utc_now()
     place = settings.defaults.timezone if zone is None else load_zone(zone, "--zone")
-    keys, of, chosen = parse_group_keys(by), parse_report_period(stated, now, place), find_report_format(attach)
+    keys, of, chosen = parse_group_keys(by), parse_report_period(period, now, place), find_report_format(attach)
     ways = {name: open_notifier(name, settings, SystemClock()) for name in _choose_channels(settings, people, routes)}
     statement, document = build_report(settings, of, by=keys, zone=place, now=now, drawn=chosen.needs == CHARTS_NEED)
     refusal = build_incomplete_report_error(statement) if strict else None
     if refusal is not None:
         raise refusal
-    given = {name: text for name, text in stated.items() if text is not None} or {"month": of.label}
-    again = build_report_command(given, keys, place)
+    flags = {name: text for name, text in period.items() if text is not None} or {"month": of.label}
+    again = build_report_command(flags, keys, place)
     letter = ReportLetter(statement=statement, document=document, chosen=chosen, again=again)
     sent = list[ReportDelivery]()
     for name, way in ways.items():
@@ -271,18 +271,18 @@ def queue_due_reports(
 ) -> QueuedReports:
     """Queue every report due at `now`. `compose` builds its messages. Raises LedgerError if marks cannot be read."""
     marks = book.load_marks()
-    new, gone = find_schedule_changes(schedules, marks, now)
-    if new or gone:
+    new, dropped_schedules = find_schedule_changes(schedules, marks, now)
+    if new or dropped_schedules:
         book.record_schedules(schedules, now)
         marks = book.load_marks()
-    put, failed = list[tuple[ReportSchedule, DueReport]](), list[tuple[ReportSchedule, Exception]]()
+    queued, failed = list[tuple[ReportSchedule, DueReport]](), list[tuple[ReportSchedule, Exception]]()
     for schedule in schedules:
         mark = marks.get(schedule.topic)
         for one in list_due_reports(schedule, mark.since, now, zone) if mark else ():
             try:
                 if book.queue_report(schedule, one.of.period.end, compose(schedule, one)):
-                    put.append((schedule, one))
+                    queued.append((schedule, one))
             except Exception as wrong:  # noqa: BLE001 - a format is a plug-in, which may raise anything
                 failed.append((schedule, wrong))
                 break
-    return QueuedReports(seen=new, put=tuple(put), failed=tuple(failed))
+    return QueuedReports(seen=new, put=tuple(queued), failed=tuple(failed))

@@ -26,8 +26,8 @@ class RunBoard:
     def read_newest(self) -> tuple[bytes, str]:
         """Return the text of the newest run, and its hash. Raises MessageRefusedError while it is being built."""
         text, name = self.read()
-        made = self._made
-        if made is None or made[2] != name or made[0] != self.mark():
+        cache_entry = self._made
+        if cache_entry is None or cache_entry[2] != name or cache_entry[0] != self.mark():
             raise MessageRefusedError(NOT_READY, "what the newest run found is being read", wait_s=5)
         return text, name
 
@@ -36,19 +36,19 @@ class RunBoard:
 
         While it is built anew by one reader, the others get the previous one. Raises MessageRefusedError before the first run.
         """
-        mark, made = self.mark(), self._made
+        mark, cache_entry = self.mark(), self._made
         if mark is None:
             raise MessageRefusedError(NOT_READY, wait_s=5)
-        if made is not None and made[0] == mark:
-            return made[1], made[2]
-        if not self._lock.acquire(blocking=made is None):
-            assert made is not None  # noqa: S101 - else it would have waited
-            return made[1], made[2]
+        if cache_entry is not None and cache_entry[0] == mark:
+            return cache_entry[1], cache_entry[2]
+        if not self._lock.acquire(blocking=cache_entry is None):
+            assert cache_entry is not None  # noqa: S101 - else it would have waited
+            return cache_entry[1], cache_entry[2]
         try:
-            made = self._made
-            if made is None or made[0] != mark:
+            cache_entry = self._made
+            if cache_entry is None or cache_entry[0] != mark:
                 text = self.render()
-                made = self._made = mark, text, sha256(text).hexdigest()[:32]
-            return made[1], made[2]
+                cache_entry = self._made = mark, text, sha256(text).hexdigest()[:32]
+            return cache_entry[1], cache_entry[2]
         finally:
             self._lock.release()

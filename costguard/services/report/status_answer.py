@@ -115,9 +115,9 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
             records=records,
             latest=latest,
             holds=load_counting_holds(ask, now),
-            wishes=load_recent_overrides(records, now),
-            before=read_previous_runs(last, rules, now, guarded_until=last.at if last else None),
-            held=(),
+            overrides=load_recent_overrides(records, now),
+            previous=read_previous_runs(last, rules, now, guarded_until=last.at if last else None),
+            standing_holds=(),
             lookback=SampleWindow(),
         )
         found = build_status(
@@ -129,7 +129,7 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
             stand=sight.standings,
             balances=seen.balances if seen else None,
             unreached=seen.unreached if seen else list_unasked_providers(settings.providers, books.list_scopes(), now),
-            beside=lambda _: annotate_resources(rules, sight),
+            annotate=lambda _: annotate_resources(rules, sight),
             overshoots=lambda *_: view.overshoots if view else forecast_overshoots(rules, sight, latest.handling),
         )
         if reader.where.path is None:  # watchdogs share no file

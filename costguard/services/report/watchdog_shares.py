@@ -29,17 +29,17 @@ def load_watchdog_shares(ask: Query, now: datetime) -> tuple[WatchdogShare, ...]
     if leader and not workers:
         return ()  # a watchdog by itself polls every account, whatever others have left behind
     every = last.interval if last else timedelta()
-    held, late = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    held_accounts, late = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for duty in _list_present([duty for duty in duties if duty.kind == POLL], at):
         holder, name = duty.holder if duty.is_held(at) else "", duty.account.rpartition("/")[2]
-        held[holder].append(name)
+        held_accounts[holder].append(name)
         if at - duty.due_at > every:
             late[holder].append(name)
-    names = {*held, *workers, *filter(None, (leader,))} if held else set[str]()
+    names = {*held_accounts, *workers, *filter(None, (leader,))} if held_accounts else set[str]()
     shares = [
         WatchdogShare(
             name=name,
-            accounts=tuple(held[name]),
+            accounts=tuple(held_accounts[name]),
             overdue=tuple(late[name]),
             plans=bool(name) and name == leader,
             clock_off=workers[name].clock_off if name in workers else timedelta(),

@@ -128,13 +128,13 @@ class RunQuoter:
     request: AdmitRequest
     facts: ShippedFacts
 
-    def quote(self, asked: Job | Rental, on: Hardware | None = None) -> Quote:
-        """Return the quote of `asked` on `on`; None: on the whole market."""
-        counts = self.counts if isinstance(asked, Job) else None
+    def quote(self, request: Job | Rental, on: Hardware | None = None) -> Quote:
+        """Return the quote of `request` on `on`; None: on the whole market."""
+        counts = self.counts if isinstance(request, Job) else None
         today = datetime.now(UTC).date()
         with MarketReader(find_market_file(self.request.market, self.request.config)) as source:
-            asked = replace(asked, limits=resolve_limits(asked.limits, source))
-            return flow.build_quote(asked, market=source, facts=self.facts, on=on, counts=counts, today=today)
+            request = replace(request, limits=resolve_limits(request.limits, source))
+            return flow.build_quote(request, market=source, facts=self.facts, on=on, counts=counts, today=today)
 
     def quote_freely(self) -> Quote:
         """Return the quote of the same on any provider, region and tier; of a job, on any GPU.
@@ -160,24 +160,24 @@ def price_run(request: AdmitRequest, facts: ShippedFacts) -> tuple[RunPrice, Run
     """
     machines = require_whole_number(request.machines, "machines", least=1, most=MACHINES_MAX)
     if request.money is not None:
-        given = [name for name in ("job_file", "on", "count", "flags") if getattr(request, name)]
-        require(not given, "usd", "is stated, so nothing is quoted", "leave out the job and the GPUs, or the cost")
+        extra_fields = [name for name in ("job_file", "on", "count", "flags") if getattr(request, name)]
+        require(not extra_fields, "usd", "is stated, so nothing is quoted", "leave out the job and the GPUs, or the cost")
         hours = None if request.hours is None else Interval.exactly(request.hours)
         usd = MoneyInterval(low=request.money, expected=request.money, high=request.money)
         gpu = facts.get_gpu_names().resolve(request.gpu, field="gpu").canonical if request.gpu else ""
         return RunPrice(usd=usd, hours=hours, provider=request.provider, gpu=gpu), None
-    told = _read_request(request, facts)
-    asked, hardware, notes = told.asked, told.hardware, told.notes
-    alone = machines == 1 or isinstance(asked, Rental)
+    asked_run = _read_request(request, facts)
+    job_or_rental, hardware, notes = asked_run.asked, asked_run.hardware, asked_run.notes
+    alone = machines == 1 or isinstance(job_or_rental, Rental)
     require(alone, "machines", "belongs to a rental: the quote of a job counts its machines", "leave it out")
-    quoter = RunQuoter(asked=asked, on=hardware, counts=told.counts, request=request, facts=facts)
-    answer = quoter.quote(asked, hardware)
+    quoter = RunQuoter(asked=job_or_rental, on=hardware, counts=asked_run.counts, request=request, facts=facts)
+    answer = quoter.quote(job_or_rental, hardware)
     option = choose_option(answer)
     if option is None or option.usd is None:
         why = "; ".join(answer.advice) or (answer.refused[0].reason if answer.refused else "no offer matches")
         hint = "costguard quote shows more; --usd 50 --hours 12 states the cost instead"
         raise NoAnswerError(f"the run cannot be priced: {why}", hint=hint)
-    only, gpus = asked.limits.providers or (), asked.limits.gpus or ()
+    only, gpus = job_or_rental.limits.providers or (), job_or_rental.limits.gpus or ()
     price = RunPrice(
         usd=multiply_interval(option.usd, machines),
         hours=option.hours,
@@ -196,9 +196,9 @@ def list_fitting_changes(price: RunPrice, admission: Admission, quoter: RunQuote
     if admission.admitted or quoter is None or left is None or left.nano <= 0 or left.currency != price.usd.high.currency:
         return ()
     if isinstance(quoter.asked, Rental):
-        found = _shrink_rental(quoter.asked, price, left, quoter)
+        changes = _shrink_rental(quoter.asked, price, left, quoter)
     else:
-        found = _shorten_job(quoter.asked, price, left, quoter)
+        changes = _shorten_job(quoter.asked, price, left, quoter)
     cheaper = dict[str, Money]()
     for one in quoter.quote_freely().options:
         if one.usd is None or one.offer is None or len(cheaper) >= CHANGES_SHOWN:
@@ -206,34 +206,34 @@ def list_fitting_changes(price: RunPrice, admission: Admission, quoter: RunQuote
         usd = multiply_interval(one.usd, price.machines).high
         if usd <= left and usd < price.usd.high:
             cheaper.setdefault(describe_option(one), usd)
-    return (*found, *(FittingChange(what=what, usd=usd) for what, usd in cheaper.items()))
+    return (*changes, *(FittingChange(what=what, usd=usd) for what, usd in cheaper.items()))
 
 
-def _shrink_rental(asked: Rental, price: RunPrice, left: Money, quoter: RunQuoter) -> list[FittingChange]:
+def _shrink_rental(rental: Rental, price: RunPrice, left: Money, quoter: RunQuoter) -> list[FittingChange]:
     """Return the rental with fewer machines, fewer GPUs, and fewer hours, as far as each fits into `left`."""
-    found, share = list[FittingChange](), left.nano / price.usd.high.nano
+    changes, share = list[FittingChange](), left.nano / price.usd.high.nano
     if fewer := int(price.machines * share):
         usd = Money(nano=price.usd.high.nano * fewer // price.machines, currency=left.currency)
-        found.append(FittingChange(what=f"{fewer} of the {price.machines} machines", usd=usd))
-    counts = range(min(asked.gpu_count - 1, int(asked.gpu_count * share)), 0, -1)
-    smaller = (replace(asked, gpu_count=count) for count in counts)
-    hours = int(asked.hours * share * 10) / 10
-    shorter = (replace(asked, hours=hours),) if hours >= HOURS_LEAST else ()
+        changes.append(FittingChange(what=f"{fewer} of the {price.machines} machines", usd=usd))
+    counts = range(min(rental.gpu_count - 1, int(rental.gpu_count * share)), 0, -1)
+    smaller = (replace(rental, gpu_count=count) for count in counts)
+    hours = int(rental.hours * share * 10) / 10
+    shorter = (replace(rental, hours=hours),) if hours >= HOURS_LEAST else ()
     for candidates in (smaller, shorter):
         for one in candidates:
             option = choose_option(quoter.quote(one))
             high = multiply_interval(option.usd, price.machines).high if option and option.usd else None
             if high is not None and high <= left:
-                found.append(FittingChange(what=f"{one.gpu} x{one.gpu_count} for {one.hours:g} h", usd=high))
+                changes.append(FittingChange(what=f"{one.gpu} x{one.gpu_count} for {one.hours:g} h", usd=high))
                 break
-    return found
+    return changes
 
 
-def _shorten_job(asked: Job, price: RunPrice, left: Money, quoter: RunQuoter) -> list[FittingChange]:
+def _shorten_job(job: Job, price: RunPrice, left: Money, quoter: RunQuoter) -> list[FittingChange]:
     """Return the job with fewer tokens, as far as they fit into `left`; the hours before the first token stay."""
     for share in (left.nano / price.usd.high.nano * part for part in TOKEN_SHARES):
-        tokens = int((asked.tokens or 0) * share)
-        option = choose_option(quoter.quote(replace(asked, tokens=tokens), quoter.on)) if tokens else None
+        tokens = int((job.tokens or 0) * share)
+        option = choose_option(quoter.quote(replace(job, tokens=tokens), quoter.on)) if tokens else None
         if option is not None and option.usd is not None and option.usd.high <= left:
             return [FittingChange(what=f"{share:.0%} of the tokens ({tokens:,})", usd=option.usd.high)]
     return []

@@ -65,10 +65,10 @@ class HoldDuty:
 
     def find_ended(self, holds: list[Hold], live: list[LiveResource], now: datetime) -> list[Hold]:
         """Return the holds that had a machine in an earlier call, and have had none for `GONE_FOR`."""
-        there = [one.observation for one in live if one.observation.state != ENDED]
-        named = [(dict(seen.labels).get(HOLD_LABEL), seen.key) for seen in there]
+        observations = [one.observation for one in live if one.observation.state != ENDED]
+        hold_labels = [(dict(observation.labels).get(HOLD_LABEL), observation.key) for observation in observations]
         for hold in holds:
-            if any(name == hold.id and _may_be_of(hold, key) for name, key in named):
+            if any(name == hold.id and _may_be_of(hold, key) for name, key in hold_labels):
                 self._seen[hold.id] = now
         return [hold for hold in holds if hold.id in self._seen and now - self._seen[hold.id] >= GONE_FOR]
 

@@ -124,63 +124,65 @@ class RunState:
     notes: tuple[str, ...] = ()
 
 
-def run_job(wanted: RunOptions) -> int:
+def run_job(options: RunOptions) -> int:
     """Run the command as a job; return its exit code, as a shell reports it."""
     if not hasattr(signal, "sigtimedwait") or not sys.platform.startswith("linux"):
         raise NoAnswerError("runs jobs on Linux only", field="costguard run", hint="run it on the rented machine")
-    if not wanted.command:
+    if not options.command:
         hint = "costguard run --job job.toml -- python train.py"
         raise InputError("no command was given", field="COMMAND", hint=hint)
-    notice_source = find_spot_notice_source(wanted.notices)
-    on_notice, result = parse_notice_reaction(wanted.on_notice, wanted.signal_on_notice), check_result_file(wanted.result)
-    after = check_end_action(wanted.after)
-    settings = read_settings(wanted.asked.config)
-    otherwise = Path(wanted.asked.job_file or wanted.command[0]).stem or "job"
-    with open_run_record(wanted.job, wanted.record, _make_job_name(otherwise)) as book:
+    notice_source = find_spot_notice_source(options.notices)
+    on_notice, result = parse_notice_reaction(options.on_notice, options.signal_on_notice), check_result_file(options.result)
+    action = check_end_action(options.after)
+    settings = read_settings(options.asked.config)
+    otherwise = Path(options.asked.job_file or options.command[0]).stem or "job"
+    with open_run_record(options.job, options.record, _make_job_name(otherwise)) as book:
         with open_run_ledger(settings) as desk:
             settle_unfinished(book, desk)
             settle_other_jobs(get_runs_folder(), desk, but=book.path)
         now = get_now()
-        found = estimate_run(wanted.asked, settings, book.record, now)
-        _ask_to_run(wanted, book, found)
-        with block_signals() as heard:
-            state = RunState(wanted=wanted, settings=settings, book=book, found=found, attempt=plan_attempt(book, now))
+        estimate = estimate_run(options.asked, settings, book.record, now)
+        _ask_to_run(options, book, estimate)
+        with block_signals() as blocked_signals:
+            state = RunState(wanted=options, settings=settings, book=book, found=estimate, attempt=plan_attempt(book, now))
             watching = RunMonitor(
                 book=book,
                 attempt=state.attempt,
-                terms=found.terms,
+                terms=estimate.terms,
                 hints=HintReceiver(_list_agent_sockets()),
                 notices=SpotNoticeWatcher(notice_source),
                 on_notice=on_notice,
                 title=TerminalTitle(),
-                limit=_find_money_limit(found),
-                prepare=build_state_restorer(heard.before),
+                limit=_find_money_limit(estimate),
+                prepare=build_state_restorer(blocked_signals.before),
             )
             try:
-                child = _begin_program(state, watching, heard)
+                child = _begin_program(state, watching, blocked_signals)
                 if isinstance(child, int):
                     return child
-                attendance = ChildSupervisor(child, heard, watching.tick, write_message, watching.handle_end_signal)
+                attendance = ChildSupervisor(child, blocked_signals, watching.tick, write_message, watching.handle_end_signal)
                 status = attendance.wait_until_ended()
             finally:
                 watching.end()
             try:
-                came = _settle_end(state, watching, status)
-                write_result(result, came)
+                summary = _settle_end(state, watching, status)
+                write_result(result, summary)
                 watching.wait()
-                then = perform_end_action(after, status, heard, came.attempt.id, partial(find_keeper, settings, found.live))
+                then = perform_end_action(
+                    action, status, blocked_signals, summary.attempt.id, partial(find_keeper, settings, estimate.live)
+                )
                 if then:
-                    write_result(result, replace(came, then=then))
+                    write_result(result, replace(summary, then=then))
             except Exception as broken:  # noqa: BLE001 - the program's exit code is passed on, whatever becomes of us
                 write_message(f"costguard itself failed after the job ({type(broken).__name__}: {to_one_line(str(broken))})")
     return status
 
 
-def _ask_to_run(wanted: RunOptions, book: RunRecordStore, found: RunEstimate) -> None:
+def _ask_to_run(options: RunOptions, book: RunRecordStore, estimate: RunEstimate) -> None:
     """Ask for confirmation; raise NoAnswerError if a person refuses, InputError if there is no terminal."""
-    for line in (*found.notes, *format_quote_lines(book.record.job, len(book.record.attempts) + 1, found.terms)):
+    for line in (*estimate.notes, *format_quote_lines(book.record.job, len(book.record.attempts) + 1, estimate.terms)):
         write_message(line)
-    if wanted.yes:
+    if options.yes:
         return
     if not can_ask():
         hint = "confirm in advance: costguard run --yes ..."
@@ -189,7 +191,7 @@ def _ask_to_run(wanted: RunOptions, book: RunRecordStore, found: RunEstimate) ->
         raise NoAnswerError("it was not run: declined", hint="nothing was held")
 
 
-def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals) -> ChildProcess | int:
+def _begin_program(state: RunState, watching: RunMonitor, blocked_signals: BlockedSignals) -> ChildProcess | int:
     """Start the program after hold and lease; return the exit code instead if costguard received an end signal before."""
     money = find_hold_amount(state.found.terms, watching.limit)
     state.attempt = replace(
@@ -212,12 +214,12 @@ def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals)
                 write_message("no budget hold: its cost is unknown")
             if length is not None:
                 _take_lease(state, desk)
-        asked_to_end = take_end_signal(heard)
+        asked_to_end = take_end_signal(blocked_signals)
         if asked_to_end is not None:
             _release_all(state)
             return SIGNAL_EXIT_BASE + asked_to_end
         environment = _build_environment(state, watching.hints)
-        child = start_child(state.wanted.command, environment, blocked=heard.before, outlives=state.wanted.outlive)
+        child = start_child(state.wanted.command, environment, blocked=blocked_signals.before, outlives=state.wanted.outlive)
     except BaseException:
         _release_all(state)
         raise
@@ -234,10 +236,8 @@ def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals)
 def _take_hold(state: RunState, desk: RunLedger, money: Money, now: datetime) -> None:
     """Take the hold; raise NoAnswerError if a budget has no room."""
     job = state.book.record.job
-    wanted = build_job_hold(
-        state.attempt, job, money, state.found.terms, who=desk.who, labels=_get_labels(state.found), now=now
-    )
-    admission = set_money_aside(wanted, desk, now)
+    hold = build_job_hold(state.attempt, job, money, state.found.terms, who=desk.who, labels=_get_labels(state.found), now=now)
+    admission = set_money_aside(hold, desk, now)
     if not admission.admitted:
         hint = "wait for other runs to end, ask for less, or have the budget raised"
         raise NoAnswerError(admission.says, field=f"budget {admission.budget}" if admission.budget else None, hint=hint)
@@ -251,15 +251,15 @@ def _take_lease(state: RunState, desk: RunLedger) -> None:
     assert live is not None  # noqa: S101 - for the type checker: asked before
     assert length is not None  # noqa: S101
     owner = find_owner(live.observation, state.settings.defaults.owner_from)
-    meant = [policy for policy in state.settings.policies if matches_target(policy.target, live.observation, owner)]
+    matching_policies = [policy for policy in state.settings.policies if matches_target(policy.target, live.observation, owner)]
     why = f"costguard run: job {state.book.record.job}, attempt {state.attempt.number}"
-    taken = lease_machine(live, length, meant, desk, get_now(), wish_id=state.attempt.lease, why=why)
-    if isinstance(taken, Override):
-        state.lease = taken
-        write_message(format_lease_end(taken.until or taken.at))
+    lease = lease_machine(live, length, matching_policies, desk, get_now(), wish_id=state.attempt.lease, why=why)
+    if isinstance(lease, Override):
+        state.lease = lease
+        write_message(format_lease_end(lease.until or lease.at))
     else:
-        state.lease_refused, state.attempt = taken, replace(state.attempt, lease="")
-        write_message(f"the machine has no lease: {taken}. Policies may act on it")
+        state.lease_refused, state.attempt = lease, replace(state.attempt, lease="")
+        write_message(f"the machine has no lease: {lease}. Policies may act on it")
 
 
 def _release_all(state: RunState) -> None:
@@ -303,16 +303,16 @@ def _build_environment(state: RunState, hints: HintReceiver) -> dict[str, str]:
     return {**os.environ, RUN_ENV: state.attempt.id, JOB_ENV: state.book.record.job, **hints.build_environment()}
 
 
-def _get_labels(found: RunEstimate) -> dict[str, str]:
+def _get_labels(estimate: RunEstimate) -> dict[str, str]:
     """Return the labels of its machine, which budgets may match."""
-    return dict(found.live.observation.labels) if found.live else {}
+    return dict(estimate.live.observation.labels) if estimate.live else {}
 
 
-def _find_money_limit(found: RunEstimate) -> Money | None:
+def _find_money_limit(estimate: RunEstimate) -> Money | None:
     """Return the job's own cap; None: it has none."""
-    if found.job is not None:
-        return found.job.limits.max_usd
-    return parse_job_limits(read_subtable(found.stated.table, "limits")).max_usd if found.stated else None
+    if estimate.job is not None:
+        return estimate.job.limits.max_usd
+    return parse_job_limits(read_subtable(estimate.stated.table, "limits")).max_usd if estimate.stated else None
 
 
 def _list_agent_sockets() -> Sequence[str]:
@@ -324,8 +324,8 @@ def _list_agent_sockets() -> Sequence[str]:
 
 def _make_job_name(text: str) -> str:
     """Convert `text` to the prefix of a job name."""
-    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in text)
-    return kept.strip("._-")[:60] or "job"
+    name = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in text)
+    return name.strip("._-")[:60] or "job"
 
 
 SPEED_DIGITS, PEAK_DIGITS = 6, 3
@@ -362,8 +362,8 @@ def close_ended_attempt(
 
 
 def learn_speed(
-    asked: RunRequest,
-    found: RunEstimate,
+    request: RunRequest,
+    estimate: RunEstimate,
     job: str,
     *,
     marks: Sequence[ProgressMark],
@@ -374,40 +374,40 @@ def learn_speed(
 
     `peak_gib`: allocated at most on one GPU; None: not measured.
     """
-    if found.job is None or found.stated is None or found.hardware is None:
+    if estimate.job is None or estimate.stated is None or estimate.hardware is None:
         return LearntSpeed(unfit="it was not quoted, so there is nothing to compare")
-    speed = measure_token_speed(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
+    speed = measure_token_speed(marks, status=ended.status, tokens_per_step=estimate.terms.tokens_per_step)
     if isinstance(speed, PaceUnknown):
         return LearntSpeed(unfit=speed.why)
-    if found.differs:
-        return LearntSpeed(unfit=found.differs)
+    if estimate.differs:
+        return LearntSpeed(unfit=estimate.differs)
     try:
-        left_out = _add_to_calibration(asked, found, round(speed, SPEED_DIGITS), ended, job, peak_gib=peak_gib)
+        left_out = _add_to_calibration(request, estimate, round(speed, SPEED_DIGITS), ended, job, peak_gib=peak_gib)
         if left_out:
             return LearntSpeed(tokens_per_s=speed, unfit=left_out)
-        after = quote_again(asked, found, ended.seen_at)
+        new_terms = quote_again(request, estimate, ended.seen_at)
     except CostguardError as error:
         return LearntSpeed(tokens_per_s=speed, unfit=str(error).splitlines()[0])
-    return LearntSpeed(tokens_per_s=speed, after=after)
+    return LearntSpeed(tokens_per_s=speed, after=new_terms)
 
 
-def say_end(book: RunRecordStore, ended: JobAttempt, found: RunEstimate, learnt_: LearntSpeed) -> None:
+def say_end(book: RunRecordStore, ended: JobAttempt, estimate: RunEstimate, learnt_: LearntSpeed) -> None:
     """Print how it ended, beside the quote."""
     how = f"was ended by {ended.why}" if ended.why else f"ended with status {ended.status}"
-    for line in format_end_lines(ended, book.record, found.terms, how):
+    for line in format_end_lines(ended, book.record, estimate.terms, how):
         write_message(line)
     if learnt_.after is not None and learnt_.tokens_per_s is not None:
         write_message(f"calibrated with {learnt_.tokens_per_s:,.0f} tokens a second")
-        write_message(format_next_quote(found.terms, learnt_.after))
-    elif found.job is not None:
+        write_message(format_next_quote(estimate.terms, learnt_.after))
+    elif estimate.job is not None:
         write_message(f"not used to calibrate later quotes: {learnt_.unfit}")
 
 
-def check_result_file(stated: str | None) -> Path | None:
+def check_result_file(path_text: str | None) -> Path | None:
     """Return the path of the result document; raise InputError if another kind of file is there."""
-    if stated is None:
+    if path_text is None:
         return None
-    path = expand_path(stated).absolute()
+    path = expand_path(path_text).absolute()
     hint = "name another file with --result"
     try:
         if not path.parent.is_dir():
@@ -421,43 +421,43 @@ def check_result_file(stated: str | None) -> Path | None:
     return path
 
 
-def write_result(path: Path | None, came: RunSummary) -> None:
+def write_result(path: Path | None, summary: RunSummary) -> None:
     """Write the result document. A failure is printed and not raised, because the program's exit code has priority."""
     if path is None:
         return
     try:
-        write_file_atomically(path, f"{json.dumps(build_run_data(came), indent=2)}\n".encode())
+        write_file_atomically(path, f"{json.dumps(build_run_data(summary), indent=2)}\n".encode())
     except OSError as wrong:
         write_message(f"{path}: cannot be written: {wrong.strerror}")
 
 
 def _is_result(path: Path) -> bool:
     try:
-        found = json.loads(path.read_bytes() or b"{}")
+        content = json.loads(path.read_bytes() or b"{}")
     except (ValueError, RecursionError):
         return False
-    return found == {} or (isinstance(found, dict) and found.get("schema") == RUN_SCHEMA)
+    return content == {} or (isinstance(content, dict) and content.get("schema") == RUN_SCHEMA)
 
 
 def _add_to_calibration(
-    asked: RunRequest, found: RunEstimate, speed: float, ended: JobAttempt, job: str, *, peak_gib: float | None
+    request: RunRequest, estimate: RunEstimate, speed: float, ended: JobAttempt, job: str, *, peak_gib: float | None
 ) -> str:
     """Add the run to the calibration; return why it was left out, "" if it was not."""
-    assert found.stated is not None  # noqa: S101 - for the type checker: asked by `learn`
-    assert found.hardware is not None  # noqa: S101
+    assert estimate.stated is not None  # noqa: S101 - for the type checker: asked by `learn`
+    assert estimate.hardware is not None  # noqa: S101
     name = f"{job}, attempt {ended.number}"
-    row = {key: value for key, value in found.stated.table.items() if key in JOB_KEYS} | {
-        "gpu": found.hardware.gpu.name,
-        "gpu_count": found.hardware.gpu_count,
-        "nodes": found.hardware.nodes,
+    row = {key: value for key, value in estimate.stated.table.items() if key in JOB_KEYS} | {
+        "gpu": estimate.hardware.gpu.name,
+        "gpu_count": estimate.hardware.gpu_count,
+        "nodes": estimate.hardware.nodes,
         "tokens_per_s": speed,
         "name": name,
         "at": ended.seen_at.isoformat(timespec="seconds"),
-        "source": "costguard run" if found.seen else "costguard run, its GPU as stated",
+        "source": "costguard run" if estimate.seen else "costguard run, its GPU as stated",
     }
-    if peak_gib is not None and found.seen:
+    if peak_gib is not None and estimate.seen:
         row["peak_gib"] = round(peak_gib, PEAK_DIGITS)
     facts = ShippedFacts()
-    fresh = read_observed_runs([(name, row)], found.stated.folder, facts)
-    answer = update_calibration(fresh, find_calibration_file(asked.calibration, asked.config), facts)
+    fresh = read_observed_runs([(name, row)], estimate.stated.folder, facts)
+    answer = update_calibration(fresh, find_calibration_file(request.calibration, request.config), facts)
     return next((replace_unprintable(out.text) for out in answer.weighed.left_out if name in out.text), "")

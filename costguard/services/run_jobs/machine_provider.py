@@ -23,15 +23,15 @@ SPARE_S = 1.0
 
 
 def find_spot_notice_source(
-    stated: str, environ: Mapping[str, str] = os.environ, firmware: Path = DMI
+    provider: str, environ: Mapping[str, str] = os.environ, firmware: Path = DMI
 ) -> SpotNoticeSource | None:
     """Return the source of spot notices; None: no source.
 
-    `stated`: a provider, AUTO for the one of this machine, or NONE.
+    `provider`: a provider, AUTO for the one of this machine, or NONE.
     """
     sources = {name: traits for name, traits in _list_traits() if traits.metadata_url}
-    require_one_of(stated, (AUTO, *sources, NONE), "--notices")
-    name = _detect_provider(sources, environ, firmware) if stated == AUTO else stated
+    require_one_of(provider, (AUTO, *sources, NONE), "--notices")
+    name = _detect_provider(sources, environ, firmware) if provider == AUTO else provider
     if name not in sources:
         return None
     traits, plugin = sources[name], load_providers().found[name]
@@ -47,8 +47,8 @@ def find_spot_notice_source(
 def guess_provider(environ: Mapping[str, str] = os.environ, firmware: Path = DMI) -> str | None:
     """Return the probable provider of this machine; None if nothing identifies it."""
     traits = dict(_list_traits())
-    named = (name for name, one in traits.items() if any(environ.get(variable) for variable in one.variables))
-    return next(named, None) or _detect_provider(traits, environ, firmware)
+    providers = (name for name, one in traits.items() if any(environ.get(variable) for variable in one.variables))
+    return next(providers, None) or _detect_provider(traits, environ, firmware)
 
 
 def get_sigterm_grace_s(provider: str) -> float | None:

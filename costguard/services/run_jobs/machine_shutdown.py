@@ -56,28 +56,28 @@ class EndAction:
 NO_END_ACTION = EndAction()
 
 
-def check_end_action(after: EndAction) -> EndAction:
-    """Return `after` if it can be done here; raise InputError otherwise. What it would lose is printed now."""
-    require_one_of(after.act, END_ACTIONS, "--then")
-    if after.act == NOTHING:
-        return after
-    if not after.yes and not can_ask():
-        hint = f"confirm in advance: --then {after.act} --yes-then, or yes_then=True in Python"
+def check_end_action(action: EndAction) -> EndAction:
+    """Return `action` if it can be done here; raise InputError otherwise. What it would lose is printed now."""
+    require_one_of(action.act, END_ACTIONS, "--then")
+    if action.act == NOTHING:
+        return action
+    if not action.yes and not can_ask():
+        hint = f"confirm in advance: --then {action.act} --yes-then, or yes_then=True in Python"
         raise InputError("there is no terminal to cancel it", field="--then", hint=hint)
-    way, why = choose_shutdown_way(locate_machine(), after.act)
+    way, why = choose_shutdown_way(locate_machine(), action.act)
     if way is None:
-        write_message(f"--then {after.act} will not be done: {why}")
+        write_message(f"--then {action.act} will not be done: {why}")
     else:
         write_message(
-            f"--then {after.act}, by {way.how}: loses {way.loses}; keeps {way.keeps}; bills after it: {way.bills_after}"
+            f"--then {action.act}, by {way.how}: loses {way.loses}; keeps {way.keeps}; bills after it: {way.bills_after}"
         )
-    return after
+    return action
 
 
 def perform_end_action(
-    after: EndAction,
+    action: EndAction,
     status: int,
-    heard: BlockedSignals,
+    blocked_signals: BlockedSignals,
     attempt: str,
     spared: Callable[[MachineIdentity], str],
     *,
@@ -88,41 +88,41 @@ def perform_end_action(
     `attempt`: the id of the job's attempt; "": it has none, and runs in this process.
     `spared`: returns who wants the machine to stay, as of the call; "" for nobody.
     """
-    if after.act == NOTHING:
+    if action.act == NOTHING:
         return {}
-    way, why = _choose_way(after, status, attempt, spared)
+    way, why = _choose_way(action, status, attempt, spared)
     if way is None:
-        return _say_kept(after, why)
-    write_message(f"{after.act} by {way.how}. Lost: {way.loses}. Kept: {way.keeps}. Bills after it: {way.bills_after}")
-    if not run_countdown(seconds, f"{after.act} of this machine", heard):
+        return _say_kept(action, why)
+    write_message(f"{action.act} by {way.how}. Lost: {way.loses}. Kept: {way.keeps}. Bills after it: {way.bills_after}")
+    if not run_countdown(seconds, f"{action.act} of this machine", blocked_signals):
         write_message("it is kept")
-        return {"act": after.act, "done": False, "why": "it was cancelled by a key press"}
+        return {"act": action.act, "done": False, "why": "it was cancelled by a key press"}
     why = next(find_others(attempt), "") or spared(way.place)  # a minute has passed
     if why:
-        return _say_kept(after, why)
+        return _say_kept(action, why)
     outcome = end_machine(way)
-    write_message(f"{after.act} was sent: {outcome.result}; {outcome.text}")
-    return {"act": after.act, "done": outcome.result == "accepted", "result": outcome.result, "why": outcome.text}
+    write_message(f"{action.act} was sent: {outcome.result}; {outcome.text}")
+    return {"act": action.act, "done": outcome.result == "accepted", "result": outcome.result, "why": outcome.text}
 
 
-def _say_kept(after: EndAction, why: str) -> dict[str, object]:
-    write_message(f"--then {after.act} is not done: {why}")
-    return {"act": after.act, "done": False, "why": why}
+def _say_kept(action: EndAction, why: str) -> dict[str, object]:
+    write_message(f"--then {action.act} is not done: {why}")
+    return {"act": action.act, "done": False, "why": why}
 
 
 def _choose_way(
-    after: EndAction, status: int, attempt: str, spared: Callable[[MachineIdentity], str]
+    action: EndAction, status: int, attempt: str, spared: Callable[[MachineIdentity], str]
 ) -> tuple[ShutdownWay | None, str]:
     """Return how to do it; or None and why it is not done."""
-    if status != 0 and not after.always:
+    if status != 0 and not action.always:
         return None, f"the job ended with status {status} (--then-always would)"
-    if not after.yes and not can_keep():
+    if not action.yes and not can_keep():
         return None, "the terminal is closed or in use by another program, so it could not be cancelled"
     why = _wait_for_others(attempt)
     if why:
         return None, why
     place = locate_machine()
-    way, why = choose_shutdown_way(place, after.act)
+    way, why = choose_shutdown_way(place, action.act)
     if way is not None:
         why = spared(place) or why
     return (None, why) if why else (way, "")
@@ -139,31 +139,41 @@ def find_keeper(settings: Settings, live: LiveResource | None, place: MachineIde
         with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
             listed = [one.observation for one in books.load_live(now)]
         with open_guard_store(settings) as book:
-            wishes, before = book.load_open_overrides(now), book.load_protections()
+            overrides, protections = book.load_open_overrides(now), book.load_protections()
     except CostguardError as error:
         return f"its protection cannot be read: {str(error).splitlines()[0]}"
-    ours = (place.provider, place.id)
+    own = (place.provider, place.id)
     key = live.observation.key if live else None
-    here = [seen for seen in listed if seen.key == key or (seen.key.provider, seen.key.id) == ours]
-    for seen in here or ([live.observation] if live else []):
-        seen_before = before[seen.key].at if seen.key in before else None
-        why = explain_untouchable(seen, wishes, settings.defaults.protect, seen_before, now) or _describe_lease(
-            seen, wishes, now
+    observations = [
+        observation for observation in listed if observation.key == key or (observation.key.provider, observation.key.id) == own
+    ]
+    for observation in observations or ([live.observation] if live else []):
+        seen_before = protections[observation.key].at if observation.key in protections else None
+        why = explain_untouchable(observation, overrides, settings.defaults.protect, seen_before, now) or _describe_lease(
+            observation, overrides, now
         )
         if why:
             return why
-    freeze = find_freeze(wishes, None, now)
+    freeze = find_freeze(overrides, None, now)
     if freeze is not None:
         return f"{freeze.who} froze all acts" + (f": {freeze.why}" if freeze.why else "")
-    told = (wish for wish in wishes if wish.what == PROTECT and wish.key and (wish.key.provider, wish.key.id) == ours)
-    wish = next(told, None)
-    return "" if wish is None else f"{wish.who} protects it: {wish.why}"
+    protects = (
+        override
+        for override in overrides
+        if override.what == PROTECT and override.key and (override.key.provider, override.key.id) == own
+    )
+    override = next(protects, None)
+    return "" if override is None else f"{override.who} protects it: {override.why}"
 
 
-def _describe_lease(seen: Observation, wishes: Sequence[Override], now: datetime) -> str:
-    life = identify_incarnation(seen)
-    wish = find_lease(life, wishes, now) or find_phase(life, wishes, now)
-    return "" if wish is None else f"{wish.who} wants it until {format_instant(wish.until or now)}: {wish.why or wish.subject}"
+def _describe_lease(observation: Observation, overrides: Sequence[Override], now: datetime) -> str:
+    life = identify_incarnation(observation)
+    override = find_lease(life, overrides, now) or find_phase(life, overrides, now)
+    return (
+        ""
+        if override is None
+        else f"{override.who} wants it until {format_instant(override.until or now)}: {override.why or override.subject}"
+    )
 
 
 def _wait_for_others(attempt: str) -> str:
@@ -182,9 +192,9 @@ def find_others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Ite
     for one, pids in list_attempts().items():
         shown = " ".join(map(str, pids[:8]))
         yield f"processes of the job still run: {shown}" if one == attempt else f"attempt {one} runs here as well: {shown}"
-    known = {os.getpid(), *list_ancestor_processes(os.getpid())}
+    own_pids = {os.getpid(), *list_ancestor_processes(os.getpid())}
     for pid, words in list_command_lines(HostView(os.environ)):
-        if pid not in known and is_costguard_run(words):
+        if pid not in own_pids and is_costguard_run(words):
             yield f"another costguard run is active here: {pid}"
     if any(devices.glob("nvidia[0-9]*")):
         yield from _find_gpu_users(proc)
@@ -197,21 +207,21 @@ def _find_gpu_users(proc: Path) -> Iterator[str]:
 
     gpus = GpuReader()
     try:
-        told = gpus.look(0.0, full=False).pids
+        gpu_pids = gpus.look(0.0, full=False).pids
     finally:
         gpus.close()
-    if told is None:
+    if gpu_pids is None:
         yield "whether others use the GPUs cannot be seen (pip install nvidia-ml-py)"
         return
-    ours = (os.getpid(), *list_ancestor_processes(os.getpid()))
-    seen = {
+    own_pids = (os.getpid(), *list_ancestor_processes(os.getpid()))
+    open_devices = {
         pid: is_holding_gpu(proc / str(pid) / "fd")
         for pid, one in read_processes(proc, 1).items()
-        if pid not in ours and one.name not in DAEMONS
+        if pid not in own_pids and one.name not in DAEMONS
     }
-    left = sorted({*told, *(pid for pid, holds in seen.items() if holds)} - {os.getpid()})
+    left = sorted({*gpu_pids, *(pid for pid, holds in open_devices.items() if holds)} - {os.getpid()})
     if left:
         yield f"{len(left)} other processes use the GPUs: {' '.join(map(str, left[:8]))}"
     contained = (proc / "self" / "ns" / "pid").readlink() != Path(INITIAL_NAMESPACE)
-    if contained and None in seen.values():
+    if contained and None in open_devices.values():
         yield "whether processes of other users have a GPU open cannot be seen in this container"

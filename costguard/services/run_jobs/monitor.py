@@ -178,10 +178,10 @@ class RunMonitor:
                 f"the job has passed its max_usd of {self.limit.format()}: it continues, because ending it would lose work",
                 key="max",
             )
-        held = self.attempt.held
-        ours = self.snapshot_attempt().spent
-        if held is not None and ours is not None and held < ours:
-            self._say_once(f"the job has passed the {held.format()} {held.currency} that were held for it", key="held")
+        reserve = self.attempt.held
+        own_spending = self.snapshot_attempt().spent
+        if reserve is not None and own_spending is not None and reserve < own_spending:
+            self._say_once(f"the job has passed the {reserve.format()} {reserve.currency} that were held for it", key="held")
 
     def _say_once(self, text: str, *, key: str = "") -> None:
         if (key or text) not in self._told:

@@ -79,16 +79,16 @@ class RunRecordStore:
 
     def drop_attempt(self, attempt: JobAttempt) -> None:
         """Remove an attempt that never began."""
-        there = self._read_current()
-        self._write(replace(there, attempts=tuple(a for a in there.attempts if a.id != attempt.id)))
+        stored_record = self._read_current()
+        self._write(replace(stored_record, attempts=tuple(a for a in stored_record.attempts if a.id != attempt.id)))
 
     def _read_current(self) -> JobRecord:
         """Return the record as in the file now: a lock on a shared disk may not hold between two machines."""
         try:
-            there = read_record(self.path) if self.path.exists() else self.record
+            stored_record = read_record(self.path) if self.path.exists() else self.record
         except CostguardError:
             return self.record
-        return there if there.job == self.record.job else self.record
+        return stored_record if stored_record.job == self.record.job else self.record
 
     def _write(self, record: JobRecord) -> None:
         try:
@@ -100,31 +100,31 @@ class RunRecordStore:
 
 
 @contextmanager
-def open_run_record(job: str | None, stated: str | None, otherwise: str) -> Iterator[RunRecordStore]:
+def open_run_record(job: str | None, record_file: str | None, otherwise: str) -> Iterator[RunRecordStore]:
     """Open and lock the record of the job; raise NoAnswerError if another `costguard run` holds it.
 
-    `job`: as stated by a flag; else from the file `stated`, else from the environment, else a new name with the prefix
+    `job`: as stated by a flag; else from the file `record_file`, else from the environment, else a new name with the prefix
     `otherwise`.
     """
-    path = expand_path(stated).absolute() if stated else None
-    named = None if job is None else check_job_name(job, "--id-of-job")
-    if named is None and (path is None or not path.exists()):
+    path = expand_path(record_file).absolute() if record_file else None
+    job_name = None if job is None else check_job_name(job, "--id-of-job")
+    if job_name is None and (path is None or not path.exists()):
         inherited = os.environ.get(JOB_ENV)
-        named = check_job_name(inherited, JOB_ENV) if inherited else f"{otherwise}-{token_hex(3)}"
-    path = path or get_data_path("runs") / f"{named}.json"
+        job_name = check_job_name(inherited, JOB_ENV) if inherited else f"{otherwise}-{token_hex(3)}"
+    path = path or get_data_path("runs") / f"{job_name}.json"
     if path.exists() and not path.is_file():
         hint = "name a file that there is not yet, or the record of this job"
         raise InputError("is not a plain file", field=str(path), hint=hint)
-    with _lock_record(path, named or str(path)):
-        record = read_record(path) if path.exists() else JobRecord(job=str(named))
-        if named is not None and record.job != named:
+    with _lock_record(path, job_name or str(path)):
+        record = read_record(path) if path.exists() else JobRecord(job=str(job_name))
+        if job_name is not None and record.job != job_name:
             hint = "name another file with --record, or leave --id-of-job out: the file names its job"
-            raise InputError(f"is the record of {record.job}, and not of {named}", field=str(path), hint=hint)
+            raise InputError(f"is the record of {record.job}, and not of {job_name}", field=str(path), hint=hint)
         yield RunRecordStore(path=path, record=record)
 
 
 @contextmanager
-def _lock_record(path: Path, named: str) -> Iterator[None]:
+def _lock_record(path: Path, field: str) -> Iterator[None]:
     try:
         make_folder(path.parent)
         with ExitStack() as stack:
@@ -132,7 +132,7 @@ def _lock_record(path: Path, named: str) -> Iterator[None]:
                 stack.enter_context(hold_file_lock(path.with_name(f".{path.name}.lock"), patience_s=RECORD_LOCK_WAIT_S))
             except LedgerError:
                 hint = "wait for it to end, or give this run a name of its own: --id-of-job NAME"
-                raise NoAnswerError("another costguard run is running this job now", field=named, hint=hint) from None
+                raise NoAnswerError("another costguard run is running this job now", field=field, hint=hint) from None
             yield
     except OSError as wrong:
         hint = "name a file that can be written with --record"
@@ -162,19 +162,19 @@ def settle_unfinished(book: RunRecordStore, desk: RunLedger) -> None:
     """Settle open attempts of earlier runs of this job. Raises NoAnswerError if their processes still run here."""
     now = get_now()
     for attempt in book.record.unfinished:
-        here = attempt.host == get_host_name() and attempt.boot == read_boot_id()
-        found = close_unwatched(attempt, list_attempt_processes, here=here)
-        if not isinstance(found, JobAttempt):
-            pids = " ".join(map(str, found[:8]))
+        is_local = attempt.host == get_host_name() and attempt.boot == read_boot_id()
+        result = close_unwatched(attempt, list_attempt_processes, is_local=is_local)
+        if not isinstance(result, JobAttempt):
+            pids = " ".join(map(str, result[:8]))
             hint = f"wait for it, or end it: kill {pids}"
             what = f"attempt {attempt.number} still runs here without costguard (processes {pids})"
             raise NoAnswerError(what, field=f"job {book.record.job}", hint=hint)
         if attempt.host != get_host_name() and now - attempt.seen_at < REMOTE_ALIVE_WITHIN:
             _wait_for_silence(book, attempt)
-        _close_attempt(book, desk, found, now)
-        money = found.spent
+        _close_attempt(book, desk, result, now)
+        money = result.spent
         cost = "at an unknown price" if money is None else f"{money.format()} {money.currency}"
-        write_message(f"attempt {found.number} was {found.state}: {found.why}. It counts {found.seconds} s, {cost}.")
+        write_message(f"attempt {result.number} was {result.state}: {result.why}. It counts {result.seconds} s, {cost}.")
 
 
 def _wait_for_silence(book: RunRecordStore, attempt: JobAttempt) -> None:
@@ -203,13 +203,13 @@ def settle_other_jobs(folder: Path, desk: RunLedger, but: Path) -> None:
         with suppress(CostguardError, OSError), _lock_record(path, path.stem):
             book = RunRecordStore(path=path, record=read_record(path))
             for attempt in (one for one in book.record.unfinished if one.host == get_host_name()):
-                found = close_unwatched(attempt, list_attempt_processes, here=attempt.boot == read_boot_id())
-                if isinstance(found, JobAttempt):
-                    _close_attempt(book, desk, found, get_now())
-                    write_message(f"job {book.record.job}: attempt {found.number} was {found.state}: {found.why}.")
+                result = close_unwatched(attempt, list_attempt_processes, is_local=attempt.boot == read_boot_id())
+                if isinstance(result, JobAttempt):
+                    _close_attempt(book, desk, result, get_now())
+                    write_message(f"job {book.record.job}: attempt {result.number} was {result.state}: {result.why}.")
                 else:
                     write_message(
-                        f"job {book.record.job}: attempt {attempt.number} still runs without costguard: {list(found)[:8]}"
+                        f"job {book.record.job}: attempt {attempt.number} still runs without costguard: {list(result)[:8]}"
                     )
 
 
@@ -260,9 +260,9 @@ class RunLedger:
     who: str
 
 
-def set_money_aside(wanted: Hold, desk: RunLedger, now: datetime) -> Admission:
+def set_money_aside(hold: Hold, desk: RunLedger, now: datetime) -> Admission:
     """Take the hold, or return which budget refuses; a refusal is recorded, and the next guard run alerts on it."""
-    return take_hold(wanted, desk.holds, desk.wishes, desk.budgets, now)
+    return take_hold(hold, desk.holds, desk.wishes, desk.budgets, now)
 
 
 def lease_machine(
@@ -274,24 +274,26 @@ def lease_machine(
     if not allowed.allowed:
         return allowed.why
     until = (now + length).replace(microsecond=0)
-    wish = Override(id=wish_id, what=LEASE, who=desk.who, why=why, at=now, until=until, key=live.observation.key, life=life)
-    desk.wishes.add_override(wish)
-    return wish
+    override = Override(id=wish_id, what=LEASE, who=desk.who, why=why, at=now, until=until, key=live.observation.key, life=life)
+    desk.wishes.add_override(override)
+    return override
 
 
-def close_unwatched(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, here: bool) -> JobAttempt | Sequence[int]:
+def close_unwatched(
+    attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, is_local: bool
+) -> JobAttempt | Sequence[int]:
     """Return the state of an attempt that no costguard watches any more; or its processes, if some still run.
 
-    `here`: whether it ran in this boot of this machine; only then can its processes be found.
+    `is_local`: whether it ran in this boot of this machine; only then can its processes be found.
     """
-    running = alive(attempt.id) if here else ()
+    running = alive(attempt.id) if is_local else ()
     if running or attempt.state not in (PLANNED, OPEN):
         return running or attempt
     if attempt.state == PLANNED:
         return replace(attempt, state=NEVER, why="costguard was ended before the command began, or as it did")
     if attempt.status is not None:
         return replace(attempt, state=ENDED)
-    where = "" if here else f", on {attempt.host}"
+    where = "" if is_local else f", on {attempt.host}"
     return replace(attempt, state=LOST, why=f"costguard was ended while it ran{where}: it may have gone on a little")
 
 
@@ -314,10 +316,10 @@ def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple
     return tuple(notes)
 
 
-def take_hold(wanted: Hold, holds: HoldStore, wishes: GuardStore, budgets: Iterable[Budget], now: datetime) -> Admission:
-    """Take `wanted` if every one of `budgets` that it counts in has room; return the deciding admission."""
-    admission = holds.take(wanted, budgets, now)
-    wish = build_denial(wanted, admission, now, token_hex(8))
-    if wish is not None:
-        wishes.add_override(wish)
+def take_hold(hold: Hold, holds: HoldStore, guard_store: GuardStore, budgets: Iterable[Budget], now: datetime) -> Admission:
+    """Take `hold` if every one of `budgets` that it counts in has room; return the deciding admission."""
+    admission = holds.take(hold, budgets, now)
+    denial = build_denial(hold, admission, now, token_hex(8))
+    if denial is not None:
+        guard_store.add_override(denial)
     return admission

@@ -43,16 +43,16 @@ class SubmitOptions:
     waits: bool = False
 
 
-def launch_admitted_run(wanted: SubmitOptions) -> int:
+def launch_admitted_run(options: SubmitOptions) -> int:
     """Admit the run and start its launcher; return the launcher's exit code. Raises NoAnswerError if the run is refused."""
-    if not wanted.command:
+    if not options.command:
         raise InputError(
             "no launcher was given", field="COMMAND", hint="costguard submit --gpu H100 --hours 12 -- sky launch t.yaml"
         )
     if os.environ.get(HOLD_ENV):
         hint = f"run the launcher itself, or unset {HOLD_ENV}"
         raise InputError(f"this run has a hold: {os.environ[HOLD_ENV]}", field=HOLD_ENV, hint=hint)
-    request = find_job_file(wanted.request, wanted.command)
+    request = find_job_file(options.request, options.command)
     result = admit_run(request)
     for line in (*result.price.warnings, *build_admit_document(result).lead):
         write_message(line)
@@ -61,10 +61,10 @@ def launch_admitted_run(wanted: SubmitOptions) -> int:
         raise refusal
     status = None
     try:
-        status = _run_launcher(wanted.command, result.hold.id)
+        status = _run_launcher(options.command, result.hold.id)
     finally:
-        before = result.admission.reason in HELD_BEFORE
-        _settle_hold(result.hold.id, status, request, waits=wanted.waits, before=before)
+        was_open = result.admission.reason in HELD_BEFORE
+        _settle_hold(result.hold.id, status, request, waits=options.waits, was_open=was_open)
     return status
 
 
@@ -75,8 +75,8 @@ def find_job_file(request: AdmitRequest, command: Sequence[str]) -> AdmitRequest
     files = [word for word in command[1:] if word.endswith(JOB_FILE_ENDINGS) and Path(word).is_file()]
     if len(files) != 1:
         hint = "costguard submit --job job.toml -- ..., or --gpu H100 --count 8 --hours 12, or --usd 50 --hours 12"
-        found = f"the launcher names {len(files)} files" if files else "the launcher names no file of a job"
-        raise InputError(f"what is launched was not stated, and {found}", field="--job", hint=hint)
+        finding = f"the launcher names {len(files)} files" if files else "the launcher names no file of a job"
+        raise InputError(f"what is launched was not stated, and {finding}", field="--job", hint=hint)
     return replace(request, job_file=files[0])
 
 
@@ -93,34 +93,34 @@ def _pass_signals() -> Iterator[Callable[[ChildProcess], None]]:
 
     Ctrl-C reaches a child on the same terminal without us.
     """
-    children, came, shares_keys = list[ChildProcess](), list[int](), has_terminal()
+    children, early_signals, shares_keys = list[ChildProcess](), list[int](), has_terminal()
 
     def pass_on(number: int, _: FrameType | None) -> None:
         if not (shares_keys and number == signal.SIGINT):
-            came.append(number)
+            early_signals.append(number)
             for child in children:
                 child.send(number)
 
     def pass_to(child: ChildProcess) -> None:
         children.append(child)  # first: a signal between these two lines is sent twice and not lost
-        for number in tuple(came):
+        for number in tuple(early_signals):
             child.send(number)
 
-    before = {number: signal.signal(number, pass_on) for number in (*PASSED_SIGNALS, signal.SIGINT)}
+    old_handlers = {number: signal.signal(number, pass_on) for number in (*PASSED_SIGNALS, signal.SIGINT)}
     try:
         yield pass_to
     finally:
-        for number, action in before.items():
+        for number, action in old_handlers.items():
             signal.signal(number, action)
 
 
-def _settle_hold(hold_id: str, status: int | None, request: AdmitRequest, *, waits: bool, before: bool) -> None:
+def _settle_hold(hold_id: str, status: int | None, request: AdmitRequest, *, waits: bool, was_open: bool) -> None:
     """End the hold of a launcher that failed, or waited for its run; else say how it ends. A failure is told, not raised.
 
-    `before`: it was open before: an earlier launcher of the same run may have launched it, so that a failure does not end it.
+    `was_open`: it was open before: an earlier launcher of the same run may have launched it, so that a failure does not end it.
     """
     failed = status != 0
-    if failed and before:
+    if failed and was_open:
         hint = f"costguard admit --release {hold_id} ends it if nothing runs"
         write_message(f"the launcher failed, and hold {hold_id} was taken by an earlier one: it counts on; {hint}")
         return

@@ -99,35 +99,37 @@ class SingleOfferMarket:
         return iter([self.offer] if self.offer else [])
 
 
-def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: datetime) -> RunEstimate:
+def estimate_run(request: RunRequest, settings: Settings, record: JobRecord, now: datetime) -> RunEstimate:
     """Return the terms of the job's next attempt. Raises NoAnswerError if it does not fit, or exceeds a cap."""
     facts = ShippedFacts()
-    live = _find_this_machine(settings, now) if asked.id is None else _find_stated_machine(asked.id, settings, now)
-    hardware, notes, seen = _find_hardware(asked, live, facts)
-    differs = _explain_gpu_mismatch(hardware, _list_local_gpus(), facts) if asked.on is not None else ""
+    live = _find_this_machine(settings, now) if request.id is None else _find_stated_machine(request.id, settings, now)
+    hardware, notes, gpus_seen = _find_hardware(request, live, facts)
+    differs = _explain_gpu_mismatch(hardware, _list_local_gpus(), facts) if request.on is not None else ""
     notes = (*notes, *([differs] if differs else []))
-    machine = _describe_machine(asked, live, hardware, settings, now)
-    if asked.job_file is None and not asked.flags:
-        return RunEstimate(terms=JobTerms(machine=machine), hardware=hardware, live=live, seen=seen, notes=notes)
-    stated = read_job_input(asked.flags, asked.job_file, facts)
+    machine = _describe_machine(request, live, hardware, settings, now)
+    if request.job_file is None and not request.flags:
+        return RunEstimate(terms=JobTerms(machine=machine), hardware=hardware, live=live, seen=gpus_seen, notes=notes)
+    job_input = read_job_input(request.flags, request.job_file, facts)
     if hardware is not None:
-        stated = replace(stated, gpus=hardware.gpu_count * hardware.nodes)
-    if set(stated.table) <= {"limits"}:
-        return RunEstimate(terms=JobTerms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
-    with stated.name_files():
-        job = apply_calibration(read_asked_job(stated, facts, strict=False), asked.calibration, asked.config)
+        job_input = replace(job_input, gpus=hardware.gpu_count * hardware.nodes)
+    if set(job_input.table) <= {"limits"}:
+        return RunEstimate(
+            terms=JobTerms(machine=machine), stated=job_input, hardware=hardware, live=live, seen=gpus_seen, notes=notes
+        )
+    with job_input.name_files():
+        job = apply_calibration(read_asked_job(job_input, facts, strict=False), request.calibration, request.config)
     if hardware is None:
         capped = job.limits.max_usd is not None or job.limits.max_hours is not None
         missing = "no GPU was found here: the job is run without a quote, and its time is recorded"
-        told = (
+        all_notes = (
             *notes,
-            *stated.notes,
+            *job_input.notes,
             f"{missing}{', and its limits are not checked' if capped else ''} (--on H100:8 quotes it)",
         )
-        return RunEstimate(terms=JobTerms(machine=machine), stated=stated, live=live, seen=seen, notes=told)
-    with stated.name_files():
-        option, machine, warnings = _quote_here(asked, job, hardware, machine, live=live, facts=facts, now=now)
-    per_step = asked.tokens_per_step or _compute_tokens_per_step(job, option)
+        return RunEstimate(terms=JobTerms(machine=machine), stated=job_input, live=live, seen=gpus_seen, notes=all_notes)
+    with job_input.name_files():
+        option, machine, warnings = _quote_here(request, job, hardware, machine, live=live, facts=facts, now=now)
+    per_step = request.tokens_per_step or _compute_tokens_per_step(job, option)
     steps = count_steps(job.tokens, per_step)
     terms = JobTerms(
         machine=machine,
@@ -137,25 +139,25 @@ def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: 
         steps=steps,
         share=compute_share_left(record, steps),
     )
-    told = (*notes, *stated.notes, *warnings, *option.notes)
+    all_notes = (*notes, *job_input.notes, *warnings, *option.notes)
     return RunEstimate(
-        terms=terms, differs=differs, job=job, stated=stated, hardware=hardware, live=live, seen=seen, notes=told
+        terms=terms, differs=differs, job=job, stated=job_input, hardware=hardware, live=live, seen=gpus_seen, notes=all_notes
     )
 
 
-def quote_again(asked: RunRequest, found: RunEstimate, now: datetime) -> JobTerms | None:
+def quote_again(request: RunRequest, estimate: RunEstimate, now: datetime) -> JobTerms | None:
     """Quote the whole job again on the same machine and price with the new calibration; None if it had no quote."""
-    if found.job is None or found.hardware is None:
+    if estimate.job is None or estimate.hardware is None:
         return None
-    job = apply_calibration(replace(found.job, calibration=None), asked.calibration, asked.config)
+    job = apply_calibration(replace(estimate.job, calibration=None), request.calibration, request.config)
     option, machine, _ = _quote_here(
-        asked, job, found.hardware, found.terms.machine, live=found.live, facts=ShippedFacts(), now=now
+        request, job, estimate.hardware, estimate.terms.machine, live=estimate.live, facts=ShippedFacts(), now=now
     )
-    return replace(found.terms, machine=machine, hours=option.hours, usd=option.usd, share=Fraction(1))
+    return replace(estimate.terms, machine=machine, hours=option.hours, usd=option.usd, share=Fraction(1))
 
 
 def _quote_here(
-    asked: RunRequest,
+    request: RunRequest,
     job: Job,
     hardware: Hardware,
     machine: JobMachine,
@@ -172,11 +174,11 @@ def _quote_here(
             bare, market=SingleOfferMarket(offer), facts=facts, on=hardware, booted=True, today=now.date()
         )
     else:
-        with MarketReader(find_market_file(asked.market, asked.config)) as source:
+        with MarketReader(find_market_file(request.market, request.config)) as source:
             job = replace(job, limits=resolve_limits(job.limits, source))
-            here = guess_provider() if job.limits.providers is None else None
-            sold = here in source.providers() if here else False
-            narrowed = replace(job, limits=replace(job.limits, providers=(here,))) if sold and here else job
+            local_provider = guess_provider() if job.limits.providers is None else None
+            sold = local_provider in source.providers() if local_provider else False
+            narrowed = replace(job, limits=replace(job.limits, providers=(local_provider,))) if sold and local_provider else job
             answer = flow.build_quote(narrowed, market=source, facts=facts, on=hardware, booted=True, today=now.date())
     if not answer.options:
         why = answer.refused[0].reason if answer.refused else "this hardware is unknown"
@@ -199,8 +201,8 @@ def _price_from_market(machine: JobMachine, option: QuoteOption, facts: ShippedF
     if rate is not None and storage is not None:
         disk = storage.compute_cost(compute_job_disk_gb(job) * option.nodes, 3600).nano
         rate = Rate(nano_per_hour=rate.nano_per_hour + disk, currency=rate.currency)
-    told = f"the market's offer of {offer.provider} {offer.region} {offer.tier}, seen on {offer.observed_on}"
-    return replace(machine, hourly=rate, source=told, provider=offer.provider)
+    source = f"the market's offer of {offer.provider} {offer.region} {offer.tier}, seen on {offer.observed_on}"
+    return replace(machine, hourly=rate, source=source, provider=offer.provider)
 
 
 def _build_offer(machine: JobMachine, hardware: Hardware, live: LiveResource | None, now: datetime) -> Offer | None:
@@ -225,36 +227,36 @@ def _build_offer(machine: JobMachine, hardware: Hardware, live: LiveResource | N
 
 
 def _describe_machine(
-    asked: RunRequest, live: LiveResource | None, hardware: Hardware | None, settings: Settings, now: datetime
+    request: RunRequest, live: LiveResource | None, hardware: Hardware | None, settings: Settings, now: datetime
 ) -> JobMachine:
     """Describe this machine from the ledger and the flags."""
-    stated = None if asked.rate is None else Rate.parse(asked.rate, field="--rate")
-    known = compute_burn_rate(live, now) if live else None
-    if stated is not None and known is not None and live is not None:
+    stated_rate = None if request.rate is None else Rate.parse(request.rate, field="--rate")
+    known_rate = compute_burn_rate(live, now) if live else None
+    if stated_rate is not None and known_rate is not None and live is not None:
         hint = "leave one of the two out"
         raise InputError(
-            f"is given together with --id, whose price the ledger knows: {known.format()}", field="--rate", hint=hint
+            f"is given together with --id, whose price the ledger knows: {known_rate.format()}", field="--rate", hint=hint
         )
-    seen = live.observation if live else None
+    observation = live.observation if live else None
     source = "its price is unknown"
-    if known is not None and seen is not None:
-        source = f"the ledger's {format_resource(seen)}"
-    elif stated is not None:
+    if known_rate is not None and observation is not None:
+        source = f"the ledger's {format_resource(observation)}"
+    elif stated_rate is not None:
         source = "--rate"
     return JobMachine(
         gpu=hardware.gpu.name if hardware else "",
         count=hardware.gpu_count if hardware else 0,
         nodes=hardware.nodes if hardware else 1,
-        hourly=known or stated,
+        hourly=known_rate or stated_rate,
         source=source,
-        provider=seen.key.provider if seen else guess_provider() or "",
-        account=seen.key.account if seen else "",
-        owner=asked.owner or (find_owner(live.observation, settings.defaults.owner_from) if live else ""),
+        provider=observation.key.provider if observation else guess_provider() or "",
+        account=observation.key.account if observation else "",
+        owner=request.owner or (find_owner(live.observation, settings.defaults.owner_from) if live else ""),
     )
 
 
-def _find_stated_machine(stated: str, settings: Settings, now: datetime) -> LiveResource:
-    live = find_machine(stated, settings, now, "--id")
+def _find_stated_machine(reference: str, settings: Settings, now: datetime) -> LiveResource:
+    live = find_machine(reference, settings, now, "--id")
     if live.observation.state != RUNNING:
         hint = "name this machine: costguard status lists the machines"
         raise InputError(f"is {live.observation.state}, so it cannot be this machine", field="--id", hint=hint)
@@ -280,35 +282,37 @@ def _find_this_machine(settings: Settings, now: datetime) -> LiveResource | None
 
 
 def _find_hardware(
-    asked: RunRequest, live: LiveResource | None, facts: ShippedFacts
+    request: RunRequest, live: LiveResource | None, facts: ShippedFacts
 ) -> tuple[Hardware | None, tuple[str, ...], bool]:
     """Return the GPUs as stated, as the ledger lists them, or as NVML finds them; and whether they were detected."""
-    here = _list_local_gpus()
-    if asked.on is not None:
-        hardware, notes = parse_hardware(asked.on, facts)
+    local = _list_local_gpus()
+    if request.on is not None:
+        hardware, notes = parse_hardware(request.on, facts)
         assert hardware is not None  # noqa: S101 - for the type checker: it was stated
-        return hardware, notes, bool(here)
+        return hardware, notes, bool(local)
     if live is not None and live.observation.gpu in facts.get_gpus() and live.observation.gpu_count >= 1:
-        seen = live.observation
-        return Hardware(gpu=facts.get_gpus()[seen.gpu], gpu_count=int(seen.gpu_count)), (), True
-    if not here:
+        observation = live.observation
+        return Hardware(gpu=facts.get_gpus()[observation.gpu], gpu_count=int(observation.gpu_count)), (), True
+    if not local:
         return None, (), False
-    if len({*here}) > 1:
-        hint = f'write --on with those that the job uses: --on "{here[0]}:1"'
-        raise InputError(f"several kinds of GPU were found here: {', '.join(sorted({*here}))}", field="--on", hint=hint)
-    name = facts.get_gpu_names().resolve(here[0], field="--on").canonical
-    return Hardware(gpu=facts.get_gpus()[name], gpu_count=len(here)), (f"found here: {name}:{len(here)}",), True
+    if len({*local}) > 1:
+        hint = f'write --on with those that the job uses: --on "{local[0]}:1"'
+        raise InputError(f"several kinds of GPU were found here: {', '.join(sorted({*local}))}", field="--on", hint=hint)
+    name = facts.get_gpu_names().resolve(local[0], field="--on").canonical
+    return Hardware(gpu=facts.get_gpus()[name], gpu_count=len(local)), (f"found here: {name}:{len(local)}",), True
 
 
-def _explain_gpu_mismatch(stated: Hardware | None, here: list[str], facts: ShippedFacts) -> str:
+def _explain_gpu_mismatch(hardware: Hardware | None, local: list[str], facts: ShippedFacts) -> str:
     """Explain that NVML finds other GPUs than stated; "" if it does not, or is not available."""
-    if stated is None or not here:
+    if hardware is None or not local:
         return ""
     with suppress(UnknownNameError):
-        names = [facts.get_gpu_names().resolve(name, field="--on").canonical for name in here]
-        if names.count(stated.gpu.name) >= stated.gpu_count:
+        names = [facts.get_gpu_names().resolve(name, field="--on").canonical for name in local]
+        if names.count(hardware.gpu.name) >= hardware.gpu_count:
             return ""
-    return f"--on says {stated.gpu.name}:{stated.gpu_count}, and NVML finds {len(here)} x {', '.join(sorted({*here}))} here"
+    return (
+        f"--on says {hardware.gpu.name}:{hardware.gpu_count}, and NVML finds {len(local)} x {', '.join(sorted({*local}))} here"
+    )
 
 
 def _list_local_gpus() -> list[str]:
@@ -333,8 +337,8 @@ def _compute_tokens_per_step(job: Job, option: QuoteOption) -> int | None:
     """Return the tokens of one optimizer step: as the job states, else of one pass of every rank."""
     if job.global_batch_tokens:
         return job.global_batch_tokens
-    placed = option.placement
-    if placed is None:
+    placement = option.placement
+    if placement is None:
         return None
-    ranks = placed.parallel.count_data_ranks(placed.gpus)
-    return job.example_sequences * placed.recipe.micro_tokens * ranks * placed.recipe.gradient_accumulation
+    ranks = placement.parallel.count_data_ranks(placement.gpus)
+    return job.example_sequences * placement.recipe.micro_tokens * ranks * placement.recipe.gradient_accumulation

@@ -206,18 +206,18 @@ class TrackedRun:
         for note in self._found.notes:
             self._print(note)
 
-    def _correct_step(self, found: RunEstimate) -> RunEstimate:
-        """Return `found` with the tokens of a step as the training states them; an estimate's one pass a step is a guess."""
-        if found.job is None or found.stated is None:
-            return replace(found, terms=replace(found.terms, steps=self.steps or found.terms.steps))
+    def _correct_step(self, estimate: RunEstimate) -> RunEstimate:
+        """Return `estimate` with the tokens of a step as the training states them; an estimate's one pass a step is a guess."""
+        if estimate.job is None or estimate.stated is None:
+            return replace(estimate, terms=replace(estimate.terms, steps=self.steps or estimate.terms.steps))
         per_step: int | None = self.tokens_per_step
         if per_step is None:
-            stated = find_step_tokens(
-                found.job, found.stated.table, steps=self.steps, passes=self.passes_per_step, batch_size=self.batch_size
+            step_tokens = find_step_tokens(
+                estimate.job, estimate.stated.table, steps=self.steps, passes=self.passes_per_step, batch_size=self.batch_size
             )
-            per_step, self._unfit = (None, stated) if isinstance(stated, str) else (stated, "")
-        steps = self.steps or count_steps(found.job.tokens, per_step)
-        return replace(found, terms=replace(found.terms, tokens_per_step=per_step, steps=steps))
+            per_step, self._unfit = (None, step_tokens) if isinstance(step_tokens, str) else (step_tokens, "")
+        steps = self.steps or count_steps(estimate.job.tokens, per_step)
+        return replace(estimate, terms=replace(estimate.terms, tokens_per_step=per_step, steps=steps))
 
     def _print_start(self) -> None:
         for line in format_quote_lines(self.name, 1, self.terms):
@@ -226,9 +226,9 @@ class TrackedRun:
             first, last = (get_now() + timedelta(hours=end) for end in (self.terms.hours.low, self.terms.hours.high))
             self._print(f"expected end: {format_local_time(first)} to {format_local_time(last)}")
         if self._cap is not None:
-            known = self.terms.machine.hourly is not None
+            has_rate = self.terms.machine.hourly is not None
             self._print(
-                f"cap: {format_job_cost(self._cap)}" + ("" if known else ", not checked: the price is unknown (rate=...)")
+                f"cap: {format_job_cost(self._cap)}" + ("" if has_rate else ", not checked: the price is unknown (rate=...)")
             )
         if self.max_hours is not None:
             self._print(f"cap: {self.max_hours:g} h")
@@ -307,8 +307,8 @@ class TrackedRun:
         if self.after != NO_END_ACTION:
             live = self._found.live if self._found else None
             find_keeper = partial(machine_shutdown.find_keeper, read_settings(self.config), live)
-            with block_signals() as heard:
-                machine_shutdown.perform_end_action(self.after, status, heard, "", find_keeper)
+            with block_signals() as blocked_signals:
+                machine_shutdown.perform_end_action(self.after, status, blocked_signals, "", find_keeper)
 
     def _print_learnt(self, learnt: LearntSpeed) -> None:
         if learnt.after is not None and learnt.tokens_per_s is not None:
@@ -341,21 +341,21 @@ def build_tracked_run(
     return TrackedRun(job=job, after=EndAction(act=act, always=bool(then_always), yes=yes_then), **options)
 
 
-def find_step_tokens(job: Job, stated: Table, *, steps: int | None, passes: int | None, batch_size: int | None) -> int | str:
+def find_step_tokens(job: Job, table: Table, *, steps: int | None, passes: int | None, batch_size: int | None) -> int | str:
     """Return the tokens of one optimizer step over all ranks as far as they are stated, or why they are not known.
 
-    - `stated`: the job's table, without what is assumed. `steps`: of the whole run. `passes`, `batch_size`: as the trainer has
+    - `table`: the job's table, without what is assumed. `steps`: of the whole run. `passes`, `batch_size`: as the trainer has
       them (`TrackedRun`); None: unknown.
     - The job's `global_batch_tokens`; else passes x batch x `seq_len`; else the job's tokens over the steps of the run. Where
       two of them are known and differ, one is not of this run, and none is taken.
     """
-    if batch_size is not None and "micro_batch" in stated and batch_size != job.recipe.micro_batch:
+    if batch_size is not None and "micro_batch" in table and batch_size != job.recipe.micro_batch:
         return f"the training's batch is {batch_size}, and the job's micro_batch {job.recipe.micro_batch}"
     one_pass = (batch_size or job.recipe.micro_batch) * job.recipe.seq_len * job.example_sequences
-    shaped = "seq_len" in stated and (batch_size is not None or "micro_batch" in stated)
+    shaped = "seq_len" in table and (batch_size is not None or "micro_batch" in table)
     counted = passes * one_pass if passes is not None and shaped else None
-    planned, by = job.tokens / steps if steps and job.tokens and any(key in stated for key in AMOUNT_KEYS) else None, "tokens"
-    if job.global_batch_tokens is not None and ("global_batch_tokens" in stated or "seq_len" in stated):
+    planned, by = job.tokens / steps if steps and job.tokens and any(key in table for key in AMOUNT_KEYS) else None, "tokens"
+    if job.global_batch_tokens is not None and ("global_batch_tokens" in table or "seq_len" in table):
         planned, by = float(job.global_batch_tokens), "global_batch_tokens"
     if planned is None:
         return counted or "how many tokens a step has is not stated: write tokens_per_step=..."

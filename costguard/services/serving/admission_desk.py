@@ -84,7 +84,7 @@ class AdmissionDesk:
             holds = self._open(settings)
             tokens = self._load_tokens({offer.token_hash for offer in offers}, now)
             replies = dict[int, AdmitReply | HoldEndReply]()
-            wanted = list[tuple[int, AdmitOffer, Hold]]()
+            requests = list[tuple[int, AdmitOffer, Hold]]()
             for place, offer in enumerate(offers):
                 token = tokens.get(offer.token_hash)
                 if token is None or token.role != OPERATOR:
@@ -94,13 +94,13 @@ class AdmissionDesk:
                     if isinstance(offer, HoldEndOffer):
                         replies[place] = _end_hold(offer, token, holds, now)
                     else:
-                        wanted.append((place, offer, _build_hold(offer, token, now)))
+                        requests.append((place, offer, _build_hold(offer, token, now)))
                 except InputError as error:
                     replies[place] = _refuse(offer, MALFORMED, f"{error.field}: {error.what}")
-            came = holds.take_all([hold for _, _, hold in wanted], settings.budgets, now) if wanted else []
-            for (place, _, hold), admission in zip(wanted, came, strict=True):
+            admissions = holds.take_all([hold for _, _, hold in requests], settings.budgets, now) if requests else []
+            for (place, _, hold), admission in zip(requests, admissions, strict=True):
                 replies[place] = _build_reply(hold, admission)
-            self._record_denials(settings, [(hold, one) for (_, _, hold), one in zip(wanted, came, strict=True)], now)
+            self._record_denials(settings, [(hold, one) for (_, _, hold), one in zip(requests, admissions, strict=True)], now)
             return [replies[place] for place in range(len(offers))]
         except LedgerError:
             self._close()
@@ -129,8 +129,8 @@ class AdmissionDesk:
                 else:
                     batch.append(one)
             offers = [offer for offer, _ in batch]
-            said = [_refuse(one, NOT_READY, wait_s=5) for one in offers] if self._ended else self.admit_all(offers)
-            for (_, answer), reply in zip(batch, said, strict=True):
+            replies = [_refuse(one, NOT_READY, wait_s=5) for one in offers] if self._ended else self.admit_all(offers)
+            for (_, answer), reply in zip(batch, replies, strict=True):
                 answer(reply)
             if ending:
                 return
@@ -149,18 +149,20 @@ class AdmissionDesk:
 
     def _load_tokens(self, hashes: set[str], now: datetime) -> dict[str, WebToken]:
         """Return the tokens of `hashes` that are valid now."""
-        found = [self._tokens.load_token(one) for one in hashes] if self._tokens is not None else []
-        return {token.hash: token for token in found if token is not None and is_token_valid(token, now)}
+        tokens = [self._tokens.load_token(one) for one in hashes] if self._tokens is not None else []
+        return {token.hash: token for token in tokens if token is not None and is_token_valid(token, now)}
 
-    def _record_denials(self, settings: Settings, came: Sequence[tuple[Hold, Admission | InputError]], now: datetime) -> None:
+    def _record_denials(
+        self, settings: Settings, outcomes: Sequence[tuple[Hold, Admission | InputError]], now: datetime
+    ) -> None:
         """Have the next run of the guard alert about refusals: one of each holder and budget within an hour."""
         due = []
-        for hold, admission in came:
+        for hold, admission in outcomes:
             denial = None if isinstance(admission, InputError) else build_denial(hold, admission, now, token_hex(8))
             if denial is None:
                 continue
-            told = self._told.get((denial.who, denial.subject))
-            if told is None or now - told >= DENIAL_TOLD_FOR:
+            notified_at = self._told.get((denial.who, denial.subject))
+            if notified_at is None or now - notified_at >= DENIAL_TOLD_FOR:
                 self._told[denial.who, denial.subject] = now
                 due.append(denial)
         while len(self._told) > DENIALS_KEPT:
@@ -211,10 +213,10 @@ def _build_reply(hold: Hold, admission: Admission | InputError) -> AdmitReply:
 
 def _end_hold(offer: HoldEndOffer, token: WebToken, holds: HoldStore, now: datetime) -> HoldEndReply:
     """End a hold that this token took; another one's is refused as if there were none."""
-    mine = next((one for one in holds.open_holds(now) if one.id == offer.hold and one.who == f"{token.name} (token)"), None)
-    if mine is None:
+    own_hold = next((one for one in holds.open_holds(now) if one.id == offer.hold and one.who == f"{token.name} (token)"), None)
+    if own_hold is None:
         return HoldEndReply(MALFORMED, f"{offer.hold} is not an open hold of this token")
-    ended = holds.commit(mine.id, None, now) if offer.started else holds.release(mine.id, now)
+    ended = holds.commit(own_hold.id, None, now) if offer.started else holds.release(own_hold.id, now)
     return HoldEndReply(ended_by=ended.ended_by)
 
 

@@ -45,9 +45,9 @@ TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 
 
 def enrol_agent(
-    stated: str, *, open_seal: Callable[[Path], Seal], through_restarts: bool = False, config: str | None = None
+    reference: str, *, open_seal: Callable[[Path], Seal], through_restarts: bool = False, config: str | None = None
 ) -> CommandAnswer:
-    """Answer `costguard agent enrol`: a one-time code for the machine that `stated` names, valid for its present run.
+    """Answer `costguard agent enrol`: a one-time code for the machine that `reference` names, valid for its present run.
 
     `open_seal`: opens the watchdog's key in a file, or creates it as the watchdog does; its fingerprint is part of the code.
     """
@@ -55,16 +55,21 @@ def enrol_agent(
     address = resolve_web_address(settings.web)
     hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
     require(bool(address), "web.listen", "is missing: agents would get no answer", hint)
-    live = find_machine(stated, settings, now)
-    seen = live.observation
-    able = seen.kind == INSTANCE and seen.state == RUNNING
-    require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: it is not running", "enrol it once it runs")
+    live = find_machine(reference, settings, now)
+    observation = live.observation
+    able = observation.kind == INSTANCE and observation.state == RUNNING
+    require(
+        able,
+        f"ID {observation.key.id}",
+        f"is {observation.kind}, {observation.state}: it is not running",
+        "enrol it once it runs",
+    )
     code, key_file = make_code(), find_key_file(settings)
     is_key_new = not key_file.exists()
     seal = open_seal(key_file)
-    life = None if through_restarts else identify_incarnation(seen)
+    life = None if through_restarts else identify_incarnation(observation)
     stored = EnrollmentCode(
-        hash=hash_code(code), key=seen.key, who=describe_user(), at=now, expires_at=now + CODE_VALID_FOR, life=life
+        hash=hash_code(code), key=observation.key, who=describe_user(), at=now, expires_at=now + CODE_VALID_FOR, life=life
     )
     with open_agent_store(settings) as book:
         book.add_code(stored)
@@ -84,7 +89,7 @@ def enrol_agent(
         join=format_join_command(address, shown),
         script=format_enrolment_script(address, shown, digest),
         agent_sha256=digest,
-        called=format_resource(seen),
+        called=format_resource(observation),
         address=address,
         notes=notes,
     )
@@ -107,37 +112,37 @@ def list_agents(*, config: str | None = None) -> CommandAnswer:
     return CommandAnswer(document=build_agents_document(agents, live, now))
 
 
-def revoke_agent_access(stated: str, *, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard agent revoke`: refuse messages of this agent from now on. `stated`: its id, or its machine."""
+def revoke_agent_access(reference: str, *, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard agent revoke`: refuse messages of this agent from now on. `reference`: its id, or its machine."""
     settings, now = read_settings(config), get_now()
-    lives = _load_live(settings, now)
+    live_resources = _load_live(settings, now)
     with open_agent_store(settings) as book:
         agents = {one.id: one for one in book.load_agents()}
-        if stated not in agents:
-            key = find_machine(stated, settings, now, "AGENT").observation.key
+        if reference not in agents:
+            key = find_machine(reference, settings, now, "AGENT").observation.key
             of = [one.id for one in agents.values() if one.key == key]
             if not of:
                 raise InputError("has no agent", field=f"AGENT {key.id}", hint="costguard agent list shows them")
-            stated = of[0]
-        done = book.revoke(stated, who=describe_user(), now=now)
-    live = {one.observation.key: one for one in lives}
-    did = f"Agent {done.id} of {done.key.id} is revoked: its messages are no longer accepted."
-    return CommandAnswer(document=build_agents_document([done], live, now, did=did))
+            reference = of[0]
+        agent = book.revoke(reference, who=describe_user(), now=now)
+    live = {one.observation.key: one for one in live_resources}
+    did = f"Agent {agent.id} of {agent.key.id} is revoked: its messages are no longer accepted."
+    return CommandAnswer(document=build_agents_document([agent], live, now, did=did))
 
 
 def create_web_token(name: str, *, length: str | None, role: str | None = None, config: str | None = None) -> CommandAnswer:
     """Answer `costguard web token`: create a token, shown once. `role`: of TOKEN_ROLES, None: a reader's."""
     settings, now = read_settings(config), get_now()
-    told = "is not a name: letters, digits and . _ @ -, at most 64"
-    require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
+    what = "is not a name: letters, digits and . _ @ -, at most 64"
+    require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", what, "costguard web token grafana --for 90d")
     lasts = parse_duration(length or "90d", "--for", least=timedelta(minutes=1), most=TOKEN_VALID_MAX)
     chosen = require_one_of(role or VIEWER, TOKEN_ROLES, "--role")
     shown = make_token()
-    made = WebToken(hash=hash_token(shown), name=name, role=chosen, who=describe_user(), at=now, expires_at=now + lasts)
+    token = WebToken(hash=hash_token(shown), name=name, role=chosen, who=describe_user(), at=now, expires_at=now + lasts)
     with open_agent_store(settings) as book:
-        book.add_token(made)
+        book.add_token(token)
     did = f"{name} may {'read status and admit runs' if chosen == OPERATOR else 'read status'}, with this token:"
-    return CommandAnswer(document=build_tokens_document([made], now, shown=shown, did=did))
+    return CommandAnswer(document=build_tokens_document([token], now, shown=shown, did=did))
 
 
 def list_web_tokens(*, config: str | None = None) -> CommandAnswer:

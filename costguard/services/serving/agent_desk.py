@@ -131,7 +131,7 @@ class AgentDesk:
         except LedgerError:
             answer(BeatReply(UNWRITABLE, wait_s=5))
         else:
-            commit.add_done_callback(lambda done: answer(self._build_reply(checked, done)))
+            commit.add_done_callback(lambda future: answer(self._build_reply(checked, future)))
 
     def check_beat(self, offer: BeatOffer) -> CheckedMessage:
         """Return the message of an offer, not committed yet. Raises MessageRefusedError if its agent may not send it now."""
@@ -169,50 +169,50 @@ class AgentDesk:
     def join(self, offer: JoinOffer) -> JoinReply:
         """Let an agent join; the reply follows the commit."""
         none = ResourceKey("", "", "", "")
-        made = Agent(id=token_hex(8), key=none, public_key=offer.public_key, joined_at=self.clock.now(), version=offer.version)
+        agent = Agent(id=token_hex(8), key=none, public_key=offer.public_key, joined_at=self.clock.now(), version=offer.version)
         try:
-            found = self.book.join(offer.code_hash, made)
+            result = self.book.join(offer.code_hash, agent)
         except LedgerError:
             return JoinReply(UNWRITABLE, wait_s=5)
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for an answer gets one, and the thread goes on
             self.commits.broke = f"{type(error).__name__}: {error}"
             return JoinReply(BROKEN)
-        if isinstance(found, str):
-            return JoinReply(found)
+        if isinstance(result, str):
+            return JoinReply(result)
         with self._lock:
-            self._agents = {name: one for name, one in self._agents.items() if one.key != found.key} | {found.id: found}
-        machine = self.machine(found.key)
-        return JoinReply(agent=found.id, name=(machine.name if machine else "") or found.key.id)
+            self._agents = {name: one for name, one in self._agents.items() if one.key != result.key} | {result.id: result}
+        machine = self.machine(result.key)
+        return JoinReply(agent=result.id, name=(machine.name if machine else "") or result.key.id)
 
     def _write_joins(self) -> None:
         while (one := self._joins.get()) is not None:
             offer, answer = one
             answer(self.join(offer))
 
-    def _build_reply(self, checked: CheckedMessage, done: Future[Mapping[str, str]]) -> BeatReply:
-        failed = done.exception()
+    def _build_reply(self, checked: CheckedMessage, future: Future[Mapping[str, str]]) -> BeatReply:
+        failed = future.exception()
         if isinstance(failed, MessageRefusedError):
             self._forget(checked.agent.id)
             return BeatReply(failed.name, failed.says, failed.wait_s)
         if failed is not None:
             return BeatReply(BROKEN)
-        said = self._judged.get(checked.agent.key, NO_VERDICT) if self.clock.now() <= self._judged_until else NO_VERDICT
+        verdict = self._judged.get(checked.agent.key, NO_VERDICT) if self.clock.now() <= self._judged_until else NO_VERDICT
         return BeatReply(
-            asked=dict(done.result()),
-            state=said.state,
-            notices=list(said.notices),
-            kept_us=0 if said.kept_until is None else to_micros(said.kept_until),
-            protected=said.protected,
+            asked=dict(future.result()),
+            state=verdict.state,
+            notices=list(verdict.notices),
+            kept_us=0 if verdict.kept_until is None else to_micros(verdict.kept_until),
+            protected=verdict.protected,
         )
 
     def _find_agent(self, agent_id: str) -> Agent | None:
         with self._lock:
-            known = self._agents.get(agent_id)
-        found = known or self.book.load_agent(agent_id)
-        if known is None and found is not None:
+            cached_agent = self._agents.get(agent_id)
+        agent = cached_agent or self.book.load_agent(agent_id)
+        if cached_agent is None and agent is not None:
             with self._lock:
-                self._agents[agent_id] = found
-        return found
+                self._agents[agent_id] = agent
+        return agent
 
     def _forget(self, agent_id: str) -> None:
         """Drop this agent from the cache: it may be revoked."""
@@ -234,16 +234,20 @@ class ListedMachines:
     def find_machine(self, key: ResourceKey) -> AgentMachine | None:
         """Return the machine of this key; None if it is not listed."""
         live, listed = self._live.get(key), self.room.find_listed(key)
-        seen = listed or (live.observation if live else None)
-        if seen is None or seen.state == ENDED or (live is not None and live.absent_at is not None and listed is None):
+        observation = listed or (live.observation if live else None)
+        if (
+            observation is None
+            or observation.state == ENDED
+            or (live is not None and live.absent_at is not None and listed is None)
+        ):
             return None
         rules = self.room.guard.rules
-        owner = find_owner(seen, rules.owner_from)
+        owner = find_owner(observation, rules.owner_from)
         return AgentMachine(
-            life=identify_incarnation(seen),
-            name=seen.name,
+            life=identify_incarnation(observation),
+            name=observation.name,
             first_seen_at=live.first_seen_at if live else self.room.clock.now(),
-            policies=[policy for policy in rules.policies if matches_target(policy.target, seen, owner)],
+            policies=[policy for policy in rules.policies if matches_target(policy.target, observation, owner)],
             rate=compute_burn_rate(live, self.room.clock.now()) if live else None,
         )
 
@@ -303,30 +307,30 @@ def _spread_run(room: WatchdogContext, machines: ListedMachines, desk: AgentDesk
 
 def _build_agent_verdicts(guarded: GuardRunResult, protect: Sequence[str]) -> dict[ResourceKey, AgentVerdict]:
     """Return the data sent to each machine's agent."""
-    sight, survey = guarded.sight, guarded.survey
-    if sight is None or survey is None:
+    snapshot, survey = guarded.sight, guarded.survey
+    if snapshot is None or survey is None:
         return {}
-    told = dict[str, list[str]]()
+    alerts = dict[str, list[str]]()
     for notice in guarded.notices:
-        told.setdefault(notice.subject, []).append(notice.what)
+        alerts.setdefault(notice.subject, []).append(notice.what)
     return {
         key: AgentVerdict(
             state=survey.works[key].state if key in survey.works else "unknown",
-            notices=tuple(told.get("/".join(key), ())[:NOTICES_MAX]),
-            kept_until=_find_lease_end(one, guarded.at, sight.wishes),
-            protected=_is_untouchable(one, guarded.at, sight, protect),
+            notices=tuple(alerts.get("/".join(key), ())[:NOTICES_MAX]),
+            kept_until=_find_lease_end(one, guarded.at, snapshot.wishes),
+            protected=_is_untouchable(one, guarded.at, snapshot, protect),
         )
-        for one in sight.live
+        for one in snapshot.live
         for key in (one.observation.key,)
     }
 
 
-def _is_untouchable(live: LiveResource, now: datetime, sight: GuardSnapshot, protect: Sequence[str]) -> bool:
+def _is_untouchable(live: LiveResource, now: datetime, snapshot: GuardSnapshot, protect: Sequence[str]) -> bool:
     """Return whether only a person may stop it."""
-    before = sight.protections.get(live.observation.key)
-    return bool(explain_untouchable(live.observation, sight.wishes, protect, before.at if before else None, now))
+    sighting = snapshot.protections.get(live.observation.key)
+    return bool(explain_untouchable(live.observation, snapshot.wishes, protect, sighting.at if sighting else None, now))
 
 
-def _find_lease_end(live: LiveResource, now: datetime, wishes: tuple[Override, ...]) -> datetime | None:
-    lease = find_lease(identify_incarnation(live.observation), wishes, now)
+def _find_lease_end(live: LiveResource, now: datetime, overrides: tuple[Override, ...]) -> datetime | None:
+    lease = find_lease(identify_incarnation(live.observation), overrides, now)
     return lease.until if lease else None

@@ -62,12 +62,12 @@ def format_code(code: str, guard_key: str) -> str:
     return f"{code}.{compute_fingerprint(decode_base64(guard_key) or b'')}"
 
 
-def hash_code(stated: str) -> str:
+def hash_code(code: str) -> str:
     """Return the stored form of a code.
 
-    `stated`: the public key of the code in base64, or the code itself, with or without a fingerprint.
+    `code`: the public key of the code in base64, or the code itself, with or without a fingerprint.
     """
-    return hashlib.sha256(_parse_code_key(stated) or derive_public_key(derive_code_secret(stated))).hexdigest()
+    return hashlib.sha256(_parse_code_key(code) or derive_public_key(derive_code_secret(code))).hexdigest()
 
 
 def check_join_proof(joining: JoinRequest, body: bytes, proof: JoinProof, seal: Seal) -> None:
@@ -85,12 +85,14 @@ def check_join_proof(joining: JoinRequest, body: bytes, proof: JoinProof, seal: 
         raise MessageRefusedError(BAD_CODE, UNPROVED)
 
 
-def sign_join_answer(said: Mapping[str, object], asked: bytes, proof: JoinProof, seal: Seal) -> tuple[bytes, dict[str, str]]:
-    """Return the body and the headers of the answer to the join `asked`; without a nonce it is not signed."""
-    body = json.dumps(said).encode()
+def sign_join_answer(
+    answer: Mapping[str, object], join_body: bytes, proof: JoinProof, seal: Seal
+) -> tuple[bytes, dict[str, str]]:
+    """Return the body and the headers of the answer to the join `join_body`; without a nonce it is not signed."""
+    body = json.dumps(answer).encode()
     if not proof.nonce:
         return body, {}
-    message = build_signed_joined(nonce=_require_nonce(proof.nonce), join_body=asked, body=body)
+    message = build_signed_joined(nonce=_require_nonce(proof.nonce), join_body=join_body, body=body)
     return body, {NONCE_HEADER: proof.nonce, SIGNATURE_HEADER: seal.sign(message)}
 
 
@@ -140,10 +142,10 @@ def format_join_command(address: str, code: str) -> str:
     return f"echo {code} | python3 {AGENT_FILE} join {quote(address)} -"
 
 
-def _parse_code_key(stated: str) -> bytes | None:
-    """Return the public key of a code in base64; None if `stated` is a code itself."""
-    found = decode_base64(stated)
-    return found if found is not None and len(found) == KEY_BYTES else None
+def _parse_code_key(code: str) -> bytes | None:
+    """Return the public key of a code in base64; None if `code` is a code itself."""
+    key = decode_base64(code)
+    return key if key is not None and len(key) == KEY_BYTES else None
 
 
 def _require_nonce(nonce: str) -> str:

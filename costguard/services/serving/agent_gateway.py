@@ -145,8 +145,8 @@ class AgentGateway:
             self.forget(message.agent.id)
         _require_accepted(reply)
         with self._lock:
-            known = self._agents.get(message.agent.id, message.agent)
-            self._agents[known.id] = replace(known, seq=max(known.seq, message.seq))
+            agent = self._agents.get(message.agent.id, message.agent)
+            self._agents[agent.id] = replace(agent, seq=max(agent.seq, message.seq))
         return {
             "seq": message.seq,
             "every_s": self.every_s,
@@ -161,10 +161,10 @@ class AgentGateway:
     def take_foreign(self) -> list[tuple[str, int]]:
         """Return agents in whose name messages with foreign signatures came since the last call, and how many."""
         with self._lock:
-            taken = list(self._foreign.items())[:FOREIGN_MOST]
-            for name, _ in taken:
+            entries = list(self._foreign.items())[:FOREIGN_MOST]
+            for name, _ in entries:
                 del self._foreign[name]
-        return taken
+        return entries
 
     def forget(self, agent_id: str) -> None:
         """Drop this agent from the cache: it may be revoked, or have reported through another process."""
@@ -183,14 +183,14 @@ class AgentGateway:
     def _find_agent(self, agent_id: str) -> Agent:
         """Return the agent of this id, from the cache or the ledger."""
         with self._lock:
-            known = self._agents.get(agent_id)
-        found = known or self.book.load_agent(agent_id)
-        if found is None:
+            cached_agent = self._agents.get(agent_id)
+        agent = cached_agent or self.book.load_agent(agent_id)
+        if agent is None:
             raise MessageRefusedError(UNKNOWN_AGENT)
-        if known is None:
+        if cached_agent is None:
             with self._lock:
-                self._agents[agent_id] = found
-        return found
+                self._agents[agent_id] = agent
+        return agent
 
 
 def _require_accepted(reply: BeatReply | JoinReply) -> None:
@@ -221,10 +221,10 @@ def parse_join_json(body: bytes) -> object:
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise ValueError("a key appears twice")
-    return found
+    return table
 
 
 def _reject_constant(_: str) -> object:

@@ -137,38 +137,38 @@ class AgentBatchWriter:
         self, first: tuple[CheckedMessage, Future[Mapping[str, str]]]
     ) -> list[tuple[CheckedMessage, Future[Mapping[str, str]]]]:
         """Return `first` and the messages that arrive within `together_s` of it."""
-        lot, until = [first], time.monotonic() + self.together_s
+        batch, until = [first], time.monotonic() + self.together_s
         with suppress(queue.Empty):
-            while len(lot) < BATCH_SIZE_MAX:
+            while len(batch) < BATCH_SIZE_MAX:
                 one = self._queue.get(timeout=max(0.0, until - time.monotonic()))
                 if one is None:
                     self._queue.put(None)
                     break
-                lot.append(one)
-        return lot
+                batch.append(one)
+        return batch
 
-    def _write_batch(self, lot: list[tuple[CheckedMessage, Future[Mapping[str, str]]]]) -> None:
+    def _write_batch(self, batch: list[tuple[CheckedMessage, Future[Mapping[str, str]]]]) -> None:
         """Write one transaction, then set the answers."""
         now, staged = self.clock.now(), dict[str, _AgentState]()
         results = list[Mapping[str, str] | MessageRefusedError]()
-        told = self._list_due_refusals()
-        if not lot and not told:
+        refusals = self._list_due_refusals()
+        if not batch and not refusals:
             return
         try:
             with self.book.begin_transaction() as page:
-                for incoming, _ in lot:
+                for incoming, _ in batch:
                     results.append(self._accept_message(page, incoming, staged, now))
-                for agent, count in told:
+                for agent, count in refusals:
                     page.log_refusals(agent, count, now)
         except LedgerError as error:
             self.broke = str(error)
-            results = [MessageRefusedError(UNWRITABLE, wait_s=5) for _ in lot]
+            results = [MessageRefusedError(UNWRITABLE, wait_s=5) for _ in batch]
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for an answer gets one, and the thread goes on
             self.broke = f"{type(error).__name__}: {error}"
-            results = [MessageRefusedError(BROKEN) for _ in lot]
+            results = [MessageRefusedError(BROKEN) for _ in batch]
         else:
-            self._remember_committed(staged, told, now, {one.agent.id: one for one, _ in lot})
-        for (_, answer), result in zip(lot, results, strict=True):
+            self._remember_committed(staged, refusals, now, {one.agent.id: one for one, _ in batch})
+        for (_, answer), result in zip(batch, results, strict=True):
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(result) if isinstance(result, MessageRefusedError) else answer.set_result(result)
 
@@ -184,16 +184,18 @@ class AgentBatchWriter:
         if starts.count(beat.boot_id) > 1 and incoming.seq > state.seq:
             staged[agent.id] = replace(state, starts=starts, waiting=())
             return MessageRefusedError(DOUBLED)
-        found, record_ms = align_records(
+        records, record_ms = align_records(
             beat.records, after_ms=state.record_ms, sent_ms=incoming.sent_ms, now=incoming.came_at, since=agent.joined_at
         )
         if not page.accept_message(agent.id, incoming.seq, now, record_ms, beat.version, beat.troubles):
             stands = page.load_agent(agent.id)
             return MessageRefusedError(REVOKED if stands is None or stands.revoked_at is not None else REPLAYED)
-        done = merge_records(agent.key, (*state.waiting, *found), self.interval)
-        page.record_samples(drop_contradicted_samples(done.samples, self.heard.get_latest_provider_samples(agent.key)))
-        fresh = (*state.fresh, *found) if agent.id in staged else found
-        staged[agent.id] = _AgentState(record_ms, incoming.seq, done.rest, fresh, starts)
+        merged_samples = merge_records(agent.key, (*state.waiting, *records), self.interval)
+        page.record_samples(
+            drop_contradicted_samples(merged_samples.samples, self.heard.get_latest_provider_samples(agent.key))
+        )
+        fresh = (*state.fresh, *records) if agent.id in staged else records
+        staged[agent.id] = _AgentState(record_ms, incoming.seq, merged_samples.rest, fresh, starts)
         return self._grant_requests(page, incoming, now) if beat.asks else {}
 
     @staticmethod
@@ -211,14 +213,14 @@ class AgentBatchWriter:
             incoming.beat.asks,
             now,
         )
-        for wish in answer.wishes:
-            page.add_override(wish)
+        for override in answer.wishes:
+            page.add_override(override)
         return answer.asked
 
     def _remember_committed(
         self,
         staged: Mapping[str, _AgentState],
-        told: list[tuple[Agent, int]],
+        refusals: list[tuple[Agent, int]],
         now: datetime,
         by_id: Mapping[str, CheckedMessage],
     ) -> None:
@@ -229,7 +231,7 @@ class AgentBatchWriter:
             state.fresh = ()
             self._states[agent_id] = state
         with self._lock:
-            for agent, count in told:
+            for agent, count in refusals:
                 self._told[agent.id] = now
                 _, since = self._foreign.pop(agent.id, (agent, count))
                 if since > count:

@@ -149,15 +149,19 @@ def _build_fleet(settings: Settings, now: datetime) -> tuple[FleetHead, list[Mac
 
 
 def _build_row(one: ResourceBurn, row: Mapping[str, str]) -> MachineRow:
-    seen = one.live.observation
-    team = next((value for key, value in seen.labels if key.casefold() == "team" and value.strip()), one.owner or NO_TEAM)
-    sought = " ".join((*seen.key, seen.name, seen.gpu, seen.kind, one.owner, one.state, one.work.state, team)).casefold()
+    observation = one.live.observation
+    team = next(
+        (value for key, value in observation.labels if key.casefold() == "team" and value.strip()), one.owner or NO_TEAM
+    )
+    sought = " ".join(
+        (*observation.key, observation.name, observation.gpu, observation.kind, one.owner, one.state, one.work.state, team)
+    ).casefold()
     return MachineRow(
-        path="/".join(seen.key),
-        name=seen.name or seen.key.id,
+        path="/".join(observation.key),
+        name=observation.name or observation.key.id,
         place=f"{row['provider']}/{row['account']}/{row['region']}",
         gpu=row["GPU"],
-        state=seen.state,
+        state=observation.state,
         shown_state=row["state"],
         work=one.work.state,
         note="protected" if one.beside.protected else "kept" if one.beside.lease else "",
@@ -172,9 +176,9 @@ def _build_row(one: ResourceBurn, row: Mapping[str, str]) -> MachineRow:
 
 def _sum_teams(machines: Iterable[tuple[MachineRow, ResourceBurn]]) -> list[TeamBurn]:
     """Return the teams, the highest burn first."""
-    found: dict[str, list[ResourceBurn]] = {}
+    by_team: dict[str, list[ResourceBurn]] = {}
     for row, one in machines:
-        found.setdefault(row.team, []).append(one)
+        by_team.setdefault(row.team, []).append(one)
     teams = [
         TeamBurn(
             name=name,
@@ -182,6 +186,6 @@ def _sum_teams(machines: Iterable[tuple[MachineRow, ResourceBurn]]) -> list[Team
             burn=Money(nano=sum(one.get_burn().stated.nano for one in of)),
             spent=Money(nano=sum(one.live.spent.expected.nano for one in of if one.live.spent.expected.currency == "USD")),
         )
-        for name, of in found.items()
+        for name, of in by_team.items()
     ]
     return sorted(teams, key=lambda team: (-team.burn.nano, team.name))

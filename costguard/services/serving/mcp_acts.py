@@ -45,31 +45,31 @@ def arm_mcp(*, why: str | None, config: str | None = None) -> CommandAnswer:
     settings, now = read_settings(config), overrides.get_now()
     reason = overrides.require_reason(why, "costguard mcp arm")
     until = now.replace(microsecond=0) + ARMED_FOR
-    wish = overrides.make_override(ARM, reason, now, until=until, subject=SUBJECT, value=LEVEL)
+    override = overrides.make_override(ARM, reason, now, until=until, subject=SUBJECT, value=LEVEL)
     with overrides.open_guard_store(settings) as book:
-        book.add_override(wish)
+        book.add_override(override)
     lead = f"Agents that use costguard mcp on this ledger may stop machines until {format_local_time(until)}."
     notes = (
         "Protections, leases and freezes hold; so does [rails] acts per_10m.",
         "next: costguard mcp disarm ends it at once",
     )
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
+    return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,), notes=notes))
 
 
 def disarm_mcp(*, config: str | None = None) -> CommandAnswer:
     """Answer `costguard mcp disarm`: no agent stops anything any more."""
     settings, now = read_settings(config), overrides.get_now()
-    there = [wish for wish in _load_overrides(settings, now) if _is_arming(wish, now)]
+    armings = [override for override in _load_overrides(settings, now) if _is_arming(override, now)]
     with overrides.open_guard_store(settings) as book:
-        done = [book.lift_override(wish.id, who=overrides.describe_user(), now=now) for wish in there]
-    lead = "Agents may not stop machines over MCP any more." if done else "Agents could not stop machines: nothing to lift."
-    return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,)))
+        lifts = [book.lift_override(override.id, who=overrides.describe_user(), now=now) for override in armings]
+    lead = "Agents may not stop machines over MCP any more." if lifts else "Agents could not stop machines: nothing to lift."
+    return CommandAnswer(document=build_override_document("lifted" if lifts else "none", lifts, lead=(lead,)))
 
 
 def is_mcp_armed(settings: Settings) -> bool:
     """Return whether agents may stop machines now; no, where there is no ledger."""
     now = overrides.get_now()
-    return any(_is_arming(wish, now) for wish in _load_overrides(settings, now))
+    return any(_is_arming(override, now) for override in _load_overrides(settings, now))
 
 
 def keep_for_agent(key: str, *, length: str | None, why: str | None, config: str | None = None) -> CommandAnswer:
@@ -87,14 +87,14 @@ def stop_for_agent(key: str, *, why: str | None, config: str | None = None) -> C
     from costguard.services.guarding.act.by_hand import act_on_resource
 
     settings = read_settings(config)
-    reason, wanted = overrides.require_reason(why, "why"), require_resource_key(key)
+    reason, resource_key = overrides.require_reason(why, "why"), require_resource_key(key)
     with _one_stop, _hold_stop_lock():
         if not is_mcp_armed(settings):
             hint = 'a person arms it: costguard mcp arm --why "..."'
             raise NoAnswerError("stops over MCP are not armed; nothing was sent", field="stop", hint=hint)
         _check_rate(settings)
         with overrides.act_for(f"{overrides.describe_user()}{MARK}"):
-            return act_on_resource(wanted, STOP, yes=True, why=reason, config=config, prove_within_s=PROVE_WITHIN_S)
+            return act_on_resource(resource_key, STOP, yes=True, why=reason, config=config, prove_within_s=PROVE_WITHIN_S)
 
 
 def _hold_stop_lock() -> AbstractContextManager[None]:
@@ -119,8 +119,8 @@ def count_agent_sends(sends: Iterable[Intent]) -> int:
     return sum(f"{MARK}: " in one.why for one in sends)
 
 
-def _is_arming(wish: Override, now: datetime) -> bool:
-    return wish.what == ARM and wish.subject == SUBJECT and wish.value == LEVEL and is_override_open(wish, now)
+def _is_arming(override: Override, now: datetime) -> bool:
+    return override.what == ARM and override.subject == SUBJECT and override.value == LEVEL and is_override_open(override, now)
 
 
 def _load_overrides(settings: Settings, now: datetime) -> list[Override]:

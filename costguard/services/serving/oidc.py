@@ -119,10 +119,10 @@ class OidcClient:
 
         Raises NoAnswerError if the provider does not say where its page is.
         """
-        found = self._discover(Deadline(ANSWERS_WITHIN_S))
+        discovery = self._discover(Deadline(ANSWERS_WITHIN_S))
         login = _LoginCookie(secrets.token_urlsafe(32), int(self.clock().timestamp()), choose_way_back(back))
         url = prepare_grant_uri(
-            found.authorization_endpoint,
+            discovery.authorization_endpoint,
             self.settings.client_id,
             "code",
             redirect_uri=self.callback,
@@ -145,17 +145,17 @@ class OidcClient:
         if not query.get("code"):
             raise _refuse("sent no code")
         deadline = Deadline(ANSWERS_WITHIN_S)
-        found = self._discover(deadline)
-        stated = query.get("iss", "")
-        if stated != self.settings.issuer and (stated or found.authorization_response_iss_parameter_supported):
+        discovery = self._discover(deadline)
+        issuer = query.get("iss", "")
+        if issuer != self.settings.issuer and (issuer or discovery.authorization_response_iss_parameter_supported):
             raise _refuse("answered in the name of another issuer than was asked")  # RFC 9207, 2.4: mix-up
-        answer = self._exchange_code(found, login, query["code"], deadline)
-        return self._check_token(found, login, answer, deadline), login.back
+        answer = self._exchange_code(discovery, login, query["code"], deadline)
+        return self._check_token(discovery, login, answer, deadline), login.back
 
     def find_logout_url(self) -> str:
         """Return the provider's own page to log out, as far as it was read already; "" if there is none."""
-        found = self._discovery[1].end_session_endpoint if self._discovery else ""
-        return f"{found}?{urlencode({'client_id': self.settings.client_id})}" if found else ""
+        logout_endpoint = self._discovery[1].end_session_endpoint if self._discovery else ""
+        return f"{logout_endpoint}?{urlencode({'client_id': self.settings.client_id})}" if logout_endpoint else ""
 
     def _match_login(self, cookie: str, query: Mapping[str, str]) -> _LoginCookie:
         """Return the login of this browser that the answer belongs to, which then counts as used."""
@@ -173,7 +173,7 @@ class OidcClient:
                 self._used.popitem(last=False)
         return login
 
-    def _exchange_code(self, found: _Discovery, login: _LoginCookie, code: str, deadline: Deadline) -> _TokenAnswer:
+    def _exchange_code(self, discovery: _Discovery, login: _LoginCookie, code: str, deadline: Deadline) -> _TokenAnswer:
         """Return the tokens for `code`. Asked once: a code is valid once."""
         fields = {
             "grant_type": "authorization_code",
@@ -184,7 +184,7 @@ class OidcClient:
         }
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         secret = read_client_secret(self.settings)
-        methods = found.token_endpoint_auth_methods_supported
+        methods = discovery.token_endpoint_auth_methods_supported
         if secret and "client_secret_basic" not in methods and "client_secret_post" in methods:
             fields["client_secret"] = secret
         elif secret:
@@ -192,18 +192,18 @@ class OidcClient:
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         body = urlencode(fields).encode()
         return self._ask(
-            HttpRequest(method="POST", url=found.token_endpoint, headers=headers, body=body), _TokenAnswer, deadline
+            HttpRequest(method="POST", url=discovery.token_endpoint, headers=headers, body=body), _TokenAnswer, deadline
         )
 
     def _check_token(
-        self, found: _Discovery, login: _LoginCookie, answer: _TokenAnswer, deadline: Deadline
+        self, discovery: _Discovery, login: _LoginCookie, answer: _TokenAnswer, deadline: Deadline
     ) -> dict[str, object]:
         """Return the claims of the ID token. Raises NoAnswerError unless it is this provider's, for us and for `login`."""
         if not answer.id_token or len(answer.id_token) > TOKEN_BYTES:
             raise _refuse("sent no ID token, or one of more than 16 KiB")
         try:
             header = jws.extract_compact(answer.id_token.encode()).headers()
-            token = self._verify(answer.id_token, header, found, deadline)
+            token = self._verify(answer.id_token, header, discovery, deadline)
             claims = CodeIDToken(
                 token.claims,
                 header,
@@ -222,13 +222,13 @@ class OidcClient:
             raise _refuse(f"sent an ID token that does not count ({to_one_line(str(error))[:120]})") from None
         return dict(claims)
 
-    def _verify(self, token: str, header: Mapping[str, object], found: _Discovery, deadline: Deadline) -> jwt.Token:
+    def _verify(self, token: str, header: Mapping[str, object], discovery: _Discovery, deadline: Deadline) -> jwt.Token:
         """Return the token, whose signature one of the provider's keys made."""
         if header.get("alg") not in ALGORITHMS:
             raise _refuse("signs its ID tokens in a way that is not accepted")
-        fitting = _choose_keys(self._read_keys(found, deadline), header)
+        fitting = _choose_keys(self._read_keys(discovery, deadline), header)
         if not fitting:  # it may have new keys
-            fitting = _choose_keys(self._read_keys(found, deadline, renew=True), header)
+            fitting = _choose_keys(self._read_keys(discovery, deadline, renew=True), header)
         for key in fitting:
             try:
                 return jwt.decode(token, key, algorithms=[str(header["alg"])])
@@ -238,27 +238,27 @@ class OidcClient:
 
     def _discover(self, deadline: Deadline) -> _Discovery:
         with self._lock:
-            kept = self._discovery
-            if kept is not None and monotonic() - kept[0] < DISCOVERY_LASTS_S:
-                return kept[1]
+            cache_entry = self._discovery
+            if cache_entry is not None and monotonic() - cache_entry[0] < DISCOVERY_LASTS_S:
+                return cache_entry[1]
             if self._failed is not None and monotonic() - self._failed[0] < FAILURE_LASTS_S:
                 raise NoAnswerError(self._failed[1], field=WHO, hint="try again in a minute, or use a one-time link")
         try:
-            found = self._ask(
+            discovery = self._ask(
                 HttpRequest(method="GET", url=self.settings.issuer.rstrip("/") + WELL_KNOWN), _Discovery, deadline
             )
-            _check_discovery(found, self.settings.issuer)
+            _check_discovery(discovery, self.settings.issuer)
         except NoAnswerError as error:
             self._failed = (monotonic(), error.what)
             raise
-        self._discovery = (monotonic(), found)
-        return found
+        self._discovery = (monotonic(), discovery)
+        return discovery
 
-    def _read_keys(self, found: _Discovery, deadline: Deadline, *, renew: bool = False) -> tuple[dict[str, object], ...]:
-        kept = self._keys
-        if kept is not None and monotonic() - kept[0] < (KEYS_AGAIN_S if renew else KEYS_LAST_S):
-            return kept[1]
-        read = self._ask(HttpRequest(method="GET", url=found.jwks_uri), _Keys, deadline).keys
+    def _read_keys(self, discovery: _Discovery, deadline: Deadline, *, renew: bool = False) -> tuple[dict[str, object], ...]:
+        cache_entry = self._keys
+        if cache_entry is not None and monotonic() - cache_entry[0] < (KEYS_AGAIN_S if renew else KEYS_LAST_S):
+            return cache_entry[1]
+        read = self._ask(HttpRequest(method="GET", url=discovery.jwks_uri), _Keys, deadline).keys
         self._keys = (monotonic(), tuple(read[:KEYS_MAX]))
         return self._keys[1]
 
@@ -298,12 +298,14 @@ def _read_cookie(text: str) -> _LoginCookie | None:
     return _LoginCookie(secret, int(at), choose_way_back(unquote(back)))
 
 
-def _check_discovery(found: _Discovery, issuer: str) -> None:
+def _check_discovery(discovery: _Discovery, issuer: str) -> None:
     """Raise NoAnswerError if the document is another issuer's, or names an address that must not be asked."""
-    if found.issuer != issuer:
-        raise NoAnswerError(f"calls itself {to_one_line(found.issuer)[:120]}", field=WHO, hint="set web.oidc.issuer to that")
+    if discovery.issuer != issuer:
+        raise NoAnswerError(
+            f"calls itself {to_one_line(discovery.issuer)[:120]}", field=WHO, hint="set web.oidc.issuer to that"
+        )
     for name in ("authorization_endpoint", "token_endpoint", "jwks_uri", "end_session_endpoint"):
-        address = getattr(found, name)
+        address = getattr(discovery, name)
         bare, _, query = address.partition("?")
         try:
             if address or name != "end_session_endpoint":
@@ -324,11 +326,11 @@ SIGNING_CURVES = ("Ed25519", "Ed448")
 def _choose_keys(keys: tuple[dict[str, object], ...], header: Mapping[str, object]) -> list[Key]:
     """Return the keys that may have signed a token with this header: by its `kid`, or of its kind where it has none."""
     alg, kid = str(header["alg"]), header.get("kid")
-    wanted = KEY_KINDS[alg[:2]]
+    kind = KEY_KINDS[alg[:2]]
     fitting = [
         one
         for one in keys
-        if one.get("kty") == wanted
+        if one.get("kty") == kind
         and one.get("use", "sig") == "sig"
         and one.get("alg", alg) == alg
         and (kid is None or one.get("kid") == kid)
@@ -336,16 +338,16 @@ def _choose_keys(keys: tuple[dict[str, object], ...], header: Mapping[str, objec
     return [key for one in fitting[:KEYS_TRIED_MAX] if (key := _import_key(one)) is not None]
 
 
-def _import_key(stated: dict[str, object]) -> Key | None:
+def _import_key(jwk: dict[str, object]) -> Key | None:
     """Return a public key; None if it is none that is accepted."""
-    parts = {name: value for name, value in stated.items() if name in PUBLIC_PARTS and isinstance(value, str)}
+    parts = {name: value for name, value in jwk.items() if name in PUBLIC_PARTS and isinstance(value, str)}
     if parts["kty"] == "OKP" and parts.get("crv") not in SIGNING_CURVES:
         return None
     if len(parts.get("n", "")) * 6 > RSA_BITS[-1] + 12:  # its base64url has 6 bits a character
         return None
     try:
-        made = JWKRegistry.import_key({**parts})
-        fits = not isinstance(made, RSAKey) or made.public_key.key_size in RSA_BITS
+        key = JWKRegistry.import_key({**parts})
+        fits = not isinstance(key, RSAKey) or key.public_key.key_size in RSA_BITS
     except (JoseError, ValueError, TypeError, KeyError):
         return None
-    return made if fits else None
+    return key if fits else None

@@ -13,8 +13,8 @@ from costguard.system.process import pause_gc
 class PageBuilder:
     """Builds from the ledger. `config`: the settings file; `stated`: the settings until it is read."""
 
-    def __init__(self, config: str | None, stated: Settings | None = None) -> None:
-        self._config, self._stated = config, stated
+    def __init__(self, config: str | None, settings: Settings | None = None) -> None:
+        self._config, self._stated = config, settings
 
     def build_status(self) -> bytes:
         """Return the status as `costguard status --offline --json` prints it, by the settings as they are now."""

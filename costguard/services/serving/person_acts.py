@@ -76,14 +76,14 @@ class PersonActs:
         """Do it, and return what became of it."""
         try:
             if isinstance(offer, AskOffer):
-                done = answer_ask(offer.secret, approve=offer.approve, url=self.url, config=self.config, now=self.clock())
+                answer = answer_ask(offer.secret, approve=offer.approve, url=self.url, config=self.config, now=self.clock())
             else:
                 session = self._find_session(offer.session_hash)
                 if session is None or not has_role(session.role, ADMIN):
                     return PersonReply(NOT_ALLOWED, f"a stop needs a valid session with the role {ADMIN}")
                 with overrides.act_for(f"{session.name} (page)"):
                     machine = require_machine(offer.path, offer.life)
-                    done = act_on_resource(
+                    answer = act_on_resource(
                         machine, STOP, yes=True, why=offer.why, config=self.config, prove_within_s=PROVE_WITHIN_S
                     )
         except LedgerError:
@@ -92,14 +92,14 @@ class PersonActs:
             return PersonReply(lines=[line for line in str(refused).splitlines() if line])
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits gets an answer, and the thread goes on
             return PersonReply(BROKEN, f"{type(error).__name__}: the watchdog's log may say more")
-        said = (*done.document.lead, *done.document.notes, *(str(done.refusal).splitlines() if done.refusal else ()))
-        return PersonReply(done=done.refusal is None, lines=[line for line in said if line])
+        lines = (*answer.document.lead, *answer.document.notes, *(str(answer.refusal).splitlines() if answer.refusal else ()))
+        return PersonReply(done=answer.refusal is None, lines=[line for line in lines if line])
 
     def _find_session(self, session_hash: str) -> WebSession | None:
         with LoginStore(self.url) as book:
-            found = book.load_session(session_hash)
+            session = book.load_session(session_hash)
         now = self.clock()
-        return found if found is not None and is_session_valid(found, now, now) else None
+        return session if session is not None and is_session_valid(session, now, now) else None
 
     def _run(self) -> None:
         while (one := self._waiting.get()) is not None:

@@ -43,12 +43,12 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 def write_policy_text(services: PageServices, name: str) -> str:
     """Return the policy `name` as TOML, a key a line, to be changed; "" if the settings have none of that name."""
     tables = load_tables(services.config, "policy")
-    found = next((one for one in tables if one.get("name") == name), None)
-    if found is None:
+    policy_table = next((one for one in tables if one.get("name") == name), None)
+    if policy_table is None:
         return ""
     order = {key: place for place, key in enumerate(POLICY_KEYS)}
-    keys = sorted(found, key=lambda key: order.get(key, len(order)))
-    return "\n".join([HEADER, *(f"{_format_key(key)} = {_format_value(found[key])}" for key in keys)])
+    keys = sorted(policy_table, key=lambda key: order.get(key, len(order)))
+    return "\n".join([HEADER, *(f"{_format_key(key)} = {_format_value(policy_table[key])}" for key in keys)])
 
 
 def read_policy_draft(settings: Settings, text: str, name: str) -> Policy:
@@ -62,11 +62,11 @@ def read_policy_draft(settings: Settings, text: str, name: str) -> Policy:
         table = tomllib.loads(lines if HEADER in lines else f"{HEADER}\n{lines}")
     except (ValueError, RecursionError) as error:
         raise InputError(f"is not valid TOML: {error}", field=WHERE, hint='write when = "...", a key a line') from None
-    stated = table.get("policy")
-    one = set(table) == {"policy"} and isinstance(stated, list) and len(stated) == 1
+    policies = table.get("policy")
+    one = set(table) == {"policy"} and isinstance(policies, list) and len(policies) == 1
     require(one, WHERE, "is not one policy", f"write one {HEADER} and its keys, and nothing else")
     hooks = tuple(hook.name for hook in settings.hooks)
-    (policy,) = read_policies(stated, WHERE, zone=settings.defaults.timezone, poll=settings.watch.interval, hooks=hooks)
+    (policy,) = read_policies(policies, WHERE, zone=settings.defaults.timezone, poll=settings.watch.interval, hooks=hooks)
     require(policy.name == name, f"{WHERE}: name", f"is {policy.name}", f"keep the name {name}: another one is another policy")
     return policy
 
@@ -87,8 +87,12 @@ def simulate_policy_change(services: PageServices, name: str, text: str, since: 
     with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
         history, facts = HistoryReader(ask), collect_facts()
         today = simulate_policies(history, replace(rules, policies=(policy,)), period, now, facts)
-        after = simulate_policies(history, replace(rules, policies=(changed,)), period, now, facts)
-    return build_policy_change_document(today, after), build_simulation_document(today), build_simulation_document(after)
+        new_simulation = simulate_policies(history, replace(rules, policies=(changed,)), period, now, facts)
+    return (
+        build_policy_change_document(today, new_simulation),
+        build_simulation_document(today),
+        build_simulation_document(new_simulation),
+    )
 
 
 def _format_key(key: str) -> str:

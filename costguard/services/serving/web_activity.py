@@ -41,17 +41,17 @@ class ActivityBoard:
         try:
             age_s, late = self.health()
             index = self._load_index()
-            found = index.get(machine[:MACHINE_CHARS_MAX], [])
+            machines = index.get(machine[:MACHINE_CHARS_MAX], [])
         except MessageRefusedError as refused:
             return _build_unknown(machine, refused.says)
         except CostguardError as error:
             return _build_unknown(machine, error.what)
-        if len(found) != 1:
+        if len(machines) != 1:
             several = "several machines are called so: write provider/account/region/id"
-            return _build_unknown(machine, several if found else "no machine is called so")
+            return _build_unknown(machine, several if machines else "no machine is called so")
         if late or age_s is None:
             return _build_unknown(machine, "the guard is late: what it last found may be old")
-        return self._judge(machine, found[0], age_s)
+        return self._judge(machine, machines[0], age_s)
 
     def _judge(self, machine: str, row: dict[str, Any], age_s: float) -> dict[str, object]:
         """Return the answer for one listed machine."""

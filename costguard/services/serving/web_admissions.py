@@ -81,50 +81,54 @@ class AdmissionQuoter:
         try:
             request = parse_admit_request(table, self.config)
             key = json.dumps({name: table[name] for name in sorted(table) if name not in OF_THE_HOLD}, sort_keys=True)
-            kept = self._quote(key, request)
-            hold = build_admitted_hold(request, kept.price, hold_id=request.id or make_hold_id(), who=f"{who} (token)", now=now)
+            kept_quote = self._quote(key, request)
+            hold = build_admitted_hold(
+                request, kept_quote.price, hold_id=request.id or make_hold_id(), who=f"{who} (token)", now=now
+            )
         except InputError as error:
             raise MessageRefusedError(MALFORMED, " ".join(str(error).splitlines())) from None
-        return hold, kept
+        return hold, kept_quote
 
-    def build_answer(self, hold: Hold, kept: _KeptQuote, reply: AdmitReply) -> dict[str, object]:
+    def build_answer(self, hold: Hold, kept_quote: _KeptQuote, reply: AdmitReply) -> dict[str, object]:
         """Return the answer to a request, as `costguard admit --json` gives it."""
         admission = _unpack_admission(reply, hold)
         fits: tuple[FittingChange, ...] = ()
         if not admission.admitted:
-            fits = self._list_fits(kept, admission)
-        return build_admit_data(self._build_result(hold, kept, admission, fits, reply))
+            fits = self._list_fits(kept_quote, admission)
+        return build_admit_data(self._build_result(hold, kept_quote, admission, fits, reply))
 
     def _build_result(
-        self, hold: Hold, kept: _KeptQuote, admission: Admission, fits: tuple[FittingChange, ...], reply: AdmitReply
+        self, hold: Hold, kept_quote: _KeptQuote, admission: Admission, fits: tuple[FittingChange, ...], reply: AdmitReply
     ) -> AdmitResult:
         until = from_micros(reply.until_us) if reply.until_us else hold.expires_at
-        return build_admit_result(replace(hold, expires_at=until), kept.price, admission, budgets=self.budgets(), fits=fits)
+        return build_admit_result(
+            replace(hold, expires_at=until), kept_quote.price, admission, budgets=self.budgets(), fits=fits
+        )
 
     def _quote(self, key: str, request: AdmitRequest) -> _KeptQuote:
         """Return the kept quote, or a new one; of several that ask for the same at once, one waits for the other."""
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None or kept.until < self.clock():
+            kept_quote = self._kept.get(key)
+            if kept_quote is None or kept_quote.until < self.clock():
                 with refuse_files():
                     price, quoter = price_run(request, self._facts)
-                kept = self._kept[key] = _KeptQuote(price, quoter, self.clock() + KEPT_S)
+                kept_quote = self._kept[key] = _KeptQuote(price, quoter, self.clock() + KEPT_S)
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MOST:
                 self._kept.popitem(last=False)
-            return kept
+            return kept_quote
 
-    def _list_fits(self, kept: _KeptQuote, admission: Admission) -> tuple[FittingChange, ...]:
+    def _list_fits(self, kept_quote: _KeptQuote, admission: Admission) -> tuple[FittingChange, ...]:
         left = 0 if admission.left is None else admission.left.nano
         with self._lock:
-            if left not in kept.fits:
+            if left not in kept_quote.fits:
                 try:
-                    kept.fits[left] = list_fitting_changes(kept.price, admission, kept.quoter)
+                    kept_quote.fits[left] = list_fitting_changes(kept_quote.price, admission, kept_quote.quoter)
                 except CostguardError:  # the refusal stands, and says less
-                    kept.fits[left] = ()
-            while len(kept.fits) > KEPT_MOST:
-                kept.fits.popitem(last=False)
-            return kept.fits[left]
+                    kept_quote.fits[left] = ()
+            while len(kept_quote.fits) > KEPT_MOST:
+                kept_quote.fits.popitem(last=False)
+            return kept_quote.fits[left]
 
 
 def pack_admission(hold: Hold, token_hash: str, now: datetime) -> AdmitOffer:
@@ -157,8 +161,8 @@ def parse_admit_request(table: Mapping[str, object], config: str | None) -> Admi
     merged = merge_flags(job, build_job_table(places)) if priced else job
     lasts = table.get("for_s")
     most = HOLD_DURATION_MAX.total_seconds() - 1
-    known = bool(not words["id"] or HOLD_ID_MATCH.fullmatch(words["id"]))
-    require(known, "id", "is not an id", "write letters, digits and . _ : -, at most 128")
+    is_hold_id = bool(not words["id"] or HOLD_ID_MATCH.fullmatch(words["id"]))
+    require(is_hold_id, "id", "is not an id", "write letters, digits and . _ : -, at most 128")
     return AdmitRequest(
         flags=merged,
         on=words["on"] or None,
@@ -180,12 +184,12 @@ def parse_admit_request(table: Mapping[str, object], config: str | None) -> Admi
 
 def _parse_body(body: bytes) -> Mapping[str, object]:
     try:
-        found = json.loads(body)
+        table = json.loads(body)
     except (ValueError, RecursionError):
         raise MessageRefusedError(MALFORMED, "the request is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(table, dict):
         raise MessageRefusedError(MALFORMED, "the request must be an object")
-    return found
+    return table
 
 
 def _read_text(table: Mapping[str, object], key: str) -> str:
@@ -200,17 +204,17 @@ def _read_number(table: Mapping[str, object], key: str) -> float | None:
 
 
 def _read_money(table: Mapping[str, object]) -> Money:
-    stated, currency = table["usd"], _read_text(table, "currency") or "USD"
-    if isinstance(stated, bool) or not isinstance(stated, str | int):
+    amount, currency = table["usd"], _read_text(table, "currency") or "USD"
+    if isinstance(amount, bool) or not isinstance(amount, str | int):
         raise InputError("must be a text or a whole number", field="usd", hint='write "12.50"')
-    return Money.parse(stated, currency, field="usd")
+    return Money.parse(amount, currency, field="usd")
 
 
 def _read_labels(table: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    stated = table.get("labels", {})
-    if not isinstance(stated, dict) or not all(isinstance(value, str) for value in stated.values()):
+    labels = table.get("labels", {})
+    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
         raise InputError("must be an object of texts", field="labels", hint='write {"team": "vision"}')
-    return parse_labels(stated, "labels")
+    return parse_labels(labels, "labels")
 
 
 def _unpack_admission(reply: AdmitReply, hold: Hold) -> Admission:

@@ -30,9 +30,9 @@ QUOTE_FIELDS = ("model", "method", "tokens", "seq_len", "precision", "gpu", "cou
 def answer_page_report(services: PageServices, query: Mapping[str, str]) -> Document:
     """Return the report that `costguard report` gives for `month`, `day`, `week`, or `from` and `to`, grouped by `by`."""
     settings, now = services.settings, services.clock()
-    stated = {name: query[name] or None for name in ("month", "day", "week", "from", "to") if query.get(name)}
+    period = {name: query[name] or None for name in ("month", "day", "week", "from", "to") if query.get(name)}
     zone = settings.defaults.timezone
-    of, by = parse_report_period(stated, now, zone), parse_group_keys(query.get("by") or None)
+    of, by = parse_report_period(period, now, zone), parse_group_keys(query.get("by") or None)
     return build_report(settings, of, by=by, zone=zone, now=now, drawn=True)[1]
 
 
@@ -53,11 +53,11 @@ def answer_page_quote(
 
 def build_budgets(fleet: FleetPage) -> Document:
     """Return the budgets as they stand."""
-    found = fleet.found
-    table = build_budget_table(found.budgets, found.overshoots, found.at)
-    lead = () if found.budgets else ("The settings have no [[budget]]: nothing limits what is spent.",)
-    notes = tuple(f"Budget {one.budget.name}: {note}." for one in found.budgets for note in one.notes)
-    return Document(data={}, lead=lead, tables=(table,) if found.budgets else (), notes=notes)
+    status = fleet.found
+    table = build_budget_table(status.budgets, status.overshoots, status.at)
+    lead = () if status.budgets else ("The settings have no [[budget]]: nothing limits what is spent.",)
+    notes = tuple(f"Budget {one.budget.name}: {note}." for one in status.budgets for note in one.notes)
+    return Document(data={}, lead=lead, tables=(table,) if status.budgets else (), notes=notes)
 
 
 def explain_page_policies(services: PageServices) -> Document:

@@ -112,12 +112,12 @@ class _LedgerSources:
 
     def authorize(self, token: str, roles: tuple[str, ...]) -> WebToken:
         """Return the record of `token`. Raises MessageRefusedError if it grants no access, or has none of `roles`."""
-        found = self.directory.load_token(hash_token(token)) if token else None
-        if found is None or not is_token_valid(found, self.clock.now()):
+        web_token = self.directory.load_token(hash_token(token)) if token else None
+        if web_token is None or not is_token_valid(web_token, self.clock.now()):
             raise MessageRefusedError(NO_TOKEN)
-        if found.role not in roles:
+        if web_token.role not in roles:
             raise MessageRefusedError(NOT_ALLOWED)
-        return found
+        return web_token
 
     def check_health(self) -> tuple[float | None, bool]:
         """Return the age of the last run in the ledger in seconds, None without one, and whether the guard is late."""

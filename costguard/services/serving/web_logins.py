@@ -33,8 +33,8 @@ LOGIN_PATH = "/login/"
 def create_login_link(name: str, *, role: str | None = None, config: str | None = None) -> CommandAnswer:
     """Answer `costguard web invite`: make a link that logs `name` into the pages once."""
     settings, now = read_settings(config), get_now()
-    told = "is not a name: letters, digits and . _ @ -, at most 64"
-    require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", told, "costguard web invite ada --role operator")
+    what = "is not a name: letters, digits and . _ @ -, at most 64"
+    require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", what, "costguard web invite ada --role operator")
     chosen = role or VIEWER
     require_one_of(chosen, ROLES, "--role")
     with LoginStore(resolve_ledger_url(settings)) as book:

@@ -86,9 +86,9 @@ class MachinePage:
         """Return its present run for a form; "" if it is not listed."""
         return format_life(identify_incarnation(self.one.live.observation)) if self.one else ""
 
-    def is_open(self, wish: Override) -> bool:
-        """Return whether `wish` is in force. The template of the page calls it."""
-        return is_override_open(wish, self.at)
+    def is_open(self, override: Override) -> bool:
+        """Return whether `override` is in force. The template of the page calls it."""
+        return is_override_open(override, self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,23 +169,23 @@ class PageServices:
 
         Of a large fleet readers get the previous one while another thread builds the next: its time is on every page.
         """
-        run, there = self.read_run_id(), self._fleet
-        if there is not None and there.run_id == run and monotonic() - self._made_s < FLEET_AGE_MAX_S:
-            return there
-        if there is not None and self._took_s > BUILD_INLINE_S:
+        run, fleet = self.read_run_id(), self._fleet
+        if fleet is not None and fleet.run_id == run and monotonic() - self._made_s < FLEET_AGE_MAX_S:
+            return fleet
+        if fleet is not None and self._took_s > BUILD_INLINE_S:
             if self._lock.acquire(blocking=False):
                 Thread(target=self._build_and_release, name="fleet", daemon=True).start()
-            return there
+            return fleet
         with self._lock:
-            if self._fleet is None or self._fleet is there:
+            if self._fleet is None or self._fleet is fleet:
                 self._build()
             assert self._fleet is not None  # noqa: S101 - built above
             return self._fleet
 
     def _build(self) -> None:
         began = monotonic()
-        made = PageBuilder(self.config, self.settings).build_fleet(self.clock())
-        self._fleet, self._made_s, self._took_s = made, monotonic(), monotonic() - began
+        fleet = PageBuilder(self.config, self.settings).build_fleet(self.clock())
+        self._fleet, self._made_s, self._took_s = fleet, monotonic(), monotonic() - began
 
     def _build_and_release(self) -> None:
         try:
@@ -221,7 +221,7 @@ class PageServices:
             past = history.load_history(key, period, self.settings.watch.interval)
             stretches = history.load_stretches().get(past.scope, ())
             intents = [one for one in records.load_intents_since(now - OVERRIDES_BACK) if one.life.key == key]
-            wishes = [one for one in records.load_overrides_since(now - OVERRIDES_BACK) if one.key == key]
+            recent_overrides = [one for one in records.load_overrides_since(now - OVERRIDES_BACK) if one.key == key]
         ends = [(one.start, one.end) for one in stretches if one.outcome == "complete" and one.end > period.start]
         usual = fleet.last.interval if fleet.last else self.settings.watch.interval
         facts = fleet.load_facts(path)
@@ -237,7 +237,7 @@ class PageServices:
             costs=tuple(reversed(costs)),
             totals=tuple(sum_costs(costs)),
             intents=tuple(reversed(intents)),
-            wishes=tuple(reversed(wishes)),
+            wishes=tuple(reversed(recent_overrides)),
             verdicts=facts.verdicts if facts else (),
             at=now,
         )
@@ -245,19 +245,19 @@ class PageServices:
     def load_samples(self, path: str) -> dict[str, object]:
         """Return the recorded samples of a machine for charts: seconds since 1970 and values, by signal."""
         past = self.load_machine(path).past
-        found = dict[str, object]()
+        series = dict[str, object]()
         for signal, (ats, values) in sorted(past.samples.items()):
             thin = max(1, -(-len(ats) // SAMPLES_SHOWN_MAX))
-            found[signal] = {"at": [at // 1_000_000 for at in ats[::thin]], "value": list(values[::thin])}
-        return {"signals": found}
+            series[signal] = {"at": [at // 1_000_000 for at in ats[::thin]], "value": list(values[::thin])}
+        return {"signals": series}
 
     def describe_act(self, one: ResourceBurn | None, do: str) -> list[str]:
         """Return what an approval or a stop of this machine means, a sentence each. `one`: None if it is not listed."""
         act = "terminate" if do == "approve-terminate" else "stop"
         if one is None:
             return ["It is not listed any more: there is nothing to do."]
-        seen = one.live.observation
-        loses = seen.handling.stop_loses if act == "stop" else seen.handling.terminate_loses
+        observation = one.live.observation
+        loses = observation.handling.stop_loses if act == "stop" else observation.handling.terminate_loses
         lines = [f"Lost for good: {', '.join(loses)}." if loses else overrides.LOSS_UNKNOWN]
         if do.startswith("approve"):
             lines.append(f"The guard may {act} it within a day, in its present run, where a policy asks for it.")
@@ -303,7 +303,7 @@ def list_span_costs(past: ResourceHistory, one: ResourceBurn | None, period: Per
     less what its provider's listing may lag.
     """
     lag = timedelta(seconds=get_billing_rule(ShippedFacts().get_billing_rules(), past.key.provider).lag_s)
-    found = list[SpanCost]()
+    costs = list[SpanCost]()
     for span in past.spans:
         if span.start >= period.end or (span.end is not None and span.end <= period.start):
             continue
@@ -318,8 +318,8 @@ def list_span_costs(past: ResourceHistory, one: ResourceBurn | None, period: Per
                 lag=lag,
                 as_of=period.end,
             )
-        found.append(SpanCost(span, compute_charge(span, period, reach)))
-    return found
+        costs.append(SpanCost(span, compute_charge(span, period, reach)))
+    return costs
 
 
 def sum_costs(costs: Sequence[SpanCost]) -> Iterator[MoneyInterval]:

@@ -63,8 +63,8 @@ def answer_doctor(
     with open_providers(settings, only=only, found_too=not settings.providers) as every:
         clouds = [cloud for cloud in every if not isinstance(cloud.error, InputError)]  # of those found, without a table
         if not settings.providers and only is None:
-            found = ", ".join(cloud.name for cloud in clouds) or "none"
-            notes.append(f"No provider is configured; credentials were found for: {found}. Run costguard init.")
+            cloud_names = ", ".join(cloud.name for cloud in clouds) or "none"
+            notes.append(f"No provider is configured; credentials were found for: {cloud_names}. Run costguard init.")
         accounts = [(cloud.name, source) for cloud in clouds for source in cloud.sources]
         examined = tuple(_build_offline_result(name) for name, _ in accounts) if offline else examine_accounts(accounts)
     same = find_twin_accounts(examined)
@@ -133,14 +133,14 @@ def _check_installation(settings: Settings) -> AccountChecks:
         if has_wal_fix(version):
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_GOOD, told=f"SQLite {version}"))
         else:
-            told = (
+            text = (
                 f"SQLite {version} has the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6); costguard's writers take "
                 "turns, so only another program that writes to the ledger could meet it"
             )
             fix = (
                 "let nothing else write to the ledger, keep costguard db backup in a timer, or use a Python with a newer SQLite"
             )
-            checks.append(HealthCheck(subject="sqlite", outcome=CHECK_UNSURE, told=told, fix=fix))
+            checks.append(HealthCheck(subject="sqlite", outcome=CHECK_UNSURE, told=text, fix=fix))
     return AccountChecks(provider="ledger", account=describe_ledger_path(url), checks=tuple(checks))
 
 
@@ -167,22 +167,22 @@ def _check_agents(url: str) -> list[HealthCheck]:
 
     try:
         with LedgerReader(url) as reader, reader.snapshot() as ask:
-            found = index_agents(load_agents(ask))
+            agents = index_agents(load_agents(ask))
         with SpendingReader(url, rules={}) as books:
-            live = books.load_live(get_now()) if found else []
+            live = books.load_live(get_now()) if agents else []
     except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
         return []
-    if not found:
+    if not agents:
         return []
-    silent = find_silent_agents(found.values(), live, get_now())
+    silent = find_silent_agents(agents.values(), live, get_now())
     names = {one.observation.key: one.observation.name or one.observation.key.id for one in live}
-    having = limit_lines(sorted(names.get(key, key.id) for key in found), "machines")
-    told = f"{len(found)} machines have one: {', '.join(having)}"
+    having = limit_lines(sorted(names.get(key, key.id) for key in agents), "machines")
+    text = f"{len(agents)} machines have one: {', '.join(having)}"
     if not silent:
-        return [HealthCheck(subject="agents", outcome=CHECK_GOOD, told=told)]
+        return [HealthCheck(subject="agents", outcome=CHECK_GOOD, told=text)]
     blind = limit_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
     fix = "on the machine: costguard-agent status says why; costguard agent revoke ID if it needs no agent"
-    return [HealthCheck(subject="agents", outcome=CHECK_UNSURE, told=f"{told}; blind: {'; '.join(blind)}", fix=fix)]
+    return [HealthCheck(subject="agents", outcome=CHECK_UNSURE, told=f"{text}; blind: {'; '.join(blind)}", fix=fix)]
 
 
 def _check_watchdogs(url: str) -> list[HealthCheck]:
@@ -206,13 +206,13 @@ def _check_watchdogs(url: str) -> list[HealthCheck]:
         clock = HealthCheck(subject="clock", outcome=CHECK_BAD, told=f"{wrong.field} {wrong.what}", fix=wrong.hint or "")
     if not shares:
         return [clock]
-    told, warnings = f"accounts: {format_shares(shares)}", limit_lines(list_share_warnings(shares), "of them")
+    text, warnings = f"accounts: {format_shares(shares)}", limit_lines(list_share_warnings(shares), "of them")
     orphaned = any(not one.name and one.accounts for one in shares)
     if not warnings and not orphaned:
-        return [clock, HealthCheck(subject="watchdogs", outcome=CHECK_GOOD, told=told)]
+        return [clock, HealthCheck(subject="watchdogs", outcome=CHECK_GOOD, told=text)]
     fix = "the watchdogs' logs say why (polls_paused, clock_off, job_failed); start costguard watch where none runs"
     outcome = CHECK_BAD if warnings else CHECK_UNSURE  # what nobody polls is polled with the next interval
-    return [clock, HealthCheck(subject="watchdogs", outcome=outcome, told="; ".join((told, *warnings)), fix=fix)]
+    return [clock, HealthCheck(subject="watchdogs", outcome=outcome, told="; ".join((text, *warnings)), fix=fix)]
 
 
 EXAMINATION_LIMIT_S = 60.0
@@ -244,7 +244,7 @@ def examine_accounts(
 
 def find_twin_accounts(examined: Sequence[AccountExamination]) -> tuple[str, ...]:
     """Return a sentence for each duplicate account: one with the same identity, or with a scope that both list."""
-    found = list[str]()
+    sentences = list[str]()
     for number, one in enumerate(examined):
         for other in examined[:number]:
             same = bool(one.identity) and (one.provider, one.identity) == (other.provider, other.identity)
@@ -252,8 +252,8 @@ def find_twin_accounts(examined: Sequence[AccountExamination]) -> tuple[str, ...
             if same or shared:
                 what = one.identity if same else "/".join(shared[0])
                 names = f"'{other.account or '?'}' and '{one.account or '?'}' of {one.provider}"
-                found.append(f"the accounts {names} are the same account: both are {what}")
-    return tuple(found)
+                sentences.append(f"the accounts {names} are the same account: both are {what}")
+    return tuple(sentences)
 
 
 def _build_question(name: str, source: InstanceSource, *, alone: bool) -> Callable[[], AccountExamination]:
@@ -282,8 +282,8 @@ def _examine_account(name: str, source: InstanceSource, *, alone: bool) -> Accou
         try:
             identity = (source.fetch_identity() or "") if isinstance(source, IdentitySource) and not alone else ""
         except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
-            said = f"duplicate accounts cannot be detected today: {describe_failure(broken)}"
-            checks = (*checks, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=said))
+            text = f"duplicate accounts cannot be detected today: {describe_failure(broken)}"
+            checks = (*checks, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=text))
     return AccountExamination(
         provider=name, account=_name_account(source, scopes), checks=checks, identity=identity, scopes=scopes
     )
@@ -291,9 +291,9 @@ def _examine_account(name: str, source: InstanceSource, *, alone: bool) -> Accou
 
 def _name_account(source: InstanceSource, scopes: tuple[ScopeKey, ...]) -> str:
     """Return the account's name in the ledger: as the source states it, else from its scopes."""
-    stated = getattr(source, "account", "")
+    account = getattr(source, "account", "")
     accounts = sorted({scope.account for scope in scopes})
-    return stated if isinstance(stated, str) and stated else ", ".join(accounts)
+    return account if isinstance(account, str) and account else ", ".join(accounts)
 
 
 def _to_examination(name: str, answer: AccountExamination | BaseException) -> AccountExamination:
@@ -309,8 +309,8 @@ def answer_example(name: str, *, path: str | None = None, force: bool = False) -
     """Answer `costguard init --example NAME`: write one of the shipped example files."""
     from costguard.data import EXAMPLES
 
-    known = tuple(sorted(one.stem for one in EXAMPLES.glob("*.toml")))
-    require_one_of(name, known, "--example")
+    names = tuple(sorted(one.stem for one in EXAMPLES.glob("*.toml")))
+    require_one_of(name, names, "--example")
     target = check_free_path(path, force=force)
     text = (EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")
     check_settings(text, str(target))
@@ -335,20 +335,24 @@ def answer_init(
         load_zone(zone, "--zone")
     installed = plugins.load_providers()
     with open_providers(Settings(), found_too=True) as clouds:
-        found = tuple(cloud.name for cloud in clouds if cloud.error is None)
+        provider_names = tuple(cloud.name for cloud in clouds if cloud.error is None)
         unready = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
     cap = _parse_cap(budget) or (GUARD_CAP if notices is not None else None)
     manifests = [installed.found[name].manifest for name in sorted(installed.found)]
-    text = render_settings_file(manifests, chosen=found, cap=cap, zone=zone, notices=notices)
+    text = render_settings_file(manifests, chosen=provider_names, cap=cap, zone=zone, notices=notices)
     settings = check_settings(text, str(target))  # what is written can be read
     for name, table in settings.providers.items():
         check_provider_table(table, installed.found[name].manifest.settings, f"providers.{name}")
     _write_settings(target, text)
     looked = {
-        name: one.manifest.credentials for name, one in installed.found.items() if name not in found and name not in unready
+        name: one.manifest.credentials
+        for name, one in installed.found.items()
+        if name not in provider_names and name not in unready
     }
     usual = target.resolve() == expand_path(os.environ.get(CONFIG_VARIABLE) or FILE_NAME).resolve()
-    document = build_init_document(str(target), found, looked, unready, cap=cap, zone=zone, usual=usual, guarded=notices)
+    document = build_init_document(
+        str(target), provider_names, looked, unready, cap=cap, zone=zone, usual=usual, guarded=notices
+    )
     return CommandAnswer(document=document)
 
 
@@ -374,9 +378,9 @@ def check_free_path(path: str | None, *, force: bool) -> Path:
     return target
 
 
-def _parse_cap(stated: str | None) -> str | None:
+def _parse_cap(amount: str | None) -> str | None:
     """Return an amount with its currency; US dollars if none is stated."""
-    text = (stated or "").strip()
+    text = (amount or "").strip()
     if not text:
         return None
     return text if any(character.isalpha() for character in text) else f"{text} USD"

@@ -92,33 +92,33 @@ def run_watch(
         open_tracing(settings.telemetry.traces),
         open_watchdog_context(
             settings, interval=every, dry_run=dry_run, resident=not once, offline=offline, open_bills=open_bill_duty
-        ) as made,
+        ) as context,
     ):
-        _check_key_exposure(made.sources)
-        for why in list_unarmed(made.guard.rules):
+        _check_key_exposure(context.sources)
+        for why in list_unarmed(context.guard.rules):
             get_log().warning("not_armed", why=why)
-        if not made.sources and not offline:
+        if not context.sources and not offline:
             get_log().warning("nothing_watched", why="no provider is configured", hint=CONFIGURE_HINT)
-        polled = made.poll() if made.shared is None else None
+        polled = context.poll() if context.shared is None else None
         if polled is not None:
-            made.log_polled(polled)
-        heartbeat = Heartbeat(partial(send_heartbeat, lambda: made.settings), log=get_log())
+            context.log_polled(polled)
+        heartbeat = Heartbeat(partial(send_heartbeat, lambda: context.settings), log=get_log())
         if once:
-            _run_once(made, show, heartbeat)
+            _run_once(context, show, heartbeat)
             if not offline and polled is not None:
-                _check_answers(made, polled, strict=strict)
+                _check_answers(context, polled, strict=strict)
             return 0
-        if made.shared is not None:
-            made.shared.start()
-        with serve_while_watching(made, open_door, config=config):
+        if context.shared is not None:
+            context.shared.start()
+        with serve_while_watching(context, open_door, config=config):
             code = Watchdog(
-                _build_duties(made, show, every),
+                _build_duties(context, show, every),
                 log=get_log(),
-                reload=None if is_on_terminal() else partial(_reload_settings, made, show, interval, config),
-                heartbeat=partial(_beat_after_run, made, heartbeat),
+                reload=None if is_on_terminal() else partial(_reload_settings, context, show, interval, config),
+                heartbeat=partial(_beat_after_run, context, heartbeat),
             ).run()
         if code != UNFINISHED:
-            made.release_leadership()
+            context.release_leadership()
         return code
 
 
@@ -130,95 +130,95 @@ def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:
             raise InputError(error.what, field=error.field, hint=error.hint)
 
 
-def _beat_after_run(made: WatchdogContext, heartbeat: Heartbeat) -> None:
+def _beat_after_run(context: WatchdogContext, heartbeat: Heartbeat) -> None:
     """Send a heartbeat if the run is in the ledger: not after a dry run, nor if another watchdog leads."""
-    if made.recorded:
+    if context.recorded:
         heartbeat.beat()
 
 
-def _run_once(made: WatchdogContext, show: ShowWatchView, heartbeat: Heartbeat) -> None:
-    guarded = made.run_guard()
-    _beat_after_run(made, heartbeat)
-    unmade = _queue_reports(made)
-    _deliver_messages(made)
+def _run_once(context: WatchdogContext, show: ShowWatchView, heartbeat: Heartbeat) -> None:
+    guarded = context.run_guard()
+    _beat_after_run(context, heartbeat)
+    unmade = _queue_reports(context)
+    _deliver_messages(context)
     heartbeat.wait(HEARTBEAT_LIMIT_S)
-    made.end_hooks()
-    made.release_leadership()
+    context.end_hooks()
+    context.release_leadership()
     if unmade:
         raise unmade[0]
     if guarded.broken:
         raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; repair the ledger and run it again")
-    show(build_watch_view(guarded, made))
+    show(build_watch_view(guarded, context))
 
 
-def _check_answers(made: WatchdogContext, polled: PollCycleResult, *, strict: bool) -> None:
+def _check_answers(context: WatchdogContext, polled: PollCycleResult, *, strict: bool) -> None:
     """Raise an error if a single run saw too little, after it did all that it could.
 
     IncompleteError with `strict` if not every account was listed completely. CostguardError if none was listed at all: a timer
     must not report success for a run that saw nothing.
     """
     why = [*(f"{'/'.join(one.state.scope)}: {one.why}" for one in polled.unseen), *polled.refused]
-    if strict and (why or not made.sources):
+    if strict and (why or not context.sources):
         count = f"{len(why)} accounts" if len(why) > 1 else "an account"
-        what = f"{count} could not be read completely" if made.sources else "no provider is configured"
+        what = f"{count} could not be read completely" if context.sources else "no provider is configured"
         raise IncompleteError(what, hint="\n".join(map(to_one_line, why[:MOST_HINT_LINES])) or CONFIGURE_HINT)
-    if not made.sources:
+    if not context.sources:
         raise CostguardError("nothing was watched: no provider is configured", hint=CONFIGURE_HINT)
     if not polled.answered:
         raise CostguardError("nothing was seen: no provider could be asked", hint="\n".join(map(to_one_line, why)) or None)
 
 
-def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) -> Duties:
-    spread = min(made.settings.watch.jitter, every / 2)
+def _build_duties(context: WatchdogContext, show: ShowWatchView, every: timedelta) -> Duties:
+    spread = min(context.settings.watch.jitter, every / 2)
     polls = tuple(
-        Duty(name=name, run=partial(_poll_source, made, source), every=every, jitter=spread)
-        for name, source in (() if made.shared else name_sources(made.sources))
+        Duty(name=name, run=partial(_poll_source, context, source), every=every, jitter=spread)
+        for name, source in (() if context.shared else name_sources(context.sources))
     )
-    prices = made.prices if made.settings.prices.refresh == DAILY else None
+    prices = context.prices if context.settings.prices.refresh == DAILY else None
     return Duties(
         polls=polls,
-        guard=Duty(name="guard", run=partial(_run_guard, made, show), every=every),
-        outbox=Duty(name="outbox", run=partial(_deliver_messages, made), every=OUTBOX_EVERY),
+        guard=Duty(name="guard", run=partial(_run_guard, context, show), every=every),
+        outbox=Duty(name="outbox", run=partial(_deliver_messages, context), every=OUTBOX_EVERY),
         others=(
-            Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
-            Duty(name="samples", run=partial(_roll_up_samples, made), every=ROLL_UPS_EVERY),
-            Duty(name="holds", run=_build_hold_duty(made).run, every=HOLDS_EVERY),
+            Duty(name="reports", run=partial(_run_reports, context), every=REPORTS_EVERY),
+            Duty(name="samples", run=partial(_roll_up_samples, context), every=ROLL_UPS_EVERY),
+            Duty(name="holds", run=_build_hold_duty(context).run, every=HOLDS_EVERY),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
-            *((Duty(name="bills", run=made.check_bills, every=BILLS_EVERY),) if made.check_bills else ()),
+            *((Duty(name="bills", run=context.check_bills, every=BILLS_EVERY),) if context.check_bills else ()),
         ),
     )
 
 
-def open_bill_duty(made: WatchdogContext) -> Callable[[], object]:
-    """Return what asks the providers of `made` for bills, if it leads."""
+def open_bill_duty(context: WatchdogContext) -> Callable[[], object]:
+    """Return what asks the providers of `context` for bills, if it leads."""
     duty = BillDuty(
-        resolve_ledger_url(made.settings),
+        resolve_ledger_url(context.settings),
         rules=ShippedFacts().get_billing_rules(),
-        sources=lambda: made.collect_poll_results().sources,
-        leads=made.may_lead,
-        clock=made.clock,
+        sources=lambda: context.collect_poll_results().sources,
+        leads=context.may_lead,
+        clock=context.clock,
         log=get_log(),
     )
     return duty.run
 
 
-def _build_hold_duty(made: WatchdogContext) -> HoldDuty:
-    return HoldDuty(settings=lambda: made.settings, clock=made.clock.now, leads=made.may_lead)
+def _build_hold_duty(context: WatchdogContext) -> HoldDuty:
+    return HoldDuty(settings=lambda: context.settings, clock=context.clock.now, leads=context.may_lead)
 
 
-def _poll_source(made: WatchdogContext, source: InstanceSource) -> None:
-    made.log_polled(made.poll([source]))
+def _poll_source(context: WatchdogContext, source: InstanceSource) -> None:
+    context.log_polled(context.poll([source]))
 
 
-def _run_guard(made: WatchdogContext, show: ShowWatchView) -> bool:
-    guarded = made.run_guard()
+def _run_guard(context: WatchdogContext, show: ShowWatchView) -> bool:
+    guarded = context.run_guard()
     if guarded.broken:
         get_log().error("observing_only", why=guarded.broken)
         return False
     if guarded.sight is None:  # another watchdog plans, and this one only polls
         return guarded.committed
     _log_actions(guarded)
-    show(build_watch_view(guarded, made))
+    show(build_watch_view(guarded, context))
     return guarded.committed
 
 
@@ -251,57 +251,61 @@ def _log_actions(guarded: GuardRunResult) -> None:
             )
 
 
-def _deliver_messages(made: WatchdogContext) -> None:
-    if made.guard.dry_run or made.guard.clock_doubt():
+def _deliver_messages(context: WatchdogContext) -> None:
+    if context.guard.dry_run or context.guard.clock_doubt():
         return
-    came = made.postman.deliver()
-    for message, why in came.later:
+    result = context.postman.deliver()
+    for message, why in result.later:
         get_log().warning("message_not_sent", channel=message.channel, why=why)
 
 
-def _run_reports(made: WatchdogContext) -> None:
+def _run_reports(context: WatchdogContext) -> None:
     """Queue due reports in a duty of its own, because building one takes seconds and must not delay the guard."""
-    unmade = _queue_reports(made)
+    unmade = _queue_reports(context)
     if unmade:
         raise unmade[0]
 
 
-def _roll_up_samples(made: WatchdogContext) -> None:
+def _roll_up_samples(context: WatchdogContext) -> None:
     """Keep one row an hour of samples that no policy looks back to any more."""
-    if made.may_lead():
-        get_log().info("samples_rolled_up", samples=made.ledger.roll_up_samples(made.clock.now()))
+    if context.may_lead():
+        get_log().info("samples_rolled_up", samples=context.ledger.roll_up_samples(context.clock.now()))
 
 
-def _queue_reports(made: WatchdogContext) -> list[Exception]:
+def _queue_reports(context: WatchdogContext) -> list[Exception]:
     """Queue the due reports; return the exceptions of those that could not be built."""
-    settings, now = made.settings, made.clock.now()
-    if not made.may_lead():
+    settings, now = context.settings, context.clock.now()
+    if not context.may_lead():
         return []
     zone = settings.defaults.timezone
-    came = queue_due_reports(
+    reports = queue_due_reports(
         settings.reports,
-        book=made.reports,
+        book=context.reports,
         now=now,
         zone=zone,
         compose=lambda schedule, owed: compose_report_messages(settings, schedule, owed, now),
     )
-    for schedule in came.seen:
+    for schedule in reports.seen:
         first, at = find_next_report(schedule, now, zone)
         get_log().info("report_scheduled", report=schedule.name, first=first.label, at=at.isoformat())
-    for schedule, owed in came.put:
+    for schedule, owed in reports.put:
         get_log().info(
             "report_put_out", report=schedule.name, period=owed.of.label, late=owed.is_late(now), skipped=owed.skipped
         )
-    for schedule, wrong in came.failed:
+    for schedule, wrong in reports.failed:
         get_log().error("report_not_made", report=schedule.name, error=f"{type(wrong).__name__}: {wrong}")
-    return [wrong for _, wrong in came.failed]
+    return [wrong for _, wrong in reports.failed]
 
 
-def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str | None, config: str | None) -> Duties:
+def _reload_settings(context: WatchdogContext, show: ShowWatchView, interval: str | None, config: str | None) -> Duties:
     """Return the duties of the current settings. Policies, budgets and limits change; accounts and ledger need a restart."""
     settings: Settings = read_settings(config)
-    before = made.settings
-    same = (settings.providers, settings.ledger, settings.web) == (before.providers, before.ledger, before.web)
+    old_settings = context.settings
+    same = (settings.providers, settings.ledger, settings.web) == (
+        old_settings.providers,
+        old_settings.ledger,
+        old_settings.web,
+    )
     check_report_formats(settings)
     hint = "restart the watchdog: acts in progress would belong to neither"
     require(same, "SIGHUP", "the accounts, the ledger or [web] changed", hint)
@@ -310,29 +314,35 @@ def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str |
         if interval is not None
         else settings.watch.interval
     )
-    made.adopt(settings, build_guard_config(settings, every))
-    return _build_duties(made, show, every)
+    context.adopt(settings, build_guard_config(settings, every))
+    return _build_duties(context, show, every)
 
 
 RECENT_ACTIONS = timedelta(hours=24)
 
 
-def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchView:
+def build_watch_view(guarded: GuardRunResult, context: WatchdogContext) -> WatchView:
     """Build the view at the instant of this run."""
-    sight, survey, at = guarded.sight, guarded.survey, guarded.at
-    with made.guard.books() as books:
-        live = sight.live if sight else books.load_live(at)
-        usd, scopes = build_totals(books=books, now=at, zone=made.guard.rules.zone, live=live, unreached=made.list_unreached())
+    snapshot, survey, at = guarded.sight, guarded.survey, guarded.at
+    with context.guard.books() as books:
+        live = snapshot.live if snapshot else books.load_live(at)
+        usd, scopes = build_totals(
+            books=books, now=at, zone=context.guard.rules.zone, live=live, unreached=context.list_unreached()
+        )
     acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
     for one in survey.proposals if survey else ():
         if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming
             acts[one.verdict.life.key].append(one)
-    hold = find_freeze(sight.wishes, None, at) if sight else None
-    machine = partial(_build_machine_view, guarded=guarded, made=made, acts=acts)
-    running = [one for one in (live if sight else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
+    hold = find_freeze(snapshot.wishes, None, at) if snapshot else None
+    machine = partial(_build_machine_view, guarded=guarded, context=context, acts=acts)
+    running = [one for one in (live if snapshot else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
     return WatchView(
         at=at,
-        mode="dry run" if made.guard.dry_run else "acting" if guarded.acting and not (sight and sight.held) else "observing",
+        mode="dry run"
+        if context.guard.dry_run
+        else "acting"
+        if guarded.acting and not (snapshot and snapshot.held)
+        else "observing",
         burn=usd.burn.bounds.expected,
         month=usd.to_date,
         scopes=scopes,
@@ -356,20 +366,20 @@ def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchVie
 
 
 def _build_machine_view(
-    live: LiveResource, guarded: GuardRunResult, made: WatchdogContext, acts: dict[ResourceKey, list[Proposal]]
+    live: LiveResource, guarded: GuardRunResult, context: WatchdogContext, acts: dict[ResourceKey, list[Proposal]]
 ) -> WatchedMachine:
-    seen, survey = live.observation, guarded.survey
+    observation, survey = live.observation, guarded.survey
     assert survey is not None  # noqa: S101 - where there are machines there is a survey
-    coming = min(acts.get(seen.key, ()), key=lambda one: (bool(one.held_by), one.due_at), default=None)
-    gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.instance_type or seen.kind
+    coming = min(acts.get(observation.key, ()), key=lambda one: (bool(one.held_by), one.due_at), default=None)
+    gpus = f"{observation.gpu_count:g}x{observation.gpu}" if observation.gpu else observation.instance_type or observation.kind
     return WatchedMachine(
-        key=seen.key,
-        name=seen.name,
-        owner=find_owner(seen, made.guard.rules.owner_from),
+        key=observation.key,
+        name=observation.name,
+        owner=find_owner(observation, context.guard.rules.owner_from),
         told=gpus,
-        power=seen.state,
+        power=observation.state,
         rate=to_hourly_money(compute_burn_rate(live, guarded.at)),
-        work=survey.works[seen.key],
+        work=survey.works[observation.key],
         next_act=coming.step.do if coming else "",
         next_at=coming.due_at if coming else None,
         held_by=tuple(reason for reason, _ in coming.held_by if reason != "grace") if coming else (),
@@ -378,10 +388,10 @@ def _build_machine_view(
 
 def _build_budget_views(guarded: GuardRunResult) -> tuple[WatchedBudget, ...]:
     foreseen = {one.standing.budget.name: one for one in (guarded.survey.foresights if guarded.survey else ())}
-    found = []
+    watched_budgets = []
     for one in guarded.sight.standings if guarded.sight else ():
         ahead, hours = foreseen.get(one.budget.name), one.time_to_cap_hours
-        found.append(
+        watched_budgets.append(
             WatchedBudget(
                 name=one.budget.name,
                 cap=one.budget.cap,
@@ -390,4 +400,4 @@ def _build_budget_views(guarded: GuardRunResult) -> tuple[WatchedBudget, ...]:
                 overshoot=ahead.overshoot if ahead else None,
             )
         )
-    return tuple(found)
+    return tuple(watched_budgets)

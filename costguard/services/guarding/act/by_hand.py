@@ -85,28 +85,28 @@ class _Desk:
     due_at: datetime | None = None
     """For when the act is planned; None: now."""
 
-    def find_objection(self, seen: Observation, act: str) -> tuple[str, str]:
-        """Return what forbids `act` on `seen` at this moment, and what lifts it; ("", "") for nothing.
+    def find_objection(self, observation: Observation, act: str) -> tuple[str, str]:
+        """Return what forbids `act` on `observation` at this moment, and what lifts it; ("", "") for nothing.
 
         A lease keeps a machine running, so it is no objection to a start.
         """
         now = self.clock.now()
-        wishes, before = self.book.load_open_overrides(now), self.book.load_protections()
-        seen_before = before[seen.key].at if seen.key in before else None
-        why = explain_untouchable(seen, wishes, self.settings.defaults.protect, seen_before, now)
+        overrides, protections = self.book.load_open_overrides(now), self.book.load_protections()
+        seen_before = protections[observation.key].at if observation.key in protections else None
+        why = explain_untouchable(observation, overrides, self.settings.defaults.protect, seen_before, now)
         if why:
-            lift = f"{format_command('protect', seen.key, '--lift')}, or remove its label"
+            lift = f"{format_command('protect', observation.key, '--lift')}, or remove its label"
             return why, "costguard freeze --lift" if "froze" in why else lift
-        life = identify_incarnation(seen)
+        life = identify_incarnation(observation)
         if act == START:
             return "", ""
-        held = find_lease(life, wishes, now) or find_phase(life, wishes, now)
-        if held is None or (self.due_at and held.until and held.until <= self.due_at):
+        hold = find_lease(life, overrides, now) or find_phase(life, overrides, now)
+        if hold is None or (self.due_at and hold.until and hold.until <= self.due_at):
             return "", ""
-        until = f" until {format_instant(held.until)}" if held.until else ""
+        until = f" until {format_instant(hold.until)}" if hold.until else ""
         return (
-            f"{held.who} keeps it{until}: {held.why or held.subject}",
-            f"{format_command('keep', seen.key, '--lift')}, if that is yours",
+            f"{hold.who} keeps it{until}: {hold.why or hold.subject}",
+            f"{format_command('keep', observation.key, '--lift')}, if that is yours",
         )
 
 
@@ -123,7 +123,7 @@ class _Target:
 
 
 def act_on_resource(
-    stated: MachineReference,
+    reference: MachineReference,
     act: str,
     *,
     yes: bool = False,
@@ -133,7 +133,7 @@ def act_on_resource(
     prove_within_s: float | None = None,
     due_at: datetime | None = None,
 ) -> CommandAnswer:
-    """Stop, terminate or start the machine that `stated` names; `ask` None and not `yes` is refused before anything is sent.
+    """Stop, terminate or start the machine that `reference` names; `ask` None and not `yes` is refused before anything is sent.
 
     `prove_within_s`: how long the effect is waited for; None: PROVE_WITHIN_S. `due_at`: plans the stop for then; None: now.
 
@@ -141,24 +141,24 @@ def act_on_resource(
     act that its provider lacks, IncompleteError where the request was taken and its effect not seen in time.
     """
     settings, clock = read_settings(config), SystemClock()
-    live = find_machine(stated, settings, clock.now())
-    with _open_target(live, settings) as found, open_guard_store(settings) as book:
+    live = find_machine(reference, settings, clock.now())
+    with _open_target(live, settings) as machine, open_guard_store(settings) as book:
         desk = _Desk(settings, book, clock, due_at)
-        _check_ability(found, act)
-        _check_allowed(found, act, desk)
-        target = replace(found, price=fetch_start_price(found.hands, found.seen.key)) if act == START else found
-        told = tuple(_list_consequences(target, act, clock.now()))
+        _check_ability(machine, act)
+        _check_allowed(machine, act, desk)
+        target = replace(machine, price=fetch_start_price(machine.hands, machine.seen.key)) if act == START else machine
+        effects = tuple(_list_consequences(target, act, clock.now()))
         if not yes:
             if ask is None:
                 raise InputError("there is no terminal to ask on", field=f"costguard {act}", hint="--yes answers in advance")
             when = f" at {format_local_time(due_at, settings.defaults.timezone)}" if due_at else ""
-            if not ask("\n".join((*told, f"{act.capitalize()} {format_resource(target.seen)}{when}?"))):
-                return _answer(target, act, "not done", "nothing was sent", told)
+            if not ask("\n".join((*effects, f"{act.capitalize()} {format_resource(target.seen)}{when}?"))):
+                return _answer(target, act, "not done", "nothing was sent", effects)
         if due_at is not None:
-            return record_timed_stop(target.seen, due_at, told, why=why, book=book, settings=settings)
+            return record_timed_stop(target.seen, due_at, effects, why=why, book=book, settings=settings)
         intent = _plan(target, act, why, desk)
         within_s = PROVE_WITHIN_S if prove_within_s is None else prove_within_s
-        return _send(intent, target, told, desk, prove_within_s=within_s)
+        return _send(intent, target, effects, desk, prove_within_s=within_s)
 
 
 @contextmanager
@@ -190,40 +190,42 @@ def _has_account(source: InstanceSource, key: ResourceKey) -> bool:
 
 def _check_ability(target: _Target, act: str) -> None:
     """Raise NoAnswerError where its state is another one, or its provider lacks the act; it says what there is instead."""
-    seen, handling, called = target.seen, target.seen.handling, format_resource(target.seen)
+    observation, handling, called = target.seen, target.seen.handling, format_resource(target.seen)
     if act == START:
         _check_startable(target)
         return
-    if is_proof(act, seen):
-        raise NoAnswerError(f"it is {seen.state} already; nothing was sent", field=called)
+    if is_proof(act, observation):
+        raise NoAnswerError(f"it is {observation.state} already; nothing was sent", field=called)
     if act in handling.protected:
-        hint = f"lift the protection in {seen.key.provider}'s console first: costguard never does"
-        raise NoAnswerError(f"{seen.key.provider} protects it against {act}", field=called, hint=hint)
+        hint = f"lift the protection in {observation.key.provider}'s console first: costguard never does"
+        raise NoAnswerError(f"{observation.key.provider} protects it against {act}", field=called, hint=hint)
     able = target.hands.stopper if act == STOP else target.hands.terminator
     offered = handling.stops if act == STOP else handling.terminates
     if able is None or offered is False:
         other = TERMINATE if act == STOP else STOP
         loses = ", ".join(handling.terminate_loses) or "all data on it"
-        hint = format_command(other, seen.key) + (f" ends it for good and loses {loses}" if act == STOP else "")
-        raise NoAnswerError(f"{seen.key.provider} has no {act} for it", field=called, hint=hint)
+        hint = format_command(other, observation.key) + (f" ends it for good and loses {loses}" if act == STOP else "")
+        raise NoAnswerError(f"{observation.key.provider} has no {act} for it", field=called, hint=hint)
 
 
 def _check_startable(target: _Target) -> None:
-    seen, called = target.seen, format_resource(target.seen)
-    provider = seen.key.provider
+    observation, called = target.seen, format_resource(target.seen)
+    provider = observation.key.provider
     if target.hands.starter is None:
         hint = "rent another one: costguard offers lists what there is now"
         raise NoAnswerError(f"{provider} has no start: what it ends is gone", field=called, hint=hint)
-    if seen.state not in STARTABLE_STATES:
-        again = "" if seen.state == RUNNING else "; try again when it is stopped"
-        raise NoAnswerError(f"it is {seen.state}; nothing was sent{again}", field=called, hint="costguard status shows it")
-    if seen.handling.controller:
+    if observation.state not in STARTABLE_STATES:
+        again = "" if observation.state == RUNNING else "; try again when it is stopped"
+        raise NoAnswerError(
+            f"it is {observation.state}; nothing was sent{again}", field=called, hint="costguard status shows it"
+        )
+    if observation.handling.controller:
         hint = f"change its size in {provider}'s console"
-        raise NoAnswerError(f"{seen.handling.controller} starts and stops it", field=called, hint=hint)
-    if not seen.handling.starts:
-        told = f": {seen.why}" if seen.why else ""
+        raise NoAnswerError(f"{observation.handling.controller} starts and stops it", field=called, hint=hint)
+    if not observation.handling.starts:
+        reason = f": {observation.why}" if observation.why else ""
         hint = f"look at it in {provider}'s console"
-        raise NoAnswerError(f"{provider} does not let it be started now{told}", field=called, hint=hint)
+        raise NoAnswerError(f"{provider} does not let it be started now{reason}", field=called, hint=hint)
 
 
 def _check_allowed(target: _Target, act: str, desk: _Desk) -> None:
@@ -232,12 +234,12 @@ def _check_allowed(target: _Target, act: str, desk: _Desk) -> None:
     against, hint = desk.find_objection(target.seen, act)
     if against:
         raise NoAnswerError(f"{against}; nothing was sent", field=called, hint=hint)
-    mine = (one for one in desk.book.load_open_intents() if one.life.key == target.seen.key)
+    own_intents = (one for one in desk.book.load_open_intents() if one.life.key == target.seen.key)
     withdrawn = START if act == STOP and target.seen.handling.start_waits else ""
-    doubtful = next((one for one in mine if one.state in DOUBTFUL_STATES and one.act != withdrawn), None)
+    doubtful = next((one for one in own_intents if one.state in DOUBTFUL_STATES and one.act != withdrawn), None)
     if doubtful is not None:
-        asked = f"a {doubtful.act} of it was sent at {format_instant(doubtful.sent_at or doubtful.moved_at)} and is not settled"
-        raise NoAnswerError(f"{asked}; nothing was sent again", field=called, hint="costguard status shows it")
+        what = f"a {doubtful.act} of it was sent at {format_instant(doubtful.sent_at or doubtful.moved_at)} and is not settled"
+        raise NoAnswerError(f"{what}; nothing was sent again", field=called, hint="costguard status shows it")
     if identify_incarnation(target.seen) != identify_incarnation(target.live.observation):
         hint = f"costguard status, then costguard {act} again"
         raise NoAnswerError("it was restarted since the ledger saw it; nothing was sent", field=called, hint=hint)
@@ -316,17 +318,17 @@ def _plan(target: _Target, act: str, why: str, desk: _Desk) -> Intent:
     return intent
 
 
-def _explain_started(intent: Intent, target: _Target, seen: Observation) -> str:
+def _explain_started(intent: Intent, target: _Target, observation: Observation) -> str:
     """Explain why a stop that was to withdraw a waiting start is not sent: the machine runs now; "" if it does not."""
     withdraws = intent.act == STOP and target.seen.handling.start_waits
-    return "its start took place meanwhile" if withdraws and not seen.handling.start_waits else ""
+    return "its start took place meanwhile" if withdraws and not observation.handling.start_waits else ""
 
 
-def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *, prove_within_s: float) -> CommandAnswer:
+def _send(intent: Intent, target: _Target, effects: tuple[str, ...], desk: _Desk, *, prove_within_s: float) -> CommandAnswer:
     """Send the request once, and look until the effect is proven."""
 
-    def still(seen: Observation) -> str:
-        return _explain_started(intent, target, seen) or desk.find_objection(seen, intent.act)[0]
+    def still(observation: Observation) -> str:
+        return _explain_started(intent, target, observation) or desk.find_objection(observation, intent.act)[0]
 
     book, clock, called = desk.book, desk.clock, format_resource(target.seen)
     began = time.monotonic()
@@ -350,14 +352,16 @@ def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *
         lost = _describe_lost_gpus(target) if intent.act == START else ""
         if intent.act == STOP and target.seen.handling.start_waits:
             lost = _close_withdrawn_start(target, desk)
-        answer = _answer(target, intent.act, "done", f"proven after {took}: {now.outcome}", (*told, lost) if lost else told)
+        answer = _answer(
+            target, intent.act, "done", f"proven after {took}: {now.outcome}", (*effects, lost) if lost else effects
+        )
         return replace(answer, warnings=(*answer.warnings, lost)) if lost else answer
     if now.state == FAILED and intent.act == START:
         hint = "try again later, or rent another one: costguard offers"
         raise NoAnswerError(f"it was not started: {now.outcome}", field=called, hint=hint)
     if now.state == FAILED:
         raise NoAnswerError(f"its provider refused: {now.outcome}", field=called, hint="costguard doctor checks the key")
-    answer = _answer(target, intent.act, "sent", f"{now.outcome}, and its effect is not seen yet", told)
+    answer = _answer(target, intent.act, "sent", f"{now.outcome}, and its effect is not seen yet", effects)
     hint = f"costguard status shows it; a running watchdog goes on looking; else look in {target.seen.key.provider}'s console"
     wrong = IncompleteError(f"the {intent.act} was sent, and is not proven after {prove_within_s:.0f} s", hint=hint)
     return CommandAnswer(document=answer.document, refusal=wrong)
@@ -371,21 +375,21 @@ def _describe_lost_gpus(target: _Target) -> str:
     had, key = target.seen.gpu_count, target.seen.key
     if not had or target.hands.inspector is None:
         return ""
-    seen = look_at_resource(target.hands.inspector, key, SystemClock(), read_boot_time_s).seen
-    if seen is None:
+    observation = look_at_resource(target.hands.inspector, key, SystemClock(), read_boot_time_s).seen
+    if observation is None:
         return f"whether it has all of its {had:g} GPUs is not known: {key.provider} did not say"
-    if seen.gpu_count >= had:
+    if observation.gpu_count >= had:
         return ""
     stop = format_command(STOP, key)
-    return f"it came back with {seen.gpu_count:g} of its {had:g} GPUs: {stop}, unless it is of use without them"
+    return f"it came back with {observation.gpu_count:g} of its {had:g} GPUs: {stop}, unless it is of use without them"
 
 
 def _close_withdrawn_start(target: _Target, desk: _Desk) -> str:
     """Settle the start that was withdrawn as failed; return what could not be settled, or ""."""
     for one in desk.book.load_open_intents():
         if one.life.key == target.seen.key and one.act == START and one.state in DOUBTFUL_STATES:
-            told = f"{describe_user()} withdrew it before it took place"
-            if desk.book.move_intent(one, FAILED, desk.clock.now(), outcome=told) is None:
+            outcome = f"{describe_user()} withdrew it before it took place"
+            if desk.book.move_intent(one, FAILED, desk.clock.now(), outcome=outcome) is None:
                 return "the start was withdrawn, and its record was changed by another process: costguard status shows it"
     return ""
 
@@ -396,7 +400,7 @@ def _is_absent(target: _Target) -> bool:
     return isinstance(poll.inventory, Complete) and all(one.key != target.seen.key for one in poll.inventory.items)
 
 
-def _answer(target: _Target, act: str, result: str, why: str, told: tuple[str, ...]) -> CommandAnswer:
+def _answer(target: _Target, act: str, result: str, why: str, effects: tuple[str, ...]) -> CommandAnswer:
     key = target.seen.key
     data = {
         "schema": SCHEMA,
@@ -408,14 +412,14 @@ def _answer(target: _Target, act: str, result: str, why: str, told: tuple[str, .
         "name": target.seen.name,
         "result": result,
         "why": why,
-        "consequences": list(told),
+        "consequences": list(effects),
     }
     record = {name: value for name, value in data.items() if name not in ("schema", "consequences")}
     lead = f"{act.capitalize()} of {format_resource(target.seen)}: {result}; {shorten(why, 200)}."
-    after = told if result != "not done" else ()
+    first_notes = effects if result != "not done" else ()
     following = (
         (f"next: costguard status, or {format_command('terminate', key)} to end its disks as well",)
         if act == STOP and result == "done"
         else ()
     )
-    return CommandAnswer(document=Document(data=data, records=(record,), lead=(lead,), notes=(*after, *following)))
+    return CommandAnswer(document=Document(data=data, records=(record,), lead=(lead,), notes=(*first_notes, *following)))

@@ -111,13 +111,13 @@ class ActionExecutor:
         """Update intents that may have been sent, by the present listing; repeat requests that the listing contradicts."""
         for ended in list_ended_stops(self.sight.wishes, live, self.sight.now):  # so that none is done again
             self.book.lift_override(ended.id, who="watchdog", now=self.sight.now)
-        by_key, moved = {one.observation.key: one for one in live}, False
+        by_key, has_moved = {one.observation.key: one for one in live}, False
         for intent in intents:
             if intent.state in DOUBTFUL_STATES and not self.broken:
                 acted = self._confirm_intent(intent, by_key.get(intent.life.key))
-                moved = moved or acted.intent != intent
+                has_moved = has_moved or acted.intent != intent
                 self._note_result(acted)
-        return moved
+        return has_moved
 
     def _confirm_intent(self, intent: Intent, live: LiveResource | None) -> ActionResult:
         now, hands = self.clock.now(), self._find_ports(intent.life.key)
@@ -133,19 +133,19 @@ class ActionExecutor:
             return send_action(acted.intent, hands, self.book, self.clock, again, epoch=self.epoch, seconds=self.seconds)
         return acted
 
-    def execute_plan(self, found: GuardEvaluation, sight: GuardSnapshot) -> None:
+    def execute_plan(self, evaluation: GuardEvaluation, snapshot: GuardSnapshot) -> None:
         """Create intents for coming acts, cancel those whose reason is gone, and perform those that are due.
 
         An act that is refused at its last check uses no headroom, so the next one gets it; the refused one is then tried after
         the others, so that none waits forever. At most TRIES_MAX refused tries of each kind (hard caps, others) are made in a
         run, and none begins later than ACTING_MAX after the first.
         """
-        self.sight = replace(sight, breaker=found.breaker)
-        cases = {(case.verdict.policy.name, case.verdict.life): case for case in found.cases}
-        wanted = [p for p in found.proposals if p.step.do in (STOP, TERMINATE)]
-        self._cancel_unwanted(sight.intents, wanted)
+        self.sight = replace(snapshot, breaker=evaluation.breaker)
+        cases = {(case.verdict.policy.name, case.verdict.life): case for case in evaluation.cases}
+        proposals = [p for p in evaluation.proposals if p.step.do in (STOP, TERMINATE)]
+        self._cancel_unwanted(snapshot.intents, proposals)
         due = list[tuple[Proposal, Intent]]()
-        for proposal in _select_leading([p for p in wanted if _may_have_intent(p, cases)], found.at):
+        for proposal in _select_leading([p for p in proposals if _may_have_intent(p, cases)], evaluation.at):
             case = cases[proposal.verdict.policy.name, proposal.verdict.life]
             if self.broken:
                 continue
@@ -154,14 +154,14 @@ class ActionExecutor:
             intent = intent or self._plan_intent(proposal, case)
             if intent is not None and proposal.due_at <= self.clock.now() and _get_reasons(proposal) <= RATE_REASONS:
                 due.append((proposal, intent))
-        room = sum(proposal.is_ready(found.at) for proposal, _ in due)
+        room = sum(proposal.is_ready(evaluation.at) for proposal, _ in due)
         self._execute_due(
             due,
             room,
-            {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED or (i.state == READY and i.outcome)},
+            {(i.life, i.act): i.moved_at for i in snapshot.intents if i.state == CANCELLED or (i.state == READY and i.outcome)},
         )
-        self._begin_hooks(found, cases)
-        self._start_due(found.starts)
+        self._begin_hooks(evaluation, cases)
+        self._start_due(evaluation.starts)
 
     def _hand_over(self, intent: Intent, proposal: Proposal) -> Intent | None:
         """Return the open `intent` if it is of the policy of `proposal`, or in doubt; else cancel it and return None."""
@@ -188,7 +188,7 @@ class ActionExecutor:
             epoch=self.epoch,
             find_ports=self._find_ports,
             standings=self.sight.standings,
-            find_objection=lambda intent, seen, now: self._find_objection(intent, START_STEP, seen, now),
+            find_objection=lambda intent, observation, now: self._find_objection(intent, START_STEP, observation, now),
             promised=list_promises(self.sight.started, self._listed, self.clock.now()),
         )
 
@@ -223,12 +223,12 @@ class ActionExecutor:
         self._note_result(acted)
         return acted.sent or acted.intent.sends > ready.sends
 
-    def _begin_hooks(self, found: GuardEvaluation, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> None:
-        for proposal in found.proposals:
+    def _begin_hooks(self, evaluation: GuardEvaluation, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> None:
+        for proposal in evaluation.proposals:
             if proposal.step.do == HOOK and proposal.is_ready(self.clock.now()) and not self.broken and self.hooks.has_room:
                 acts = [
                     other.due_at
-                    for other in found.proposals
+                    for other in evaluation.proposals
                     if other.verdict is proposal.verdict and other.step.do in DESTRUCTIVE and other.number > proposal.number
                 ]
                 self._begin_hook(proposal, cases[proposal.verdict.policy.name, proposal.verdict.life], min(acts, default=None))
@@ -248,16 +248,16 @@ class ActionExecutor:
             until=now + step.timeout + END_MARGIN,
             epoch=self.epoch,
         )
-        seen = case.live.observation
+        observation = case.live.observation
         hands = self._find_ports(life.key)
         if hands.inspector is not None:
             look = look_at_resource(hands.inspector, life.key, self.clock, self.seconds)
             if look.seen is None:
                 self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {look.why}")
                 return
-            seen = look.seen
-        against = "the machine was restarted or replaced" if identify_incarnation(seen) != life else ""
-        against = against or self._find_objection(run, step, seen, now) or self._find_activity(run, seen, now)
+            observation = look.seen
+        against = "the machine was restarted or replaced" if identify_incarnation(observation) != life else ""
+        against = against or self._find_objection(run, step, observation, now) or self._find_activity(run, observation, now)
         if against or not self.book.begin_hook(run, now):
             self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {against or 'the ledger does not let it'}")
             return
@@ -271,7 +271,7 @@ class ActionExecutor:
                 account=life.key.account,
                 region=life.key.region,
                 resource=life.key.id,
-                name=seen.name,
+                name=observation.name,
                 owner=case.owner,
                 policy=policy.name,
                 reason="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
@@ -304,21 +304,21 @@ class ActionExecutor:
         )
         return intent if self.book.plan_intent(intent) else None
 
-    def _cancel_unwanted(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
+    def _cancel_unwanted(self, intents: Iterable[Intent], proposals: Sequence[Proposal]) -> None:
         """Cancel waiting intents that their policy does not want any more, or holds; another policy's reasons do not count."""
         for intent in intents:
             if intent.state not in OPEN_STATES or intent.state in DOUBTFUL_STATES:
                 continue
             if intent.rule == PERSON_RULE and self.clock.now() - intent.moved_at < PERSON_SENDS_WITHIN:
                 continue
-            mine = [
+            own = [
                 p
-                for p in wanted
+                for p in proposals
                 if p.verdict.life == intent.life and p.step.do == intent.act and p.verdict.policy.name == intent.policy
             ]
-            held = [says for p in mine for reason, says in p.held_by if reason not in WAITABLE_REASONS]
-            if not mine or held:
-                why = held[0] if held else "its condition no longer holds"
+            holds = [says for p in own for reason, says in p.held_by if reason not in WAITABLE_REASONS]
+            if not own or holds:
+                why = holds[0] if holds else "its condition no longer holds"
                 why = "it was not sent in the run that planned it" if intent.act == START else why
                 self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=why)
 
@@ -332,9 +332,11 @@ class ActionExecutor:
         return find_action_ports(source) if source is not None else ActionPorts()
 
     def _build_objection_check(self, intent: Intent) -> FindObjection:
-        def still(seen: Observation) -> str:
+        def still(observation: Observation) -> str:
             now = self.clock.now()
-            return self._find_objection(intent, PolicyStep(do=intent.act), seen, now) or self._find_activity(intent, seen, now)
+            return self._find_objection(intent, PolicyStep(do=intent.act), observation, now) or self._find_activity(
+                intent, observation, now
+            )
 
         return still
 
@@ -348,8 +350,8 @@ class ActionExecutor:
         over = explain_unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
         return (lambda _: f"its condition no longer holds: {over}") if over else self._build_objection_check(intent)
 
-    def _find_objection(self, deed: Intent | HookRun, step: PolicyStep, seen: Observation, now: datetime) -> str:
-        """Return what forbids the act at this moment, with `seen` observed just now; "" for nothing.
+    def _find_objection(self, deed: Intent | HookRun, step: PolicyStep, observation: Observation, now: datetime) -> str:
+        """Return what forbids the act at this moment, with `observation` observed just now; "" for nothing.
 
         All holds of the plan are derived anew by the plan's own rules, from the new observation and the present ledger:
         freezes, leases (also that of a machine started by hand), phases, protection by people, labels and its provider, arming
@@ -359,46 +361,48 @@ class ActionExecutor:
         (`observes`); the limits, which the ledger checks when it lets an act run; its activity, which `_find_activity` measures
         now.
         """
-        wishes = tuple(self.book.load_open_overrides(now))
-        planned = list_due_policies(seen, wishes, now)
+        overrides = tuple(self.book.load_open_overrides(now))
+        planned = list_due_policies(observation, overrides, now)
         policies = {p.name: p for p in (*self.rules.policies, *build_cap_policies(self.rules.budgets), *planned)}
-        policy, listed = policies.get(deed.policy), self._listed.get(seen.key)
+        policy, listed = policies.get(deed.policy), self._listed.get(observation.key)
         if policy is None:
             return "its planned stop was cancelled" if deed.policy == TIMED_STOP.name else "its policy no longer exists"
         if listed is None:
             return "it is no longer listed"
-        owner = find_owner(seen, self.rules.owner_from)
+        owner = find_owner(observation, self.rules.owner_from)
         if isinstance(deed, Intent) and decode_owner(deed) not in (None, owner):
             return "it belongs to somebody else now, who is told first"
-        live = replace(listed, observation=seen, seen_at=now)
-        sight = replace(
+        live = replace(listed, observation=observation, seen_at=now)
+        snapshot = replace(
             self.sight,
             now=now,
-            wishes=wishes,
+            wishes=overrides,
             protections=self.book.load_protections(),
             intents=tuple(intent for intent in self.book.load_open_intents() if intent.id != deed.id),
         )
-        held = list_standing_holds(
-            step, build_current_case(live, policy, self.rules, sight), build_constraints(self.rules, sight)
+        holds = list_standing_holds(
+            step, build_current_case(live, policy, self.rules, snapshot), build_constraints(self.rules, snapshot)
         )
-        return next((says for _, says in held), "") or self._explain_out_of_target(policy, seen)
+        return next((says for _, says in holds), "") or self._explain_out_of_target(policy, observation)
 
-    def _explain_out_of_target(self, policy: Policy, seen: Observation) -> str:
-        meant = policy.rule == CAP_RULE or matches_target(policy.target, seen, find_owner(seen, self.rules.owner_from))
-        return "" if meant else f"{policy.name} no longer matches it"
+    def _explain_out_of_target(self, policy: Policy, observation: Observation) -> str:
+        is_target = policy.rule == CAP_RULE or matches_target(
+            policy.target, observation, find_owner(observation, self.rules.owner_from)
+        )
+        return "" if is_target else f"{policy.name} no longer matches it"
 
-    def _find_activity(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
+    def _find_activity(self, deed: Intent | HookRun, observation: Observation, now: datetime) -> str:
         """Return why the machine or its group is active now, by new samples; "" if it is not.
 
         A stopped machine needs no sample.
         """
-        if deed.rule != IDLE_RULE or seen.state in RESTING_STATES:
+        if deed.rule != IDLE_RULE or observation.state in RESTING_STATES:
             return ""
         policy = next((one for one in self.rules.policies if one.name == deed.policy), None)
         together = policy is None or not policy.alone
-        group, others = find_group_members(seen, self.sight.live, self.rules.group_from) if together else (None, [])
+        group, others = find_group_members(observation, self.sight.live, self.rules.group_from) if together else (None, [])
         return recheck_activity(
-            seen,
+            observation,
             group,
             others,
             book=self.book,

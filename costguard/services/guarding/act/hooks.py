@@ -86,7 +86,7 @@ class HookCall:
 
     def build_facts(self) -> dict[str, str]:
         """Return the facts as text without control characters."""
-        found = {
+        facts = {
             "provider": self.provider,
             "account": self.account,
             "region": self.region,
@@ -100,7 +100,7 @@ class HookCall:
             "run": self.id,
             "hook": self.hook.name,
         }
-        return {name: encode_plain(text) for name, text in found.items()}
+        return {name: encode_plain(text) for name, text in facts.items()}
 
     def build_body(self) -> bytes:
         """Return the facts as JSON: the standard input of a command, the body of a request."""
@@ -221,27 +221,27 @@ def run_hook_command(
         return _follow_process(process, call, until, over or threading.Event())
 
 
-def build_hook_environment(call: HookCall, ours: Mapping[str, str]) -> dict[str, str]:
+def build_hook_environment(call: HookCall, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a hook: no key or secret of costguard, unless the hook names the variable."""
-    named = {name: ours[name] for name in (*PASSED_VARIABLES, *call.hook.env) if name in ours}
-    return named | {f"COSTGUARD_{name.upper()}": text for name, text in call.build_facts().items()}
+    environment = {name: environ[name] for name in (*PASSED_VARIABLES, *call.hook.env) if name in environ}
+    return environment | {f"COSTGUARD_{name.upper()}": text for name, text in call.build_facts().items()}
 
 
 def _follow_process(process: subprocess.Popen[bytes], call: HookCall, until: float, over: threading.Event) -> HookEnd:
     assert process.stdin is not None  # noqa: S101 - for the type checker: all three were asked for
     assert process.stdout is not None  # noqa: S101
-    said = _OutputReader(process.stdout)
+    reader = _OutputReader(process.stdout)
     with suppress(OSError):  # it may have closed its input: it is less than a pipe holds, so this does not wait
         process.stdin.write(call.build_body())
         process.stdin.close()
     while not _has_ended(process) and monotonic() < until and not over.is_set():
-        said.read_for(READ_STEP_S)
+        reader.read_for(READ_STEP_S)
     cut = not _has_ended(process)
     if cut:
-        _end_group(process, said)
-    said.drain()
+        _end_group(process, reader)
+    reader.drain()
     status = process.wait()
-    output = said.get_text()
+    output = reader.get_text()
     if cut and over.is_set():
         return HookEnd(state=LOST, status=status, why="the watchdog ended while the hook ran", output=output)
     if cut:
@@ -252,12 +252,12 @@ def _follow_process(process: subprocess.Popen[bytes], call: HookCall, until: flo
     return HookEnd(state=SUCCEEDED, status=status, output=output)
 
 
-def _end_group(process: subprocess.Popen[bytes], said: _OutputReader) -> None:
+def _end_group(process: subprocess.Popen[bytes], output: _OutputReader) -> None:
     """End the whole process group. The leader is reaped later, so that its id cannot be reused by another group."""
     _signal_group(process, signal.SIGTERM)
     patience = monotonic() + KILL_AFTER_S
     while not _has_ended(process) and monotonic() < patience:
-        said.read_for(READ_STEP_S)
+        output.read_for(READ_STEP_S)
     _signal_group(process, signal.SIGKILL)
 
 
@@ -290,9 +290,9 @@ class _OutputReader:
 
     def drain(self) -> None:
         """Read available output without waiting: a program left behind may hold the pipe open for ever."""
-        before = -1
-        while self._open and before != self._size:
-            before = self._size
+        old_size = -1
+        while self._open and old_size != self._size:
+            old_size = self._size
             self._read_piece()
 
     def get_text(self) -> str:

@@ -24,18 +24,18 @@ FindSource = Callable[[ResourceKey], InstanceSource | None]
 
 
 def find_group_members(
-    seen: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
+    observation: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
 ) -> tuple[GroupKey | None, list[Observation]]:
-    """Return the group of `seen` and its other running machines, as last listed."""
-    key = find_group(seen, group_from)
+    """Return the group of `observation` and its other running machines, as last listed."""
+    key = find_group(observation, group_from)
     if key is None:
         return None, []
-    others = (one.observation for one in live if counts_for_group(one) and one.observation.key != seen.key)
+    others = (one.observation for one in live if counts_for_group(one) and one.observation.key != observation.key)
     return key, [one for one in others if find_group(one, group_from) == key]
 
 
 def recheck_activity(
-    seen: Observation,
+    observation: Observation,
     group: GroupKey | None,
     others: Sequence[Observation],
     *,
@@ -46,31 +46,35 @@ def recheck_activity(
     now: datetime,
     also: Sequence[UtilizationSource] = (),
 ) -> str:
-    """Explain why `seen` or one of the `others` of its `group` may be active; "" if all are certainly inactive.
+    """Explain why `observation` or one of the `others` of its `group` may be active; "" if all are certainly inactive.
 
     `lags`: as in GuardSnapshot. `also`: sources that measure machines of any provider; each of their samples counts.
     """
-    late = {one.key: lags.get(one.key.provider, timedelta()) for one in (seen, *others)}
-    samples, broken = _measure_now([seen, *others], book, source_of, find_probe_start(now, max(late.values())), now, also=also)
-    for one in (seen, *others):
+    late = {one.key: lags.get(one.key.provider, timedelta()) for one in (observation, *others)}
+    samples, broken = _measure_now(
+        [observation, *others], book, source_of, find_probe_start(now, max(late.values())), now, also=also
+    )
+    for one in (observation, *others):
         of = sorted(samples[one.key], key=lambda sample: (sample.signal, sample.at))
-        told = broken.get(one.key, "") or _recheck_machine(one, of, interval, late[one.key], now)
-        if told and one is seen:
-            return f"it {told}"
-        if told:
-            return f"{shorten(one.name or one.key.id)} of its group {shorten(group.name) if group else ''} {told}"
+        reason = broken.get(one.key, "") or _recheck_machine(one, of, interval, late[one.key], now)
+        if reason and one is observation:
+            return f"it {reason}"
+        if reason:
+            return f"{shorten(one.name or one.key.id)} of its group {shorten(group.name) if group else ''} {reason}"
     return ""
 
 
-def _recheck_machine(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime) -> str:
+def _recheck_machine(
+    observation: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime
+) -> str:
     if not samples:
         return "is not measured at this moment"
-    working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), seen, lag=lag)
+    working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), observation, lag=lag)
     return f"works: {working}" if working else ""
 
 
 def _measure_now(
-    seen: Sequence[Observation],
+    observations: Sequence[Observation],
     book: GuardStore,
     source_of: FindSource,
     since: datetime,
@@ -78,16 +82,16 @@ def _measure_now(
     *,
     also: Sequence[UtilizationSource] = (),
 ) -> tuple[Mapping[ResourceKey, set[Sample]], Mapping[ResourceKey, str]]:
-    """Return the samples of each of `seen` since `since`; and the machines that could not be measured, with reasons."""
-    known = book.load_samples_since(since, [one.key for one in seen])
-    samples = {one.key: set(known.get(one.key, ())) for one in seen}
-    asked: dict[int, tuple[UtilizationSource, list[Observation]]] = {}
-    for one in seen:
+    """Return the samples of each of `observations` since `since`; and the machines that could not be measured, with reasons."""
+    stored_samples = book.load_samples_since(since, [one.key for one in observations])
+    samples = {one.key: set(stored_samples.get(one.key, ())) for one in observations}
+    by_source: dict[int, tuple[UtilizationSource, list[Observation]]] = {}
+    for one in observations:
         for source in (source_of(one.key), *also):
             if isinstance(source, UtilizationSource):
-                asked.setdefault(id(source), (source, []))[1].append(one)
+                by_source.setdefault(id(source), (source, []))[1].append(one)
     broken = dict[ResourceKey, str]()
-    for measures, of in asked.values():
+    for measures, of in by_source.values():
         try:
             fresh = measures.fetch_utilization(of, Period(start=since, end=now)).samples
         except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises

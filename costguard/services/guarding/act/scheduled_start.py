@@ -81,14 +81,14 @@ def start_machine(start: ScheduledStart, desk: StartDesk) -> ActionResult | None
         )
     facts = {"name": live.observation.name, "owner": start.case.owner, "seen": live.seen_at, "stop": start.own_stop.id}
     facts |= encode_price(price.rate) | {"gpus": live.observation.gpu_count}
-    told = f", at {format_rate(price.rate)} an hour" if price.rate else ""
+    rate_text = f", at {format_rate(price.rate)} an hour" if price.rate else ""
     intent = Intent(
         id=token_hex(8),
         life=identify_incarnation(live.observation),
         act=START,
         policy=policy.name,
         rule=policy.rule,
-        why=f"its off period ended at {start.proposal.due_at:%Y-%m-%d %H:%M} UTC{told}",
+        why=f"its off period ended at {start.proposal.due_at:%Y-%m-%d %H:%M} UTC{rate_text}",
         evidence=encode_evidence(facts, None),
         state=READY,
         created_at=now,
@@ -98,11 +98,11 @@ def start_machine(start: ScheduledStart, desk: StartDesk) -> ActionResult | None
     if not desk.book.plan_intent(intent):
         return None
     if against:
-        moved = desk.book.move_intent(intent, CANCELLED, now, outcome=against)
-        return ActionResult(intent=moved or intent, held=f"it is not started: {against}")
+        moved_intent = desk.book.move_intent(intent, CANCELLED, now, outcome=against)
+        return ActionResult(intent=moved_intent or intent, held=f"it is not started: {against}")
 
-    def still(seen: Observation) -> str:
-        return _find_start_objection(intent, start, desk, seen)
+    def still(observation: Observation) -> str:
+        return _find_start_objection(intent, start, desk, observation)
 
     with trace_span("act", act=START, policy=policy.name, provider=key.provider, account=key.account, resource=key.id) as span:
         sent = send_action(intent, hands, desk.book, desk.clock, still, epoch=desk.epoch, seconds=desk.seconds)
@@ -117,13 +117,13 @@ def list_promises(started: Iterable[Intent], live: Mapping[ResourceKey, LiveReso
 
     That is so while a start is open, and for CONFIRM_WITHIN after its proof, until a listing shows the machine as running.
     """
-    found = []
+    promises = []
     for intent in started:
         one = live.get(intent.life.key)
         proven = intent.state == DONE and now - intent.moved_at < CONFIRM_WITHIN
         if (one is None or one.observation.state != RUNNING) and (intent.state in OPEN_STATES or proven):
-            found.append(_make_promise(intent, one, json.loads(intent.evidence or "{}").get("owner", "")))
-    return found
+            promises.append(_make_promise(intent, one, json.loads(intent.evidence or "{}").get("owner", "")))
+    return promises
 
 
 def _make_promise(intent: Intent, live: LiveResource | None, owner: str) -> StartPromise:
@@ -135,16 +135,16 @@ def _make_promise(intent: Intent, live: LiveResource | None, owner: str) -> Star
     )
 
 
-def _find_start_objection(intent: Intent, start: ScheduledStart, desk: StartDesk, seen: Observation) -> str:
+def _find_start_objection(intent: Intent, start: ScheduledStart, desk: StartDesk, observation: Observation) -> str:
     """Return why the machine must not be started (any more), from this look and the ledger of this moment; "" to go on."""
     now = desk.clock.now()
     if now >= start.until:
         return "the time of its start has passed"
-    against = _find_ledger_objection(start, desk, seen.key, now, own=intent.id)
+    against = _find_ledger_objection(start, desk, observation.key, now, own=intent.id)
     against = against or explain_wanted_off(start, now) or explain_short_window(start, now)
-    if against or seen.instance_type != start.case.live.observation.instance_type:
+    if against or observation.instance_type != start.case.live.observation.instance_type:
         return against or "its type was changed"
-    return desk.find_objection(intent, seen, now)
+    return desk.find_objection(intent, observation, now)
 
 
 def _find_ledger_objection(start: ScheduledStart, desk: StartDesk, key: ResourceKey, now: datetime, *, own: str = "") -> str:

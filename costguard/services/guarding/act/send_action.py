@@ -164,7 +164,7 @@ class _PendingAction:
         return look_at_resource(self.inspector, self.intent.life.key, self.clock, self.seconds)
 
 
-def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
+def _execute(deed: _PendingAction, old_observation: Observation) -> ActionResult:
     """Commit EXECUTING, look again, send once, and commit the provider's response."""
     intent, seconds, now = deed.intent, deed.seconds, deed.clock.now()
     until, until_s = now + SEND_WITHIN, seconds() + SEND_WITHIN.total_seconds()
@@ -181,7 +181,7 @@ def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
         look = deed.look()
         if look.seen is None:
             return _move_back(deed, executing, look.why)
-        against = explain_refusal(intent, look.seen) or describe_difference(before, look.seen) or deed.still(look.seen)
+        against = explain_refusal(intent, look.seen) or describe_difference(old_observation, look.seen) or deed.still(look.seen)
         if against:
             return _move_back(deed, executing, against, drop=True)
         at_s = seconds()
@@ -197,7 +197,7 @@ def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
 
 def confirm_action(
     intent: Intent,
-    seen: Observation | None,
+    observation: Observation | None,
     intents: Intents,
     still: FindObjection,
     *,
@@ -208,12 +208,12 @@ def confirm_action(
 ) -> ActionResult:
     """Update `intent`, which is in doubt, by a listing or look requested at `asked_at`; sends nothing.
 
-    `seen` None: the machine was missing from `absences` complete listings in a row. `still` is called if the act had no effect
-    and the intent would become READY again: a reason cancels it.
+    `observation` None: the machine was missing from `absences` complete listings in a row. `still` is called if the act had no
+    effect and the intent would become READY again: a reason cancels it.
     """
-    finding = confirm_outcome(intent, seen, absences=absences, asked_at=asked_at, now=now, settling=settling)
+    finding = confirm_outcome(intent, observation, absences=absences, asked_at=asked_at, now=now, settling=settling)
     try:
-        if finding.state == READY and seen is not None and (against := still(seen)):
+        if finding.state == READY and observation is not None and (against := still(observation)):
             return _move_intent(intent, intents, CANCELLED, now, f"{finding.why}, and {against}")
         if finding.state:
             return _move_intent(intent, intents, finding.state, now, finding.why, again=finding.again)
@@ -279,16 +279,16 @@ def look_at_resource(inspector: Inspector, key: ResourceKey, clock: Clock, secon
     """Look up one instance. Raises nothing."""
     at_s = seconds()
     try:
-        seen = inspector.look_up(key)
+        observation = inspector.look_up(key)
     except CostguardError as error:
         return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked up: {error.what}")
     except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
         return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked up: {to_one_line(repr(error))}")
-    if seen is None:
+    if observation is None:
         return FreshLook(at_s=at_s, seen=None, why="its provider says it does not exist; this alone proves nothing")
-    if seen.key != key:
+    if observation.key != key:
         return FreshLook(at_s=at_s, seen=None, why="its provider answered with another machine")
-    return FreshLook(at_s=at_s, seen=drop_impossible_times(seen, clock.now())[0])
+    return FreshLook(at_s=at_s, seen=drop_impossible_times(observation, clock.now())[0])
 
 
 def _send_request(send: Callable[[], ActionResponse]) -> ActionResponse:
@@ -305,9 +305,9 @@ def _record_reception(deed: _PendingAction, executing: Intent, reception: Action
     """
     waits = UNCONFIRMED if deed.intent.state == UNCONFIRMED else VERIFYING  # what was paged stays so until it is proven
     state = FAILED if reception.said == REFUSED and not deed.intent.sends else waits
-    told = f"{reception.said}: {reception.why}" if reception.why else reception.said
-    moved = _move_intent(executing, deed.intents, state, deed.clock.now(), told)
-    return ActionResult(intent=moved.intent, sent=True, held=moved.held)
+    outcome = f"{reception.said}: {reception.why}" if reception.why else reception.said
+    result = _move_intent(executing, deed.intents, state, deed.clock.now(), outcome)
+    return ActionResult(intent=result.intent, sent=True, held=result.held)
 
 
 def _drop_intent(intent: Intent, intents: Intents, clock: Clock, why: str) -> ActionResult:
@@ -329,12 +329,12 @@ def _move_back(deed: _PendingAction, executing: Intent, why: str, *, drop: bool 
     """Return to the state before, since nothing was sent; a dropped READY intent is cancelled. The send is taken back."""
     intent = deed.intent
     state = CANCELLED if drop and intent.state == READY else intent.state
-    moved = deed.intents.move_intent(executing, state, deed.clock.now(), unsent=intent, outcome=why)
-    return ActionResult(intent=moved or executing, held=why)
+    moved_intent = deed.intents.move_intent(executing, state, deed.clock.now(), unsent=intent, outcome=why)
+    return ActionResult(intent=moved_intent or executing, held=why)
 
 
 def _move_intent(intent: Intent, intents: Intents, state: str, now: datetime, why: str, *, again: bool = False) -> ActionResult:
-    moved = intents.move_intent(intent, state, now, outcome=why)
-    if moved is None:
+    moved_intent = intents.move_intent(intent, state, now, outcome=why)
+    if moved_intent is None:
         return ActionResult(intent=intent, held="another process changed it meanwhile")
-    return ActionResult(intent=moved, again=again)
+    return ActionResult(intent=moved_intent, again=again)

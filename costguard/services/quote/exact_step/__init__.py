@@ -38,11 +38,11 @@ class FakeTensorSizer:
 @contextmanager
 def _silence_packages() -> Iterator[None]:
     """Suppress log messages and warnings of these packages while they are imported and used."""
-    before = logging.root.manager.disable
+    old_level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(before)
+        logging.disable(old_level)

@@ -29,9 +29,9 @@ WEIGHTS_OF_LINEAR = 2
 def build_model(config: Mapping[str, object], job: Job) -> Any:  # noqa: ANN401 - a PreTrainedModel, or PEFT's wrapper
     """Build the model of `config` as `job` trains it, on the meta device."""
     recipe = job.recipe
-    stated = _read_config(config)
+    model_config = _read_config(config)
     with torch.device("meta"):
-        model = _instantiate_model(stated, recipe)
+        model = _instantiate_model(model_config, recipe)
     model.train()
     if recipe.checkpointing == "full":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -45,15 +45,15 @@ def move_to_fake_cpu(model: Any) -> Any:  # noqa: ANN401 - a model on the meta d
 
     `Module.to_empty` would swap each parameter in place, which fake tensors refuse.
     """
-    moved: dict[int, Any] = {}
+    fake_tensors: dict[int, Any] = {}
     for module in model.modules():
         parameters = module.named_parameters(recurse=False, remove_duplicate=False)
         buffers = module.named_buffers(recurse=False, remove_duplicate=False)
         plain = [(n, v) for n, v in vars(module).items() if isinstance(v, torch.Tensor)]
         for name, tensor in (*parameters, *buffers, *plain):
-            if id(tensor) not in moved:
-                moved[id(tensor)] = tensor, _make_cpu_tensor(tensor)
-            setattr(module, name, moved[id(tensor)][1])
+            if id(tensor) not in fake_tensors:
+                fake_tensors[id(tensor)] = tensor, _make_cpu_tensor(tensor)
+            setattr(module, name, fake_tensors[id(tensor)][1])
     return model
 
 
@@ -64,17 +64,17 @@ def _read_config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a Pretr
     table = dict(config)
     model_type = str(table.pop("model_type", ""))
     try:
-        found = transformers.AutoConfig.for_model(model_type, **table)
+        model_config = transformers.AutoConfig.for_model(model_type, **table)
     except (ValueError, TypeError, KeyError) as refused:
         why = f"transformers {transformers.__version__} cannot read it: {shorten(str(refused).splitlines()[0], 120)}"
         raise InputError(why, field="model", hint=f"upgrade transformers, or {LEAVE_OUT_HINT}") from None
-    for name, value in list(vars(found).items()):
+    for name, value in list(vars(model_config).items()):
         if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
-            setattr(found, name, 0.0)
-    found.use_cache = False
-    if found.is_encoder_decoder and getattr(found, "decoder_start_token_id", None) is None:
-        found.decoder_start_token_id = 0  # which word it is decides no byte, but labels are shifted behind it
-    return found
+            setattr(model_config, name, 0.0)
+    model_config.use_cache = False
+    if model_config.is_encoder_decoder and getattr(model_config, "decoder_start_token_id", None) is None:
+        model_config.decoder_start_token_id = 0  # which word it is decides no byte, but labels are shifted behind it
+    return model_config
 
 
 def _instantiate_model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedConfig, a PreTrainedModel
@@ -82,8 +82,8 @@ def _instantiate_model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a 
 
     A class that only has eager attention (DeBERTa) runs with that.
     """
-    named = (config.architectures or [""])[0]
-    maker: Any = getattr(transformers, named, None) if named else None
+    class_name = (config.architectures or [""])[0]
+    maker: Any = getattr(transformers, class_name, None) if class_name else None
     maker = maker if getattr(maker, "config_class", None) is type(config) else transformers.AutoModelForCausalLM
     attention = IMPLEMENTATIONS[recipe.attention] if getattr(maker, "_supports_sdpa", True) else "eager"
     options = {"attn_implementation": attention, "dtype": DTYPES[recipe.precision]}

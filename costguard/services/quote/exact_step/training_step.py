@@ -70,17 +70,17 @@ def _run_step(
     storages: StorageTracker,
 ) -> dict[str, int]:
     """Return the bytes at points of one step; only the weights and the optimizer's states remain after it."""
-    forward, before = 0, 0
+    forward, old_peak = 0, 0
     for _ in range(count_passes(recipe)):
         with torch.autocast("cpu", dtype=torch.bfloat16) if recipe.amp else nullcontext():
             loss = _compute_loss(model(**batch))
         forward, end = storages.take_peak(), storages.now
         loss.backward()
         del loss
-        before = max(before, forward, storages.take_peak())
+        old_peak = max(old_peak, forward, storages.take_peak())
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return {"forward": forward, "forward_end": end, "forward_backward": before, "step": storages.take_peak()}
+    return {"forward": forward, "forward_end": end, "forward_backward": old_peak, "step": storages.take_peak()}
 
 
 def _compute_loss(output: Any) -> Any:  # noqa: ANN401 - a ModelOutput, a tensor

@@ -45,8 +45,8 @@ def answer_review(
     if not patterns:
         raise InputError("says which files are job files", field="--path", hint="write --path 'jobs/*.toml'")
     limits = ChangeLimits(usd_max=_parse_usd(max_usd, "--max-usd"), increase_usd_max=_parse_usd(max_increase, "--max-increase"))
-    here = find_checkout((root or Path.cwd()).resolve())  # whose folder git's names begin at
-    with open_base_folder(here, base) as both:
+    checkout = find_checkout((root or Path.cwd()).resolve())  # whose folder git's names begin at
+    with open_base_folder(checkout, base) as both:
         files = [name for name in both.files if any(fnmatchcase(name, pattern) for pattern in patterns)]
         if len(files) > FILES_MAX:
             hint = "narrow --path to the files that are jobs"
@@ -57,8 +57,8 @@ def answer_review(
     return CommandAnswer(document=build_review_document(changes, limits, breaches), refusal=refusal)
 
 
-def _parse_usd(stated: str | None, field: str) -> Decimal | None:
-    return None if stated is None else Decimal(Money.parse(stated, field=field).format())
+def _parse_usd(text: str | None, field: str) -> Decimal | None:
+    return None if text is None else Decimal(Money.parse(text, field=field).format())
 
 
 def _quote_both_sides(name: str, both: ChangedFiles, market: str | None, config: str | None) -> JobChange:

@@ -49,20 +49,20 @@ def answer_ci_review(
         )
     text = github.render(answer.document)
     _write_summary(text, environ)
-    told = [_format_unused(place) for place in dict.fromkeys((checkout, root)) if (place / FILE_NAME).exists()]
+    warnings = [_format_unused(place) for place in dict.fromkeys((checkout, root)) if (place / FILE_NAME).exists()]
     hindered = _post_comment(change, answer, text, settings) if comments else ()
-    said = (*told[:1], *hindered)  # as notes too: formats for people hold their warnings themselves
-    document = replace(answer.document, notes=(*answer.document.notes, *said))
-    return replace(answer, document=document, warnings=(*answer.warnings, *said))
+    notes = (*warnings[:1], *hindered)  # as notes too: formats for people hold their warnings themselves
+    document = replace(answer.document, notes=(*answer.document.notes, *notes))
+    return replace(answer, document=document, warnings=(*answer.warnings, *notes))
 
 
 @contextmanager
-def choose_settings_file(stated: str | None, checkout: Path, environ: Mapping[str, str]) -> Iterator[str]:
+def choose_settings_file(config: str | None, checkout: Path, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the settings file that `--config` or the environment names outside of `checkout`; else an empty one.
 
     Raises InputError for one in the checkout, or reached by a link there: the change under review decides what it says.
     """
-    chosen, field = (stated, "--config") if stated else (environ.get(CONFIG_VARIABLE), CONFIG_VARIABLE)
+    chosen, field = (config, "--config") if config else (environ.get(CONFIG_VARIABLE), CONFIG_VARIABLE)
     if chosen:
         path = expand_path(chosen).absolute()
         for place in (Path(os.path.normpath(path)), path.parent.resolve() / path.name, path.resolve()):
@@ -85,10 +85,10 @@ def _post_comment(change: ReviewedChange, answer: CommandAnswer, text: str, sett
     """Write the comment; return what hindered it."""
     transport = open_transport(settings)
     try:
-        done = write_comment(change, text, transport, makes=bool(answer.document.records))
+        outcome = write_comment(change, text, transport, makes=bool(answer.document.records))
     finally:
         transport.close()
-    return (done,) if done.startswith("no comment") else ()
+    return (outcome,) if outcome.startswith("no comment") else ()
 
 
 def _write_summary(text: str, environ: Mapping[str, str]) -> None:

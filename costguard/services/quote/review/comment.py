@@ -99,8 +99,8 @@ def _read_event(path: Path) -> dict[str, object]:
 
 
 def _read_commit(pull: Mapping[str, object], side: str) -> str:
-    found = pull.get(side)
-    return str(found.get("sha", "")) if isinstance(found, dict) else ""
+    branch = pull.get(side)
+    return str(branch.get("sha", "")) if isinstance(branch, dict) else ""
 
 
 def write_comment(change: ReviewedChange, text: str, transport: Transport, *, makes: bool = True) -> str:
@@ -113,13 +113,13 @@ def write_comment(change: ReviewedChange, text: str, transport: Transport, *, ma
         return f"no comment: {'GITHUB_TOKEN' if change.forge == GITHUB else 'GITLAB_TOKEN'} is not set"
     channel, body = _open_channel(change, transport), {"body": f"{MARKER}\n{text}"}
     try:
-        mine = _find_own_comment(change, channel)
-        if mine is None and not makes:
+        comment_id = _find_own_comment(change, channel)
+        if comment_id is None and not makes:
             return "not needed"
-        if mine is None:
+        if comment_id is None:
             channel.act("POST", change.thread, body=body)
             return "made"
-        channel.act("PATCH" if change.forge == GITHUB else "PUT", f"{change.edit}/{mine}", body=body)
+        channel.act("PATCH" if change.forge == GITHUB else "PUT", f"{change.edit}/{comment_id}", body=body)
     except (ForbiddenError, MissingError) as refused:
         return f"no comment: {refused.what} (a fork's token may only read)"
     except ProviderError as broken:
@@ -161,10 +161,10 @@ def _find_login(channel: ProviderChannel) -> str:
 def _list_comments(change: ReviewedChange, channel: ProviderChannel) -> Iterator[dict[str, object]]:
     for page in range(1, PAGES_MAX + 1):
         try:
-            found = json.loads(channel.read(change.thread, {"per_page": str(PAGE_SIZE), "page": str(page)}).body)
+            comments = json.loads(channel.read(change.thread, {"per_page": str(PAGE_SIZE), "page": str(page)}).body)
         except ValueError:
             return
-        rows = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        rows = [one for one in comments if isinstance(one, dict)] if isinstance(comments, list) else []
         yield from rows
         if len(rows) < PAGE_SIZE:
             return

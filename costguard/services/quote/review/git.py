@@ -57,15 +57,15 @@ def find_change_base(root: Path, base: str, head: str) -> str:
 
     CI checks out the merge of both, whose first parent is the base as it is now; else it is where `head` left `base`.
     """
-    for named, commit in (("base", base), ("head", head)):
+    for side, commit in (("base", base), ("head", head)):
         if not COMMIT.fullmatch(commit):
-            raise InputError(f"the {named} is not a commit: {shorten(commit)}", field="event", hint="is this a pull request?")
+            raise InputError(f"the {side} is not a commit: {shorten(commit)}", field="event", hint="is this a pull request?")
     raw = _run_git(root, "cat-file", "commit", "HEAD")  # a shallow clone hides the parents from every other command
     parents = re.findall(r"^parent ([0-9a-f]+)$", raw.partition("\n\n")[0], re.MULTILINE)
-    wanted = parents[0] if len(parents) == 2 and parents[1] == head else base  # noqa: PLR2004 - a merge of two
-    _fetch_commit(root, wanted)
-    if wanted != base:
-        return wanted
+    base_commit = parents[0] if len(parents) == 2 and parents[1] == head else base  # noqa: PLR2004 - a merge of two
+    _fetch_commit(root, base_commit)
+    if base_commit != base:
+        return base_commit
     try:
         return _run_git(root, "merge-base", base, "HEAD").strip() or base
     except CostguardError:  # a shallow clone does not reach so far
