@@ -100,9 +100,11 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, *, field: str, nearest: tuple[str, ...] = (), hint: str = "") -> None:
         self.name, self.nearest = name, nearest
-        meant = f"did you mean {', '.join(nearest)}?" if nearest else ""
+        suggestion = f"did you mean {', '.join(nearest)}?" if nearest else ""
         hint = hint if nearest else hint.removeprefix("or ")
-        super().__init__(f"unknown {kind} '{shorten(name)}'", field=field, hint=" ".join(filter(None, (meant, hint))) or None)
+        super().__init__(
+            f"unknown {kind} '{shorten(name)}'", field=field, hint=" ".join(filter(None, (suggestion, hint))) or None
+        )
 
 
 class NoLedgerError(InputError):

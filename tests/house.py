@@ -108,6 +108,31 @@ NAMED_BY_CONTRACT = frozenset(
 
 RIDDLES = frozenset(("told", "said", "beside", "further", "asked", "seen", "found", "known"))
 """Participles that say nothing when they stand alone as a name."""
+VAGUE_WORDS = RIDDLES | frozenset(
+    (
+        *(
+            "sight",
+            "seat",
+            "seats",
+            "wish",
+            "wishes",
+            "kin",
+            "lot",
+            "stated",
+            "given",
+            "held",
+            "gone",
+            "lately",
+            "lives",
+            "kept",
+        ),
+        *("made", "done", "wanted", "taken", "meant", "put", "came", "named", "heard", "placed", "laid", "moved", "before"),
+        *("after", "there", "here", "whole", "ours", "mine"),
+    )
+)
+"""No parameter, local or field is one of these alone (HOUSE.md, Locals)."""
+NAMED_BY_USERS = frozenset(("costguard/cli/reconcile.py whole", "costguard/cli/stop.py after"))
+"""Parameters that are the names of options."""
 
 
 PACKAGES = {
@@ -172,7 +197,8 @@ needs more raises the room's line here, in the commit that adds the lines, and s
 def faults(root: Path) -> list[str]:
     """Everything wrong with the house at `root`, each a sentence that says what to do."""
     checks = (
-        *(plugin_faults, purity_faults, cloud_faults, word_faults, name_faults, size_faults, budget_faults, command_faults),
+        *(plugin_faults, purity_faults, cloud_faults, word_faults, name_faults, binding_faults, size_faults),
+        *(budget_faults, command_faults),
         *(package_faults, leftovers),
     )
     return [fault for check in checks for fault in check(root)]
@@ -251,6 +277,33 @@ def name_faults(root: Path) -> Iterator[str]:
             if node.name.split("_")[0] not in VERBS:
                 fault = "does not begin with a verb: say what it does, or add the verb to VERBS"
                 yield f"{_line(root, path, node)} {node.name}() {fault}"
+
+
+def binding_faults(root: Path) -> Iterator[str]:
+    """Parameters and locals whose name says nothing."""
+    for path in _sources(root):
+        for node, name in _list_vague_names(path, of_fields=False):
+            if f"{path.relative_to(root).as_posix()} {name}" not in NAMED_BY_USERS:
+                yield f"{_line(root, path, node)} `{name}` says nothing: give it the name of what it is, such as `observation`"
+
+
+def count_vague_fields(root: Path) -> int:
+    """Return how many fields of classes have a name that says nothing."""
+    return sum(1 for path in _sources(root) for _ in _list_vague_names(path, of_fields=True))
+
+
+def _list_vague_names(path: Path, *, of_fields: bool) -> Iterator[tuple[ast.AST, str]]:
+    tree = _parse(path.read_text())
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    fields = {id(one.target) for cls in classes for one in cls.body if isinstance(one, ast.AnnAssign)}
+    for node in ast.walk(tree):
+        name = node.arg if isinstance(node, ast.arg) else _get_stored_name(node)
+        if name in VAGUE_WORDS and (id(node) in fields) == of_fields:
+            yield node, name
+
+
+def _get_stored_name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else ""
 
 
 def size_faults(root: Path) -> Iterator[str]:

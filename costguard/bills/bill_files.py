@@ -70,7 +70,7 @@ class FocusSource:
     provider: str
     source: str
     as_of: datetime
-    resource: Callable[[str], str] = lambda stated: get_arn_tail(stated)  # noqa: PLW0108 - it stands further down
+    resource: Callable[[str], str] = lambda text: get_arn_tail(text)  # noqa: PLW0108 - it stands further down
 
 
 def parse_focus_line(row: ExportRow, export: FocusSource) -> tuple[BillLine, Decimal]:

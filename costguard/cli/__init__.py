@@ -78,7 +78,7 @@ COMMAND_GROUPS = {
     },
 }
 """The commands by what they are for, in the order of `--help`."""
-COMMANDS = {name: told for group in COMMAND_GROUPS.values() for name, told in group.items()}
+COMMANDS = {name: summary for group in COMMAND_GROUPS.values() for name, summary in group.items()}
 
 OWN_SCREEN = frozenset(("watch", "run", "submit", "mcp"))
 """Commands that write to the terminal while they run."""

@@ -83,9 +83,9 @@ FILE: Options = {"output": Output, "force": Force}
 def choose_format(params: Mapping[str, object], otherwise: str = "table") -> str:
     """Return the requested format, `otherwise` if none was; raises InputError if several were."""
     chosen = {f"--{name}": name for name in FORMATS if params.get(name)}
-    stated = params.get("format")
-    if isinstance(stated, str) and stated not in chosen.values():
-        chosen["--format"] = stated
+    format_name = params.get("format")
+    if isinstance(format_name, str) and format_name not in chosen.values():
+        chosen["--format"] = format_name
     if len(chosen) > 1:
         first, second, *_ = chosen
         raise InputError(f"{first} and {second} cannot be used together", hint="keep one of them")

@@ -262,30 +262,32 @@ FACT_MAKERS: Mapping[str, _FactMaker] = {
     "confidence": lambda _live, work, _known, _now: work.confidence if work.state != UNKNOWN else None,
     "time_in_state": lambda _live, work, _known, now: _compute_elapsed(work.since, work.get_known_until(now)),
     "wasted_share": lambda _live, work, _known, _now: float(work.wasted_share) if work.state != UNKNOWN else None,
-    "group": lambda _live, _work, known, _now: known.group,
-    "group_state": lambda _live, work, known, _now: known.group_state or work.state,
+    "group": lambda _live, _work, context, _now: context.group,
+    "group_state": lambda _live, work, context, _now: context.group_state or work.state,
     "power": lambda live, _work, _known, _now: live.observation.state,
-    "stopped_for": lambda live, _work, known, now: _compute_stopped_for(live, known, now),
+    "stopped_for": lambda live, _work, context, now: _compute_stopped_for(live, context, now),
     "age": lambda live, _work, _known, now: _compute_elapsed(live.observation.created_at, now),
     "uptime": lambda live, _work, _known, now: (
         _compute_elapsed(live.observation.started_at, now) if live.observation.state == RUNNING else None
     ),
-    "lease_left": lambda _live, _work, known, now: known.lease.until - now if known.lease and known.lease.until else None,
-    "leased": lambda _live, _work, known, _now: known.lease is not None,
-    "lease_over": lambda _live, _work, known, now: (
-        now - known.lease_ended_at if known.lease is None and known.lease_ended_at is not None else None
+    "lease_left": lambda _live, _work, context, now: (
+        context.lease.until - now if context.lease and context.lease.until else None
+    ),
+    "leased": lambda _live, _work, context, _now: context.lease is not None,
+    "lease_over": lambda _live, _work, context, now: (
+        now - context.lease_ended_at if context.lease is None and context.lease_ended_at is not None else None
     ),
     "rate": lambda live, _work, _known, now: compute_burn_rate(live, now),
-    "spent_run": lambda _live, _work, known, _now: known.spent_run,
-    "spent_day": lambda _live, _work, known, _now: known.spent_day,
-    "spent_month": lambda _live, _work, known, _now: known.spent_month,
+    "spent_run": lambda _live, _work, context, _now: context.spent_run,
+    "spent_day": lambda _live, _work, context, _now: context.spent_day,
+    "spent_month": lambda _live, _work, context, _now: context.spent_month,
     "waste": lambda live, work, _known, now: compute_waste(live, work, now),
-    "budget_fraction": lambda _live, _work, known, _now: float(known.budget.fraction) if known.budget else None,
-    "projected_end": lambda _live, _work, known, _now: (
-        known.budget.forecast.high.nano / known.budget.budget.cap.nano if known.budget else None
+    "budget_fraction": lambda _live, _work, context, _now: float(context.budget.fraction) if context.budget else None,
+    "projected_end": lambda _live, _work, context, _now: (
+        context.budget.forecast.high.nano / context.budget.budget.cap.nano if context.budget else None
     ),
-    "time_to_cap": lambda _live, _work, known, _now: _get_time_to_cap(known.budget),
-    "scheduled_on": lambda _live, _work, known, _now: known.scheduled_on,
+    "time_to_cap": lambda _live, _work, context, _now: _get_time_to_cap(context.budget),
+    "scheduled_on": lambda _live, _work, context, _now: context.scheduled_on,
     "provider": lambda live, _work, _known, _now: live.observation.key.provider,
     "account": lambda live, _work, _known, _now: live.observation.key.account,
     "region": lambda live, _work, _known, _now: live.observation.key.region,
@@ -296,14 +298,14 @@ FACT_MAKERS: Mapping[str, _FactMaker] = {
     "gpu": lambda live, _work, _known, _now: live.observation.gpu,
     "gpu_count": lambda live, _work, _known, _now: float(live.observation.gpu_count),
     "tier": lambda live, _work, _known, _now: live.observation.tier,
-    "owner": lambda _live, _work, known, _now: known.owner,
+    "owner": lambda _live, _work, context, _now: context.owner,
     "labels": lambda live, _work, _known, _now: dict(live.observation.labels),
     "controller": lambda live, _work, _known, _now: live.observation.handling.controller,
-    "protected": lambda _live, _work, known, _now: known.protection.protected,
+    "protected": lambda _live, _work, context, _now: context.protection.protected,
     "disk_gb": lambda live, _work, _known, _now: _sum_disk_gb(live),
     "loses": lambda live, _work, _known, _now: "; ".join(live.observation.handling.stop_loses),
-    "price_age": lambda _live, _work, known, _now: known.price_age,
-    "runway": lambda _live, _work, known, _now: known.runway,
+    "price_age": lambda _live, _work, context, _now: context.price_age,
+    "runway": lambda _live, _work, context, _now: context.runway,
 }
 """Maker of each fact; it returns None if unknown. Only facts that a condition uses are made: some are expensive."""
 

@@ -237,8 +237,8 @@ def _require_same_run(stored: Hold, hold: Hold, now: datetime) -> None:
     field = f"hold {hold.id}"
     require(is_open_hold(stored, now), field, f"was taken before, and {stored.ended_by or EXPIRED}", "take one with a new id")
     require(stored.who == hold.who, field, "is another hold's id", "take one with a new id")
-    stated = ((name, getattr(stored, name), getattr(hold, name)) for name in (*TEXT_COLUMNS, "labels"))
-    pairs = [*stated, ("currency", stored.money.currency, hold.money.currency)]
+    field_values = ((name, getattr(stored, name), getattr(hold, name)) for name in (*TEXT_COLUMNS, "labels"))
+    pairs = [*field_values, ("currency", stored.money.currency, hold.money.currency)]
     changed = [f"{name} ({_format_stated(old)}, now {_format_stated(new)})" for name, old, new in pairs if old != new]
     what = f"is open for a run with another {' and '.join(changed)}"
     require(not changed, field, what, f"take one with a new id, or end it: costguard admit --release {hold.id}")

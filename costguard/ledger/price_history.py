@@ -115,11 +115,11 @@ def _select_cheapest(offers: Iterable[Offer], on: date) -> dict[tuple[PricedMach
 
 def _add_machines(connection: Connection, machines: set[PricedMachine]) -> dict[PricedMachine, int]:
     """Add those of `machines` that are new, and return the number of every one."""
-    known = _load_machines(connection)
-    if new := sorted(machines.difference(known)):
+    numbers = _load_machines(connection)
+    if new := sorted(machines.difference(numbers)):
         connection.execute(insert(_MACHINES), [{column.name: getattr(one, column.name) for column in _MACHINE} for one in new])
-        known = _load_machines(connection)
-    return known
+        numbers = _load_machines(connection)
+    return numbers
 
 
 def _load_machines(connection: Connection) -> dict[PricedMachine, int]:

@@ -87,11 +87,11 @@ def index_where(name: str, *columns: str, where: TextClause, unique: bool = Fals
     return Index(name, *columns, unique=unique, sqlite_where=where)
 
 
-def declare_table(*, kept: bool = False, written_once: bool = False, without_rowid: bool = False) -> dict[str, Any]:
+def declare_table(*, keeps_rows: bool = False, written_once: bool = False, without_rowid: bool = False) -> dict[str, Any]:
     """Return the options of a table.
 
-    `kept`: no row is ever removed. `written_once`: its columns never change, but for those that are declared as later ones.
+    `keeps_rows`: no row is ever removed. `written_once`: its columns never change, but for those declared as later ones.
     `without_rowid`: SQLite stores the rows in the order of their primary key, with no copy of it.
     """
     more = {"sqlite_with_rowid": False} if without_rowid else {}
-    return {"sqlite_strict": True, "info": {"kept": kept, "written_once": written_once}, **more}
+    return {"sqlite_strict": True, "info": {"kept": keeps_rows, "written_once": written_once}, **more}

@@ -105,14 +105,14 @@ def _draw_table(table: TableView, layout: TableLayout, width: int) -> Iterator[L
         yield from ((line, STYLES.get(tone, "")) for line in _draw_row(cells, layout, width))
 
 
-def _draw_row(cells: Sequence[str], laid: TableLayout, width: int) -> Iterator[str]:
+def _draw_row(cells: Sequence[str], layout: TableLayout, width: int) -> Iterator[str]:
     """Yield the lines of a row: a column that wraps may take several, and what has no room is cut."""
     blocks = [
         [_cut_cell(line, column.width) for line in (fill_lines(WORD.findall(cell), column.width) if column.wraps else [cell])]
-        for cell, column in zip(cells, laid.columns, strict=True)
+        for cell, column in zip(cells, layout.columns, strict=True)
     ]
     for texts in zip_longest(*blocks, fillvalue=""):
-        pairs = zip(texts, laid.columns, strict=True)
+        pairs = zip(texts, layout.columns, strict=True)
         spaces = ((" " * (column.width - measure_width(text)), text, column.right) for text, column in pairs)
         parts = [f"{space}{text}" if right else f"{text}{space}" for space, text, right in spaces]
         yield _cut_cell("  ".join(parts).rstrip(), width, ending="")

@@ -393,10 +393,10 @@ class _ConditionParser:
         self._advance()
         operand = self._parse_operand()
         self._expect(")")
-        wanted = TEXT if name == "duration" else NUMBER
-        if operand.literal is None or operand.kind != wanted:
+        needed_kind = TEXT if name == "duration" else NUMBER
+        if operand.literal is None or operand.kind != needed_kind:
             sample = 'duration("45m")' if name == "duration" else f"{name}(12.50)"
-            self._fail(operand.at, f"{name} takes one literal {wanted}", f"write {sample}")
+            self._fail(operand.at, f"{name} takes one literal {needed_kind}", f"write {sample}")
         if name == "duration":
             value = parse_duration(operand.literal, field) // timedelta(microseconds=1)
         else:

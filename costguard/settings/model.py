@@ -123,14 +123,12 @@ def choose_many(*choices: str) -> ReadAs:
 
 def fit(pattern: str, what: str, hint: str) -> ReadAs:
     """Return the mark of a field that is a text of `pattern`. `what`: what is wrong with another one."""
-    return ReadAs(lambda stated, field: _require_fit(read_text(stated, field), field, pattern, what, hint))
+    return ReadAs(lambda value, field: _require_fit(read_text(value, field), field, pattern, what, hint))
 
 
 def fit_each(pattern: str, what: str, hint: str) -> ReadAs:
     """Return the mark of a field that is a list of texts of `pattern`."""
-    return ReadAs(
-        lambda stated, field: tuple(_require_fit(one, field, pattern, what, hint) for one in read_texts(stated, field))
-    )
+    return ReadAs(lambda value, field: tuple(_require_fit(one, field, pattern, what, hint) for one in read_texts(value, field)))
 
 
 def _require_fit(text: str, field: str, pattern: str, what: str, hint: str) -> str:

@@ -140,9 +140,9 @@ def _read_repeat(value: object, field: str) -> tuple[timedelta, ...]:
 
 def require_secret_place(text: str, field: str, variable: str) -> str:
     """Return `text`, which says where a secret is kept, such as in `variable`; raise InputError for a secret itself."""
-    kept = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
+    match = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
     hint = f'write "env:{variable}", or "file:PATH" of a file that holds it'
-    require(kept is not None, field, "holds a secret; the settings file must not contain one", hint)
+    require(match is not None, field, "holds a secret; the settings file must not contain one", hint)
     return text
 
 
@@ -203,13 +203,13 @@ class NotifyTable(SettingsModel):
     )
 
 
-def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> dict[str, object]:
+def read_notify(notify_table: object, where: str, *, policies: tuple[str, ...]) -> dict[str, object]:
     """Return the fields of `Settings` that the `[notify]` section of the file `where` states.
 
     `policies`: the names of the policies.
     """
     place = f"{where}: notify"
-    table = read_section(stated, place, "[[notify.route]], and its keys below it")
+    table = read_section(notify_table, place, "[[notify.route]], and its keys below it")
     routes: tuple[AlertRoute, ...] = ()
     errors: list[InputError] = []
     with collect_errors(errors):

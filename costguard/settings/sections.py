@@ -284,9 +284,9 @@ class OidcSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        given = bool(self.viewer or self.operator or self.admin)
+        has_roles = bool(self.viewer or self.operator or self.admin)
         hint = 'write operator = ["ml-leads"], a value of the claim that decides'
-        refuse(require, given, "", "gives nobody a role, so everybody would be refused", hint)
+        refuse(require, has_roles, "", "gives nobody a role, so everybody would be refused", hint)
         return self
 
 
@@ -392,8 +392,8 @@ class Settings:
 
 
 SECTIONS: Mapping[str, type[SettingsModel]] = {
-    one.name: made.__self__  # type: ignore[misc]  # a class: `model_construct` is of the model itself
+    one.name: factory.__self__  # type: ignore[misc]  # a class: `model_construct` is of the model itself
     for one in fields(Settings)
-    if isinstance(made := one.default_factory, MethodType)
+    if isinstance(factory := one.default_factory, MethodType)
 }
 """The sections of plain fields by name."""

@@ -84,16 +84,16 @@ def check_web(web: WebSettings) -> None:
     raise_errors(errors)
 
 
-def read_listen(stated: object, field: str) -> str:
+def read_listen(value: object, field: str) -> str:
     """Return the text of an address to listen at."""
-    text = read_text(stated, field)
+    text = read_text(value, field)
     parse_listen_address(text, field)
     return text
 
 
-def read_proxy_address(stated: object, field: str) -> str:
+def read_proxy_address(value: object, field: str) -> str:
     """Return the text of an IP address."""
-    text = read_text(stated, field)
+    text = read_text(value, field)
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -101,9 +101,9 @@ def read_proxy_address(stated: object, field: str) -> str:
     return text
 
 
-def read_url(stated: object, field: str) -> str:
+def read_url(value: object, field: str) -> str:
     """Return the URL at which others reach the pages."""
-    url, hint = read_text(stated, field), 'write "https://guard.example"'
+    url, hint = read_text(value, field), 'write "https://guard.example"'
     # what stands before an @ may be a password, and is not shown
     require("@" not in url, field, "holds a name or a password", f"{hint}: agents use their own key")
     parts = urlsplit(url)
@@ -114,9 +114,9 @@ def read_url(stated: object, field: str) -> str:
     return url
 
 
-def read_issuer(stated: object, field: str) -> str:
+def read_issuer(value: object, field: str) -> str:
     """Return the address of an identity provider."""
-    issuer, hint = read_text(stated, field), 'write "https://login.example", as the ID tokens state it'
+    issuer, hint = read_text(value, field), 'write "https://login.example", as the ID tokens state it'
     try:
         parts = urlsplit(issuer)
         plain = issuer.isascii() and issuer.isprintable() and not set(" \\?#@") & set(issuer) and parts.port != 0
@@ -129,15 +129,15 @@ def read_issuer(stated: object, field: str) -> str:
     return issuer
 
 
-def read_client_secret_place(stated: object, field: str) -> str:
+def read_client_secret_place(value: object, field: str) -> str:
     """Return where the client's secret is kept; raise InputError unless the process of the pages can read it there."""
     from costguard.settings.notify import VARIABLE_PATTERN, require_secret_place
 
-    source = read_text(stated, field)
+    source = read_text(value, field)
     if source and (variable := VARIABLE_PATTERN.fullmatch(require_secret_place(source, field, SECRET_EXAMPLE))):
-        told = f"names {variable[1]}, which the process that serves pages does not get"
+        problem = f"names {variable[1]}, which the process that serves pages does not get"
         hint = f'name it {SERVER_PREFIX}..., such as "env:{SECRET_EXAMPLE}"'
-        require(variable[1].startswith(SERVER_PREFIX), field, told, hint)
+        require(variable[1].startswith(SERVER_PREFIX), field, problem, hint)
     return source
 
 
@@ -148,18 +148,18 @@ def read_client_secret(oidc: OidcSettings) -> str:
     return resolve_address(oidc.client_secret, "web.oidc.client_secret", what="secret") if oidc.client_secret else ""
 
 
-def read_scopes(stated: object, field: str) -> tuple[str, ...]:
+def read_scopes(value: object, field: str) -> tuple[str, ...]:
     """Return the scopes that are asked for at a login."""
-    scopes = read_texts(stated, field)
+    scopes = read_texts(value, field)
     for scope in scopes:
         require(bool(SCOPE_PATTERN.fullmatch(scope)), field, f"'{shorten(scope)}' is not a scope", '["openid"]')
     require("openid" in scopes, field, "lacks openid, without which no ID token comes", '["openid", "email"]')
     return scopes
 
 
-def read_claim_values(stated: object, field: str) -> tuple[str, ...]:
+def read_claim_values(claim_values: object, field: str) -> tuple[str, ...]:
     """Return values of a claim."""
-    values = read_texts(stated, field)
+    values = read_texts(claim_values, field)
     for value in values:
         plain = 0 < len(value) <= VALUE_CHARS_MAX and value.isprintable()
         require(plain, field, f"'{shorten(value)}' is not a value of a claim", 'write viewer = ["ml"]')

@@ -176,8 +176,8 @@ def _format_total(amounts: Iterator[Money]) -> str:
 def _shorten_event_text(text: str, weekend: Weekend) -> str:
     """Return the first clause of `text` for a narrow column, without the machine's hardware, in local times."""
     first = _MACHINE_PARTS.sub("", text.partition(";")[0].partition(" (confidence")[0])
-    told = _UTC_TIME.sub(lambda match: f"{_parse_utc_time(match[1]).astimezone(weekend.zone):%a %H:%M}", first)
-    return told if len(told) <= LONGEST_COLUMN else f"{told[: LONGEST_COLUMN - 1]}…"
+    short_text = _UTC_TIME.sub(lambda match: f"{_parse_utc_time(match[1]).astimezone(weekend.zone):%a %H:%M}", first)
+    return short_text if len(short_text) <= LONGEST_COLUMN else f"{short_text[: LONGEST_COLUMN - 1]}…"
 
 
 def _parse_utc_time(text: str) -> datetime:

@@ -50,18 +50,18 @@ def fit_table(table: TableView, width: int | None, measure: Callable[[str], int]
     if width is None or _measure(full) <= width:
         return TableLayout(columns=tuple(full), dropped=(), shortened=())
     briefs = [_shorten_cells(table, column, measure) for column in full]
-    kept, dropped = list(range(len(briefs))), list[int]()
-    while _measure_least(table, [briefs[n] for n in kept]) > width:
-        ranked = [n for n in kept if find_fit(briefs[n].name, table.fits).rank]
+    visible, dropped = list(range(len(briefs))), list[int]()
+    while _measure_least(table, [briefs[n] for n in visible]) > width:
+        ranked = [n for n in visible if find_fit(briefs[n].name, table.fits).rank]
         if not ranked:
             break
         dropped_column = max(ranked, key=lambda n: (find_fit(briefs[n].name, table.fits).rank, n))
-        kept.remove(dropped_column)
+        visible.remove(dropped_column)
         dropped.append(dropped_column)
-    shown = _fit_widths(table, [briefs[n] for n in kept], width)
+    shown = _fit_widths(table, [briefs[n] for n in visible], width)
     cut = tuple(
         one.name
-        for one, n in zip(shown, kept, strict=True)
+        for one, n in zip(shown, visible, strict=True)
         if one.cells != full[n].cells or (one.width < full[n].width and not one.wraps)
     )
     return TableLayout(
@@ -82,14 +82,14 @@ def cut_text(text: str, width: int, *, middle: bool) -> str:
 
 
 def _build_column(table: TableView, number: int, measure: Callable[[str], int]) -> LaidColumn:
-    stated = table.columns[number]
-    heading = stated.removesuffix(">")
+    column_text = table.columns[number]
+    heading = column_text.removesuffix(">")
     cells = tuple(to_one_line(row[number]) for row in table.rows)
-    how = find_fit(stated, table.fits).how
+    how = find_fit(column_text, table.fits).how
     return LaidColumn(
         name=heading,
         heading=heading,
-        right=stated.endswith(">"),
+        right=column_text.endswith(">"),
         width=max(map(measure, (heading, *cells))),
         wraps=how == WORDS,
         middle=how == MIDDLE,

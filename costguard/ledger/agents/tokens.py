@@ -48,12 +48,12 @@ def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetim
 
     Raises InputError if there is none that is not revoked.
     """
-    found = next((one for one in load_tokens(ask) if one.name == name and one.revoked_at is None), None)
-    if found is None:
+    token = next((one for one in load_tokens(ask) if one.name == name and one.revoked_at is None), None)
+    if token is None:
         raise InputError("has no token", field=f"NAME {name}", hint="costguard web tokens lists them")
-    _revoke_token(tell, found.hash, who=make_storable(who), now=now)
-    _audit_token(ask, tell, found, did="revoked", who=make_storable(who), at=now)
-    return found
+    _revoke_token(tell, token.hash, who=make_storable(who), now=now)
+    _audit_token(ask, tell, token, did="revoked", who=make_storable(who), at=now)
+    return token
 
 
 def load_tokens(ask: Query) -> list[WebToken]:

@@ -326,15 +326,15 @@ def _describe_correction(parts: Sequence[CorrectionPart]) -> str:
 
 
 def _load_parts(ask: Query, span_ids: Sequence[int]) -> dict[int, list[SqlRow]]:
-    found = defaultdict[int, list[SqlRow]](list)
+    parts_by_span = defaultdict[int, list[SqlRow]](list)
     columns = (getattr(CorrectionPartRow, name) for name in PART_COLUMNS.split(", "))
     parts = join_last_correction(select_columns(col(SpanRow.id), *columns)).join(
         CorrectionPartRow, col(CorrectionPartRow.correction_id) == CorrectionRow.id
     )
     parts = parts.where(col(SpanRow.id).in_(IDS)).order_by(col(SpanRow.id), col(CorrectionPartRow.start_us))
     for span_id, *row in read_batches(ask, parts, span_ids):
-        found[span_id].append(tuple(row))
-    return found
+        parts_by_span[span_id].append(tuple(row))
+    return parts_by_span
 
 
 def _summarize(

@@ -76,9 +76,9 @@ def parse_ledger_address(url: str) -> LedgerAddress:
         name = url.removeprefix(SQLITE_PREFIX)
         if name in ("", ":memory:") or "\0" in name:
             raise InputError("a ledger is a file, but this names no file", field=URL_FIELD, hint=URL_HINT)
-        stated = Path(os.path.expanduser(name))  # noqa: PTH111 - Path's raises where there is no such user
-        path = Path(os.path.realpath(stated))
-        if link := find_planted_link(stated):
+        file_path = Path(os.path.expanduser(name))  # noqa: PTH111 - Path's raises where there is no such user
+        path = Path(os.path.realpath(file_path))
+        if link := find_planted_link(file_path):
             what = "is a link that another user created in a world-writable folder"
             raise InputError(what, field=str(link), hint=f"name the file itself, if it is yours: {path}")
         return LedgerAddress(shown=str(path), path=path)

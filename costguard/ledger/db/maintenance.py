@@ -175,12 +175,12 @@ def _check_amounts(ask: Query) -> Iterator[str]:
             span = replace(span, presence=presence)
             rows = parts.pop(correction, [])
             try:
-                found = decode_parts(span, rows)
+                decoded = decode_parts(span, rows)
             except CostguardError as broken:
                 yield f"a part of correction {correction} cannot be: {broken.field} {broken.what}"
                 continue
-            yield from _check_parts(correction, span, rows, found)
-            counted = [part.span for part in found] or [span]
+            yield from _check_parts(correction, span, rows, decoded)
+            counted = [part.span for part in decoded] or [span]
             came_to = _sum_amounts(counted)
             if came_to != money:
                 yield (

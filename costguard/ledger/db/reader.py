@@ -254,12 +254,14 @@ def _require_schema(ask: Query, where: LedgerAddress, revisions: Collection[str]
     stored = [revision for (revision,) in ask(READ_REVISION)]
     if len(stored) == 1 and stored[0] in revisions:
         return str(stored[0])
-    found = require_known_revision(stored, where)
-    if found != HEAD_REVISION:
+    known_revision = require_known_revision(stored, where)
+    if known_revision != HEAD_REVISION:
         hint = "costguard db upgrade upgrades it after making a copy"
-        raise OlderLedgerError(f"was written by an older costguard (its schema is {found})", field=where.shown, hint=hint)
+        raise OlderLedgerError(
+            f"was written by an older costguard (its schema is {known_revision})", field=where.shown, hint=hint
+        )
     hint = "it needs no import: name it in [ledger] url"
-    raise InputError(f"was written by this version of costguard (its schema is {found})", field=where.shown, hint=hint)
+    raise InputError(f"was written by this version of costguard (its schema is {known_revision})", field=where.shown, hint=hint)
 
 
 def _make_missing_error(where: LedgerAddress) -> NoLedgerError:

@@ -33,8 +33,8 @@ def make_insert(row: type[LedgerRow]) -> Insert:
 
 def read_batches(ask: Query, statement: Executable, ids: Sequence[Any], **values: object) -> Iterator[Any]:
     """Yield the rows of `statement`, which has the parameter `IDS`, for so many of `ids` at a time as fit one IN list."""
-    for lot in split_batches(ids):
-        yield from ask(statement, {"ids": lot, **values})
+    for batch in split_batches(ids):
+        yield from ask(statement, {"ids": batch, **values})
 
 
 def insert_tuples(tell: Write, row: type[LedgerRow], rows: Sequence[SqlRow]) -> None:
@@ -106,7 +106,7 @@ def replace_rows(ask: Query, tell: Execute, row: type[LedgerRow], rows: Mapping[
     """Replace the content of the table by `rows` (primary key -> the other columns), writing only those that changed."""
     table = _get_table(row)
     width = len(table.primary_key)
-    stored = {found[:width]: found[width:] for found in ask(select(*table.columns))}
+    stored = {stored_row[:width]: stored_row[width:] for stored_row in ask(select(*table.columns))}
     delete_rows(tell, row, [key for key in stored if key not in rows])
     upsert_rows(tell, row, {key: values for key, values in rows.items() if stored.get(key) != values})
 

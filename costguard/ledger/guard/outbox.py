@@ -137,12 +137,12 @@ def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[
     rows: Sequence[NoticeDeliveryRow] = ask(
         recent.order_by(col(NoticeDeliveryRow.delivered_us), col(NoticeDeliveryRow.channel))
     )
-    found: dict[tuple[str, str], list[NoticeDelivery]] = {}
+    by_notice: dict[tuple[str, str], list[NoticeDelivery]] = {}
     for row in rows:
         written_at, delivered_at = from_micros(row.notice_us), from_micros(row.delivered_us)
         one = NoticeDelivery(channel=row.channel, notice_at=written_at, delivered_at=delivered_at, owner=row.owner)
-        found.setdefault((row.topic, row.subject), []).append(one)
-    return {key: tuple(deliveries) for key, deliveries in found.items()}
+        by_notice.setdefault((row.topic, row.subject), []).append(one)
+    return {key: tuple(deliveries) for key, deliveries in by_notice.items()}
 
 
 def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> None:

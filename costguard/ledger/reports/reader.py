@@ -184,15 +184,15 @@ class ReportReader(SpendingReader):
         Resources without samples are left out.
         """
         first, last = -(-to_micros(period.start) // HOUR_US), -(-to_micros(period.end) // HOUR_US)
-        found: dict[int, dict[str, list[SampledHour]]] = {}
+        sampled: dict[int, dict[str, list[SampledHour]]] = {}
         with self._reader.snapshot() as ask:
             for row, unit, select_sampled in ((SampleHourRow, 1, _select_hours), (SampleRow, HOUR_US, _sum_samples)):
                 if not ask(select(row.resource_id).limit(1)):
                     continue
                 hours = read_batches(ask, select_sampled(), sorted(numbers), start=first * unit, end=last * unit)
                 for (number, signal), own in groupby(hours, itemgetter(0, 1)):
-                    found.setdefault(number, {}).setdefault(signal, []).extend(map(_take_hour, own))
-        return found
+                    sampled.setdefault(number, {}).setdefault(signal, []).extend(map(_take_hour, own))
+        return sampled
 
     def has_single_samples(self, period: Period) -> bool:
         """Return whether any sample of `period` is stored one by one."""
@@ -383,27 +383,27 @@ def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[
     return {hour: HourlyRateChanges(*sums) for hour, sums in sorted(rates.items()) if any(sums)}
 
 
-def _add_closed_hours(ask: Query, first: int, last: int, found: dict[int, list[float]]) -> None:
+def _add_closed_hours(ask: Query, first: int, last: int, totals: dict[int, list[float]]) -> None:
     """Add the cost of closed spans in the hours [first, last), from the roll-up."""
     whole_hours, rows = load_hours(ask, first, last, DEFAULT_CURRENCY)
     if whole_hours:
-        found[first][0] += whole_hours / HOUR_US
+        totals[first][0] += whole_hours / HOUR_US
     for hour, cost, step in rows:
-        sums = found[hour]
+        sums = totals[hour]
         sums[0] += step / HOUR_US
         sums[4] += cost
         whole_hours += step
     if whole_hours:
-        found[last][2] += whole_hours / HOUR_US
+        totals[last][2] += whole_hours / HOUR_US
 
 
-def _add_closed_rates(ask: Query, start: int, end: int, found: dict[int, list[float]]) -> None:
+def _add_closed_rates(ask: Query, start: int, end: int, totals: dict[int, list[float]]) -> None:
     """Add the rates of closed spans in [start, end), in microseconds, by the hour in which they begin and end in it."""
     if start >= end:
         return
     for place, begun in ((0, True), (2, False)):
         for hour, rate, at in ask(_sum_rates(begun=begun), {"start": start, "end": end}):
-            sums = found[hour]
+            sums = totals[hour]
             sums[place] += rate
             sums[place + 1] += at
 
@@ -434,7 +434,7 @@ LOOKBACK = timedelta(minutes=11)
 
 def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[ConfirmedAction]:
     """Return the actions that were confirmed within [since, until), in order of time."""
-    attributions, found = load_attributions(ask), list[ConfirmedAction]()
+    attributions, confirmed = load_attributions(ask), list[ConfirmedAction]()
     acts = _ACTS.where(col(IntentRow.moved_us) >= to_micros(since), col(IntentRow.moved_us) < to_micros(until))
     for name, *life, act, of, sent_us, done_us in ask(acts):
         key = ResourceKey(*life[:4])
@@ -445,7 +445,7 @@ def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[Co
             )
         )
         ((called, owner, ended_us),) = ask(_select_last_name(), name_resource(key)) or [("", "", None)]
-        made = ConfirmedAction(
+        confirmed_act = ConfirmedAction(
             intent_id=name,
             life=decode_life(life),
             act=act,
@@ -457,8 +457,8 @@ def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[Co
             name=called or "",
             owner=owner or "",
         )
-        found.append(made)
-    return order_actions(found)
+        confirmed.append(confirmed_act)
+    return order_actions(confirmed)
 
 
 _DONE = aliased(IntentEventRow)
@@ -480,8 +480,8 @@ _ACTS = (
 def _select_spans_around() -> Rows:
     end_us = col(SpanRow.end_us)
     spans = join_parts(select_columns(col(SpanRow.attribution_id), *select_corrected_span()))
-    named = spans.join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id).where(is_resource())
-    return named.where(or_(end_us.is_(None), end_us > START)).order_by(col(SpanRow.start_us), col(SpanRow.id))
+    with_resources = spans.join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id).where(is_resource())
+    return with_resources.where(or_(end_us.is_(None), end_us > START)).order_by(col(SpanRow.start_us), col(SpanRow.id))
 
 
 @cache

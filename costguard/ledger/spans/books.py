@@ -234,9 +234,9 @@ class SpendingReader:
 
     def samples(self, key: ResourceKey, signal: str, period: Period) -> list[Sample]:
         """Return the samples of one signal in `period` that are still stored one by one, in order."""
-        named = name_resource(key, signal=signal, start=to_micros(period.start), end=to_micros(period.end))
+        place = name_resource(key, signal=signal, start=to_micros(period.start), end=to_micros(period.end))
         with self._reader.snapshot() as ask:
-            rows = ask(_select_samples(), named)
+            rows = ask(_select_samples(), place)
         return [Sample(key=key, signal=signal, at=from_micros(at_us), value=value) for at_us, value in rows]
 
     def hours(self, key: ResourceKey, signal: str, period: Period) -> list[SampleHour]:

@@ -76,6 +76,6 @@ def _select_differences() -> Rows:
     sides = union_all(months, spans.where(col(SpanRow.end_us).is_not(None))).subquery().c
     place, us = [sides[name] for name in names], func.sum(sides.us)
     sums = [sum_split(sides[name]) for name in AMOUNTS]
-    differs = or_(*(whole * NANO + rest != 0 for whole, rest in sums), us != 0)
+    differs = or_(*(dollars * NANO + rest != 0 for dollars, rest in sums), us != 0)
     rows = select_columns(*place, *(part for pair in sums for part in pair), us).group_by(*place).having(differs)
     return rows.order_by(sides.resource_id)

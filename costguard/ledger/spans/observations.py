@@ -84,13 +84,13 @@ def load_columns_since(
     ask: Query, at: datetime, keys: Collection[ResourceKey] | None = None
 ) -> dict[ResourceKey, SampleColumns]:
     """Return the samples at or after `at` of `keys` (None: of all), in columns; resources without samples are left out."""
-    named, found = _load_keys(ask, keys), dict[ResourceKey, SampleColumns]()
-    numbers = sorted(named)
+    keys_by_number, columns_by_key = _load_keys(ask, keys), dict[ResourceKey, SampleColumns]()
+    numbers = sorted(keys_by_number)
     for first in range(0, len(numbers), BATCH_RESOURCES):
         batch = numbers[first : first + BATCH_RESOURCES]
         rows = ask(_select_samples_since(), {"ids": batch, "since": to_micros(at)})
-        found |= {named[number]: columns for number, columns in _group_columns(rows)}
-    return found
+        columns_by_key |= {keys_by_number[number]: columns for number, columns in _group_columns(rows)}
+    return columns_by_key
 
 
 def _load_keys(ask: Query, keys: Collection[ResourceKey] | None) -> dict[int, ResourceKey]:
@@ -223,8 +223,8 @@ def _select_coverage() -> Rows:
 
 def _find_next_signal(line: CTE) -> ScalarSelect[str | None]:
     one = aliased(SampleRow)
-    after = select(func.min(one.signal)).where(one.resource_id == line.c.resource_id, one.signal > line.c.signal)
-    return after.correlate(line).scalar_subquery()
+    following = select(func.min(one.signal)).where(one.resource_id == line.c.resource_id, one.signal > line.c.signal)
+    return following.correlate(line).scalar_subquery()
 
 
 def select_sampled_signals() -> Rows:
@@ -236,8 +236,8 @@ def select_sampled_signals() -> Rows:
     begun = select_columns(func.min(SampleRow.resource_id).label("resource_id"), none.label("signal"))
     line = begun.cte("line", recursive=True)
     signal = _find_next_signal(line)
-    after = select(func.min(SampleRow.resource_id)).where(col(SampleRow.resource_id) > line.c.resource_id)
-    resource = case((signal.is_(None), after.correlate(line).scalar_subquery()), else_=line.c.resource_id)
+    following = select(func.min(SampleRow.resource_id)).where(col(SampleRow.resource_id) > line.c.resource_id)
+    resource = case((signal.is_(None), following.correlate(line).scalar_subquery()), else_=line.c.resource_id)
     line = line.union_all(select_columns(resource, func.coalesce(signal, none)).where(line.c.resource_id.is_not(None)))
     return select_columns(line.c.resource_id, line.c.signal).where(line.c.signal != "")
 
@@ -246,8 +246,8 @@ def select_sampled_signals() -> Rows:
 def _select_samples_since() -> Rows:
     one = aliased(SampleRow)
     first = select(func.min(one.signal)).where(one.resource_id == ResourceRow.id).correlate(ResourceRow).scalar_subquery()
-    named = select_columns(col(ResourceRow.id).label("resource_id"), first.label("signal"))
-    line = named.where(col(ResourceRow.id).in_(IDS)).cte("line", recursive=True)
+    first_signals = select_columns(col(ResourceRow.id).label("resource_id"), first.label("signal"))
+    line = first_signals.where(col(ResourceRow.id).in_(IDS)).cte("line", recursive=True)
     step = select_columns(line.c.resource_id, _find_next_signal(line)).where(line.c.signal.is_not(None))
     line = line.union_all(step)
     samples = select_columns(*(getattr(SampleRow, name) for name in SampleRow.model_fields))

@@ -75,10 +75,10 @@ class ScopeRecord:
     def remember(self, records: Mapping[ResourceKey, ResourceRecord]) -> None:
         """Add resources read from the ledger, and keep all in the order of their rows."""
         self.ids |= {key: one.id for key, one in records.items()}
-        known = {key: one.known for key, one in records.items()}
-        resources = {**self.state.resources, **known}
+        known_resources = {key: one.known for key, one in records.items()}
+        resources = {**self.state.resources, **known_resources}
         self.state = replace(self.state, resources={key: resources[key] for key in sorted(resources, key=self.ids.__getitem__)})
-        for key, one in known.items():
+        for key, one in known_resources.items():
             if one.observation.state == ENDED:
                 heappush(self.endings, (one.logged_at, key))
 

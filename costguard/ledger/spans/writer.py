@@ -257,13 +257,13 @@ def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountSt
 
     That is `memory` if no other process has written to it since. An account that is new gets its row.
     """
-    named = {"provider": name[0], "account": name[1]}
-    rows = ask(_select_account(lock=True), named)
+    place = {"provider": name[0], "account": name[1]}
+    rows = ask(_select_account(lock=True), place)
     if not rows:
         (number,) = RowNumbers(ask, on_server=on_server).take_many(AccountStateRow, 1)
-        new = AccountStateRow(id=number, **named, revision=0)
+        new = AccountStateRow(id=number, **place, revision=0)
         tell(insert_new(AccountStateRow), [new.model_dump()])  # another process may have been faster: then it is that one's row
-        ((number, *revision),) = ask(_select_account(lock=True), named)
+        ((number, *revision),) = ask(_select_account(lock=True), place)
         if revision[0] == 0:
             return AccountState(id=number, revision=(0, revision[1]), is_new=True)
         rows = [(number, *revision)]
@@ -277,7 +277,7 @@ def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountSt
         books=load_scopes(ask, name),
         attributions={attribution: number for number, attribution in attributions.items()},
         open_spans={
-            (resource_id, charge, part): number for number, resource_id, charge, part in ask(_select_open_lines(), named)
+            (resource_id, charge, part): number for number, resource_id, charge, part in ask(_select_open_lines(), place)
         },
     )
 
@@ -286,8 +286,8 @@ def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountSt
 def _select_account(*, lock: bool = False) -> Rows:
     """Select the id of an account, its revision and that of the ledger. `lock` its row: rows that name it need not wait."""
     revisions = select_columns(col(AccountStateRow.id), col(AccountStateRow.revision), col(LedgerStateRow.revision))
-    named = revisions.join_from(AccountStateRow, LedgerStateRow, true()).where(*_is_named(AccountStateRow))
-    return named.with_for_update(key_share=True, of=AccountStateRow) if lock else named
+    statement = revisions.join_from(AccountStateRow, LedgerStateRow, true()).where(*_is_named(AccountStateRow))
+    return statement.with_for_update(key_share=True, of=AccountStateRow) if lock else statement
 
 
 @cache

@@ -32,7 +32,7 @@ class AgentRow(LedgerRow, table=True):
         CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="agent_revoked_whole"),
         CheckConstraint("seq >= 0", name="agent_counts"),
         index_where("agent_once", *RESOURCE_KEY, unique=True, where=STILL_JOINED),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: KeyWords
@@ -58,7 +58,7 @@ class AgentCodeRow(LedgerRow, table=True):
     __tablename__ = "agent_code"
     __table_args__ = (
         CheckConstraint("(used_us IS NULL) = (used_by IS NULL)", name="agent_code_used_whole"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     hash: KeyWords

@@ -14,7 +14,7 @@ class AskLinkRow(LedgerRow, table=True):
     __table_args__ = (
         CheckConstraint("answer IS NULL OR answer IN ('approved', 'denied')", name="ask_link_answer"),
         CheckConstraint("(settled_us IS NULL) = (answer IS NULL)", name="ask_link_settled_whole"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     hash: KeyWords

@@ -14,7 +14,7 @@ class AuditRow(LedgerRow, table=True):
     __table_args__ = (
         CheckConstraint("seq >= 1", name="audit_counts_from_one"),
         Index("audit_by_kind", "kind", "seq"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     seq: KeyNumber

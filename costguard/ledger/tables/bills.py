@@ -38,7 +38,7 @@ class BillImportRow(LedgerRow, table=True):
     __tablename__ = "bill_import"
     __table_args__ = (
         CheckConstraint("whole IN (0, 1) AND start_us <= end_us", name="bill_import_in_order"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -87,7 +87,7 @@ class BillLineRow(LedgerRow, table=True):
         ),
         index_where("bill_line_once", *LINE_KEY_NAMES, unique=True, where=STILL_STATED),
         Index("bill_line_by_time", "provider", "start_us"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -120,7 +120,7 @@ class ReconciliationRow(LedgerRow, table=True):
         CheckConstraint("outcome IN ('within', 'beyond', 'unknown') AND told IN (0, 1)", name="reconciliation_outcome"),
         CheckConstraint("start_us < end_us AND low <= expected AND expected <= high", name="reconciliation_in_order"),
         Index("reconciliation_by_time", "end_us"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -149,7 +149,7 @@ class BillAdjustmentRow(LedgerRow, table=True):
     __table_args__ = (
         CheckConstraint("explained IN (0, 1)", name="bill_adjustment_explained"),
         Index("bill_adjustment_by_reconciliation", "reconciliation_id"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber

@@ -87,7 +87,7 @@ class TurnRow(LedgerRow, table=True):
     __tablename__ = "turn"
     __table_args__ = (
         CheckConstraint("id = 1", name="turn_one_row"),
-        declare_table(kept=True),
+        declare_table(keeps_rows=True),
     )
 
     id: KeyNumber

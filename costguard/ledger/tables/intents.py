@@ -39,7 +39,7 @@ class IntentRow(LedgerRow, table=True):
         index_where("intent_open_once", *RESOURCE_KEY, "life", "act", unique=True, where=STILL_OPEN),
         index_where("intent_in_flight_once", *RESOURCE_KEY, unique=True, where=IN_FLIGHT),
         Index("intent_by_sent", "sent_us"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: KeyWords
@@ -73,7 +73,7 @@ class IntentEventRow(LedgerRow, table=True):
         Index("intent_event_by_intent", "intent_id", "id"),
         index_where("intent_event_sends", "at_us", where=IS_SEND),
         index_where("intent_event_run", "run", where=IS_SEND),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -99,7 +99,7 @@ class HookRunRow(LedgerRow, table=True):
             where=IS_BEGUN,
         ),
         Index("hook_run_by_beginning", "began_us"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: KeyWords

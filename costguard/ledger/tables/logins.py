@@ -29,7 +29,7 @@ class WebTokenRow(LedgerRow, table=True):
         CheckConstraint(f"role IN ({_ROLES})", name="web_token_role"),
         CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="web_token_revoked_whole"),
         index_where("web_token_once", "name", unique=True, where=NOT_REVOKED),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     hash: KeyWords
@@ -48,7 +48,7 @@ class WebInviteRow(LedgerRow, table=True):
     __tablename__ = "web_invite"
     __table_args__ = (
         CheckConstraint(f"role IN ({_PAGE_ROLES})", name="web_invite_role"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     hash: KeyWords
@@ -67,7 +67,7 @@ class WebSessionRow(LedgerRow, table=True):
     __table_args__ = (
         CheckConstraint(f"role IN ({_PAGE_ROLES})", name="web_session_role"),
         CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="web_session_revoked_whole"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     hash: KeyWords

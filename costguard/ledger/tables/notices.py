@@ -62,7 +62,7 @@ class MessageCountRow(LedgerRow, table=True):
     __tablename__ = "message_count"
     __table_args__ = (
         UniqueConstraint("channel", name="message_count_once"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber

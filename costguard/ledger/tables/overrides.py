@@ -22,7 +22,7 @@ class OverrideRow(LedgerRow, table=True):
     __tablename__ = "wish"
     __table_args__ = (
         CheckConstraint("(lifted_us IS NULL) = (lifted_by IS NULL)", name="wish_lifted_whole"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: KeyWords

@@ -51,7 +51,7 @@ class LedgerStateRow(LedgerRow, table=True):
     __tablename__ = "ledger_state"
     __table_args__ = (
         CheckConstraint("id = 1", name="ledger_state_one_row"),
-        declare_table(kept=True),
+        declare_table(keeps_rows=True),
     )
 
     id: KeyNumber
@@ -69,7 +69,7 @@ class AccountStateRow(LedgerRow, table=True):
     __tablename__ = "account_state"
     __table_args__ = (
         UniqueConstraint("provider", "account", name="account_state_named_once"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -84,7 +84,7 @@ class ScopeRow(LedgerRow, table=True):
     __tablename__ = "scope"
     __table_args__ = (
         UniqueConstraint("provider", "account", "name", name="scope_named_once"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -101,7 +101,7 @@ class CoverageRow(LedgerRow, table=True):
         CheckConstraint("outcome IN ('complete', 'partial', 'failed')", name="coverage_outcome"),
         CheckConstraint("end_us >= start_us AND polls >= 1", name="coverage_in_order"),
         Index("coverage_by_scope", "scope_id", "start_us"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -119,7 +119,7 @@ class ResourceRow(LedgerRow, table=True):
     __tablename__ = "resource"
     __table_args__ = (
         UniqueConstraint("provider", "account", "region", "external_id", name="resource_named_once"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -141,7 +141,7 @@ class AttributionRow(LedgerRow, table=True):
     __tablename__ = "attribution"
     __table_args__ = (
         UniqueConstraint(*ATTRIBUTION_KEY, name="attribution_once"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -167,7 +167,7 @@ class ObservationRow(LedgerRow, table=True):
     __table_args__ = (
         CheckConstraint("(state = 'absent') = (detail = '')", name="observation_absent"),
         Index("observation_by_resource", "resource_id", "id"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -207,7 +207,7 @@ class SpanRow(LedgerRow, table=True):
         Index("span_by_end", "end_us", "start_us"),
         index_where("span_long", "end_us", "start_us", where=IS_LONG),
         Index("span_by_line", *LINE_KEY, "start_us"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -244,7 +244,7 @@ class CorrectionRow(LedgerRow, table=True):
         CheckConstraint("presence IN ('seen', 'gap', 'edge', 'maybe')", name="correction_presence"),
         CheckConstraint("0 <= low AND low <= expected AND expected <= high", name="correction_amounts"),
         Index("correction_by_span", "span_id", "id"),
-        declare_table(kept=True, written_once=True),
+        declare_table(keeps_rows=True, written_once=True),
     )
 
     id: RowNumber
@@ -271,7 +271,7 @@ class CorrectionPartRow(LedgerRow, table=True):
         CheckConstraint("start_us < end_us AND us >= 0", name="correction_part_in_order"),
         CheckConstraint("0 <= low AND low <= expected AND expected <= high", name="correction_part_amounts"),
         Index("correction_part_by_line", "bill_line_id"),
-        declare_table(kept=True, written_once=True, without_rowid=True),
+        declare_table(keeps_rows=True, written_once=True, without_rowid=True),
     )
 
     correction_id: Annotated[int, refer_to("correction.id", primary_key=True)]

@@ -192,12 +192,12 @@ def _lift_overrides(reference: MachineReference, what: str, config: str | None) 
     return CommandAnswer(document=build_override_document("lifted" if lifts else "none", lifts, lead=(lead,), notes=notes))
 
 
-def parse_stop_time(after: str | None, at: str | None, *, config: str | None) -> datetime:
-    """Return when `costguard stop` is to stop it: `after` a time, or `at` a date or the next 22:00 in the settings' zone."""
-    require(after is None or at is None, "--after and --at", "cannot be given together", "write one of them")
+def parse_stop_time(delay: str | None, at: str | None, *, config: str | None) -> datetime:
+    """Return when `costguard stop` is to stop it: `delay` a time, or `at` a date or the next 22:00 in the settings' zone."""
+    require(delay is None or at is None, "--after and --at", "cannot be given together", "write one of them")
     zone, now, wall = read_settings(config).defaults.timezone, get_now().replace(microsecond=0), None
     if at is None:
-        return now + parse_duration(after, "--after", least=GRACE_MIN, most=LONGEST_LEASE)
+        return now + parse_duration(delay, "--after", least=GRACE_MIN, most=LONGEST_LEASE)
     hint = "write a time such as 22:00 or 2026-12-01T08:00; without --at it is stopped now"
     with suppress(ValueError):
         wall = time.fromisoformat(at.strip())

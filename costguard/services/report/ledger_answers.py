@@ -124,9 +124,9 @@ def open_books(settings: Settings, kind: type[SpendingReader] = SpendingReader) 
     )
 
 
-def choose_zone(stated: str | None, settings: Settings) -> tzinfo:
+def choose_zone(zone_name: str | None, settings: Settings) -> tzinfo:
     """Return the zone that was stated, or that of the settings."""
-    return settings.defaults.timezone if stated is None else load_zone(stated, "--zone")
+    return settings.defaults.timezone if zone_name is None else load_zone(zone_name, "--zone")
 
 
 def get_now() -> datetime:

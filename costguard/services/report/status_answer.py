@@ -53,14 +53,14 @@ def answer_status(
             looked = poll_providers_now(settings)
             now = ledger_answers.get_now()
     view = load_current_view(settings, place, now, looked)
-    found, head = view.status, view.head
-    told = looked.told if looked else ()
-    source = views.describe_status_source(asked_because=doubt, run_at=view.seen_at, at=found.at, offline=offline)
+    status, head = view.status, view.head
+    warnings = looked.told if looked else ()
+    source = views.describe_status_source(asked_because=doubt, run_at=view.seen_at, at=status.at, offline=offline)
     return CommandAnswer(
-        document=views.build_status_document(found, told, head, settings.display.find_exchange(found.at), source),
-        warnings=tuple(dict.fromkeys((*views.list_status_warnings(found), *told))),
-        refusal=views.build_incomplete_status_error(found, looked.refused if looked else ()) if strict else None,
-        value=found,
+        document=views.build_status_document(status, warnings, head, settings.display.find_exchange(status.at), source),
+        warnings=tuple(dict.fromkeys((*views.list_status_warnings(status), *warnings))),
+        refusal=views.build_incomplete_status_error(status, looked.refused if looked else ()) if strict else None,
+        value=status,
     )
 
 
@@ -98,17 +98,17 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
         records = SnapshotRecords(ask)
         last = records.load_last_run()
         view = decode_run_view(last) if looked is None and last and timedelta(0) <= now - last.at < last.interval else None
-        seen = looked or view
+        latest_look = looked or view
         latest = PollResults(  # no measurement is requested
-            handling=seen.handling if seen else {},
+            handling=latest_look.handling if latest_look else {},
             sources={},
-            balances=seen.balances if seen else (),
-            members=seen.members if seen else (),
+            balances=latest_look.balances if latest_look else (),
+            members=latest_look.members if latest_look else (),
             lags=read_measurement_lags(),
             measures=(),
             agents=tuple(load_agents(ask)),
         )
-        sight = build_guard_snapshot(
+        snapshot = build_guard_snapshot(
             now=now,
             rules=rules,
             books=books,
@@ -120,21 +120,23 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
             standing_holds=(),
             lookback=SampleWindow(),
         )
-        found = build_status(
+        status = build_status(
             books=books,
             now=now,
             zone=zone,
             intents=records.load_open_intents(),
-            live=sight.live,
-            stand=sight.standings,
-            balances=seen.balances if seen else None,
-            unreached=seen.unreached if seen else list_unasked_providers(settings.providers, books.list_scopes(), now),
-            annotate=lambda _: annotate_resources(rules, sight),
-            overshoots=lambda *_: view.overshoots if view else forecast_overshoots(rules, sight, latest.handling),
+            live=snapshot.live,
+            stand=snapshot.standings,
+            balances=latest_look.balances if latest_look else None,
+            unreached=latest_look.unreached
+            if latest_look
+            else list_unasked_providers(settings.providers, books.list_scopes(), now),
+            annotate=lambda _: annotate_resources(rules, snapshot),
+            overshoots=lambda *_: view.overshoots if view else forecast_overshoots(rules, snapshot, latest.handling),
         )
         if reader.where.path is None:  # watchdogs share no file
             from costguard.services.report.watchdog_shares import load_watchdog_shares
 
-            found = replace(found, watchdogs=load_watchdog_shares(ask, now))
+            status = replace(status, watchdogs=load_watchdog_shares(ask, now))
         seen_at = last.at if last and view else None
-        return CurrentView(status=found, sight=sight, rules=rules, last=last, head=read_head_text(ask), seen_at=seen_at)
+        return CurrentView(status=status, sight=snapshot, rules=rules, last=last, head=read_head_text(ask), seen_at=seen_at)

@@ -162,7 +162,7 @@ def _build_pages(settings: Settings, config: str | None) -> PageServices:
 
     web = settings.web
     secure = web.tls_cert is not None or web.behind_proxy is not None
-    return PageServices(config=config, stated=settings, secure=secure)
+    return PageServices(config=config, initial=settings, secure=secure)
 
 
 def find_key_file(settings: Settings) -> Path:

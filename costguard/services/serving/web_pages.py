@@ -109,14 +109,14 @@ class AskPage:
 class PageServices:
     """What the pages are served with. `config`: the settings file; None: the usual one. `clock`: a demo's stands still.
 
-    `stated`: the settings as they were read already; they count until the file is read anew. None: it is read at once.
+    `initial`: the settings as they were read already; they count until the file is read anew. None: it is read at once.
 
     `read_only`: nothing is changed, as in a demo. `secure`: cookies are sent over TLS only.
     `audit`: remembers how much of the log was verified.
     """
 
     config: str | None = None
-    stated: InitVar[Settings | None] = None
+    initial: InitVar[Settings | None] = None
     clock: Callable[[], datetime] = overrides.get_now
     read_only: bool = False
     secure: bool = False
@@ -128,9 +128,9 @@ class PageServices:
     _settings: Settings | None = None
     _read_s: float = 0.0
 
-    def __post_init__(self, stated: Settings | None) -> None:
-        """Take the stated settings."""
-        self._settings, self._read_s = stated, monotonic()
+    def __post_init__(self, initial: Settings | None) -> None:
+        """Take the settings that were read already."""
+        self._settings, self._read_s = initial, monotonic()
 
     def find_link(self, secret: str) -> AskLink:
         """Return the link of `secret`. Raises NoAnswerError unless its question waits for an answer."""
