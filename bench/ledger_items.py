@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,8 +11,10 @@ from bench.ledger_history import UNTIL, written
 from bench.measured import Measured, cpu, resident_mib
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.charge_item import ChargeItem
+from costguard.providers.plugins import load_sellers
 from costguard.renderers import focus
 from costguard.values.calendar import Period
+from costguard.values.provider import Seller
 from costguard.views.document import Document
 
 AS_OF = UNTIL - timedelta(hours=3)
@@ -30,6 +32,11 @@ class _Watched:
     def __init__(self, books: SpendingReader, period: Period) -> None:
         self._books, self._period = books, period
         self.count, self.nano, self.first, self.most = 0, 0, 0.0, 0.0
+
+    @property
+    def sellers(self) -> Mapping[str, Seller]:
+        """The seller of every installed provider."""
+        return load_sellers()
 
     def __iter__(self) -> Iterator[ChargeItem]:
         for item in self._books.items(self._period, AS_OF):
