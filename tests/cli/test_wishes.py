@@ -123,7 +123,7 @@ def test_what_no_policy_concerns_may_be_kept_all_the_same(fleet: Command) -> Non
         (("policy", "arm", "idle-gpo", "stop", "--why", "x"), ("did you mean idle-gpu",)),
         (("policy", "test", "idle-gpu", "--fact", "stat=idle"), ("--fact", "did you mean state")),
         (("policy", "test", "idle-gpu", "--fact", "confidence=high"), ("must be a number",)),
-        (("policy", "explain", "--fact", "state=idle"), ("No such option: --fact",)),
+        (("policy", "explain", "--fact", "state=idle"), ("--fact: is not used by costguard policy explain",)),
         (("policy", "lnt"), ("did you mean lint",)),
     ],
     ids=lambda value: "-".join(value[:3]) if isinstance(value, tuple) and value and value[0].isalpha() else "",

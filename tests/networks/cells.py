@@ -292,15 +292,19 @@ def _act(came: Came, rig: Rig, source: Any, proxy: Proxy, truth: dict[object, Ob
 
 
 def _settled(source: Any, seen: Observation, rig: Rig, id_: str) -> list[str]:  # noqa: ANN401 - an account
-    """Nothing where a look says what became of it, once the wire is whole again; one that comes too late is had again."""
-    broken: CostguardError | None = None
+    """Nothing where a look says what became of it, once the wire is whole again.
+
+    A look that comes too late is had again, and so is one that does not fit: the act may have come through between the two.
+    """
+    wrong = ""
     for _ in range(LOOKS):
         try:
             found = source.look_up(seen.key)
-        except CostguardError as why:
-            broken = why
+        except CostguardError as broken:
+            wrong = f"it cannot be looked at afterwards: {broken}"
             continue
         state, is_so = found.state if found else "ended", rig.state_of(id_)
-        fits = (state == "running") == (is_so == "running")
-        return [] if fits else [f"a look says {state}, and it is {is_so}"]
-    return [f"it cannot be looked at afterwards: {broken}"]
+        if (state == "running") == (is_so == "running"):
+            return []
+        wrong = f"a look says {state}, and it is {is_so}"
+    return [wrong]

@@ -58,6 +58,12 @@ def listening() -> Iterator[Listener]:
         server.server_close()
 
 
+@pytest.fixture(autouse=True)
+def no_ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever runs the tests may have a ledger of their own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
 @dataclass(slots=True)
 class Told:
     """A log that is kept."""
