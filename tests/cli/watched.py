@@ -27,7 +27,7 @@ from costguard.data import ShippedFacts
 from costguard.guard.overrides import ARM, ARMED_FOR, Override, join_arming
 from costguard.guard.policy import Rails
 from costguard.ledger.db.codecs import Execute, Query
-from costguard.ledger.db.rows import insert_rows
+from costguard.ledger.db.rows import insert_new
 from costguard.ledger.guard import guard_state
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
@@ -194,7 +194,7 @@ def accept_policies(ledger: str, text: str) -> None:
             for one in told
         ]
         with book._begin_write() as (ask, tell):
-            insert_rows(tell, rows)
+            tell(insert_new(NoticeDeliveryRow), [row.model_dump() for row in rows])
             announce_as_before(ask, tell)
 
 
