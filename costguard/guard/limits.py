@@ -245,12 +245,12 @@ def describe_common_traits(keys: Sequence[ResourceKey], live: Iterable[LiveResou
 
 def find_quarantined_scopes(live: Iterable[LiveResource]) -> dict[ScopeKey, str]:
     """Return the scopes whose listing is doubted, with the reason: more than half and more than 2 are gone at once."""
-    count, drops = Counter[ScopeKey](), Counter[ScopeKey]()
+    count, absent = Counter[ScopeKey](), Counter[ScopeKey]()
     for one in live:
         count[one.scope] += 1
-        drops[one.scope] += one.absent_at is not None
-    doubted = (scope for scope, n in drops.items() if n > DROP_MIN and 2 * n > count[scope])
-    return {scope: f"{drops[scope]} of {count[scope]} resources in {'/'.join(scope)} disappeared at once" for scope in doubted}
+        absent[one.scope] += one.absent_at is not None
+    doubted = (scope for scope, n in absent.items() if n > DROP_MIN and 2 * n > count[scope])
+    return {scope: f"{absent[scope]} of {count[scope]} resources in {'/'.join(scope)} disappeared at once" for scope in doubted}
 
 
 def explain_clock_doubt(wall: timedelta, boot: timedelta, rails: Rails) -> str:

@@ -258,54 +258,52 @@ def _compute_elapsed(at: datetime | None, now: datetime) -> timedelta | None:
 _FactMaker = Callable[[LiveResource, Activity, FactInputs, datetime], object | None]
 
 FACT_MAKERS: Mapping[str, _FactMaker] = {
-    "state": lambda _live, work, _known, _now: work.state,
-    "confidence": lambda _live, work, _known, _now: work.confidence if work.state != UNKNOWN else None,
-    "time_in_state": lambda _live, work, _known, now: _compute_elapsed(work.since, work.get_known_until(now)),
-    "wasted_share": lambda _live, work, _known, _now: float(work.wasted_share) if work.state != UNKNOWN else None,
-    "group": lambda _live, _work, context, _now: context.group,
-    "group_state": lambda _live, work, context, _now: context.group_state or work.state,
-    "power": lambda live, _work, _known, _now: live.observation.state,
-    "stopped_for": lambda live, _work, context, now: _compute_stopped_for(live, context, now),
-    "age": lambda live, _work, _known, now: _compute_elapsed(live.observation.created_at, now),
-    "uptime": lambda live, _work, _known, now: (
+    "state": lambda _live, work, _inputs, _now: work.state,
+    "confidence": lambda _live, work, _inputs, _now: work.confidence if work.state != UNKNOWN else None,
+    "time_in_state": lambda _live, work, _inputs, now: _compute_elapsed(work.since, work.get_known_until(now)),
+    "wasted_share": lambda _live, work, _inputs, _now: float(work.wasted_share) if work.state != UNKNOWN else None,
+    "group": lambda _live, _work, inputs, _now: inputs.group,
+    "group_state": lambda _live, work, inputs, _now: inputs.group_state or work.state,
+    "power": lambda live, _work, _inputs, _now: live.observation.state,
+    "stopped_for": lambda live, _work, inputs, now: _compute_stopped_for(live, inputs, now),
+    "age": lambda live, _work, _inputs, now: _compute_elapsed(live.observation.created_at, now),
+    "uptime": lambda live, _work, _inputs, now: (
         _compute_elapsed(live.observation.started_at, now) if live.observation.state == RUNNING else None
     ),
-    "lease_left": lambda _live, _work, context, now: (
-        context.lease.until - now if context.lease and context.lease.until else None
+    "lease_left": lambda _live, _work, inputs, now: inputs.lease.until - now if inputs.lease and inputs.lease.until else None,
+    "leased": lambda _live, _work, inputs, _now: inputs.lease is not None,
+    "lease_over": lambda _live, _work, inputs, now: (
+        now - inputs.lease_ended_at if inputs.lease is None and inputs.lease_ended_at is not None else None
     ),
-    "leased": lambda _live, _work, context, _now: context.lease is not None,
-    "lease_over": lambda _live, _work, context, now: (
-        now - context.lease_ended_at if context.lease is None and context.lease_ended_at is not None else None
+    "rate": lambda live, _work, _inputs, now: compute_burn_rate(live, now),
+    "spent_run": lambda _live, _work, inputs, _now: inputs.spent_run,
+    "spent_day": lambda _live, _work, inputs, _now: inputs.spent_day,
+    "spent_month": lambda _live, _work, inputs, _now: inputs.spent_month,
+    "waste": lambda live, work, _inputs, now: compute_waste(live, work, now),
+    "budget_fraction": lambda _live, _work, inputs, _now: float(inputs.budget.fraction) if inputs.budget else None,
+    "projected_end": lambda _live, _work, inputs, _now: (
+        inputs.budget.forecast.high.nano / inputs.budget.budget.cap.nano if inputs.budget else None
     ),
-    "rate": lambda live, _work, _known, now: compute_burn_rate(live, now),
-    "spent_run": lambda _live, _work, context, _now: context.spent_run,
-    "spent_day": lambda _live, _work, context, _now: context.spent_day,
-    "spent_month": lambda _live, _work, context, _now: context.spent_month,
-    "waste": lambda live, work, _known, now: compute_waste(live, work, now),
-    "budget_fraction": lambda _live, _work, context, _now: float(context.budget.fraction) if context.budget else None,
-    "projected_end": lambda _live, _work, context, _now: (
-        context.budget.forecast.high.nano / context.budget.budget.cap.nano if context.budget else None
-    ),
-    "time_to_cap": lambda _live, _work, context, _now: _get_time_to_cap(context.budget),
-    "scheduled_on": lambda _live, _work, context, _now: context.scheduled_on,
-    "provider": lambda live, _work, _known, _now: live.observation.key.provider,
-    "account": lambda live, _work, _known, _now: live.observation.key.account,
-    "region": lambda live, _work, _known, _now: live.observation.key.region,
-    "id": lambda live, _work, _known, _now: live.observation.key.id,
-    "name": lambda live, _work, _known, _now: live.observation.name,
-    "kind": lambda live, _work, _known, _now: live.observation.kind,
-    "instance_type": lambda live, _work, _known, _now: live.observation.instance_type,
-    "gpu": lambda live, _work, _known, _now: live.observation.gpu,
-    "gpu_count": lambda live, _work, _known, _now: float(live.observation.gpu_count),
-    "tier": lambda live, _work, _known, _now: live.observation.tier,
-    "owner": lambda _live, _work, context, _now: context.owner,
-    "labels": lambda live, _work, _known, _now: dict(live.observation.labels),
-    "controller": lambda live, _work, _known, _now: live.observation.handling.controller,
-    "protected": lambda _live, _work, context, _now: context.protection.protected,
-    "disk_gb": lambda live, _work, _known, _now: _sum_disk_gb(live),
-    "loses": lambda live, _work, _known, _now: "; ".join(live.observation.handling.stop_loses),
-    "price_age": lambda _live, _work, context, _now: context.price_age,
-    "runway": lambda _live, _work, context, _now: context.runway,
+    "time_to_cap": lambda _live, _work, inputs, _now: _get_time_to_cap(inputs.budget),
+    "scheduled_on": lambda _live, _work, inputs, _now: inputs.scheduled_on,
+    "provider": lambda live, _work, _inputs, _now: live.observation.key.provider,
+    "account": lambda live, _work, _inputs, _now: live.observation.key.account,
+    "region": lambda live, _work, _inputs, _now: live.observation.key.region,
+    "id": lambda live, _work, _inputs, _now: live.observation.key.id,
+    "name": lambda live, _work, _inputs, _now: live.observation.name,
+    "kind": lambda live, _work, _inputs, _now: live.observation.kind,
+    "instance_type": lambda live, _work, _inputs, _now: live.observation.instance_type,
+    "gpu": lambda live, _work, _inputs, _now: live.observation.gpu,
+    "gpu_count": lambda live, _work, _inputs, _now: float(live.observation.gpu_count),
+    "tier": lambda live, _work, _inputs, _now: live.observation.tier,
+    "owner": lambda _live, _work, inputs, _now: inputs.owner,
+    "labels": lambda live, _work, _inputs, _now: dict(live.observation.labels),
+    "controller": lambda live, _work, _inputs, _now: live.observation.handling.controller,
+    "protected": lambda _live, _work, inputs, _now: inputs.protection.protected,
+    "disk_gb": lambda live, _work, _inputs, _now: _sum_disk_gb(live),
+    "loses": lambda live, _work, _inputs, _now: "; ".join(live.observation.handling.stop_loses),
+    "price_age": lambda _live, _work, inputs, _now: inputs.price_age,
+    "runway": lambda _live, _work, inputs, _now: inputs.runway,
 }
 """Maker of each fact; it returns None if unknown. Only facts that a condition uses are made: some are expensive."""
 

@@ -89,7 +89,7 @@ def record_line_changes(
 ) -> None:
     """Apply the transitions in `transitions` to every line of the resource, and add the results to `changes`.
 
-    `new`: lines of `known.open` that the ledger does not have yet.
+    `new`: lines of `resource.open` that the ledger does not have yet.
     """
     owner = observation.attribution
     path = [

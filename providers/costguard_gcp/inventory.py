@@ -317,7 +317,7 @@ def _merge_page(page: Any, what: str, listing: AggregatedList) -> None:  # noqa:
 def _repair_page(body: bytes, what: str, page_kind: Any, kind: Any, listing: AggregatedList) -> Any:  # noqa: ANN401 - types of the SDK
     """Return the page without the items that the SDK refuses, for which it refuses a whole page of 500 machines.
 
-    They are added to `found.named`, or to `found.why`.
+    They are added to `listing.named`, or to `listing.why`.
     """
     try:
         page = json.loads(body)

@@ -95,7 +95,7 @@ def _list_budget_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot) -> Ite
                 rate=Rate(nano_per_hour=burn.nano, currency=burn.currency),
                 reaction=foresight.reaction,
                 stops=[_get_candidate_name(victim) for victim in foresight.victims],
-                questions=[_get_candidate_name(one) for one in foresight.asked],
+                undecided=[_get_candidate_name(one) for one in foresight.asked],
                 untouched=[_get_candidate_name(one) for one in foresight.untouched],
                 short=explain_short(foresight, survey),
                 at=survey.at,
@@ -287,25 +287,25 @@ def build_hard_cap_alert(
     reaction: timedelta,
     stops: Sequence[str],
     at: datetime,
-    questions: Sequence[str] = (),
+    undecided: Sequence[str] = (),
     untouched: Sequence[str] = (),
     short: str = "",
 ) -> Alert:
     """Build the page of a hard cap that is about to be reached. `stops`: the machines to be stopped.
 
-    `questions`: machines that people are asked about, because a stop would lose data or does not exist. `untouched`: machines
+    `undecided`: machines that people are asked about, because a stop would lose data or does not exist. `untouched`: machines
     that are protected or not claimed; nothing is stopped for what they cost. `short`: why the limits are too narrow. Example:
     $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
     """
     nothing = "no machine can be stopped: all are protected or not armed"
-    goes = f"to be stopped: {join_names(stops)}" if stops else "" if questions or untouched else nothing
+    goes = f"to be stopped: {join_names(stops)}" if stops else "" if undecided or untouched else nothing
     stays = (
         f"protected or not claimed, and running on: {join_names(untouched)}. Nothing else is stopped for what they cost: "
         "lift the protection, stop them, or raise the cap"
     )
     then = "; ".join(
         one
-        for one in (goes, f"asked about: {join_names(questions)}" if questions else "", stays if untouched else "", short)
+        for one in (goes, f"asked about: {join_names(undecided)}" if undecided else "", stays if untouched else "", short)
         if one
     )
     needed = rate.multiply_seconds(int(reaction.total_seconds()))

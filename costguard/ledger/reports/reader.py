@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Self, cast
+from typing import Self, cast
 
 from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, literal_column, or_, union_all
 from sqlalchemy import cast as cast_column
@@ -38,7 +38,7 @@ from costguard.ledger.db.reader import OpenSnapshot
 from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.guard.intents import LIFE_COLUMNS, is_send
 from costguard.ledger.holds import load_committed_holds
-from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
+from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader, parse_labels
 from costguard.ledger.spans.correction_parts import (
     END,
     RESOURCE,
@@ -152,7 +152,7 @@ class ReportReader(SpendingReader):
         matches = _make_label_filter(labels) if labels else None
         with self._reader.snapshot() as ask:
             for number, *key, name, detail in read_batches(ask, _select_resources(details=bool(labels)), sorted(numbers)):
-                carried = _parse_labels(detail) if matches and detail and matches(detail) else ()
+                carried = parse_labels(detail) if matches and detail and matches(detail) else ()
                 resources[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
         return resources
 
@@ -276,16 +276,11 @@ def _make_label_filter(labels: Collection[str]) -> Callable[[str], bool]:
         return lambda _: True
     names = [json.dumps(label).strip('"').lower() for label in labels]
 
-    def told(detail: str) -> bool:
+    def may_contain(detail: str) -> bool:
         text = detail.lower()
         return any(name in text for name in names)
 
-    return told
-
-
-def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
-    values: dict[str, Any] = json.loads(detail) if detail else {}
-    return tuple((name, value) for name, value in values.get("labels", ()))
+    return may_contain
 
 
 @cache

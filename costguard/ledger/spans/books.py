@@ -421,7 +421,7 @@ def iterate_charge_items(
             last_seen = (scope_id, at_us, seen_us, absent_us)
             billed = [_make_billed_resource(resource_key, attributions, row, last_seen, reach) for row in of[number]]
             billed += [BilledSpan(span) for span in unheard.get(number, ())]
-            yield from itemize_spans(resource_key, billed, period, name=name or "", tags=_parse_labels(detail))
+            yield from itemize_spans(resource_key, billed, period, name=name or "", tags=parse_labels(detail))
 
 
 def _make_billed_resource(
@@ -438,7 +438,7 @@ def _make_billed_resource(
     )
 
 
-def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
+def parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
     """Return the labels in a text written by `codecs.encode_observation`."""
     values: dict[str, Any] = json.loads(detail) if detail else {}
     return tuple((name, value) for name, value in values.get("labels", ()))

@@ -126,7 +126,7 @@ class AccountIntroduction:
 
 
 AccountQuestion = tuple[int, str, ScopeKey | None]
-"""The number of a seat, what it is asked, and of which scope."""
+"""The number of a slot, what it is asked, and of which scope."""
 AccountReply = AccountIntroduction | Poll
 
 
@@ -173,23 +173,23 @@ class PollCycle:
         self._ledger, self._clock, self._limit_s, self._elsewhere = ledger, clock, limit_s, elsewhere
         self._line: SimpleQueue[NamedAnswer[AccountQuestion, AccountReply]] = SimpleQueue()
         crews: dict[tuple[str, ...], QuestionPool[AccountQuestion, AccountReply]] = {}
-        self._seats = [
+        self._slots = [
             _AccountSlot(number=number, source=source, crew=crews.setdefault(tuple(source.providers), QuestionPool(self._line)))
             for number, source in enumerate(sources)
         ]
         self._crews = tuple(crews.values())
-        self._kin = _group_kin(self._seats)
+        self._groups = _group_slots(self._slots)
         self._claimed: dict[ScopeKey, _AccountSlot] = {}
 
     def run(self) -> PollCycleResult:
         """Request all, record each source when it is done, and record what is missing at the time limit as not seen."""
         began = read_monotonic()
-        for slot in self._seats:
-            alone = len(self._kin[slot.number]) == 1
+        for slot in self._slots:
+            alone = len(self._groups[slot.number]) == 1
             slot.crew.ask((slot.number, SCOPES, None), partial(_introduce, slot.source, alone=alone))
         try:
-            while not all(slot.done for slot in self._seats):
-                report_progress("asking accounts what runs", sum(slot.done for slot in self._seats), len(self._seats))
+            while not all(slot.done for slot in self._slots):
+                report_progress("asking accounts what runs", sum(slot.done for slot in self._slots), len(self._slots))
                 elapsed_s = read_monotonic() - began
                 if elapsed_s >= self._limit_s:
                     self._close_overdue()
@@ -199,9 +199,9 @@ class PollCycle:
                 patient = read_monotonic() - began < TWIN_WAIT_S
                 if answer is not None:
                     self._take_reply(*answer)
-                    self._advance(self._kin[answer[0][0]], patient=patient)
+                    self._advance(self._groups[answer[0][0]], patient=patient)
                 else:
-                    self._advance(self._seats, patient=patient)
+                    self._advance(self._slots, patient=patient)
         finally:
             for crew in self._crews:
                 crew.close()
@@ -209,17 +209,17 @@ class PollCycle:
 
     def _collect_result(self) -> PollCycleResult:
         return PollCycleResult(
-            accrued=tuple(one for slot in self._seats for one in slot.accrued),
-            refused=tuple(sentence for slot in self._seats for sentence in (*slot.refused, *slot.twins)),
-            twins=tuple(sentence for slot in self._seats for sentence in slot.twins),
-            notes=tuple(dict.fromkeys(note for slot in self._seats for note in _list_notes(slot))),
-            seen=tuple(ScopePoll(source=slot.source, poll=poll) for slot in self._seats for poll in slot.polls.values()),
-            unreached=tuple(one for slot in self._seats for one in slot.unreached),
+            accrued=tuple(one for slot in self._slots for one in slot.accrued),
+            refused=tuple(sentence for slot in self._slots for sentence in (*slot.refused, *slot.twins)),
+            twins=tuple(sentence for slot in self._slots for sentence in slot.twins),
+            notes=tuple(dict.fromkeys(note for slot in self._slots for note in _list_notes(slot))),
+            seen=tuple(ScopePoll(source=slot.source, poll=poll) for slot in self._slots for poll in slot.polls.values()),
+            unreached=tuple(one for slot in self._slots for one in slot.unreached),
         )
 
     def _take_reply(self, question: AccountQuestion, reply: AccountReply | BaseException) -> None:
         number, step, scope = question
-        slot = self._seats[number]
+        slot = self._slots[number]
         if scope is None:
             if isinstance(reply, AccountIntroduction):
                 slot.said = reply
@@ -258,17 +258,17 @@ class PollCycle:
 
     def _advance(self, slots: Iterable[_AccountSlot], *, patient: bool) -> None:
         """Admit those of `slots` that wait for no related account before them, and record those that are done."""
-        blocked_kin = set[int]()
+        blocked_groups = set[int]()
         for slot in slots:
-            group_id = id(self._kin[slot.number])
-            if slot.said and not slot.admitted and not (patient and group_id in blocked_kin):
+            group_id = id(self._groups[slot.number])
+            if slot.said and not slot.admitted and not (patient and group_id in blocked_groups):
                 self._admit(slot)
             if not slot.answered:
-                blocked_kin.add(group_id)
+                blocked_groups.add(group_id)
             if slot.admitted and not slot.waits:
                 self._record(slot)
         for slot in (one for one in slots if one.broken and not one.done):
-            if all(other.admitted or other.broken for other in self._kin[slot.number]):
+            if all(other.admitted or other.broken for other in self._groups[slot.number]):
                 self._record_broken(slot)
 
     def _admit(self, slot: _AccountSlot) -> None:
@@ -289,7 +289,7 @@ class PollCycle:
     def _explain_twin(self, slot: _AccountSlot) -> str:
         """Explain why another account already covers `slot`, or may; "" if none does."""
         introduction = slot.said
-        others = [other for other in self._kin[slot.number] if other is not slot and other.admitted and other.said]
+        others = [other for other in self._groups[slot.number] if other is not slot and other.admitted and other.said]
         for other in others:
             if (
                 introduction
@@ -330,7 +330,7 @@ class PollCycle:
         if slot.done:
             return
         known_scopes = [scope for provider in slot.source.providers for scope in self._ledger.list_scopes_of(provider)]
-        listed = {scope for other in self._seats if other.said for scope in other.said.scopes}.union(self._elsewhere())
+        listed = {scope for other in self._slots if other.said for scope in other.said.scopes}.union(self._elsewhere())
         left = [scope for scope in known_scopes if scope not in listed and scope not in self._claimed]
         if not left:
             slot.unreached = tuple(_build_unreached_account(slot, name, self._clock.now()) for name in slot.source.providers)
@@ -343,12 +343,12 @@ class PollCycle:
     def _close_overdue(self) -> None:
         """Count missing answers as not seen; keep a listing whose look-ups are unfinished as it is."""
         why = f"no answer within {self._limit_s:g} s"
-        for slot in self._seats:
+        for slot in self._slots:
             if slot.said is None and not slot.broken:
                 slot.broken = f"its accounts cannot be listed: {why}"
             elif slot.said and not slot.admitted:
                 self._admit(slot)
-        for slot in self._seats:
+        for slot in self._slots:
             if slot.broken:
                 self._record_broken(slot)
                 continue
@@ -357,8 +357,8 @@ class PollCycle:
             self._record(slot)
 
 
-def _group_kin(slots: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
-    """Return by number all seats that share a provider with it, directly or through others; itself included, in order."""
+def _group_slots(slots: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
+    """Return by number all slots that share a provider with it, directly or through others; itself included, in order."""
     groups = list[tuple[set[str], list[_AccountSlot]]]()
     for slot in slots:
         names = set(slot.source.providers)

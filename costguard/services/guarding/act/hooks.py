@@ -252,12 +252,12 @@ def _follow_process(process: subprocess.Popen[bytes], call: HookCall, until: flo
     return HookEnd(state=SUCCEEDED, status=status, output=output)
 
 
-def _end_group(process: subprocess.Popen[bytes], output: _OutputReader) -> None:
+def _end_group(process: subprocess.Popen[bytes], reader: _OutputReader) -> None:
     """End the whole process group. The leader is reaped later, so that its id cannot be reused by another group."""
     _signal_group(process, signal.SIGTERM)
     patience = monotonic() + KILL_AFTER_S
     while not _has_ended(process) and monotonic() < patience:
-        output.read_for(READ_STEP_S)
+        reader.read_for(READ_STEP_S)
     _signal_group(process, signal.SIGKILL)
 
 
