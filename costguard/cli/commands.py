@@ -122,7 +122,7 @@ class ActionGroup(TyperGroup):
             require_one_of(words[0], self.commands, "ACTION")
         if name:
             place = args.index(name) if name in args else len(args)
-            if place and name in args and self.commands[name].hidden:
+            if place and not helps and name in args and self.commands[name].hidden:
                 what = f"{name} is a command of the {ctx.info_name}, which takes no option before it"
                 raise InputError(what, field="ACTION", hint=f"{ctx.command_path} {name}")
             args = [name, *args[:place], *args[place + 1 :]]

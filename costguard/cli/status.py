@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Context, Option
 
@@ -27,9 +27,6 @@ from costguard.cli.answer import find_format
 from costguard.cli.commands import FormatCommand
 from costguard.errors import InputError
 from costguard.services import CommandAnswer
-
-if TYPE_CHECKING:
-    from costguard.services import CommandAnswer
 
 SHORTEST_PAUSE, DEFAULT_PAUSE = timedelta(seconds=1), timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(hours=1)

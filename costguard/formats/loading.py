@@ -92,9 +92,10 @@ def load_yaml_job(file: ConfigFile) -> Mapping[str, object]:
     for key, line in file.repeated.items():
         what = f"is not valid YAML: the key '{shorten(to_one_line(key), 40)}' appears twice (at line {line})"
         raise InputError(what, field=str(file.path), hint="keep one of them")
-    loader: Any = type("JobLoader", (yaml.SafeLoader,), {})
+    loader: Any = type("JobLoader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
     loader.add_implicit_resolver("tag:yaml.org,2002:float", POWER_PATTERN, list("+-0123456789"))
-    return cast("Mapping[str, object]", _name_keys(yaml.load(file.text, Loader=loader)))  # noqa: S506 - a safe loader
+    table = next(document for document in yaml.load_all(file.text, Loader=loader) if document is not None)
+    return cast("Mapping[str, object]", _name_keys(table))
 
 
 def build_table_file(table: Mapping[str, object], text: str, path: Path) -> ConfigFile:

@@ -17,8 +17,8 @@ StartHistory = tuple[list[Intent], datetime | None, intents.MovesById]
 
 def _load_start_history(ask: Query, key: ResourceKey, since: datetime) -> StartHistory:
     """Return the intents on `key` since `since`, when it was last listed as at work, and the moves of its stops."""
-    intents_found = intents.load_intents_on(ask, key, since)
-    return intents_found, observations.load_last_awake(ask, key), intents.load_stop_moves(ask, intents_found)
+    start_intents = intents.load_intents_on(ask, key, since)
+    return start_intents, observations.load_last_awake(ask, key), intents.load_stop_moves(ask, start_intents)
 
 
 class GuardRecords:

@@ -2,7 +2,7 @@
 
     class AgentCodeRow(LedgerRow, table=True):
         __tablename__ = "agent_code"
-        __table_args__ = declare_table(kept=True, written_once=True)
+        __table_args__ = declare_table(keeps_rows=True, written_once=True)
 
         hash: KeyWords
         expires_us: Number

@@ -97,8 +97,8 @@ def parse_duration(value: object, field: str, *, least: timedelta = timedelta(),
         raise InputError("is missing", field=field, hint=DURATION_HINT)
     match = DURATION_PATTERN.fullmatch(value.strip()) if isinstance(value, str) and value.strip() else None
     if match is None:
-        unit = "must have a unit, not" if re.fullmatch(r"[\d.]+", str(value)) else "must be a duration, not"
-        raise InputError(f"{unit} {describe_value(value)}", field=field, hint=DURATION_HINT)
+        problem = "must have a unit" if re.fullmatch(r"[\d.]+", str(value)) else "must be a duration"
+        raise InputError(f"{problem}, not {describe_value(value)}", field=field, hint=DURATION_HINT)
     seconds = sum(int(count or 0) * size for count, size in zip(match.groups(), UNIT_SECONDS.values(), strict=True))
     if seconds < least.total_seconds():
         what = f"must be at least {format_duration(least)}, not {describe_value(value)}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from costguard.errors import InputError
 from costguard.settings.files import YAML_ENDINGS
@@ -34,7 +35,8 @@ def place_in_files(
 
     `over`: what counts in place of the files. `missing`: its key stands nowhere, so that the file is named alone.
     """
-    path = tuple((error.field or "").split("."))
+    field = error.field or ""
+    path = (field,) if any(field in file.table for file in files) else tuple(field.split("."))  # a key may hold a dot
     file = max(files, key=lambda one: _count_stated(one.table, path), default=None)
     depth = 0 if file is None else _count_stated(file.table, path)
     if file is not None and not error.path and (depth > _count_stated(over, path) or missing):
@@ -45,8 +47,9 @@ def place_in_files(
 
 def _count_stated(table: object, path: FilePath) -> int:
     """Return how many keys of `path` lead into `table`."""
-    inner = table.get(path[0]) if isinstance(table, Mapping) and path else None
-    return 0 if inner is None else 1 + _count_stated(inner, path[1:])
+    if not isinstance(table, Mapping) or not path or path[0] not in table:
+        return 0
+    return 1 + _count_stated(table[path[0]], path[1:])
 
 
 def add_lines(errors: Iterable[InputError], text: str) -> None:
@@ -81,7 +84,9 @@ def _find_yaml_line(text: str, path: FilePath) -> int | None:
     """Return the line, from 1, of the key at `path` of YAML, else of the nearest one around it."""
     import yaml
 
-    node, line = yaml.compose(text, Loader=yaml.SafeLoader), None
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    documents = yaml.compose_all(text, Loader=loader)
+    node, line = next((document for document in documents if isinstance(document, yaml.MappingNode)), None), None
     for part in path:
         pairs = node.value if isinstance(node, yaml.MappingNode) else ()
         key, node = next(((key, value) for key, value in pairs if key.value == part), (None, None))
@@ -117,8 +122,17 @@ def _find_inside(text: str, start: int, rest: FilePath) -> int:
             if len(tables) < part:
                 break
             start += tables[-1]
-        elif match := re.search(rf"""(?<![\w-])["']?{re.escape(part)}["']?\s*[=:]""", text[start:]):
-            start += match.start()
+        elif (place := _find_key(text, start, part)) is not None:
+            start = place
         else:
             break
     return text.count("\n", 0, start) + 1
+
+
+def _find_key(text: str, start: int, key: str) -> int | None:
+    """Return where `key` stands in the first table from `start` on, and not in one within it; None: nowhere."""
+    for match in re.finditer(rf"""(?<![\w-])["']?{re.escape(key)}["']?\s*[=:]""", text[start:]):
+        preceding = text[start : start + match.start()]
+        if preceding.count("{") - preceding.count("}") == 1:
+            return start + match.start()
+    return None

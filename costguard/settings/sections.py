@@ -1,7 +1,7 @@
 """The models of the settings file's sections of plain fields, and the whole file as `Settings`.
 
-A section holds texts and lists of texts as written. `costguard.settings.example` renders the example file and the
-documentation from the descriptions here.
+A section holds each value as what it is: a duration, a zone, exchange rates. `costguard.settings.example` renders the example
+file and the documentation from the descriptions here.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from costguard.errors import InputError, collect_errors, raise_errors
@@ -177,9 +178,12 @@ TABLE_CHECKS: Mapping[str, Mapping[str, Check]] = {
 """The tables of a job, with the keys of each; [preference] and [architecture] import more."""
 
 
-def list_job_errors(table: Table) -> list[InputError]:
-    """Return what is wrong with the keys that a job states, each looked at by itself: unknown keys and wrong values."""
-    table_checks, errors = {**TABLE_CHECKS}, list_value_errors(table, VALUE_CHECKS, "")
+def list_job_errors(table: Table, more: Mapping[str, Check] = MappingProxyType({})) -> list[InputError]:
+    """Return what is wrong with the keys that a job states, each looked at by itself: unknown keys and wrong values.
+
+    `more`: the checks of keys beside those of a job.
+    """
+    table_checks, errors = {**TABLE_CHECKS}, list_value_errors(table, {**VALUE_CHECKS, **more}, "")
     if "preference" in table:
         from costguard.sizing.preference import PREFERENCE_CHECKS
 

@@ -122,15 +122,15 @@ def build_doctor_document(
         tones = tuple(OUTCOME_TONES.get(row[3], DOUBTFUL) for row in rows)
         columns = ("provider", "account", "check", "", "found")
         table = TableView(title="", columns=columns, rows=rows, fits=CHECK_FITS, tones=tones)
-        findings_lines: tuple[str, ...] = tuple(_list_fixes(every))
+        advice: tuple[str, ...] = tuple(_list_fixes(every))
     else:
-        table, findings_lines = _build_brief_table(every), tuple(_list_findings(every))
+        table, advice = _build_brief_table(every), tuple(_list_findings(every))
     more = "" if all_checks else " --all shows every check."
     following = "next: costguard status" if findings else "next: costguard init, where the key of a provider is exported"
     if counted[CHECK_BAD]:
         following = "next: mend what is BAD, then costguard doctor again"
     counts = (_format_check_counts(counted) + more, following)
-    return Document(data=data, records=records, tables=(table,), notes=(*findings_lines, *notes, *counts))
+    return Document(data=data, records=records, tables=(table,), notes=(*advice, *notes, *counts))
 
 
 def _build_account_data(one: AccountChecks) -> Mapping[str, object]:

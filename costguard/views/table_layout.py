@@ -82,14 +82,14 @@ def cut_text(text: str, width: int, *, middle: bool) -> str:
 
 
 def _build_column(table: TableView, number: int, measure: Callable[[str], int]) -> LaidColumn:
-    column_text = table.columns[number]
-    heading = column_text.removesuffix(">")
+    stated_heading = table.columns[number]
+    heading = stated_heading.removesuffix(">")
     cells = tuple(to_one_line(row[number]) for row in table.rows)
-    how = find_fit(column_text, table.fits).how
+    how = find_fit(stated_heading, table.fits).how
     return LaidColumn(
         name=heading,
         heading=heading,
-        right=column_text.endswith(">"),
+        right=stated_heading.endswith(">"),
         width=max(map(measure, (heading, *cells))),
         wraps=how == WORDS,
         middle=how == MIDDLE,

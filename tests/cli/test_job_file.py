@@ -163,3 +163,28 @@ def test_a_model_on_the_command_line_replaces_the_numbers_in_the_file(costguard:
         '[architecture]\nkind = "decoder"\nlayers = 2\nhidden = 64\nheads = 2\nffn = 128\nvocab = 100\n'
     )
     assert costguard("size", "jobs/own.toml", "--model", "gpt2", "--json").data["job"]["model"] == "gpt2"
+
+
+@pytest.mark.parametrize(
+    "text", ["model: gpt2\nmethod: full\n---\n", "model:\tgpt2\nmethod: full\n", "---\nmodel: gpt2\nmethod: full\n...\n---\n"]
+)
+def test_every_yaml_that_is_one_table_is_a_job(costguard: Command, folder: Path, text: str) -> None:
+    (folder / "own.yaml").write_text(text)
+    small(costguard("size", "jobs/own.yaml", "--json"))
+    (folder / "own.yaml").write_text(text.replace("gpt2\n", "gpt2\nseq_len: many\n", 1))
+    costguard("size", "jobs/own.yaml").says("own.yaml: seq_len: must be a whole number", "at line")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("own.json", '{"lora": {\n"rank": 8},\n"model": "gpt2",\n"rank": 9}', "own.json: rank: unknown key 'rank' (at line 4)"),
+        ("own.json", '{"model": "gpt2",\n"lora": {"alpha": 2,\n"rank": "x"}}', "own.json: lora.rank: must be a whole number"),
+        ("own.yaml", "model: gpt2\nlimits:\n", "own.yaml: limits: must be a table, not None (at line 2)"),
+        ("own.toml", 'model = "gpt2"\n"a.b" = 1\n', "own.toml: a.b: unknown key 'a.b' (at line 2)"),
+        ("own.toml", 'model = "gpt2"\ntemplat = "lora-7b"\n', "did you mean template"),
+    ],
+)
+def test_an_error_names_the_line_of_the_key_itself(costguard: Command, folder: Path, name: str, text: str, words: str) -> None:
+    (folder / name).write_text(text)
+    costguard("quote", f"jobs/{name}").says(words)

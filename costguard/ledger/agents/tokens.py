@@ -26,11 +26,11 @@ def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
     valid = select(WebTokenRow.hash, WebTokenRow.expires_us).where(
         col(WebTokenRow.name) == token.name, col(WebTokenRow.revoked_us).is_(None)
     )
-    for code_hash, expires_us in ask(valid):
+    for token_hash, expires_us in ask(valid):
         if expires_us > to_micros(token.at):
             hint = f"costguard web revoke {token.name} revokes it first, or choose another name"
             raise InputError("already has a token", field=f"NAME {token.name}", hint=hint)
-        _revoke_token(tell, code_hash, who="its end", now=token.at)
+        _revoke_token(tell, token_hash, who="its end", now=token.at)
     row = WebTokenRow(
         hash=token.hash,
         name=token.name,

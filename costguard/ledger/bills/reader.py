@@ -81,14 +81,14 @@ class BillLedgerReader:
         lines = (is_of_statement(provider, one), _is_within(period))
         rows = self._query(_sum_cells(fine_us, one.end_us - RECENT_US).where(*lines))
         over = {tuple(row[:3]): row[3] for row in self._query(_count_lines_across(*lines))}
-        lines_found = list[BilledLines]()
+        billed_lines = list[BilledLines]()
         for region, resource, charge, currency, first, last, high, low, lines, late, *steps, note in rows:
             step = next((size for size, count in zip(ROW_STEPS, steps, strict=True) if count == lines), 0)
             over_here = over.pop((resource, charge, currency), 0)
             nano = int(high) * NANO + int(low)
             cell = (one.account, region, resource, charge, currency, int(first), int(last))
-            lines_found.append(BilledLines(*cell, nano, lines, int(late), step, over_here, note))
-        return lines_found
+            billed_lines.append(BilledLines(*cell, nano, lines, int(late), step, over_here, note))
+        return billed_lines
 
     def count_straddling(self, provider: str, one: ProviderBill, period: Period) -> int:
         """Return how many lines cross an edge of `period`: they are compared in neither of the two periods."""

@@ -1,4 +1,4 @@
-"""Encode values as rows and decode rows without loss; placeholders of SQL for SQLite and PostgreSQL.
+"""Encode values as rows and decode rows without loss.
 
 Times are whole microseconds since 1970 UTC, money is whole nano-units, GPUs of a resource are whole thousandths (a g6f has
 125). An incarnation is the four columns of its key and a text of its two times in microseconds, "-" for an unknown one:

@@ -1,7 +1,7 @@
 """Open a ledger for writing: create it or upgrade it, check it, and write transactions.
 
     with begin_write(engine) as connection:
-        connection.execute(insert(SCOPE), rows)
+        connection.execute(insert(ScopeRow), rows)
 
 is one write transaction: all or nothing, exclusive, and on disk when the block ends. `WriteConnection` is for many of them: its
 connection stays open.

@@ -131,7 +131,7 @@ def _limit_findings(findings: Sequence[str]) -> list[str]:
 def check_file(ask: Query) -> Iterator[str]:
     """Yield the faults that SQLite reports."""
     try:
-        findings = [text for (text,) in ask(f"PRAGMA integrity_check({FINDINGS_MAX})", ()) if text != "ok"]
+        findings = [text for (text,) in ask(f"PRAGMA integrity_check({FINDINGS_MAX})") if text != "ok"]
     except DBAPIError as broken:  # so damaged that it cannot be gone through
         findings = [str(broken.orig)]
     yield from (f"the file is damaged: {text}" for text in findings)
@@ -139,7 +139,7 @@ def check_file(ask: Query) -> Iterator[str]:
 
 def check_references(ask: Query) -> Iterator[str]:
     """Yield the rows that name a row that is missing; a server checks that itself."""
-    for table, row, parent, _ in ask("PRAGMA foreign_key_check", ()):
+    for table, row, parent, _ in ask("PRAGMA foreign_key_check"):
         yield f"row {row} of {table} names a row of {parent} that does not exist"
 
 

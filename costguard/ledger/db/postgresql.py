@@ -15,8 +15,8 @@ from psycopg.abc import PQGen
 T = TypeVar("T")
 
 ANSWER_SECONDS_MAX = 120.0
-"""How long one answer may take: a lock is waited for 30 s (`opening.PATIENCE_S`), a statement takes milliseconds, one of a
-migration perhaps a minute. An assumption, 2026-11."""
+"""How long one answer may take: a lock is waited for 30 s (`connection.LOCK_PATIENCE_S`), a statement takes milliseconds, one
+of a migration perhaps a minute. An assumption, 2026-11."""
 INTERRUPT_POLL_SECONDS = 0.1
 """How often a wait looks whether it was interrupted: psycopg's own."""
 

@@ -243,8 +243,8 @@ def _open_server(where: LedgerAddress) -> _Session:
 def _require_schema(ask: Query, where: LedgerAddress, revisions: Collection[str]) -> str:
     """Return the revision. Raises LedgerError or NoLedgerError unless there is a ledger of one of `revisions`."""
     if where.path is not None:
-        ((mark,),) = ask("PRAGMA application_id", ())
-        tables = {row[1] for row in ask("PRAGMA table_list", ())}
+        ((mark,),) = ask("PRAGMA application_id")
+        tables = {row[1] for row in ask("PRAGMA table_list")}
     else:
         mark, tables = APPLICATION_ID, _find_tables(ask(_HAS_TABLES))
     if where.path is None and not tables:

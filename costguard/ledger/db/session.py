@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # types and no more: SQLAlchemy is loaded by whoever opens a 
     from sqlalchemy import Connection, Engine, Executable
 
 SqlSession = tuple[Query, Execute]
-NO_VALUES: Mapping[str, Any] = MappingProxyType({})
+_NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 def open_sql_session(connection: Connection) -> SqlSession:
@@ -26,7 +26,7 @@ def open_sql_session(connection: Connection) -> SqlSession:
 def open_query(connection: Connection) -> Query:
     """Return the function that queries in the transaction of `connection`."""
 
-    def ask(statement: str | Executable, values: Mapping[str, Any] = NO_VALUES) -> Sequence[Any]:
+    def ask(statement: str | Executable, values: Mapping[str, Any] = _NO_VALUES) -> Sequence[Any]:
         if isinstance(statement, str):  # a PRAGMA
             return list(map(tuple, connection.exec_driver_sql(statement)))
         return _ask_classes(connection, statement, dict(values))
@@ -80,9 +80,12 @@ def _get_engine(dialect: str) -> Engine:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    return create_engine(
+    engine = create_engine(
         f"{dialect}://", creator=_driver.get, poolclass=NullPool, pool_reset_on_return=None, hide_parameters=True
     )
+    # else SQLAlchemy replaces a lost connection by whatever `_driver` holds by then: another ledger's
+    engine.dialect.is_disconnect = lambda *_: False  # type: ignore[method-assign]
+    return engine
 
 
 class _Reader(Protocol):

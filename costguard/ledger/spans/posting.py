@@ -242,7 +242,7 @@ def _encode_observation_row(number: int, resource_id: int, accrued: AccrualResul
 
 
 @cache
-def _update_row(row: type[AccountStateRow | CoverageRow]) -> Update:
+def _update_row(row: type[AccountStateRow | CoverageRow | SpanRow]) -> Update:
     return update(row).where(col(row.id) == bindparam("row"))
 
 

@@ -103,7 +103,7 @@ class PeriodSums:
 
     def __init__(self, ask: Query, attributions: dict[int, Attribution], *, each: bool = False) -> None:
         self._ask, self._attributions, self._each = ask, attributions, each
-        self._found: dict[SumKey, list[int]] = {}
+        self._sums: dict[SumKey, list[int]] = {}
 
     def add_closed(self, period: Period) -> None:
         """Add the cost of closed spans in `period`."""
@@ -171,7 +171,7 @@ class PeriodSums:
     def build_spending(self) -> list[Spending]:
         """Return the sums, except those with neither cost nor machine time."""
         spendings = []
-        for place, (low, expected, high, us) in sorted(self._found.items()):
+        for place, (low, expected, high, us) in sorted(self._sums.items()):
             attribution = self._attributions[place.attribution]
             billed_us = us if place.charge == COMPUTE and attribution.kind == INSTANCE else 0
             if high or billed_us:
@@ -188,7 +188,7 @@ class PeriodSums:
     @property
     def raw(self) -> Mapping[SumKey, list[int]]:
         """Low, expected and high nano-units, and microseconds that the line probably billed, for each key."""
-        return self._found
+        return self._sums
 
     def _add(self, rows: Iterable[SqlRow], sign: int = 1) -> None:
         """Add sums of the database, given as whole units and remaining nano-units, because a sum may exceed 64 bits."""
@@ -204,9 +204,9 @@ class PeriodSums:
         self._add_amounts(SumKey(of, attribution_id, span.meter.charge, price.currency, int(price.known), source), money, us)
 
     def _add_amounts(self, place: SumKey, money: NanoAmounts, us: int) -> None:
-        sums = self._found.get(place)
+        sums = self._sums.get(place)
         if sums is None:
-            self._found[place] = [*money, us]
+            self._sums[place] = [*money, us]
             return
         for index, added in enumerate((*money, us)):
             sums[index] += added

@@ -332,9 +332,10 @@ def record_samples(engine: Engine, samples: Sequence[Sample], *, lease: Lease | 
     written in the order of their keys, so that two processes that measured the same machine do not wait for each other in turn.
     """
     with begin_write(engine, WriterLock.ACCOUNTS, idle_s=IDLE_POLL_S + IDLE_MACHINE_S * len(samples)) as connection:
+        ask, tell = open_sql_session(connection)
         if lease is not None:
-            require_lease(open_sql_session(connection)[0], lease)
-        return write_samples(*open_sql_session(connection), samples)
+            require_lease(ask, lease)
+        return write_samples(ask, tell, samples)
 
 
 def write_samples(ask: Query, tell: Execute, samples: Sequence[Sample]) -> frozenset[ResourceKey]:

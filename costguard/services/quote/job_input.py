@@ -140,7 +140,7 @@ def _resolve_names(job_input: JobInput, facts: ShippedFacts) -> JobInput:
 
         with collect_errors(errors):
             template = find_template(table.pop("template"), facts.templates())
-    errors += list_job_errors(table)
+    errors += list_job_errors(table, {"template": lambda value, _: value})  # found above
     table = merge_flags(template.job, table) if template else table
     counted = any(key in job_input.flags for key in AMOUNT_KEYS)
     notes = () if job_input.config is None else job_input.config.list_notes(amount_stated=counted)
