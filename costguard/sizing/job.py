@@ -179,10 +179,7 @@ TABLE_CHECKS: Mapping[str, Mapping[str, Check]] = {
 
 
 def list_job_errors(table: Table, more: Mapping[str, Check] = MappingProxyType({})) -> list[InputError]:
-    """Return what is wrong with the keys that a job states, each looked at by itself: unknown keys and wrong values.
-
-    `more`: the checks of keys beside those of a job.
-    """
+    """Return what is wrong with each key that a job states: unknown keys, wrong values. `more`: checks of keys beside a job's."""
     table_checks, errors = {**TABLE_CHECKS}, list_value_errors(table, {**VALUE_CHECKS, **more}, "")
     if "preference" in table:
         from costguard.sizing.preference import PREFERENCE_CHECKS
