@@ -94,8 +94,7 @@ def load_yaml_job(file: ConfigFile) -> Mapping[str, object]:
         raise InputError(what, field=str(file.path), hint="keep one of them")
     loader: Any = type("JobLoader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
     loader.add_implicit_resolver("tag:yaml.org,2002:float", POWER_PATTERN, list("+-0123456789"))
-    table = next(document for document in yaml.load_all(file.text, Loader=loader) if document is not None)
-    return cast("Mapping[str, object]", _name_keys(table))
+    return cast("Mapping[str, object]", _name_keys(next(filter(None, yaml.load_all(file.text, Loader=loader)), {})))
 
 
 def build_table_file(table: Mapping[str, object], text: str, path: Path) -> ConfigFile:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from costguard.errors import InputError, collect_errors, raise_errors
@@ -178,9 +177,9 @@ TABLE_CHECKS: Mapping[str, Mapping[str, Check]] = {
 """The tables of a job, with the keys of each; [preference] and [architecture] import more."""
 
 
-def list_job_errors(table: Table, more: Mapping[str, Check] = MappingProxyType({})) -> list[InputError]:
-    """Return what is wrong with each key that a job states: unknown keys, wrong values. `more`: checks of keys beside a job's."""
-    table_checks, errors = {**TABLE_CHECKS}, list_value_errors(table, {**VALUE_CHECKS, **more}, "")
+def list_job_errors(table: Table, more: Mapping[str, Check] | None = None) -> list[InputError]:
+    """Return what is wrong with each key that a job states: unknown keys, wrong values. `more`: checks of further keys."""
+    table_checks, errors = {**TABLE_CHECKS}, list_value_errors(table, {**VALUE_CHECKS, **(more or {})}, "")
     if "preference" in table:
         from costguard.sizing.preference import PREFERENCE_CHECKS
 
