@@ -287,7 +287,7 @@ def _build_idle_month(wastes: Iterable[Waste]) -> Iterator[MetricFamily]:
         group = _group_money(one.attribution)
         seconds[group] += Decimal(str(one.attribution.gpu_count)) * (one.idle_us // SECOND_US)
         if one.currency == "USD":
-            money[group] += Money(nano=one.idle + one.partly).to_decimal()
+            money[group] += Money(nano=one.wasted).to_decimal()
     says = "GPU-seconds of the running month for which whole machines did nothing, where their work is measured."
     yield _build_counted("costguard_month_idle_gpu_seconds", says, seconds, MONEY_LABELS)
     says = "USD of the running month for machines, or a part of their GPUs, that did nothing, where their work is measured."

@@ -35,6 +35,11 @@ def from_micros(us: int) -> datetime:
     return EPOCH + us * MICROSECOND
 
 
+def to_hours(us: float) -> float:
+    """Return microseconds as hours, to a third of a second, as records of JSON and CSV show them."""
+    return round(us / HOUR_US, 4)
+
+
 def require_instant(at: datetime, field: str) -> datetime:
     """Return `at` if it is in UTC and between 2000 and 2200; raise InputError otherwise."""
     require(at.tzinfo is UTC, field, f"must be an instant in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")

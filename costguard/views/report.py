@@ -16,9 +16,8 @@ from costguard.metering.inventory import CoverageGap, UncoveredScope
 from costguard.reporting.statement.groups import CostGroup, CurrencySums
 from costguard.reporting.statement.sections import PriceSourceCost
 from costguard.reporting.statement.statement import Statement
-from costguard.reporting.statement.waste import Waste
-from costguard.values.instant import HOUR_US
-from costguard.values.money import ExchangeRate, Money, MoneyInterval
+from costguard.values.instant import HOUR_US, to_hours
+from costguard.values.money import ExchangeRate, MoneyInterval
 from costguard.values.text_format import (
     describe_misdated_scope,
     format_exact,
@@ -35,15 +34,17 @@ from costguard.values.text_format import (
 from costguard.views.bills import build_bill_comparison_data, list_bill_comparison_lines
 from costguard.views.budget_status import build_budget_data, build_budget_table
 from costguard.views.document import Document, TableView
-from costguard.views.report_charts import list_headline_figures, list_report_charts
+from costguard.views.report_charts import list_report_charts
 from costguard.views.report_sections import (
     build_group_data,
     build_savings_data,
     build_section_data,
+    list_headline_figures,
     list_lead_sentences,
     list_section_notes,
     list_section_tables,
 )
+from costguard.views.waste import format_waste_cell, list_waste_charts
 
 SCHEMA = "costguard.report/1"
 MOST_HINTS = 3
@@ -95,7 +96,7 @@ def build_report_document(statement: Statement, exchange: ExchangeRate | None = 
             *(_end_sentence(line) for line in list_bill_comparison_lines(statement.held, statement.spent_at)),
             *limit_lines((f"Not counted: {_end_sentence(line)}" for line in left_out), "lines"),
         ),
-        charts=tuple(list_report_charts(statement)),
+        charts=(*list_report_charts(statement), *list_waste_charts(statement)),
         figures=tuple(list_headline_figures(statement)),
     )
 
@@ -217,8 +218,8 @@ class _GroupFields(NamedTuple):
 def _build_group_fields(group: CostGroup) -> _GroupFields:
     return _GroupFields(
         by={key: value or None for key, value in group.by.items()},
-        hours=_to_hours(group.us),
-        gpu_hours=_to_hours(group.gpu_milli_us / 1000),
+        hours=to_hours(group.us),
+        gpu_hours=to_hours(group.gpu_milli_us / 1000),
         money=format_interval_exact(group.money),
         more=build_group_data(group),
     )
@@ -257,10 +258,6 @@ def _build_record(statement: Statement, currency: str, fields: _GroupFields) -> 
     }
 
 
-def _to_hours(us: float) -> float:
-    return round(us / HOUR_US, 4)
-
-
 def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Iterator[str]:
     name = f"{statement.label} ({statement.zone})"
     if statement.ahead:
@@ -281,14 +278,13 @@ def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Ite
 def _build_group_table(statement: Statement, sums: CurrencySums, exchange: ExchangeRate | None) -> TableView:
     """Return the groups and their total; columns without a known value in any group are left out."""
     dearest = get_currency_sign(sums.currency).strip()
-    judged = any(group.waste for group in sums.groups)
+    judged = sums.waste is not None
     compared = any(group.before is not None for group in sums.groups)
     low, expected, high = sums.total.format_ends().values()
     blank = ("",) * (len(statement.by) - 1)
     hours, gpu_hours = sum(g.us for g in sums.groups), sum(g.gpu_milli_us for g in sums.groups) / 1000
-    idle = sum(g.waste.idle + g.waste.partly for g in sums.groups if g.waste)
     total = ["total", *blank, f"{hours / HOUR_US:.1f}", f"{gpu_hours / HOUR_US:.1f}", expected, low, high]
-    total += [Money(nano=idle).format()] if judged else []
+    total += [format_waste_cell(sums.waste, computing=True)] if judged else []
     total += [statement.before.part.total.expected.format() if statement.before else ""] if compared else []
     shown = exchange if sums.currency == "USD" else None
     total += [shown.convert(sums.total.expected).format()] if shown else []
@@ -310,15 +306,11 @@ def _build_group_row(group: CostGroup, exchange: ExchangeRate | None, *, judged:
     low, expected, high = group.money.format_ends().values()
     shown = expected if group.unknown is None else "unknown" if group.unpriced == group.money else f"{expected}*"
     times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
-    idle = "-" if not group.computing else "unknown" if group.waste is None else _format_idle_money(group.waste)
+    idle = format_waste_cell(group.waste, computing=bool(group.computing))
     previous = "-" if group.before is None else group.before.format()
     other = "" if exchange is None else exchange.convert(group.money.expected).format()
     more = (*((idle,) if judged else ()), *((previous,) if compared else ()), *((other,) if other else ()))
     return (*(value or "-" for value in group.by.values()), *times, shown, low, high, *more)
-
-
-def _format_idle_money(waste: Waste) -> str:
-    return Money(nano=waste.idle + waste.partly).format()
 
 
 def _list_footnotes(sums: tuple[CurrencySums, ...]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from costguard.values.money import sum_intervals
 from costguard.values.text_format import format_interval, get_currency_sign, limit_lines
 from costguard.views.document import Document, TableView
 from costguard.views.report import list_not_counted
+from costguard.views.waste import list_waste_notes
 
 MOST_SPENDERS, MOST_GROUPS = 3, 10
 LONGEST_NAME = 60
@@ -58,8 +59,8 @@ def _list_missing_sections(statement: Statement) -> Iterator[str]:
         return
     if statement.before is None:
         yield "The period before: there is none."
-    if statement.usd.computing and not any(group.waste and group.waste.judged for group in statement.usd.groups):
-        yield "Idle: not known: too little data on machine activity."
+    if statement.usd.waste is None:
+        yield from list_waste_notes(statement.usd)
     if not statement.saved.savings:
         yield "Saved by the guard: $0.00."
 

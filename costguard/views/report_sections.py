@@ -21,8 +21,8 @@ from costguard.reporting.statement.sections import (
     group_runs_by_job,
 )
 from costguard.reporting.statement.statement import Statement
-from costguard.values.instant import HOUR_US
-from costguard.values.money import Money, make_zero_interval
+from costguard.values.instant import HOUR_US, to_hours
+from costguard.values.money import Money, MoneyInterval, make_zero_interval
 from costguard.values.text_format import (
     LARGEST_SHARE,
     format_exact,
@@ -31,17 +31,19 @@ from costguard.values.text_format import (
     format_interval_exact,
     format_length,
     format_local_time,
-    format_share,
     get_currency_sign,
 )
-from costguard.views.document import Column, TableView, build_record, build_table
-
-LONGEST_NAME = 60
-USD = "USD"
-IDLE_MEANS = (
-    "idle: from one sample to the next without measured activity; partly idle: GPUs of an active machine without activity for "
-    "the hour, and machines of an active group"
+from costguard.views.document import Column, HeadlineFigure, TableView, build_record, build_table
+from costguard.views.waste import (
+    build_waste_data,
+    build_waste_figure,
+    build_waste_record,
+    list_waste_notes,
+    list_waste_sentences,
 )
+
+LONGEST_NAME, LONGEST_FIGURE_NAME = 60, 40
+USD = "USD"
 SAVED_MEANS = (
     f"cost avoided by confirmed acts until the machine ran again, for at most {EXPECTED_FOR.days} days ({HIGH_FOR.days} at the "
     "high end; zero at the low end: the owner could have stopped it at once), less costs at rest; zero for machines that "
@@ -55,7 +57,7 @@ def build_section_data(statement: Statement) -> dict[str, object]:
     return {
         "forecast": format_interval_exact(statement.forecast[0]) if statement.forecast else None,
         "before": _build_comparison_data(statement.before, statement.usd) if statement.before else None,
-        "idle": _build_idle_data(statement.usd),
+        "idle": build_waste_data(statement.usd),
         "stopped_disks": {
             "usd": format_interval_exact(
                 next((m for m in statement.rest.money if m.low.currency == USD), make_zero_interval())
@@ -74,11 +76,8 @@ def build_group_data(group: CostGroup) -> dict[str, object]:
 
     None: no activity of the group is known, or the period before was not polled.
     """
-    waste = group.waste
     return {
-        "idle_usd": _format_nano(waste.idle) if waste else None,
-        "idle_hours": _round_hours(waste.idle_us) if waste else None,
-        "partly_idle_usd": _format_nano(waste.partly) if waste else None,
+        **build_waste_record(group.waste),
         "judged_share": _round_share(group.judged_share),
         "before_usd": format_exact(group.before) if group.before else None,
     }
@@ -106,9 +105,7 @@ def list_lead_sentences(statement: Statement) -> Iterator[str]:
         yield f"By its end: {ahead}, if the machines running now keep running."
     if statement.before is not None and not statement.blank:
         yield _format_comparison(statement.before, statement.usd)
-    idle = _format_idle(statement.usd)
-    if idle:
-        yield idle
+    yield from list_waste_sentences(statement.usd)
     for money in statement.rest.money:
         machines = _format_count(statement.rest.machines, "machine")
         yield (
@@ -122,11 +119,7 @@ def list_section_notes(statement: Statement) -> Iterator[str]:
     """Yield definitions of the figures, and sentences about figures that are not known."""
     if statement.ahead or statement.blank or not statement.beside:
         return
-    if statement.usd.computing:
-        if _sum_judged(statement.usd):
-            yield f"Idle means: {IDLE_MEANS}."
-        else:
-            yield "Idle: not known. Too little data on machine activity."
+    yield from list_waste_notes(statement.usd)
     if statement.saved.savings:
         yield f"Saved means: {SAVED_MEANS}."
     else:
@@ -174,39 +167,6 @@ def _format_comparison(previous: PreviousPeriod, usd: CurrencySums) -> str:
     return f"{previous.label}, the period before: {part}. This is {comparison}{gaps}."
 
 
-def _build_idle_data(usd: CurrencySums) -> dict[str, object]:
-    judged = _sum_judged(usd)
-    wastes = [group.waste for group in usd.groups if group.waste]
-    return {
-        "usd": _format_nano(sum(waste.idle for waste in wastes)) if judged else None,
-        "hours": _round_hours(sum(waste.idle_us for waste in wastes)) if judged else None,
-        "partly_usd": _format_nano(sum(waste.partly for waste in wastes)) if judged else None,
-        "judged_usd": _format_nano(judged),
-        "computing_usd": _format_nano(usd.computing),
-        "judged_share": _round_share(Fraction(judged, usd.computing) if usd.computing else None),
-        "means": IDLE_MEANS,
-    }
-
-
-def _format_idle(usd: CurrencySums) -> str:
-    judged = _sum_judged(usd)
-    if not judged:
-        return ""
-    wastes = [group.waste for group in usd.groups if group.waste]
-    idle, partly = (Money(nano=sum(of)) for of in (tuple(w.idle for w in wastes), tuple(w.partly for w in wastes)))
-    of = f"of the {format_share(judged / usd.computing)} of the compute cost with known activity"
-    hours = sum(waste.idle_us for waste in wastes) / HOUR_US
-    return f"Idle: ${idle.format()} ({hours:.1f} h), and ${partly.format()} partly idle, {of}."
-
-
-def _round_hours(us: int) -> float:
-    return round(us / HOUR_US, 4)
-
-
-def _sum_judged(usd: CurrencySums) -> int:
-    return sum(group.waste.judged for group in usd.groups if group.waste)
-
-
 def _format_savings(saved: Savings) -> str:
     acts = _format_count(len({one.act.intent_id for one in saved.counted}), "act")
     money = " and ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in saved.net)
@@ -243,16 +203,8 @@ def _format_count(number: int, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
-def _format_nano(nano: int) -> str:
-    return format_exact(Money(nano=nano))
-
-
 def _round_share(value: Fraction | None) -> float | None:
     return None if value is None else round(float(value), 4)
-
-
-def _to_hours(us: int) -> float:
-    return round(us / HOUR_US, 4)
 
 
 def list_section_tables(statement: Statement) -> Iterator[TableView]:
@@ -298,6 +250,56 @@ def _format_signed_money(money: Money) -> str:
     return f"{get_currency_sign(money.currency)}{money.format()}"
 
 
+def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
+    """Yield the headline figures; none for a future period or a period without data."""
+    if statement.ahead or statement.blank:
+        return
+    for sums in (statement.usd, *statement.others):
+        yield _build_money_figure("Spent so far" if statement.running else "Spent", sums.total)
+    for forecast in statement.forecast:
+        yield _build_money_figure("By its end at the current burn", forecast)
+    if statement.before is not None:
+        yield _build_change_figure(statement)
+    if statement.usd.computing:
+        yield build_waste_figure(statement.usd)
+    for money in statement.rest.money:
+        many = statement.rest.machines
+        yield _build_money_figure("Disks of stopped machines", money, f"{many} machine{'s' * (many != 1)}")
+    for net in statement.saved.net:
+        yield _build_money_figure("Saved by the guard", net)
+
+
+def _build_money_figure(name: str, money: MoneyInterval, note: str = "") -> HeadlineFigure:
+    """Return an amount, with its bounds if they differ by a cent or more."""
+    low, expected, high = money.format_ends().values()
+    code = get_currency_sign(money.expected.currency)
+    bounds = "" if low == high else f"between {_move_minus_sign(low, code)} and {_move_minus_sign(high, code)}"
+    return HeadlineFigure(name=name, text=_move_minus_sign(expected, code), note="; ".join(filter(None, (bounds, note))))
+
+
+def _build_change_figure(statement: Statement) -> HeadlineFigure:
+    previous = statement.before
+    assert previous is not None  # noqa: S101 - asked by its caller
+    name = f"Against {shorten(previous.label, LONGEST_FIGURE_NAME)}"
+    change, share = previous.compute_change(statement.usd), previous.compute_share(statement.usd)
+    if change is None:
+        return HeadlineFigure(name=name, text="not known", note="not polled then")
+    was = (
+        f"${previous.part.total.expected.format()} in as much of it"
+        if statement.running
+        else f"from ${previous.usd.total.expected.format()}"
+    )
+    by = f"; {float(share):+.0%}" if share is not None and abs(share) < LARGEST_SHARE else ""
+    gaps = "" if previous.complete else "; it has gaps"
+    text = _move_minus_sign(change.format(), "$")
+    return HeadlineFigure(name=name, text=text if change.nano <= 0 else f"+{text}", note=f"{was}{by}{gaps}")
+
+
+def _move_minus_sign(amount: str, code: str) -> str:
+    """Return `-$5.00` instead of `$-5.00`."""
+    return f"-{code}{amount[1:]}" if amount.startswith("-") else f"{code}{amount}"
+
+
 SPENDER_COLUMNS: tuple[Column[TopResource], ...] = (
     Column(
         "provider", "provider", lambda one: one.bearer.key.provider, lambda one: shorten(one.bearer.key.provider, LONGEST_NAME)
@@ -327,7 +329,7 @@ SPENDER_COLUMNS: tuple[Column[TopResource], ...] = (
         lambda one: one.attribution.owner or None,
         lambda one: shorten(one.attribution.owner or "-", LONGEST_NAME),
     ),
-    Column("hours", "hours>", lambda one: _to_hours(one.us), lambda one: f"{one.us / HOUR_US:.1f}"),
+    Column("hours", "hours>", lambda one: to_hours(one.us), lambda one: f"{one.us / HOUR_US:.1f}"),
     Column("currency", "", lambda one: one.money.low.currency),
     Column(
         "cost",

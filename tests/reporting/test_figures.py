@@ -16,7 +16,7 @@ from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import Attribution
 from costguard.views.document import HeadlineFigure
-from costguard.views.report_charts import list_headline_figures
+from costguard.views.report_sections import list_headline_figures
 
 OCTOBER = Period(start=datetime(2026, 10, 1, tzinfo=UTC), end=datetime(2026, 11, 1, tzinfo=UTC))
 SEPTEMBER = Period(start=datetime(2026, 9, 1, tzinfo=UTC), end=OCTOBER.start)

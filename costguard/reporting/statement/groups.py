@@ -17,7 +17,7 @@ from typing import Protocol
 
 from costguard.metering.meter import COMPUTE
 from costguard.metering.spending import BilledResource, Spending
-from costguard.reporting.statement.waste import Waste
+from costguard.reporting.statement.waste import Waste, add_wastes
 from costguard.values.checks import describe_value, require, require_one_of
 from costguard.values.money import Money, MoneyInterval, sum_intervals
 from costguard.values.resource import GROUPED_LABELS, INSTANCE, Attribution
@@ -110,6 +110,16 @@ class CurrencySums:
     def computing(self) -> int:
         """Return the expected compute cost in nano-units."""
         return sum(group.computing for group in self.groups)
+
+    @property
+    def waste(self) -> Waste | None:
+        """Return the waste of all groups; None: nothing could be judged."""
+        return add_wastes(group.waste for group in self.groups if group.waste)
+
+    @property
+    def judged_share(self) -> Fraction | None:
+        """Return the share of the compute cost with known activity; None: no compute cost."""
+        return Fraction(self.waste.judged if self.waste else 0, self.computing) if self.computing else None
 
 
 def sum_by_currency(
@@ -209,12 +219,5 @@ def _build_group(by: Mapping[str, str], parts: Sequence[Spending], currency: str
         unknown=sum_intervals(guessed, currency) if guessed else None,
         unpriced=sum_intervals(unpriced, currency) if unpriced else None,
         computing=sum(part.money.expected.nano for part in computing if part.attribution.kind == INSTANCE),
-        waste=_sum_wastes(wastes) if wastes else None,
+        waste=add_wastes(wastes),
     )
-
-
-def _sum_wastes(wastes: Sequence[Waste]) -> Waste:
-    total = wastes[0]
-    for one in wastes[1:]:
-        total = total.add(one)
-    return total

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -87,6 +88,11 @@ class Waste:
         """Return COMPUTE, the only charge with waste."""
         return COMPUTE
 
+    @property
+    def wasted(self) -> int:
+        """Return what was paid for whole and for partly idle machines."""
+        return self.idle + self.partly
+
     def add(self, other: Waste) -> Waste:
         """Return the sum of both, with the attribution of this one."""
         return replace(
@@ -96,6 +102,12 @@ class Waste:
             partly=self.partly + other.partly,
             idle_us=self.idle_us + other.idle_us,
         )
+
+
+def add_wastes(wastes: Iterable[Waste]) -> Waste | None:
+    """Return the sum of `wastes`, with the attribution of the first; None: nothing could be judged."""
+    parts = list(wastes)
+    return reduce(Waste.add, parts[1:], parts[0]) if parts else None
 
 
 class JudgedHour(NamedTuple):
@@ -249,21 +261,26 @@ def combine_group_stretches(
 
 def sum_waste(ran: Sequence[ComputeRun], stretches: Sequence[JudgedStretch], start_us: int, end_us: int) -> list[Waste]:
     """Return the cost of a machine's judged time from `start_us` to `end_us`, by attribution and currency."""
-    sums: dict[tuple[Attribution, str], list[int]] = {}
+    sums: dict[tuple[Attribution, str], Waste] = {}
     judged, wasted = _join_judged(stretches), [one for one in stretches if one.wasted]
     for one in ran:
         first, last = max(to_micros(one.span.start), start_us), min(one.until_us, end_us)
-        place = sums.setdefault((one.span.attribution, one.span.meter.price.currency), [0, 0, 0, 0])
-        for begin, finish, _ in _cut_stretches(judged, first, last):
-            place[0] += compute_amounts(one.span, begin, finish)[1]
+        idle, partly, idle_us = 0, 0, 0
         for begin, finish, of in _cut_stretches(wasted, first, last):
-            place[1 if of.state == IDLE else 2] += _take_share(of, compute_amounts(one.span, begin, finish)[1])
-            place[3] += finish - begin if of.state == IDLE else 0
-    return [
-        Waste(attribution=attribution, currency=currency, judged=nano, idle=idle, partly=partly, idle_us=idle_us)
-        for (attribution, currency), (nano, idle, partly, idle_us) in sums.items()
-        if nano
-    ]
+            cost = _take_share(of, compute_amounts(one.span, begin, finish)[1])
+            idle, partly = (idle + cost, partly) if of.state == IDLE else (idle, partly + cost)
+            idle_us += finish - begin if of.state == IDLE else 0
+        waste = Waste(
+            attribution=one.span.attribution,
+            currency=one.span.meter.price.currency,
+            judged=sum(compute_amounts(one.span, begin, finish)[1] for begin, finish, _ in _cut_stretches(judged, first, last)),
+            idle=idle,
+            partly=partly,
+            idle_us=idle_us,
+        )
+        key = waste.attribution, waste.currency
+        sums[key] = sums[key].add(waste) if key in sums else waste
+    return [waste for waste in sums.values() if waste.judged]
 
 
 def sum_waste_by_day(
