@@ -146,22 +146,22 @@ def _build_parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         "costguard-agent",
-        description="Reports this machine's activity to the watchdog. It can report and make requests, never act.",
+        description="Report this machine's activity to the watchdog. The agent reports and requests; it does not act.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     join = commands.add_parser("join", help="join a watchdog with a one-time code (costguard agent enrol ID makes one)")
     join.add_argument("url", help="https://HOST[:PORT], or http://127.0.0.1:PORT of a tunnel")
-    join.add_argument("code", help="CODE.FINGERPRINT; - reads it from standard input, where ps does not show it")
+    join.add_argument("code", help="CODE.FINGERPRINT, or - to read it from standard input (hidden from ps)")
     join.add_argument("--ca", default="", metavar="FILE", help="certificates to trust instead of the system's")
-    join.add_argument("--proxy", default="", metavar="URL", help="http://HOST:PORT; variables of the environment are not used")
+    join.add_argument("--proxy", default="", metavar="URL", help="http://HOST:PORT; environment variables are ignored")
     join.add_argument("--again", action="store_true", help="replace an existing enrolment, with a new key")
     join.set_defaults(do=_join)
 
     commands.add_parser("run", help="measure and report until stopped").set_defaults(do=lambda _: _run())
 
-    status = commands.add_parser("status", help="show what is measured and when the watchdog last answered")
-    status.add_argument("--json", action="store_true", help="as JSON")
+    status = commands.add_parser("status", help="show the measured signals and the watchdog's last answer")
+    status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(do=_status)
 
     phase = commands.add_parser("phase", help="declare a phase of work that looks idle")
@@ -171,7 +171,7 @@ def _build_parser() -> argparse.ArgumentParser:
         commands, commands.add_parser("busy", help="mark this machine busy, overriding metrics"), "busy", "work"
     )
     _add_request_parser(
-        commands, commands.add_parser("keep", help="keep this machine, for a stated reason"), "keep", "", why=True
+        commands, commands.add_parser("keep", help="request to keep this machine running, with a reason"), "keep", "", why=True
     )
 
     install = commands.add_parser("install", help="install as a systemd service (needs root)")
@@ -180,10 +180,10 @@ def _build_parser() -> argparse.ArgumentParser:
         "--dead-man",
         choices=("stop", "terminate", "off"),
         default="",
-        help="end this machine if the watchdog is silent for hours and it is idle (docs/DEADMAN.md)",
+        help="end this machine if it is idle and the watchdog does not answer for hours (docs/DEADMAN.md)",
     )
-    install.add_argument("--dead-man-after", default="", metavar="6h", help="hours of silence before that")
-    install.add_argument("--dead-man-idle", default="", metavar="1h", help="hours of idleness before that")
+    install.add_argument("--dead-man-after", default="", metavar="6h", help="required time without an answer of the watchdog")
+    install.add_argument("--dead-man-idle", default="", metavar="1h", help="required time of idleness")
     install.add_argument(
         "--shutdown-means",
         choices=("stop", "terminate"),
@@ -197,7 +197,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _add_request_parser(_: object, parser: argparse.ArgumentParser, what: str, reason: str, *, why: bool = False) -> None:
-    parser.add_argument("--for", dest="span", required=True, metavar="3h", help="for how long: 90m, 3h, 1h30m, 2d")
+    parser.add_argument("--for", dest="span", required=True, metavar="3h", help="duration: 90m, 3h, 1h30m, 2d")
     parser.add_argument("--why", required=why, default=reason, help="reason, shown to others")
     parser.set_defaults(do=_send_request, what=what)
     if what != "phase":

@@ -22,14 +22,14 @@ JOB_OPTIONS: o.Options = {
     "calibration": o.Calibration,
 }
 HOLD_OPTIONS: o.Options = {
-    "usd": Annotated[o.Text, Option("--usd", metavar="USD", help="Hold this much, and quote nothing: 50, or 50 EUR.")],
-    "machines": Annotated[o.Text, Option("--machines", metavar="N", help="So many machines of a rental (1).")],
-    "owner": Annotated[o.Text, Option("--owner", metavar="NAME", help="Whose run it is.")],
-    "account": Annotated[o.Text, Option("--account", metavar="NAME", help="The account that it runs in.")],
-    "label": Annotated[o.Names, Option("--label", metavar="KEY=VALUE", help="A label that budgets select by (repeatable).")],
+    "usd": Annotated[o.Text, Option("--usd", metavar="USD", help="Amount to hold, instead of a quote: 50, or 50 EUR.")],
+    "machines": Annotated[o.Text, Option("--machines", metavar="N", help="Number of machines to rent (1).")],
+    "owner": Annotated[o.Text, Option("--owner", metavar="NAME", help="Owner of the run.")],
+    "account": Annotated[o.Text, Option("--account", metavar="NAME", help="Account that the run uses.")],
+    "label": Annotated[o.Names, Option("--label", metavar="KEY=VALUE", help="Label that budgets can select (repeatable).")],
     "name": Annotated[o.Text, Option("--name", metavar="NAME", help="Name of the run.")],
-    "length": Annotated[o.Text, Option("--for", metavar="TIME", help="How long the hold counts at most: 12h, 2d.")],
-    "id": Annotated[o.Text, Option("--id", metavar="ID", help="Id of the hold: the same one is held once.")],
+    "length": Annotated[o.Text, Option("--for", metavar="TIME", help="Maximum duration of the hold: 12h, 2d.")],
+    "id": Annotated[o.Text, Option("--id", metavar="ID", help="Id of the hold; costguard holds the same id only once.")],
 }
 
 

@@ -4,10 +4,10 @@ Examples:
   costguard admit job.toml --owner ada --label team=vision
   costguard admit --gpu H100 --count 8 --hours 12 --provider runpod
   costguard admit --usd 50 --hours 12 --name nightly --json
-  costguard admit --ended hold-3f2a9c0b17de          # the run has ended: its money is in the ledger
-  costguard admit --release hold-3f2a9c0b17de        # it was never launched
+  costguard admit --ended hold-3f2a9c0b17de          # the run has ended; its cost is in the ledger
+  costguard admit --release hold-3f2a9c0b17de        # the run was never launched
 
-Exit code 0: held; 3: refused by a budget, or without a price, and nothing was held. costguard submit does it around a launcher.
+Exit codes: 0 held; 3 not held, because a budget refused it or no price is known. costguard submit admits a run and starts it.
 """
 
 from typing import Annotated, ClassVar
@@ -33,9 +33,9 @@ COMMAND = add_options(AdmitCommand, list_admission_options())
 def command(
     ctx: Context,
     job: o.JobFiles = None,
-    release: Annotated[o.Text, Option(metavar="HOLD", help="End this hold: its run was never launched.")] = None,
-    ended: Annotated[o.Text, Option(metavar="HOLD", help="End this hold: its run has ended.")] = None,
-    spent: Annotated[o.Text, Option(metavar="USD", help="With --ended: what the run cost, if no provider lists it.")] = None,
+    release: Annotated[o.Text, Option(metavar="HOLD", help="Release this hold; its run was never launched.")] = None,
+    ended: Annotated[o.Text, Option(metavar="HOLD", help="End this hold; its run has ended.")] = None,
+    spent: Annotated[o.Text, Option(metavar="USD", help="With --ended: cost of the run, if no provider lists it.")] = None,
 ) -> CommandAnswer:
     """Read the options, and admit the run or end the hold."""
     from costguard.services.run_jobs import admit

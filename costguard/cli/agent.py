@@ -1,7 +1,7 @@
 """`costguard agent`: which agents may report; the agent's own commands run on its machine.
 
 Examples:
-  costguard agent enrol train-1                     # a one-time code, and the command to run on the machine
+  costguard agent enrol train-1                     # prints a one-time code and the command to run on the machine
   costguard agent enrol train-1 --through-restarts  # stays valid after the machine restarts
   costguard agent list
   costguard agent revoke train-1
@@ -32,9 +32,11 @@ app = build_group()
 def enrol(
     ctx: Context,
     machine: o.Machine,
-    through_restarts: Annotated[bool, Option("--through-restarts", help="Stay valid through restarts of the machine.")] = False,
+    through_restarts: Annotated[
+        bool, Option("--through-restarts", help="Keep the enrolment valid after the machine restarts.")
+    ] = False,
 ) -> CommandAnswer:
-    """Make a one-time code with which the agent of a machine joins."""
+    """Create a one-time code for the agent of a machine."""
     from costguard.services.serving import agent_commands
 
     return agent_commands.enrol_agent(
@@ -44,15 +46,15 @@ def enrol(
 
 @app.command("list", cls=AnswerCommand)
 def list_agents(ctx: Context) -> CommandAnswer:
-    """List the agents, and when each reported last."""
+    """List the agents and the times of their last reports."""
     from costguard.services.serving import agent_commands
 
     return agent_commands.list_agents(config=ctx.obj.config)
 
 
 @app.command(cls=AnswerCommand)
-def revoke(ctx: Context, agent: Annotated[str, Argument(metavar="AGENT", help="The agent, or its machine.")]) -> CommandAnswer:
-    """Refuse all further messages of an agent."""
+def revoke(ctx: Context, agent: Annotated[str, Argument(metavar="AGENT", help="Agent, or its machine.")]) -> CommandAnswer:
+    """Revoke an agent: refuse all further messages of it."""
     from costguard.services.serving import agent_commands
 
     return agent_commands.revoke_agent_access(agent, config=ctx.obj.config)

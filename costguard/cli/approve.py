@@ -19,7 +19,7 @@ def command(
     ctx: Context,
     id: o.Machine,  # noqa: A002 - as it is shown
     act: Annotated[str, Argument(metavar="ACT", help="stop | terminate")],
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask whether a name or an id is the machine you mean.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask to confirm which machine is meant.")] = False,
     why: o.Why = None,
 ) -> CommandAnswer:
     """Record an approval."""

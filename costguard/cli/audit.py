@@ -22,10 +22,10 @@ app = build_group()
 def verify(
     ctx: Context,
     anchor: Annotated[
-        o.Names, Option(metavar="ROW:HASH", help="An anchor (row and hash) saved elsewhere, which the log must still contain.")
+        o.Names, Option(metavar="ROW:HASH", help="Anchor (row and hash) saved elsewhere; the log must contain it.")
     ] = None,
 ) -> CommandAnswer:
-    """Check every row of the log; exit 3 if it does not verify."""
+    """Verify every row of the log; exit 3 if one is wrong."""
     from costguard.services.guarding import audit
 
     return audit.verify_audit(anchor or (), config=ctx.obj.config)
@@ -35,7 +35,7 @@ def verify(
 def show(
     ctx: Context,
     since: Annotated[o.Text, Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
-    rows: Annotated[bool, Option("--rows", help="Also the rows that record what polls wrote.")] = False,
+    rows: Annotated[bool, Option("--rows", help="Also show the rows that record polls.")] = False,
 ) -> CommandAnswer:
     """Show the rows of the log."""
     from costguard.services.guarding import audit
@@ -45,7 +45,7 @@ def show(
 
 @app.command(cls=FileCommand)
 def adopt(
-    ctx: Context, why: Annotated[o.Text, Option(metavar="TEXT", help="Why the older ledger should be used.")] = None
+    ctx: Context, why: Annotated[o.Text, Option(metavar="TEXT", help="Reason for using the older ledger.")] = None
 ) -> CommandAnswer:
     """Continue with an older ledger."""
     from costguard.services.guarding import audit

@@ -4,8 +4,9 @@ Examples:
   costguard breaker show
   costguard breaker close --why "the job array ended, all eight are done"
 
-It opens where a quarter of the fleet, and at least five machines, turn idle or unknown within ten minutes ([rails] breaker).
-It holds these machines only, asks about each after an hour, and closes by itself after a day. Once closed, it holds none.
+The breaker opens if a quarter of the fleet and at least five machines turn idle or unknown within ten minutes ([rails]
+breaker). It holds acts on these machines only. After an hour costguard asks about each machine; after a day the breaker
+closes.
 """
 
 from typer import Context
@@ -19,7 +20,7 @@ app = build_group()
 
 @app.command(cls=AnswerCommand)
 def show(ctx: Context) -> CommandAnswer:
-    """Show the machines that it holds."""
+    """Show the machines that the breaker holds."""
     from costguard.services.guarding import overrides
 
     return overrides.show_breaker(config=ctx.obj.config)
@@ -30,7 +31,7 @@ def close(
     ctx: Context,
     why: o.Why = None,
 ) -> CommandAnswer:
-    """Record that the breaker is closed."""
+    """Close the breaker."""
     from costguard.services.guarding import overrides
 
     return overrides.close_breaker(why, config=ctx.obj.config)

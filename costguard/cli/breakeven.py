@@ -19,9 +19,7 @@ COMMAND = FileCommand
 
 def command(
     ctx: Context,
-    gpu: Annotated[
-        o.Text, Option(metavar="NAME", help="GPU type; supplies the price and the power if they are not given.")
-    ] = None,
+    gpu: Annotated[o.Text, Option(metavar="NAME", help="GPU type; sets the defaults of --price, --rate and --power-w.")] = None,
     count: Annotated[o.Text, Option(metavar="N", help="Number of GPUs bought (1).")] = None,
     price: Annotated[o.Text, Option(metavar="USD", help="Total purchase price, in $ (default: the GPU's list price).")] = None,
     rate: Annotated[
@@ -31,7 +29,7 @@ def command(
     power_w: Annotated[o.Text, Option(metavar="N", help="Total watts drawn under load (default: the GPU's TDP).")] = None,
     usd_per_kwh: Annotated[o.Text, Option(metavar="USD", help="Price of electricity, in $ per kWh (0.15).")] = None,
     resale: Annotated[o.Text, Option(metavar="USD", help="Resale value, in $ (0).")] = None,
-    hours_week: Annotated[o.Text, Option(metavar="N", help="Hours of use a week; adds the result in weeks and months.")] = None,
+    hours_week: Annotated[o.Text, Option(metavar="N", help="Hours of use per week; also shows the result in months.")] = None,
     market: o.Market = None,
 ) -> CommandAnswer:
     """Read the options and print the break-even."""

@@ -4,7 +4,7 @@ Examples:
   costguard busy --for 2h                # this machine, through its agent
   costguard busy --id train-1 --for 2h
 
-It ends after the given time or when the machine restarts. Hard caps still apply.
+The mark ends after the given time or when the machine restarts. Hard caps still apply.
 """
 
 from typing import Annotated
@@ -17,7 +17,7 @@ from costguard.services import CommandAnswer
 
 def command(
     ctx: Context,
-    id: Annotated[o.Text, Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
+    id: Annotated[o.Text, Option("--id", metavar="ID", help="Machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
     length: o.Length = None,
 ) -> CommandAnswer:
     """Record that the machine is busy."""

@@ -5,9 +5,9 @@ Examples:
   costguard calibrate runs.csv --show      # show the effect; write nothing
   costguard calibrate --reset
 
-A row is a job (model, method, seq_len, micro_batch ..., as in a job file; lora_rank, zero, tp ... flat), the hardware
-(gpu, gpu_count, nodes) and what was measured: tokens_per_s of all GPUs or tokens_per_s_per_gpu, or hours and tokens;
-peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one GPU. Also name, note, source, at.
+Each row states a job (model, method, seq_len, micro_batch ..., as in a job file; also lora_rank, zero, tp ...), the hardware
+(gpu, gpu_count, nodes) and measurements: tokens_per_s (all GPUs), tokens_per_s_per_gpu, or hours and tokens; for one GPU
+peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi). Optional: name, note, source, at.
 """
 
 from typing import Annotated

@@ -3,9 +3,9 @@
 Examples:
   costguard db path
   costguard db backup ledger-2026-11-21.db
-  costguard db check               # exit 1 where something does not add up
-  costguard db upgrade             # runs by itself at the first write, too
-  costguard db import old.db       # a ledger of before this version, into the new one of [ledger] url
+  costguard db check               # exit 1 if the ledger is inconsistent
+  costguard db upgrade             # also runs automatically at the first write
+  costguard db import old.db       # copy an older version's ledger into the new one of [ledger] url
 
   sqlite3 -readonly "$(costguard db path)" "SELECT * FROM v_daily"
 """
@@ -22,7 +22,7 @@ app = build_group()
 
 @app.command("path", cls=AnswerCommand)
 def show_path(ctx: Context) -> CommandAnswer:
-    """Print where the ledger is."""
+    """Print the location of the ledger."""
     from costguard.services.poll import database
 
     return database.answer_db_path(config=ctx.obj.config)
@@ -40,7 +40,7 @@ def backup(
 
 @app.command(cls=AnswerCommand)
 def check(ctx: Context) -> CommandAnswer:
-    """Check the ledger: exit 1 where something does not add up."""
+    """Check the ledger; exit 1 if it is inconsistent."""
     from costguard.services.poll import database
 
     return database.answer_db_check(config=ctx.obj.config)
@@ -48,7 +48,7 @@ def check(ctx: Context) -> CommandAnswer:
 
 @app.command(cls=AnswerCommand)
 def upgrade(ctx: Context) -> CommandAnswer:
-    """Upgrade the ledger to this version's schema, or make it."""
+    """Upgrade the ledger to this version's schema, or create it."""
     from costguard.services.poll import database
 
     return database.answer_db_upgrade(config=ctx.obj.config)
@@ -56,9 +56,9 @@ def upgrade(ctx: Context) -> CommandAnswer:
 
 @app.command("import", cls=AnswerCommand)
 def import_older(
-    ctx: Context, source: Annotated[str, Argument(metavar="FROM", help="Path or URL of the older ledger, which is only read.")]
+    ctx: Context, source: Annotated[str, Argument(metavar="FROM", help="Path or URL of the older ledger (only read).")]
 ) -> CommandAnswer:
-    """Copy an older costguard's ledger into the new one of [ledger] url."""
+    """Copy an older version's ledger into the new one of [ledger] url."""
     from costguard.services.guarding import audit
 
     return audit.answer_db_import(source, config=ctx.obj.config)

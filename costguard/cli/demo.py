@@ -1,10 +1,10 @@
 """`costguard demo`: a quote, a guarded simulated weekend, and two simulated weeks with their bill.
 
-It needs no account and no network.
+The demo needs no account and no network.
 
 Examples:
   costguard demo
-  costguard demo --serve              # the weekend as pages; the link is printed
+  costguard demo --serve              # serve the weekend as web pages, and print the link
   costguard demo --ledger demo.db     # then: COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report
 """
 
@@ -37,7 +37,7 @@ AS_TYPED = (
 def command(
     ctx: Context,
     ledger: Annotated[o.Text, Option(metavar="FILE", help="Keep the simulated ledger in this file.")] = None,
-    serve: Annotated[bool, Option("--serve", help="Open the simulated weekend as pages, until Ctrl-C.")] = False,
+    serve: Annotated[bool, Option("--serve", help="Serve the simulated weekend as web pages until Ctrl-C.")] = False,
 ) -> CommandAnswer | None:
     """Print a QLoRA quote on the shipped market, a guarded simulated weekend, and two simulated weeks with their bill."""
     if serve:

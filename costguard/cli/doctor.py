@@ -5,8 +5,8 @@ Examples:
   costguard doctor --provider runpod
   costguard doctor --json | jq '.providers[].checks[] | select(.outcome == "bad")'
 
-It changes, starts and stops nothing, and shows only the last four characters of a key. It exits 3 if a check fails, or if
-there is no provider to check.
+doctor changes, starts and stops nothing, and shows only the last four characters of a key. Exit code 3: a check failed, or no
+provider is configured.
 """
 
 from typing import Annotated
@@ -23,7 +23,7 @@ COMMAND = FileCommand
 def command(
     ctx: Context,
     provider: o.Provider = None,
-    all_checks: Annotated[bool, Option("--all", help="A row for each check, good ones as well.")] = False,
+    all_checks: Annotated[bool, Option("--all", help="Show every check, also those that passed.")] = False,
 ) -> CommandAnswer:
     """Check every provider and the ledger, and print the results."""
     from costguard.services.watch_loop import setup

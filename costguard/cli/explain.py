@@ -15,7 +15,7 @@ from costguard.services import CommandAnswer
 
 def command(
     ctx: Context,
-    code: Annotated[o.Text, Argument(metavar="CODE", help="A reason as it stands in an answer: untold, breaker, rate.")] = None,
+    code: Annotated[o.Text, Argument(metavar="CODE", help="Reason id (default: all): untold, breaker, rate ...")] = None,
 ) -> CommandAnswer:
     """Print the answer."""
     from costguard.services.guarding.explain import answer_explain

@@ -4,7 +4,8 @@ Examples:
   costguard freeze --why "the provider's metrics are wrong today"
   costguard freeze --lift
 
-It applies to every watchdog on this ledger from its next run on. Hard caps do not act either; polls and messages continue.
+The freeze applies to every watchdog of this ledger from its next run. Hard caps do not act either. Polls and messages
+continue.
 """
 
 from typing import Annotated

@@ -7,7 +7,7 @@ Examples:
   costguard init --example lab
   costguard init --path ~/.config/costguard/costguard.toml
 
-It looks for every provider's credentials in their usual places. It contacts no provider and writes no key.
+init looks for every provider's credentials in their usual places. It contacts no provider and writes no key.
 """
 
 import sys
@@ -27,16 +27,19 @@ COMMAND = CostguardCommand
 def command(
     ctx: Context,
     path: Annotated[o.Text, Option(metavar="FILE", help="File to write (default: ./costguard.toml).")] = None,
-    yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask questions.")] = False,
     force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
-    budget: Annotated[o.Text, Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
+    budget: Annotated[o.Text, Option(metavar="AMOUNT", help="Monthly budget for everything, such as '3000 USD'.")] = None,
     zone: o.Zone = None,
-    guard: Annotated[bool, Option("--guard", help="Also a budget, a policy for idle GPUs, and where its warnings go.")] = False,
+    guard: Annotated[
+        bool, Option("--guard", help="Also write a budget, a policy for idle GPUs, and a channel for warnings.")
+    ] = False,
     to: Annotated[
-        o.Text, Option("--to", metavar="PLACE", help="With --guard: env:SLACK_URL, file:PATH, or console (default).")
+        o.Text,
+        Option("--to", metavar="PLACE", help="With --guard, the channel: env:SLACK_URL, file:PATH, or console (default)."),
     ] = None,
     example: Annotated[
-        o.Text, Option("--example", metavar="NAME", help="Write an example instead: solo | lab | company.")
+        o.Text, Option("--example", metavar="NAME", help="Write an example file instead: solo | lab | company.")
     ] = None,
     json: o.Json = False,
 ) -> CommandAnswer:

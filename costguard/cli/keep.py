@@ -6,7 +6,7 @@ Examples:
   costguard keep train-1 --lift
 
 ID is the provider's id, a name, the beginning of either, or provider/account/region/id. The policies limit the length of a
-lease and the number of renewals. A lease does not stop a hard cap.
+lease and the number of renewals. A hard cap stops the machine despite its lease.
 """
 
 from typing import Annotated

@@ -6,8 +6,8 @@ Examples:
   costguard mcp arm --why "the agent tidies up after its own runs"
   costguard mcp disarm
 
-Agents quote, size, list offers, and read status and reports; keep needs a reason. stop exists only while it is armed (90 days),
-takes the path of costguard stop, and counts against acts per_10m of [rails].
+Agents can quote, size, list offers, read status and reports, and keep a machine with a reason. The tool stop exists only
+while it is armed (90 days). It does what costguard stop does, and counts against acts per_10m of [rails].
 """
 
 from typing import Annotated
@@ -25,10 +25,10 @@ app = build_group(default="serve")
 def serve(
     ctx: Context,
     http: Annotated[
-        o.Text, Option("--http", metavar="ADDRESS", help="Serve over HTTP at this loopback address and port.")
+        o.Text, Option("--http", metavar="ADDRESS", help="Serve over HTTP at this loopback address and port (default: stdio).")
     ] = None,
 ) -> None:
-    """Serve until the client closes."""
+    """Serve until the client disconnects."""
     with name_missing_package("costguard mcp", "mcp"):
         from costguard.mcp import server
     from costguard.mcp.tools import McpContext
@@ -50,7 +50,7 @@ def arm(ctx: Context, why: o.Why = None) -> CommandAnswer:
 
 @app.command(cls=AnswerCommand)
 def disarm(ctx: Context) -> CommandAnswer:
-    """Let agents stop nothing."""
+    """Withdraw the agents' permission to stop machines."""
     from costguard.services.serving import mcp_acts
 
     return mcp_acts.disarm_mcp(config=ctx.obj.config)

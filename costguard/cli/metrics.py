@@ -6,7 +6,7 @@ Examples:
   costguard metrics --output /var/lib/node_exporter/costguard.prom --force   # for node_exporter's textfile collector
   costguard metrics --guard-within 5m    # a health check for containers
 
-  `costguard watch` serves the same at /metrics, with a token: costguard web token prometheus
+  `costguard watch` serves the same figures at /metrics; create a token: costguard web token prometheus
 """
 
 import sys

@@ -15,7 +15,7 @@ from costguard.services import CommandAnswer
 
 def command(
     ctx: Context,
-    name: Annotated[o.Text, Argument(metavar="NAME", help="Only models with this in their name.")] = None,
+    name: Annotated[o.Text, Argument(metavar="NAME", help="Part of the models' names (default: all models).")] = None,
 ) -> CommandAnswer:
     """Print the answer."""
     from costguard.services.guarding.explain import answer_models

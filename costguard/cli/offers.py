@@ -21,14 +21,14 @@ COMMAND = add_options(FileCommand, o.list_job_options("gpu", "provider", "region
 def command(
     ctx: Context,
     count: o.Count = None,
-    sort: Annotated[o.Text, Option(metavar="NAME", help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
-    top: Annotated[o.Text, Option(metavar="N", help="Rows to show (50; 0 for all).")] = None,
-    every: Annotated[bool, Option("--all", help="One row for each region of a machine, not one with their range.")] = False,
+    sort: Annotated[
+        o.Text, Option(metavar="NAME", help="Order: usd_per_hour (default) | usd_per_gpu_hour | age | provider")
+    ] = None,
+    top: Annotated[o.Text, Option(metavar="N", help="Number of rows to show (50; 0: all).")] = None,
+    every: Annotated[bool, Option("--all", help="Show one row per region, instead of one row with a price range.")] = False,
     market: o.Market = None,
-    live: Annotated[
-        bool, Option("--live", help="Ask the configured providers, and show their prices with the market's.")
-    ] = False,
-    strict: Annotated[bool, Option("--strict", help="With --live: exit 4 if a provider could not be asked.")] = False,
+    live: Annotated[bool, Option("--live", help="Also show current prices, fetched from the configured providers.")] = False,
+    strict: Annotated[bool, Option("--strict", help="With --live: exit 4 if a provider could not be queried.")] = False,
 ) -> CommandAnswer:
     """Read the options and return the offers."""
     from costguard.services.quote import quote_commands

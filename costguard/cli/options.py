@@ -44,30 +44,32 @@ JobFiles = Annotated[
     Names,
     Argument(
         metavar="FILE",
-        help="Job file; or configs and launch files of other tools: Axolotl, TRL, SkyPilot ... Flags override them.",
+        help="Job file, or configs and launch files of other tools (Axolotl, TRL, SkyPilot ...). Flags override them.",
     ),
 ]
-On = Annotated[Text, Option("--on", metavar="GPU:COUNT[xNODES]", help="Fixed hardware, e.g. A100-80GB-SXM:8 or H100:8x4.")]
+On = Annotated[
+    Text, Option("--on", metavar="GPU:COUNT[xNODES]", help="Hardware to use: A100-80GB-SXM:8, or H100:8x4 (4 nodes).")
+]
 Count = Annotated[Text, Option("--count", metavar="N", help="Number of GPUs per instance.")]
-Hours = Annotated[Text, Option("--hours", metavar="N", help="Without a model: hours to rent --count of --gpu.")]
+Hours = Annotated[Text, Option("--hours", metavar="N", help="Hours to rent --count of --gpu, if no model is given.")]
 Provider = Annotated[Names, Option("--provider", "-p", metavar="NAME", help="Only this provider (repeatable).")]
-Market = Annotated[Text, Option("--market", metavar="FILE", help="A market file instead of the shipped snapshot.")]
+Market = Annotated[Text, Option("--market", metavar="FILE", help="Market file (default: the shipped snapshot).")]
 Calibration = Annotated[
     Text, Option("--calibration", metavar="FILE", help="File of observed runs (default: in the platform's data folder).")
 ]
-Zone = Annotated[Text, Option("--zone", metavar="NAME", help="Time zone for month boundaries, e.g. Europe/Berlin.")]
-Strict = Annotated[bool, Option("--strict", help="Refuse a job for which something must be assumed.")]
+Zone = Annotated[Text, Option("--zone", metavar="NAME", help="Time zone for month boundaries, such as Europe/Berlin.")]
+Strict = Annotated[bool, Option("--strict", help="Refuse a job that needs an assumption.")]
 Explain = Annotated[bool, Option("--explain", help="Show every term with its formula and source.")]
-Machine = Annotated[str, Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")]
-Why = Annotated[Text, Option("--why", metavar="TEXT", help="The reason; it is shown to others.")]
+Machine = Annotated[str, Argument(metavar="ID", help="Machine: its id, its name, or the start of either.")]
+Why = Annotated[Text, Option("--why", metavar="TEXT", help="Reason, shown to other users.")]
 Length = Annotated[Text, Option("--for", metavar="TIME", help="Duration: 45m, 4h, 2h30m, 7d.")]
-Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Output = Annotated[
     Text,
     Option("--output", "-o", metavar="FILE", help="Write to this file atomically; its extension sets the format."),
 ]
-Force = Annotated[bool, Option("--force", help="Let --output replace an existing file.")]
+Force = Annotated[bool, Option("--force", help="Replace an existing --output file.")]
 
 FORMATS: Options = {
     "json": Json,
@@ -75,7 +77,7 @@ FORMATS: Options = {
     "markdown": Annotated[bool, Option("--markdown", help="Print Markdown tables.")],
 }
 NAMED_FORMAT: Options = {
-    "format": Annotated[Text, Option("--format", metavar="NAME", help="table | json | csv | markdown, or an installed one.")]
+    "format": Annotated[Text, Option("--format", metavar="NAME", help="table | json | csv | markdown, or an installed format.")]
 }
 FILE: Options = {"output": Output, "force": Force}
 

@@ -5,7 +5,7 @@ Examples:
   costguard phase compile --id i-0a1b2c3d --for 40m
   costguard phase evaluate --for 2h      # this machine, if it has an agent
 
-It ends after the given time or when the machine restarts.
+The phase ends after the given time or when the machine restarts.
 """
 
 from typing import Annotated
@@ -18,8 +18,8 @@ from costguard.services import CommandAnswer
 
 def command(
     ctx: Context,
-    name: Annotated[str, Argument(metavar="NAME", help="The phase: download, compile, evaluate ...")],
-    id: Annotated[o.Text, Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the phase: download, compile, evaluate ...")],
+    id: Annotated[o.Text, Option("--id", metavar="ID", help="Machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
     length: o.Length = None,
 ) -> CommandAnswer:
     """Record a phase of work."""

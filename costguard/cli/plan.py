@@ -5,7 +5,7 @@ Examples:
   costguard plan --json | jq '.rows[] | select(.finding == "holds")'
   costguard plan --accept 3f9ac1d2
 
-It changes nothing and sends nothing. If the first run of new settings would act on more machines than [rails] allows, the
+plan changes nothing and sends nothing. If the first run with new settings would act on more machines than [rails] allows, the
 watchdog waits until you accept the plan by its hash.
 """
 

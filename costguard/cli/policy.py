@@ -7,9 +7,9 @@ Examples:
   costguard policy arm idle-gpu stop --why "watched it for two weeks"
   costguard policy accept 3f9a1c0d2b4e5f60
 
-Levels: observe, notify, stop, terminate. Raising one shows the plan, counts for 90 days, and goes no further than the settings
-say; lowering one counts at once. More than notify counts for the policy as it is now: an edited one only observes. For a
-reviewed file that is rolled out, accept arms the policies of these digests as far as the file says; policy lint prints them.
+Levels: observe, notify, stop, terminate. Raising a level shows the plan, is valid for 90 days, and cannot exceed the level in
+the settings; lowering a level takes effect at once. If an armed policy is edited, it only observes until it is armed again.
+accept arms the policies with these digests up to the level in the settings; policy lint prints the digests.
 """
 
 from typing import Annotated
@@ -20,7 +20,7 @@ from costguard.cli import options as o
 from costguard.cli.commands import FileCommand, build_group
 from costguard.services import CommandAnswer
 
-Why = Annotated[o.Text, Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")]
+Why = Annotated[o.Text, Option("--why", metavar="TEXT", help="Reason for the change, shown to other users.")]
 app = build_group()
 
 
@@ -36,7 +36,7 @@ def lint(ctx: Context) -> CommandAnswer:
 def explain(
     ctx: Context, name: Annotated[o.Text, Argument(metavar="NAME", help="Only this policy (default: all).")] = None
 ) -> CommandAnswer:
-    """Say in words what the policies do."""
+    """Explain in words what the policies do."""
     from costguard.services.guarding import policy
 
     return policy.explain_policies(name, config=ctx.obj.config)
@@ -45,10 +45,12 @@ def explain(
 @app.command("test", cls=FileCommand)
 def try_facts(
     ctx: Context,
-    name: Annotated[str, Argument(metavar="NAME", help="The policy.")],
-    fact: Annotated[list[str] | None, Option("--fact", metavar="NAME=VALUE", help="A fact (repeatable).")] = None,
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the policy.")],
+    fact: Annotated[
+        list[str] | None, Option("--fact", metavar="NAME=VALUE", help="Fact to evaluate the policy on (repeatable).")
+    ] = None,
 ) -> CommandAnswer:
-    """Evaluate a policy on stated facts."""
+    """Evaluate a policy on given facts."""
     from costguard.services.guarding import policy
 
     return policy.try_policy(name, tuple(fact or ()), config=ctx.obj.config)
@@ -57,11 +59,11 @@ def try_facts(
 @app.command(cls=FileCommand)
 def arm(
     ctx: Context,
-    name: Annotated[str, Argument(metavar="NAME", help="The policy, or budget:NAME.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Policy, or budget:NAME.")],
     level: Annotated[str, Argument(metavar="LEVEL", help="observe | notify | stop | terminate")],
     why: Why = None,
 ) -> CommandAnswer:
-    """Arm a policy as far as LEVEL."""
+    """Arm a policy up to LEVEL."""
     from costguard.services.guarding import policy
 
     return policy.arm_policy(name, level, why=why, config=ctx.obj.config)
@@ -69,9 +71,11 @@ def arm(
 
 @app.command(cls=FileCommand)
 def accept(
-    ctx: Context, digests: Annotated[list[str], Argument(metavar="DIGEST", help="As policy lint prints them.")], why: Why = None
+    ctx: Context,
+    digests: Annotated[list[str], Argument(metavar="DIGEST", help="Digest that policy lint printed.")],
+    why: Why = None,
 ) -> CommandAnswer:
-    """Arm the policies of these digests as far as the settings say."""
+    """Arm the policies with these digests up to the level in the settings."""
     from costguard.services.guarding import policy
 
     return policy.accept_policies(digests, why=why, config=ctx.obj.config)

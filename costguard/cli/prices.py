@@ -2,8 +2,8 @@
 
 Examples:
   costguard prices                      # the prices that quotes use, and their age
-  costguard prices refresh              # fetch prices from the configured providers, without one from public sources
-  costguard prices refresh --public     # from both
+  costguard prices refresh              # fetch prices from the configured providers, or if none from public sources
+  costguard prices refresh --public     # fetch prices from both
   costguard prices refresh --source gpuhunt --provider aws
   costguard prices sources              # the public sources: terms, size, freshness, address
   costguard prices history --gpu H100 --provider runpod
@@ -33,9 +33,9 @@ def show(ctx: Context, market: o.Market = None) -> CommandAnswer:
 def refresh(
     ctx: Context,
     provider: o.Provider = None,
-    public: Annotated[bool, Option("--public", help="Ask public sources, which need no key, too.")] = False,
+    public: Annotated[bool, Option("--public", help="Also fetch from public sources, which need no key.")] = False,
     source: Annotated[o.Names, Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = None,
-    strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider or source could not be asked.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider or source could not be queried.")] = False,
 ) -> CommandAnswer:
     """Fetch current prices from the providers, or from public sources."""
     from costguard.services.quote import offers
@@ -62,11 +62,11 @@ def list_sources(ctx: Context) -> CommandAnswer:
 def show_history(
     ctx: Context,
     count: o.Count = None,
-    days: Annotated[o.Text, Option(metavar="N", help="So many days back (365).")] = None,
-    chart: Annotated[bool, Option("--chart", help="Draw a chart per row (of one row it is drawn anyway).")] = False,
+    days: Annotated[o.Text, Option(metavar="N", help="Number of days to look back (365).")] = None,
+    chart: Annotated[bool, Option("--chart", help="Draw a chart for each row (always drawn for a single row).")] = False,
     market: o.Market = None,
 ) -> CommandAnswer:
-    """Show how prices changed."""
+    """Show the history of prices."""
     from costguard.services.quote.price_history import answer_price_history
 
     return answer_price_history(

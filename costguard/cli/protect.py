@@ -4,8 +4,8 @@ Examples:
   costguard protect prod-api --why "serves customers"
   costguard protect prod-api --lift
 
-A hard cap does not stop a protected machine either: it sends a page instead. A label costguard=never, and the provider's
-own protection, do the same, and no command here lifts those.
+A hard cap does not stop a protected machine either; the watchdog sends a page instead. The label costguard=never and the
+provider's own termination protection have the same effect; costguard cannot lift these.
 """
 
 from typing import Annotated

@@ -7,8 +7,8 @@ Examples:
   costguard reconcile --file exports/2026-10/ --whole                        # a complete redelivery
   costguard reconcile --file billing.json --account default
 
-It exits 3 if a bill differs from the charges by more than the tolerance. AWS takes $0.01 for each page of Cost Explorer, where
-the settings ask for it.
+Exit code 3: a bill differs from the charges by more than the tolerance. AWS charges $0.01 for each page of Cost Explorer,
+which the settings can enable.
 """
 
 from typing import Annotated
@@ -24,7 +24,7 @@ COMMAND = FormatCommand
 
 def command(
     ctx: Context,
-    month: Annotated[o.Text, Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,
+    month: Annotated[o.Text, Option(metavar="YYYY-MM", help="Month, in UTC (default: the current month).")] = None,
     provider: o.Provider = None,
     file: Annotated[
         o.Names,
@@ -33,12 +33,10 @@ def command(
             help="Read bills from a file or folder: FOCUS, CUR, RunPod or Vast; CSV, JSON, gzip or Parquet.",
         ),
     ] = None,
-    tolerance: Annotated[
-        o.Text, Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
-    ] = None,
-    account: Annotated[o.Text, Option(metavar="NAME", help="The account of a file that does not name one.")] = None,
+    tolerance: Annotated[o.Text, Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (default).')] = None,
+    account: Annotated[o.Text, Option(metavar="NAME", help="Account of a file that does not state one.")] = None,
     whole: Annotated[
-        bool, Option("--whole", help="Each --file is its complete bill: remove other lines of that bill from the ledger.")
+        bool, Option("--whole", help="Each --file is a complete bill: remove its other lines from the ledger.")
     ] = False,
     strict: Annotated[bool, Option("--strict", help="Exit 4 if a bill could not be fetched or compared.")] = False,
 ) -> CommandAnswer:

@@ -7,7 +7,7 @@ Examples:
   costguard report --from 2026-10-03 --to 2026-10-03T18:00 --by resource
   costguard report --month 2026-10 --zone Europe/Berlin --csv
   costguard report --month 2026-10 --format focus --output october.csv      # also october.parquet, --format beancount
-  costguard report --month 2026-10 --email lead@lab.org --notify team        # [[report]] sends it every month
+  costguard report --month 2026-10 --email lead@lab.org --notify team        # [[report]] in the settings sends it monthly
 """
 
 from typing import Annotated
@@ -35,36 +35,36 @@ COMMAND = ReportCommand
 
 def command(
     ctx: Context,
-    month: Annotated[o.Text, Option(metavar="YYYY-MM", help="The month (default: this one).")] = None,
-    day: Annotated[o.Text, Option(metavar="YYYY-MM-DD", help="Report one day.")] = None,
-    week: Annotated[o.Text, Option(metavar="YYYY-Www", help="Report one week, Monday to Sunday (ISO 8601).")] = None,
-    start: Annotated[o.Text, Option("--from", metavar="WHEN", help="Start of the period: a day or an instant.")] = None,
+    month: Annotated[o.Text, Option(metavar="YYYY-MM", help="Month to report (default: the current month).")] = None,
+    day: Annotated[o.Text, Option(metavar="YYYY-MM-DD", help="Day to report.")] = None,
+    week: Annotated[o.Text, Option(metavar="YYYY-Www", help="Week to report, Monday to Sunday (ISO 8601).")] = None,
+    start: Annotated[o.Text, Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
     end: Annotated[o.Text, Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
     by: Annotated[
         o.Text,
         Option(
             metavar="KEYS",
             help=(
-                "provider,account,owner,gpu; also region, kind, charge, tier, instance_type, project, team; as last seen: "
-                "resource, name, job, label:KEY."
+                "Grouping: provider,account,owner,gpu; also region, kind, charge, tier, instance_type, project, team; "
+                "by latest value: resource, name, job, label:KEY."
             ),
         ),
     ] = None,
     zone: o.Zone = None,
-    strict: Annotated[bool, Option("--strict", help="Exit 4 if an account was not read without gaps.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Exit 4 if the polls of an account have gaps.")] = False,
     focus_version: Annotated[  # the renderer takes it
         o.Text, Option("--focus-version", metavar="N", help="For --format focus: 1.2 | 1.3 | 1.4 (1.4).")
     ] = None,
     email: Annotated[
         o.Names,
-        Option("--email", metavar="ADDRESS", help="Send it by mail ([notify] mail) instead of printing it."),
+        Option("--email", metavar="ADDRESS", help="Mail the report ([notify] mail) instead of printing it."),
     ] = None,
     notify: Annotated[
         o.Names,
-        Option("--notify", metavar="ROUTE", help="Send it to a route or a channel instead of printing it."),
+        Option("--notify", metavar="ROUTE", help="Send the report to a route or a channel instead of printing it."),
     ] = None,
     attach: Annotated[
-        o.Text, Option("--attach", metavar="FORMAT", help="Format of the attachment when it is sent (html).")
+        o.Text, Option("--attach", metavar="FORMAT", help="Format of the attachment of a sent report (html).")
     ] = None,
 ) -> CommandAnswer:
     """Print the report of a period, or send it."""

@@ -5,8 +5,8 @@ Examples:
   costguard review --base main --path 'jobs/*' --max-increase 50 --format github
   costguard review --ci github --path 'jobs/*' --max-usd 500       # in a workflow on: pull_request (docs/CI.md)
 
-It compares the commits BASE and HEAD, and quotes each matching file that differs as `costguard quote FILE` does. In a pattern *
-also matches /. Exit 3: over a limit, or a limit is set and a job cannot be quoted.
+review compares the commits BASE and HEAD, and quotes each matching file that differs, as `costguard quote FILE` does. In a
+pattern * also matches /. Exit code 3: over a limit, or a limit is set and a job cannot be quoted.
 """
 
 from typing import Annotated
@@ -24,16 +24,14 @@ COMMAND = FormatCommand
 
 def command(
     ctx: Context,
-    path: Annotated[o.Names, Option("--path", metavar="PATTERN", help="Which files are job files (repeatable).")] = None,
-    base: Annotated[o.Text, Option("--base", metavar="REVISION", help="The branch or commit to compare with.")] = None,
+    path: Annotated[o.Names, Option("--path", metavar="PATTERN", help="Pattern of the job files (repeatable).")] = None,
+    base: Annotated[o.Text, Option("--base", metavar="REVISION", help="Branch or commit to compare with.")] = None,
     ci: Annotated[
-        o.Text, Option("--ci", metavar="NAME", help="github | gitlab: the change of this CI job; write its comment.")
+        o.Text, Option("--ci", metavar="NAME", help="github | gitlab: review this CI job's change and comment on it.")
     ] = None,
     comment: Annotated[bool, Option("--comment/--no-comment", help="With --ci: write the comment.")] = True,
-    max_usd: Annotated[o.Text, Option("--max-usd", metavar="N", help="Dollars that all changed jobs may cost.")] = None,
-    max_increase: Annotated[
-        o.Text, Option("--max-increase", metavar="N", help="Dollars by which they may become dearer.")
-    ] = None,
+    max_usd: Annotated[o.Text, Option("--max-usd", metavar="N", help="Maximum cost of all changed jobs, in $.")] = None,
+    max_increase: Annotated[o.Text, Option("--max-increase", metavar="N", help="Maximum increase of their cost, in $.")] = None,
     market: o.Market = None,
 ) -> CommandAnswer:
     """Compare, print, and comment."""

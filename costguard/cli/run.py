@@ -5,11 +5,11 @@ Examples:
   costguard run --job job.toml --id train-1 --then stop -- torchrun --nproc-per-node 8 train.py
   costguard run --job job.toml --on H100:8 --rate 23.92 --yes --id-of-job llama-7 -- ./train.sh
 
-What costguard itself says goes to standard error; the command's streams are its own, and its exit code is passed on (128 and
-the signal's number where a signal ended it). 2: it was not begun, as something stated is wrong; 3: a budget, a cap or a person
-said no; 126, 127: there is no such command. Ctrl-C is the command's; again ends it (SIGTERM), again at once (SIGKILL).
+costguard writes its own messages to standard error. Exit codes: the command's (128 + N after signal N); 2 wrong input, the
+command was not started; 3 refused by a budget, a cap or a person; 126, 127 the command cannot be run. The first Ctrl-C goes
+to the job, the second sends SIGTERM, the third SIGKILL.
 
-The command tells its steps with two lines of Python:
+The command reports its steps with two lines of Python:
 
   import costguard_agent
   costguard_agent.progress(step)
@@ -32,31 +32,29 @@ def command(
     job: Annotated[o.Text, Option("--job", metavar="FILE", help="Job file: model, tokens and limits.")] = None,
     on: o.On = None,
     id: Annotated[o.Text, Option("--id", metavar="ID", help="This machine's id or name in the ledger.")] = None,  # noqa: A002 - as it is shown
-    rate: Annotated[o.Text, Option(metavar="USD", help="Price in dollars an hour, if it is unknown otherwise: 2.49.")] = None,
+    rate: Annotated[o.Text, Option(metavar="USD", help="Price in $ per hour, if costguard does not know it: 2.49.")] = None,
     max_usd: Annotated[o.Text, Option("--max-usd", metavar="USD", help="Refuse the run if the quote is higher.")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     name: Annotated[o.Text, Option("--id-of-job", metavar="NAME", help="Name of the job, shared by its attempts.")] = None,
     record: Annotated[o.Text, Option(metavar="FILE", help="File for the job's record; keep it with the checkpoints.")] = None,
-    owner: Annotated[
-        o.Text, Option(metavar="NAME", help="Owner whose budget is charged (default: budgets of everybody).")
-    ] = None,
+    owner: Annotated[o.Text, Option(metavar="NAME", help="Owner to charge (default: only budgets for everybody).")] = None,
     tokens_per_step: Annotated[
         o.Text, Option(metavar="N", help="Tokens per reported step (default: the global batch).")
     ] = None,
-    notices: Annotated[
-        str, Option(metavar="NAME", help="Cloud whose spot notices are read: auto | aws | gcp | none.")
-    ] = "auto",
+    notices: Annotated[str, Option(metavar="NAME", help="Source of spot notices: auto | aws | gcp | none.")] = "auto",
     on_notice: Annotated[
         o.Text,
         Option(metavar="COMMAND", help="Command to run before the machine is reclaimed, such as saving a checkpoint."),
     ] = None,
-    signal_on_notice: Annotated[o.Text, Option(metavar="NAME", help="Signal to send to the job then: USR1 or TERM.")] = None,
+    signal_on_notice: Annotated[
+        o.Text, Option(metavar="NAME", help="Signal to send to the job at a spot notice: USR1 or TERM.")
+    ] = None,
     then: Annotated[
-        str, Option(metavar="ACT", help="Action after the job on this machine: nothing | stop | terminate.")
+        str, Option(metavar="ACT", help="Act on this machine after the job: nothing | stop | terminate.")
     ] = "nothing",
-    then_always: Annotated[bool, Option("--then-always", help="Do it whatever the exit code is.")] = False,
-    yes_then: Annotated[bool, Option("--yes-then", help="Do it without a terminal, too.")] = False,
-    outlive: Annotated[bool, Option("--outlive", help="Let the job continue if costguard itself is killed (SIGKILL).")] = False,
+    then_always: Annotated[bool, Option("--then-always", help="Do --then after any exit code, not only after 0.")] = False,
+    yes_then: Annotated[bool, Option("--yes-then", help="Do --then even without a terminal.")] = False,
+    outlive: Annotated[bool, Option("--outlive", help="Let the job continue if costguard is killed (SIGKILL).")] = False,
     result: Annotated[o.Text, Option(metavar="FILE", help="File for the result, as JSON (costguard.run/1).")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,

@@ -1,12 +1,12 @@
 """`costguard serve`: answer agents and readers over HTTP, in a process of its own.
 
 Examples:
-  costguard watch                          # starts it by itself, where [web] listen is set
-  costguard serve                          # by hand, where [web] process = "none": the watchdog is another process
-  costguard serve --listen 127.0.0.1:8471  # beside the one that the watchdog started
+  costguard watch                          # starts it automatically if [web] listen is set
+  costguard serve                          # for [web] process = "none", where the watchdog does not start it
+  costguard serve --listen 127.0.0.1:8471  # a second server beside the watchdog's
 
-It reads the ledger, and hands agents' messages to the watchdog on the same machine. Without one it answers readers, and
-refuses messages (503): their agents send them again.
+serve reads the ledger and passes agents' messages to the watchdog on the same machine. Without a watchdog it refuses agents'
+messages (503), which the agents send again later.
 """
 
 from typing import Annotated
@@ -21,7 +21,7 @@ COMMAND = CostguardCommand
 
 def command(
     ctx: Context,
-    listen: Annotated[o.Text, Option("--listen", metavar="ADDRESS", help="Where to listen; [web] listen.")] = None,
+    listen: Annotated[o.Text, Option("--listen", metavar="ADDRESS", help="Address and port (default: [web] listen).")] = None,
     interval: Annotated[o.Text, Option("--interval", metavar="TIME", help="Time between two runs of the guard.")] = None,
 ) -> None:
     """Serve until a signal ends it."""

@@ -5,7 +5,7 @@ Examples:
   costguard size --model llama-3.1-70b --method qlora --on H100:1 --explain
   costguard size --model ./config.json --method inference --seq-len 8192
   costguard size --model gpt2 --method full --precision bf16-amp --exact
-  pip install 'gpu-costguard[exact]'        # what --exact needs
+  pip install 'gpu-costguard[exact]'        # required by --exact
 """
 
 from typing import Annotated
@@ -33,7 +33,7 @@ def command(
     calibration: o.Calibration = None,
     explain: o.Explain = False,
     strict: o.Strict = False,
-    exact: Annotated[bool, Option("--exact", help="Also run one step on tensors without data.")] = False,
+    exact: Annotated[bool, Option("--exact", help="Also run one training step on fake tensors.")] = False,
 ) -> CommandAnswer:
     """Read the options and return the memory estimate."""
     from costguard.services.quote import quote_commands

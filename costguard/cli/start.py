@@ -4,8 +4,8 @@ Examples:
   costguard start train-1
   costguard start runpod/default/global/k3v9x2m0000000 --yes --why "the next run"
 
-It looks at the machine, says what it costs an hour at its provider's price of now, and asks. Nothing is sent to a machine that
-is protected or frozen, to one that its provider cannot start, or twice.
+costguard checks the machine, shows its current price per hour, and asks. It refuses a machine that is protected or frozen, or
+that its provider cannot start. It sends one request only.
 """
 
 from typing import Annotated
@@ -20,7 +20,7 @@ def command(
     ctx: Context,
     id: o.Machine,  # noqa: A002 - as it is shown
     yes: o.Yes = False,
-    why: Annotated[o.Text, Option("--why", "--reason", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    why: Annotated[o.Text, Option("--why", "--reason", metavar="TEXT", help="Reason, shown to other users.")] = None,
 ) -> CommandAnswer:
     """Start one stopped machine."""
     from costguard.cli.confirm import find_asker

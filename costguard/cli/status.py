@@ -7,9 +7,9 @@ Examples:
   costguard status --zone Europe/Berlin
   costguard status --json | jq .burn_usd_per_hour
 
-Where `costguard watch` ran within its interval, and read every account, the ledger answers, and the age of what it shows is
-said. Else the configured providers are asked first; `--ask` asks them in any case, `costguard --offline status` never.
-`--watch` asks them at most once a minute, however often it redraws.
+If `costguard watch` polled every account within its interval, status reads the ledger and shows the age of the data.
+Otherwise it polls the configured providers first. `--ask` always polls them, `costguard --offline status` never. `--watch`
+polls them at most once a minute.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ COMMAND = FormatCommand
 def command(
     ctx: Context,
     zone: o.Zone = None,
-    ask: Annotated[bool, Option("--ask", help="Ask the clouds, even if a guard run did just now.")] = False,
-    strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
-    watch: Annotated[bool, Option("--watch", help="Redraw it on this terminal until Ctrl-C.")] = False,
-    every: Annotated[o.Text, Option("--every", metavar="TIME", help="With --watch: time between two drawings (10s).")] = None,
+    ask: Annotated[bool, Option("--ask", help="Poll the providers, even if the watchdog just did.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider could not be queried.")] = False,
+    watch: Annotated[bool, Option("--watch", help="Redraw on this terminal until Ctrl-C.")] = False,
+    every: Annotated[o.Text, Option("--every", metavar="TIME", help="With --watch: time between redraws (10s).")] = None,
 ) -> CommandAnswer | None:
     """Return the current costs and machines, or redraw them."""
     pause = _read_pause(ctx, every) if watch else None

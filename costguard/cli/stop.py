@@ -5,9 +5,9 @@ Examples:
   costguard stop runpod/default/global/k3v9x2m0000000 --yes --why "the run is over"
   costguard stop train-1 --at 22:00
 
-It looks at the machine, says what is lost and what goes on billing, and asks. Nothing is sent to a machine that is protected,
-kept by somebody, or frozen, and nothing is sent twice. With --after or --at its owner is notified, and the watchdog stops it
-then, unless somebody keeps or restarts it.
+costguard checks the machine, shows what is lost and what is still billed, and asks. It refuses a machine that is protected,
+kept or frozen. It sends one request only. With --after or --at it notifies the owner, and the watchdog stops the machine at
+that time, unless somebody keeps or restarts the machine before.
 """
 
 from typing import Annotated
@@ -22,9 +22,9 @@ from costguard.values.checks import require
 def command(
     ctx: Context,
     id: o.Machine,  # noqa: A002 - as it is shown
-    after: Annotated[o.Text, Option("--after", metavar="TIME", help="Stop it after this time: 45m, 6h, 2d.")] = None,
-    at: Annotated[o.Text, Option("--at", metavar="TIME", help="Stop it then: 22:00, or 2026-12-01T08:00.")] = None,
-    cancel: Annotated[bool, Option("--cancel", help="Cancel its planned stop.")] = False,
+    after: Annotated[o.Text, Option("--after", metavar="TIME", help="Stop after this time: 45m, 6h, 2d.")] = None,
+    at: Annotated[o.Text, Option("--at", metavar="TIME", help="Stop at this time: 22:00, or 2026-12-01T08:00.")] = None,
+    cancel: Annotated[bool, Option("--cancel", help="Cancel the planned stop.")] = False,
     yes: o.Yes = False,
     why: o.Why = None,
 ) -> CommandAnswer:

@@ -5,8 +5,8 @@ Examples:
   costguard submit --job job.toml --owner ada --label team=vision -- sbatch train.sbatch
   costguard submit --wait --usd 50 --hours 12 -- ./launch-and-wait.sh
 
-Without --job and flags, the job is read from the launcher's own file, if it names one. Exit code 3: refused, and the launcher
-was not started; else the launcher's. Where it fails, the hold is released.
+Without --job and flags, costguard reads the job from the launcher's own file, if the command names one. If the launcher
+fails, the hold is released. Exit codes: 3 refused, the launcher was not started; otherwise the launcher's.
 """
 
 from typing import Annotated
@@ -23,8 +23,8 @@ COMMAND = add_options(VerbatimCommand, list_admission_options())
 def command(
     ctx: Context,
     command: Annotated[o.Names, Argument(metavar="-- LAUNCHER", help="The launcher and its arguments.")] = None,
-    job: Annotated[o.Text, Option("--job", metavar="FILE", help="File of the job, as for costguard quote.")] = None,
-    wait: Annotated[bool, Option("--wait", help="The launcher returns when the run has ended: so does the hold.")] = False,
+    job: Annotated[o.Text, Option("--job", metavar="FILE", help="Job file, as for costguard quote.")] = None,
+    wait: Annotated[bool, Option("--wait", help="The launcher returns when the run ends; end the hold then.")] = False,
 ) -> None:
     """Admit the run, start the launcher, and exit with its exit code."""
     from costguard.services.run_jobs.submit import SubmitOptions, launch_admitted_run

@@ -4,8 +4,8 @@ Examples:
   costguard terminate train-1
   costguard terminate runpod/default/global/k3v9x2m0000000 --yes --why "the run is over"
 
-It looks at the machine, says what is lost and what goes on billing, and asks. Nothing is sent to a machine that is protected,
-kept by somebody, or frozen, and nothing is sent twice.
+costguard checks the machine, shows what is lost and what is still billed, and asks. It refuses a machine that is protected,
+kept or frozen. It sends one request only.
 """
 
 from typer import Context

@@ -6,10 +6,10 @@ Examples:
   costguard watch --once --interval 5m   # one run, for a timer that starts every five minutes
   costguard --json-log watch       # as a service: config/systemd/costguard.service
 
---once exits 1 if no provider could be asked at all, or none is configured; with --strict 4 if one of them could not.
+Exit codes of --once: 1 if no provider could be queried or none is configured; with --strict 4 if one of them could not.
 
-On SIGTERM or Ctrl-C it finishes acts in progress, then ends. On SIGHUP it reads the settings again, if they are valid;
-on a terminal SIGHUP, which is sent when the terminal closes, ends it.
+SIGTERM or Ctrl-C: finish acts in progress, then end. SIGHUP: read the settings again if they are valid; on a terminal SIGHUP
+(the terminal was closed) ends the watchdog.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def command(
     ctx: Context,
     once: Annotated[bool, Option("--once", help="Run once, then end.")] = False,
     interval: Annotated[o.Text, Option("--interval", metavar="TIME", help="Time between two runs (60s).")] = None,
-    strict: Annotated[bool, Option("--strict", help="With --once: exit 4 if a provider could not be asked.")] = False,
+    strict: Annotated[bool, Option("--strict", help="With --once: exit 4 if a provider could not be queried.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Never act, even if policies are armed.")] = False,
 ) -> None:
     """Run the watchdog and exit with its exit code."""

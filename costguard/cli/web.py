@@ -5,8 +5,8 @@ Examples:
   costguard web token slurm --role operator   # may also admit runs
   costguard web tokens
   costguard web revoke grafana
-  costguard web invite ada --role operator    # a link that logs ada into the pages, once
-  costguard web logout ada                    # ends every session and unused link of ada
+  costguard web invite ada --role operator    # prints a one-time login link for ada
+  costguard web logout ada                    # ends all sessions and unused links of ada
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8470/v1/status
 """
 
@@ -18,7 +18,7 @@ from costguard.cli import options as o
 from costguard.cli.commands import AnswerCommand, build_group
 from costguard.services import CommandAnswer
 
-Name = Annotated[str, Argument(metavar="NAME", help="Whose it is.")]
+Name = Annotated[str, Argument(metavar="NAME", help="Name of the program or person.")]
 app = build_group()
 
 
@@ -29,7 +29,7 @@ def create_token(
     length: Annotated[o.Text, Option("--for", metavar="TIME", help="Validity (90d).")] = None,
     role: Annotated[o.Text, Option("--role", metavar="ROLE", help="viewer | operator (viewer).")] = None,
 ) -> CommandAnswer:
-    """Make a token for a program that reads status; it is shown once."""
+    """Create a token for a program that reads status; it is shown once."""
     from costguard.services.serving import agent_commands
 
     return agent_commands.create_web_token(name, length=length, role=role, config=ctx.obj.config)
@@ -57,7 +57,7 @@ def create_invitation(
     name: Name,
     role: Annotated[o.Text, Option("--role", metavar="ROLE", help="viewer | operator | admin (viewer).")] = None,
 ) -> CommandAnswer:
-    """Make a link that logs a person into the pages, once."""
+    """Create a one-time login link to the pages for a person."""
     from costguard.services.serving import web_logins
 
     return web_logins.create_login_link(name, role=role, config=ctx.obj.config)
@@ -65,7 +65,7 @@ def create_invitation(
 
 @app.command("logout", cls=AnswerCommand)
 def end_sessions(ctx: Context, name: Name) -> CommandAnswer:
-    """End every session and unused link of a person."""
+    """End all sessions and unused links of a person."""
     from costguard.services.serving import web_logins
 
     return web_logins.end_sessions(name, config=ctx.obj.config)

@@ -280,32 +280,32 @@ JOB: Mapping[str, Schema] = {
         "template model method preference precision quant optimizer seq_len micro_batch checkpointing attention"
     ),
     **_describe_fields("framework lora_rank zero fsdp tp pp"),
-    "on": _describe(TEXT, "Fixed hardware, GPU:COUNT[xNODES]: H100:8, H100:8x4."),
+    "on": _describe(TEXT, "Hardware to use, GPU:COUNT[xNODES]: H100:8, H100:8x4."),
 }
 WORK: Mapping[str, Schema] = {
     **_describe_fields("tokens images audio_seconds frames global_batch_tokens requests_per_second prompt_len output_len"),
-    "count": _describe(NUMBER, "GPUs of an instance; with hours and one gpu: a plain rental."),
-    "hours": _describe(NUMBER, "Quote a plain rental of this length instead of a job."),
+    "count": _describe(NUMBER, "GPUs per instance; with hours and one gpu: a rental without a job."),
+    "hours": _describe(NUMBER, "Quote a rental of this length instead of a job."),
     **_describe_fields("max_usd max_hours max_gpus"),
     "sort": _describe(TEXT, "usd | hours | usd_per_hour | provider"),
-    "top": _describe(NUMBER, "So many options; left out: the few that differ and are worth a look."),
+    "top": _describe(NUMBER, "Number of options (default: a few different ones)."),
 }
 HOLD: Mapping[str, Schema] = {
-    "usd": _describe(NUMBER, "Hold this many dollars, and quote nothing."),
-    "owner": _describe(TEXT, "Whose run it is."),
-    "account": _describe(TEXT, "The account that it runs in."),
+    "usd": _describe(NUMBER, "Amount to hold in dollars, instead of a quote."),
+    "owner": _describe(TEXT, "Owner of the run."),
+    "account": _describe(TEXT, "Account that the run uses."),
     "name": _describe(TEXT, "Name of the run, for people."),
-    "id": _describe(TEXT, "Id of the hold: a repeated call with the same one holds once."),
+    "id": _describe(TEXT, "Id of the hold; repeated calls with the same id hold only once."),
 }
 MACHINE = _describe(
-    {"type": "string", "pattern": "^[^/]+/[^/]+/[^/]+/.+$"}, "The full key provider/account/region/id, each as status lists it."
+    {"type": "string", "pattern": "^[^/]+/[^/]+/[^/]+/.+$"}, "The full key provider/account/region/id, as in the tool status."
 )
 ZONE = _describe(TEXT, "Time zone for month boundaries: Europe/Berlin.")
 PERIOD: Mapping[str, Schema] = {
-    "month": _describe(TEXT, "YYYY-MM; left out: this month."),
+    "month": _describe(TEXT, "YYYY-MM (default: the current month)."),
     "day": _describe(TEXT, "YYYY-MM-DD"),
     "week": _describe(TEXT, "YYYY-Www, Monday to Sunday."),
-    "from": _describe(TEXT, "Start of the period: a day or an instant."),
+    "from": _describe(TEXT, "Start of the period: a day or a time."),
     "to": _describe(TEXT, "End of the period, exclusive."),
     "by": _describe(TEXT, "Group by: provider,account,owner,gpu,region,resource,label:KEY ..."),
 }
@@ -322,7 +322,7 @@ TOOLS = (
     McpTool(
         name="size",
         title="Size a GPU job",
-        description="GPU memory that a job needs, by phase; which GPUs fit; which changes make it smaller.",
+        description="GPU memory that a job needs, by phase; the GPUs that fit; changes that reduce the memory.",
         answer_schema="costguard.size/1",
         parameters=JOB,
         answer=_answer_size,
@@ -330,22 +330,22 @@ TOOLS = (
     McpTool(
         name="offers",
         title="List GPU offers",
-        description="Rental offers in the market data, with the age of each price. Asks no provider.",
+        description="Rental offers in the market data, with the age of each price. Does not query providers.",
         answer_schema="costguard.offers/1",
         parameters={
             **LIMITS,
-            "count": _describe(NUMBER, "GPUs of an instance."),
+            "count": _describe(NUMBER, "GPUs per instance."),
             "sort": _describe(TEXT, "usd_per_hour | usd_per_gpu_hour | age | provider"),
-            "top": _describe(NUMBER, "Rows (20; 0 for all)."),
+            "top": _describe(NUMBER, "Number of rows (20; 0: all)."),
         },
         answer=_answer_offers,
     ),
     McpTool(
         name="status",
         title="Show running machines and their cost",
-        description="What runs on the configured clouds, what it costs an hour and this month, and whether it works.",
+        description="Running machines on the configured clouds, their cost per hour and this month, and their activity.",
         answer_schema="costguard.status/1",
-        parameters={"zone": ZONE, "poll": _describe(SWITCH, "false: from the ledger, without asking the clouds (true).")},
+        parameters={"zone": ZONE, "poll": _describe(SWITCH, "false: read the ledger without polling clouds (true).")},
         answer=_answer_status,
         asks_clouds=True,
     ),
@@ -359,8 +359,8 @@ TOOLS = (
     ),
     McpTool(
         name="admit",
-        title="Hold a run's money before its launch",
-        description="Hold what a run may cost, if every budget has it left; else which budget refuses, and what would fit.",
+        title="Reserve a run's cost before launch",
+        description="Reserve a run's cost in its budgets; a refusal names the budget and alternatives that fit.",
         answer_schema="costguard.admit/1",
         parameters={**JOB, **WORK, **LIMITS, **HOLD},
         answer=_answer_admit,
@@ -368,13 +368,13 @@ TOOLS = (
     ),
     McpTool(
         name="keep",
-        title="Keep a machine running for a time",
+        title="Keep a machine running",
         description="Record a lease: policies do not stop the machine until it ends. Ask the person first; it costs money.",
         answer_schema="costguard.wish/1",
         parameters={
             "machine": MACHINE,
             "for": _describe(TEXT, "45m, 4h, 2h30m, 1d"),
-            "why": _describe({"type": "string", "minLength": 1}, "The person's reason; it is shown to others."),
+            "why": _describe({"type": "string", "minLength": 1}, "The person's reason, shown to other users."),
         },
         required=("machine", "for", "why"),
         answer=_answer_keep,
@@ -383,11 +383,11 @@ TOOLS = (
     McpTool(
         name="stop",
         title="Stop a machine",
-        description="Stop one machine and prove it. What is not on its disks is lost. Ask the person first; name the machine.",
+        description="Stop one machine and verify it. Data outside its disks is lost. Ask the person first; name the machine.",
         answer_schema="costguard.act/1",
         parameters={
             "machine": MACHINE,
-            "why": _describe({"type": "string", "minLength": 1}, "The person's reason; it is shown to others."),
+            "why": _describe({"type": "string", "minLength": 1}, "The person's reason, shown to other users."),
         },
         required=("machine", "why"),
         answer=_answer_stop,

@@ -33,8 +33,8 @@ class JobFields(TypedDict, total=False):
     This is their one declaration: the options of commands, the tools of the MCP server and the Python API are made from it.
     """
 
-    template: Annotated[str, JobFlag("NAME", "A prepared job (lora-7b); list shows all.")]
-    model: Annotated[str, JobFlag("NAME", "A built-in model (llama-3.1-8b), or a config.json.")]
+    template: Annotated[str, JobFlag("NAME", "Prepared job (lora-7b); list shows all.")]
+    model: Annotated[str, JobFlag("NAME", "Built-in model (llama-3.1-8b), or a config.json.")]
     method: Annotated[str, JobFlag("NAME", "pretrain | full | lora | qlora | inference")]
     preference: Annotated[
         str,
@@ -44,12 +44,12 @@ class JobFields(TypedDict, total=False):
     quant: Annotated[str, JobFlag("NAME", "none | nf4 | int8 | int4 | mxfp4, or a GGUF type: q4_k_m")]
     optimizer: Annotated[str, JobFlag("NAME", "adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
     tokens: Annotated[Number, JobFlag("N", "Tokens to train on (all epochs), or to generate: 50e6, 1.5B.")]
-    images: Annotated[Number, JobFlag("N", "Instead of tokens, for ViT, CLIP, U-Nets, FLUX: images, all epochs.")]
-    audio_seconds: Annotated[Number, JobFlag("N", "Instead of tokens, for Whisper: seconds of sound, all epochs.")]
-    frames: Annotated[Number, JobFlag("N", "Instead of tokens, for Wan, CogVideoX: frames of video, all epochs.")]
-    denoising_steps: Annotated[Number, JobFlag("N", "Of a diffusion model that makes images: passes each (50).")]
-    kv_cache: Annotated[str, JobFlag("NAME", "auto | fp8: what a server stores keys and values in.")]
-    decoder_len: Annotated[Number, JobFlag("N", "Of an encoder-decoder (T5, Whisper): tokens of its output.")]
+    images: Annotated[Number, JobFlag("N", "Images over all epochs, instead of tokens (ViT, CLIP, U-Nets, FLUX).")]
+    audio_seconds: Annotated[Number, JobFlag("N", "Seconds of audio over all epochs, instead of tokens (Whisper).")]
+    frames: Annotated[Number, JobFlag("N", "Video frames over all epochs, instead of tokens (Wan, CogVideoX).")]
+    denoising_steps: Annotated[Number, JobFlag("N", "Denoising steps per generated image (50).")]
+    kv_cache: Annotated[str, JobFlag("NAME", "auto | fp8: format of the server's KV cache.")]
+    decoder_len: Annotated[Number, JobFlag("N", "Output tokens of an encoder-decoder (T5, Whisper).")]
     seq_len: Annotated[Number, JobFlag("N", "Tokens per sequence.")]
     micro_batch: Annotated[Number, JobFlag("N", "Sequences per GPU and pass.")]
     global_batch_tokens: Annotated[Number, JobFlag("N", "Tokens per optimizer step over all GPUs.")]
@@ -57,9 +57,9 @@ class JobFields(TypedDict, total=False):
     attention: Annotated[str, JobFlag("NAME", "flash | flash3 | eager")]
     disk_gb: Annotated[Number, JobFlag("N", "Disk size in GB (default: computed).")]
     checkpoint_every_hours: Annotated[Number, JobFlag("N", "Hours between checkpoints, for spot (1).")]
-    requests_per_second: Annotated[Number, JobFlag("N", "Of a server: requests per second, on average.")]
-    prompt_len: Annotated[Number, JobFlag("N", "Of a server: tokens of a prompt.")]
-    output_len: Annotated[Number, JobFlag("N", "Of a server: tokens of an answer.")]
+    requests_per_second: Annotated[Number, JobFlag("N", "Average requests per second of a server.")]
+    prompt_len: Annotated[Number, JobFlag("N", "Tokens per prompt of a server.")]
+    output_len: Annotated[Number, JobFlag("N", "Tokens per answer of a server.")]
     lora_rank: Annotated[Number, JobFlag("N", "Rank of the adapters (16).", ("lora", "rank"))]
     lora_targets: Annotated[Names, JobFlag("NAMES", "attention | all-linear | q_proj,v_proj,...", ("lora", "targets"))]
     zero: Annotated[Number, JobFlag("N", "ZeRO stage 0-3.", ("parallel", "zero"))]
@@ -73,15 +73,15 @@ class JobFields(TypedDict, total=False):
     max_hours: Annotated[Number, JobFlag("N", "Exclude offers expected to take longer.", ("limits", "max_hours"))]
     max_gpus: Annotated[Number, JobFlag("N", "Maximum number of GPUs over all nodes (64).", ("limits", "max_gpus"))]
     provider: Annotated[Names, JobFlag("NAME", "Only this provider.", ("limits", "providers"))]
-    exclude: Annotated[Names, JobFlag("NAME", "Not this provider.", ("limits", "exclude"))]
+    exclude: Annotated[Names, JobFlag("NAME", "Exclude this provider.", ("limits", "exclude"))]
     secure_only: Annotated[
         bool,
-        JobFlag(ON_OFF, "No machines of private hosts: no community tier, no marketplace.", ("limits", "secure_only")),
+        JobFlag(ON_OFF, "Exclude private hosts: community tiers and marketplaces.", ("limits", "secure_only")),
     ]
-    max_price_age: Annotated[str, JobFlag("TIME", "Only prices that were seen so lately: 7d, 2w.", ("limits", "max_price_age"))]
-    framework: Annotated[str, JobFlag("NAME", "hf | unsloth | torchtune | megatron ...: what trains it.")]
-    fused_loss: Annotated[bool, JobFlag(ON_OFF, "The loss is computed in chunks (Liger): less memory.")]
-    compile: Annotated[bool, JobFlag(ON_OFF, "The model is compiled (torch.compile).", ("compiled",))]
+    max_price_age: Annotated[str, JobFlag("TIME", "Ignore prices older than this (7d, 2w).", ("limits", "max_price_age"))]
+    framework: Annotated[str, JobFlag("NAME", "Training framework: hf | unsloth | torchtune | megatron ...")]
+    fused_loss: Annotated[bool, JobFlag(ON_OFF, "Compute the loss in chunks (Liger), which needs less memory.")]
+    compile: Annotated[bool, JobFlag(ON_OFF, "Compile the model (torch.compile).", ("compiled",))]
     region: Annotated[
         Names, JobFlag("NAME", "Only this region or place: us-east-1, us, eu, europe, de.", ("limits", "regions"))
     ]
