@@ -29,7 +29,7 @@ NOT_HERE = {
     "costguard review": "needs a repository with a change (tests/review/test_review.py)",
     "costguard run --job job.toml --id train-1": "ends the machine on which it runs (tests/cli/test_run_machine.py)",
     "costguard report --month 2026-10 --email": "needs a mail server (tests/cli/test_report_sent.py)",
-    "costguard report --month 2026-10 --format focus": "the fakes' ledger is of this month (tests/cli/test_focus_months.py)",
+    "costguard report --month 2026-10 --format focus": "the fakes' ledger is of this month (tests/cli/test_focus.py)",
     "costguard reconcile --month 2026-10": "no cloud here has a bill of that month (tests/cli/test_reconcile.py)",
     "costguard report --week 2026-W44": "needs a route and a channel (tests/cli/test_report_sent.py)",
     "costguard demo": "takes half a minute (tests/cli/test_demo.py)",

@@ -128,30 +128,6 @@ def test_a_launcher_that_fails_leaves_the_hold_that_an_earlier_one_has(costguard
     assert holds(ledger) == [(15 * 10**9, None)]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "neither a job nor a rental nor a cost"),
-        (("--usd", "-5"), "more than zero"),
-        (("--usd", "5", "--gpu", "H100"), "nothing is quoted"),
-        (("--usd", "5", "--label", "team"), "--label"),
-        (("--usd", "5", "--label", "team=a", "--label", "team=b"), "two values"),
-        (("--usd", "5", "--for", "1"), "--for"),
-        (("--usd", "5", "--name", "a b"), "--name"),
-        (("--spent", "5"), "--ended"),
-        (("--ended", "hold-x", "--release", "hold-x"), "given together"),
-        (("--ended", "hold-x"), "hold-x"),
-        (("--model", "gpt2", "--method", "full", "--tokens", "1M", "--machines", "2"), "machines"),
-        (("--gpu", "H100", "--hours", "1", "--machines", "0"), "--machines"),
-    ],
-)
-def test_wrong_words_are_named_and_hold_nothing(costguard: Command, ledger: Path, words: tuple[str, ...], said: str) -> None:
-    wrong = costguard("admit", *words)
-    assert wrong.code == 2, wrong.err
-    assert said in wrong.err
-    assert not ledger.exists() or holds(ledger) == []
-
-
 def test_what_has_no_price_is_refused_with_the_way_out(costguard: Command, ledger: Path) -> None:
     none = costguard("admit", "--gpu", "H100", "--count", "7", "--hours", "1")
     assert none.code == 3

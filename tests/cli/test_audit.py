@@ -96,19 +96,3 @@ def test_what_an_edited_row_says_steers_no_terminal(costguard: Command, ledger: 
         answer = costguard("audit", "show", *flags)
         assert answer.code == 0
         assert "\x1b" not in answer.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("rewrite",), "ACTION"),
-        (("verify", "--anchor", "12"), "is not a head of an audit"),
-        (("verify", "--since", "1h"), "--since: is not used by costguard audit verify"),
-        (("show", "--anchor", "1:" + "a" * 16), "--anchor: is not used by costguard audit show"),
-        (("show", "--since", "soon"), "how long ago"),
-    ],
-)
-def test_bad_input_says_what_to_write(costguard: Command, ledger: Path, arguments: tuple[str, ...], says: str) -> None:  # noqa: ARG001 - it is there
-    answer = costguard("audit", *arguments)
-    assert answer.code == 2
-    assert says in answer.err

@@ -78,13 +78,6 @@ def test_the_table_and_explain_name_the_runs(costguard: Command, runs: Path) -> 
     assert any(line.startswith("calibration ") for line in sized.splitlines())
 
 
-def test_another_family_is_as_before(costguard: Command, runs: Path) -> None:
-    flags = ["quote", "--model", "gpt2", "--method", "full", "--tokens", "1e9", "--on", "L4:1", "--json"]
-    before = costguard(*flags).data
-    costguard("calibrate", str(runs))
-    assert costguard(*flags).data == before
-
-
 def test_the_json_says_what_each_family_saw(costguard: Command, runs: Path) -> None:
     data = costguard("calibrate", str(runs), "--json").data
     assert data["schema"] == "costguard.calibration/1"
@@ -99,13 +92,6 @@ def test_show_writes_nothing(costguard: Command, runs: Path, tmp_path: Path) -> 
     assert costguard("calibrate", str(runs), "--show", "--json").data["new"] == 4
     assert not kept(tmp_path).exists()
     assert costguard("calibrate", "--show", "--json").data["runs"] == 0
-
-
-def test_the_same_file_again_changes_nothing(costguard: Command, runs: Path) -> None:
-    first = costguard("calibrate", str(runs), "--json").data
-    again = costguard("calibrate", str(runs), "--json").data
-    assert again["families"] == first["families"]
-    assert (again["runs"], again["new"]) == (4, 0)
 
 
 def test_runs_gather_over_several_files_and_reset_starts_anew(costguard: Command, runs: Path, tmp_path: Path) -> None:
@@ -166,40 +152,6 @@ def test_odd_and_contradicting_rows_are_named_and_left_out(costguard: Command, r
     assert "arithmetic" in left["warp", "speed"]
     assert next(f for f in answer.data["families"] if f["measure"] == "speed")["runs"] == 4
     assert "odd: its speed was left out" in answer.err
-
-
-def test_what_nobody_stated_is_said(costguard: Command, runs: Path) -> None:
-    assert "precision bf16 (4 runs)" in costguard("calibrate", str(runs), "--json").err
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("9300", "quick", ("runs.csv line 3, tokens_per_s", "must be a number, not 'quick'", "hint")),
-        ("wed,llama-3.1-8b", "wed,lama-3.1-8b", ("line 4", "model", "llama-3.1-8b")),
-        ("tokens_per_s,", "tokens_s,", ("line 2, tokens_s", "tokens_per_s")),
-        ("100e6", "", ("line 5, tokens", "is missing beside hours")),
-        ("21.5", "21.5,7", ("line 2", "has more cells than columns")),
-        ("H100,9300", '"H100,9300', ("line ", "CSV")),
-    ],
-)
-def test_bad_input_names_line_and_column_and_writes_nothing(
-    costguard: Command, runs: Path, old: str, new: str, words: tuple[str, ...]
-) -> None:
-    runs.write_text(RUNS.replace(old, new, 1), encoding="utf-8")
-    costguard("calibrate", str(runs)).says(*words)
-    assert not kept(runs.parent).exists()
-
-
-def test_without_runs_it_says_what_to_write(costguard: Command) -> None:
-    costguard("calibrate").says("RUNS", "costguard calibrate RUNS.csv")
-    costguard("calibrate", "nowhere.csv").says("nowhere.csv", "no such file")
-    costguard("calibrate", ".").says("is a folder")
-
-
-def test_a_toml_file_without_runs_is_refused(costguard: Command, tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text("a = 1\n", encoding="utf-8")
-    costguard("calibrate", "x.toml").says("x.toml", "[[runs]]")
 
 
 def test_a_damaged_calibration_is_named_and_reset_removes_it(costguard: Command, runs: Path, tmp_path: Path) -> None:

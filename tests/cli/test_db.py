@@ -87,27 +87,6 @@ def test_what_is_not_a_ledger_is_an_error_and_stays(costguard: Command, tmp_path
     assert not (tmp_path / "copy.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], ("ACTION",)),
-        (["chekc"], ("ACTION", "did you mean check", "path, backup, check, upgrade")),
-        (["backup"], ("FILE", "costguard db backup --help")),
-        (["check", "x.db"], ("x.db", "costguard db check --help")),
-        (["check"], ("there is no ledger here yet",)),
-        (["path", "--json", "--csv"], ("cannot be used together",)),
-    ],
-)
-def test_slips_of_the_pen_are_named(costguard: Command, arguments: list[str], words: tuple[str, ...]) -> None:
-    costguard("db", *arguments).says(*words)
-
-
-@pytest.mark.parametrize("wrong", ["mysql://x/y", "ledger.db", "sqlite://"])
-def test_a_url_that_names_nothing_is_a_slip_of_the_pen(costguard: Command, tmp_path: Path, wrong: str) -> None:
-    (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{wrong}"\n', encoding="utf-8")
-    costguard("db", "path").says("[ledger] url", "sqlite:///PATH")
-
-
 def test_asking_for_the_path_imports_no_database() -> None:
     script = (
         "import sys; from costguard.cli import run_cli; run_cli(['db', 'path']); print(sorted(sys.modules), file=sys.stderr)"

@@ -10,7 +10,7 @@ import pytest
 from costguard.ledger.db.maintenance import has_wal_fix
 from costguard.providers import plugins
 from costguard.services.watch_loop import setup as flow
-from costguard.values.provider import CHECK_GOOD, HealthCheck
+from costguard.values.provider import HealthCheck
 from tests.cli.acme import BAD_CHECKS, GOOD_CHECKS, Account, Acme, installed, no_key
 from tests.cli.test_status_polls import Setup, setup
 from tests.conftest import Command
@@ -123,13 +123,6 @@ def test_every_form_is_printed(costguard: Command, setup: Setup) -> None:
 )
 def test_it_is_known_which_sqlite_has_the_fault(version: str, *, mended: bool) -> None:
     assert has_wal_fix(version) is mended
-
-
-def test_the_linked_sqlite_is_told(costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup(Acme("one"))
-    monkeypatch.setattr("costguard.ledger.db.maintenance.read_sqlite_version", lambda: "3.51.3")
-    checks = costguard("doctor", "--json").data["ledger"]["checks"]
-    assert (checks[1]["outcome"], checks[1]["told"]) == (CHECK_GOOD, "SQLite 3.51.3")
 
 
 def test_the_matrix_names_what_each_can_and_what_is_broken(costguard: Command, setup: Setup) -> None:

@@ -87,20 +87,6 @@ def test_help_lists_every_command(costguard: Command, arguments: tuple[str, ...]
     assert all(f"  {name} " in ran.out for name in COMMANDS)
 
 
-def test_the_version_is_printed(costguard: Command) -> None:
-    assert costguard("--version").out == f"costguard {__version__}\n"
-
-
-@pytest.mark.parametrize("arguments", [("frobnicate",), ("--frobnicate",), ("quote", "--frobnicate"), ("quote", "--model")])
-def test_an_unknown_command_or_option_says_where_help_is(costguard: Command, arguments: tuple[str, ...]) -> None:
-    costguard(*arguments).says("hint: see costguard", "--help")
-
-
-@pytest.mark.parametrize(("typed", "meant"), [("reprot", "report"), ("stat", "start, status"), ("WATCH", "watch")])
-def test_a_mistyped_command_is_told_which_one_was_meant(costguard: Command, typed: str, meant: str) -> None:
-    costguard(typed).says(f"unknown command '{typed}'", f"did you mean {meant}", "costguard --help")
-
-
 def test_an_option_of_all_commands_may_stand_behind_one(costguard: Command, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text('[defaults]\ntimezone = "Mars/Olympus"\n')
@@ -123,10 +109,6 @@ def test_settings_are_found_in_a_folder_above_up_to_the_home(
     assert "Mars" not in costguard("--offline", "status").err
     (tmp_path / "home" / "costguard.toml").write_text(broken)
     assert "Mars/Olympus" in costguard("--offline", "status").err
-
-
-def test_two_formats_at_once_are_refused(costguard: Command) -> None:
-    costguard("offers", "--json", "--csv").says("--json and --csv cannot be used together")
 
 
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(costguard: Command) -> None:
@@ -265,11 +247,6 @@ def test_every_flag_reaches_its_field(flag: str) -> None:
         assert list(table) == [key]
         table = table[key]
     assert table == (7 if flag in job_flags.NUMBER_FLAGS else GIVEN[flag])
-
-
-@pytest.mark.parametrize("flag", job_flags.FLAG_PLACES)
-def test_every_flag_of_the_table_is_an_option_of_the_command(costguard: Command, flag: str) -> None:
-    assert f"--{flag.replace('_', '-')}" in costguard("quote", "--help").out
 
 
 def test_a_list_of_modules_may_be_given_to_adapters() -> None:

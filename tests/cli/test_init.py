@@ -70,17 +70,3 @@ def test_one_that_needs_a_setting_first_is_not_said_to_lack_credentials(
     assert costguard("doctor").code == 0
     Path("costguard.toml").unlink()
     assert [one["provider"] for one in costguard("doctor", "--json").data["providers"]] == ["one"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--budget", "lots"), ("budget 1 (everything).cap", "3000 USD")),
-        (("--budget", "-3"), ("cap",)),
-        (("--zone", "Europe/Berlni"), ("Europe/Berlin",)),
-        (("--path", "."), ("is a folder", "costguard.toml")),
-    ],
-)
-def test_a_slip_writes_nothing(costguard: Command, tmp_path: Path, flags: tuple[str, ...], words: tuple[str, ...]) -> None:
-    costguard("init", "--yes", *flags).says(*words)
-    assert list(tmp_path.glob("*.toml")) == []

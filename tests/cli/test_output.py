@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import gzip
-import json
 import os
 import re
 import stat
@@ -24,9 +22,7 @@ from tests.cli.recorded import POLICY
 from tests.conftest import Command, Ran
 from tests.ledger.fleet import machine, poll
 from tests.ledger.test_items import recorded
-from tests.reporting.focus_rules.validator import check_focus_file
 
-NOW = datetime(2026, 11, 2, tzinfo=UTC)
 FORMATS = ("table", "json", "csv", "markdown", "html", "focus", "beancount")
 
 
@@ -58,12 +54,6 @@ def test_every_format_is_written_as_it_is_printed(report: Command, name: str) ->
     assert [path.name for path in Path().iterdir()] == ["answer"]
 
 
-def test_a_file_that_ends_in_parquet_is_parquet(report: Command) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
-    assert report("--format", "focus", "-o", "a.PARQUET").code == 0
-    assert parquet.read_table("a.PARQUET").num_rows == 1
-
-
 @pytest.mark.parametrize(
     ("file", "named"),
     [("a.html", "html"), ("a.JSON", "json"), ("a.csv", "csv"), ("a.md", "markdown"), ("a.beancount", "beancount")],
@@ -80,14 +70,6 @@ def test_a_flag_goes_before_the_ending_of_a_file(report: Command) -> None:
     assert Path("october.2026").read_text() == report().out
 
 
-@pytest.mark.parametrize("file", ["a.xlsx", "a.docx", "a.PDF", "a.tsv", "a.xlsx.gz", "a.tar.gz"])
-def test_an_ending_of_no_format_is_refused_with_those_there_are(report: Command, file: str) -> None:
-    known = ".beancount, .csv, .focus, .github, .htm, .html, .json, .markdown, .md, .parquet, .table, .txt"
-    report("--output", file).says(file, "and no format does", known, "--format NAME")
-    assert list(Path().iterdir()) == []
-    assert report("--csv", "--output", file).code == 0, "who says which format may call the file as they like"
-
-
 @pytest.mark.parametrize(("file", "flags"), [("a.csv.gz", ()), ("a.json.GZ", ()), ("a.gz", ()), ("a.txt.gz", ("--json",))])
 def test_a_file_that_ends_in_gz_is_packed(report: Command, file: str, flags: tuple[str, ...]) -> None:
     assert report("--output", file, *flags).code == 0
@@ -96,14 +78,6 @@ def test_a_file_that_ends_in_gz_is_packed(report: Command, file: str, flags: tup
     assert gzip.decompress(packed).decode() == report(*named).out
     assert report("--output", file, *flags, "--force").code == 0
     assert Path(file).read_bytes() == packed, "the same answer is the same file"
-
-
-def test_a_packed_focus_export_keeps_the_rules(report: Command) -> None:
-    assert report("--format", "focus", "--output", "a.csv.gz").code == 0
-    with gzip.open("a.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    assert rows
-    assert check_focus_file(header, enumerate(rows, 2), json.loads).errors == 0
 
 
 READING = {
@@ -162,23 +136,6 @@ def test_a_file_that_ends_in_parquet_is_never_a_table_of_text(report: Command) -
     assert "ProviderName" in parquet.read_table("a.parquet").column_names
 
 
-def test_a_dash_is_no_file(report: Command) -> None:
-    report("--output", "-").says("names no file", "omit --output", "--output ./-")
-    assert report("--output", "./-").code == 0
-    assert [path.name for path in Path().iterdir()] == ["-"]
-
-
-def test_a_name_may_be_as_long_as_the_folder_allows(report: Command) -> None:
-    name = "\N{SNOWMAN}" * 84 + "abc"
-    assert report("--output", name).code == 0
-    assert [path.name for path in Path().iterdir()] == [name]
-
-
-def test_bytes_are_not_printed(report: Command) -> None:
-    pytest.importorskip("pyarrow", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
-    report("--format", "focus-parquet").says("is a binary format and cannot be printed", "--output FILE")
-
-
 def test_a_file_that_is_there_is_kept_unless_force_is_said(report: Command) -> None:
     Path("answer").write_text("mine")
     report("--output", "answer").says("already exists", "--force")
@@ -195,42 +152,6 @@ def test_a_link_is_never_replaced_nor_followed(report: Command, target: str, for
     report("--output", "answer", *force).says("a link to another file", f"the link's target, {target}", "omit --output")
     assert (Path("answer").readlink(), Path("mine").read_text()) == (Path(target), "mine")
     assert sorted(path.name for path in Path().iterdir()) == ["answer", "mine"]
-
-
-@pytest.mark.parametrize(
-    ("file", "words"),
-    [
-        ("nowhere/answer", ("no such folder:", "create it")),
-        (".", ("is a folder", "name a file in it")),
-        ("new/", ("is a folder", "name a file in it")),
-        ("/dev/null", ("already exists",)),
-        ("x" * 300, ("name another",)),
-        ("a\x1b[31m\nb/c", ("no such folder:",)),
-    ],
-)
-def test_a_place_that_cannot_be_written_is_named_before_any_work(report: Command, file: str, words: tuple[str, ...]) -> None:
-    ran = report("--output", file)
-    assert ran.code in (1, 2)
-    ran.is_clean()
-    assert all(word in ran.err for word in words), ran.err
-    assert list(Path().iterdir()) == []
-
-
-def test_a_device_is_never_replaced(report: Command) -> None:
-    report("--output", "/dev/null", "--force").says("is not a file", "omit --output")
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
-
-
-def test_flags_that_do_not_fit_are_refused(report: Command) -> None:
-    report("--force").says("--output FILE")
-    report("--focus-version", "1.2").says("--format focus")
-    report("--format", "focus", "--focus-version", "1.5").says("unknown version '1.5'", "1.2, 1.3, 1.4")
-    assert list(Path().iterdir()) == []
-
-
-@pytest.mark.usefixtures("report")
-def test_an_answer_that_is_not_about_charges_has_no_focus_export(costguard: Command) -> None:
-    costguard("--offline", "status", "--format", "focus").says("needs charges", "costguard report")
 
 
 def broken(error: Exception) -> Iterator[str]:

@@ -258,20 +258,3 @@ def test_without_a_ledger_nobody_is_asked(costguard: Command, serve: Callable[..
     assert ran.code == 2
     assert "no ledger here yet" in ran.err
     assert rig.fake.calls("billing") == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--month", "2999-01"), "--month"),
-        (("--month", "october"), "--month"),
-        (("--tolerance", "much"), "--tolerance"),
-        (("--provider", "nobody"), "nobody"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(
-    costguard: Command, serve: Callable[..., None], words: tuple[str, ...], said: str
-) -> None:
-    serve(RunpodRig())
-    costguard("status")
-    costguard("reconcile", *words).says(said)

@@ -18,7 +18,7 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.guard.action_intents import DONE, EXECUTING, READY, VERIFYING, Intent
 from costguard.guard.overrides import STOP_AT, Override
-from costguard.guard.policy import PERSON_RULE, STOP, TERMINATE, Rails
+from costguard.guard.policy import PERSON_RULE, STOP, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.reports.reader import ReportReader
 from costguard.metering.observation import identify_incarnation
@@ -99,16 +99,6 @@ def test_a_stop_is_sent_once_proven_and_told_with_what_it_loses(lab: Lab) -> Non
     again = lab.run("stop", str(pod["id"]), "--yes")
     assert (again.code, lab.stops) == (3, 1)
     assert "is stopped already; nothing was sent" in again.err
-
-
-def test_a_stop_needs_no_watchdog_and_no_room_in_the_limits(lab: Lab) -> None:
-    for pod in [
-        one["id"]
-        for one in json.loads(lab.run("--offline", "status", "--json").out)["resources"]
-        if one["provider"] == "runpod"
-    ]:
-        assert lab.run("stop", str(pod), "--yes").code == 0
-    assert lab.stops == 2
 
 
 def test_a_provider_without_a_stop_says_so_and_names_terminate(lab: Lab) -> None:
@@ -257,11 +247,6 @@ def test_on_a_terminal_it_says_what_is_lost_and_no_means_no(lab: Lab, tmp_path: 
     assert lab.stops == 0
 
 
-def test_on_a_terminal_yes_means_yes(lab: Lab, tmp_path: Path) -> None:
-    assert "done; proven after" in answer(lab, "y\n", tmp_path)
-    assert lab.stops == 1
-
-
 def test_a_person_does_not_pass_for_the_guard_in_the_report_of_savings(lab: Lab) -> None:
     assert lab.run("stop", str(lab.pod()["id"]), "--yes").code == 0
     now = datetime.now(UTC)
@@ -269,14 +254,6 @@ def test_a_person_does_not_pass_for_the_guard_in_the_report_of_savings(lab: Lab)
         assert books.load_actions(now - timedelta(hours=1), now + timedelta(minutes=1)) == []
     with lab.book() as book:
         assert [one.state for one in book.load_intents_since(now - timedelta(hours=1))] == [DONE]
-
-
-def test_terminate_of_a_pod_is_an_act_of_its_own(lab: Lab) -> None:
-    ran = lab.run("terminate", str(lab.pod()["id"]), "--yes")
-    assert ran.code == 0, ran.err
-    with lab.book() as book:
-        (intent,) = book.load_intents_since(datetime.now(UTC) - timedelta(minutes=5))
-    assert (intent.act, intent.irreversible) == (TERMINATE, True)
 
 
 def plans(lab: Lab) -> list[Override]:

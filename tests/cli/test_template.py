@@ -21,10 +21,6 @@ def test_every_template_is_answered_in_every_format(costguard: Command, name: st
         assert name in ran.out
 
 
-def test_the_list_names_every_template(costguard: Command) -> None:
-    assert [t["name"] for t in costguard("quote", "--template", "list", "--json").data["templates"]] == list(TEMPLATES)
-
-
 def test_the_answer_says_what_the_source_says(costguard: Command) -> None:
     out = costguard("quote", "--template", "lora-7b").out
     assert "S0" in out
@@ -57,24 +53,6 @@ def test_a_job_file_may_start_from_a_template_and_its_keys_win(costguard: Comman
     Path("job.toml").write_text('template = "lora-7b"\nmicro_batch = 2\n')
     job = costguard("quote", "job.toml", "--market", market, "--json").data["job"]
     assert (job["model"], job["micro_batch"], job["seq_len"]) == ("llama-2-7b", 2, 512)
-
-
-def test_size_takes_templates_too(costguard: Command) -> None:
-    assert costguard("size", "--template", "rlhf-7b", "--json").data["job"]["preference"]["algorithm"] == "ppo"
-
-
-def test_an_unknown_template_is_refused_with_the_nearest(costguard: Command) -> None:
-    costguard("quote", "--template", "lora7b").says("template", "did you mean lora-7b")
-
-
-def test_a_number_for_a_template_is_refused(costguard: Command) -> None:
-    Path("job.toml").write_text("template = 7\n")
-    costguard("quote", "job.toml").says("unknown template")
-
-
-def test_strict_refuses_what_would_be_assumed_and_names_it(costguard: Command) -> None:
-    for command in ("quote", "size"):
-        costguard(command, "--model", "gpt2", "--method", "full", "--strict").says("--strict", "micro_batch", "precision")
 
 
 def test_the_warning_says_how_much_an_assumption_moves_the_answer(costguard: Command, market: str) -> None:
