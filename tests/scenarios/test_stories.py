@@ -12,18 +12,14 @@ from tests.stories import StoryStage, play_story, read_story
 STORIES = sorted(Path(__file__).parent.glob("*.story"))
 QUICK = frozenset(
     (
-        *("10-hard-cap", "12-runaway-agent", "14-memory-in-the-quote"),
-        *("18-balance-to-zero", "22b-answer-lost"),
-        *("g3c-reason-gone", "g4-freeze", "g4d-lease-against-cap", "g5b-protected-is-paged", "g6b-first-seen"),
-        *("g8b-hook-fails", "h01b-mass-drop", "h02-page-lost", "h04-gone-is-not-ended"),
-        *("h08-no-signals", "h10-checkpoint", "h10f-minute-after-a-cell", "h11-tag-vanishes", "h16-clock-jumps"),
-        *("h17-gap", "h19-odd-provider", "h22-keep-in-time", "h31-disk-full"),
-        *("h37-channel-down", "h41-agent-busy-for-ever", "26-starts-again", "26f-gpu-is-gone"),
-        *("28-lost-stop", "28c-lost-cap", "28d-thaw"),
-        *("26p-stopped-while-it-starts", "26u-deaf-to-the-stop", "p1-planned-stop", "p2-planned-stop-ends"),
+        *("12-runaway-agent", "14-memory-in-the-quote", "18-balance-to-zero", "22b-answer-lost"),
+        *("g3c-reason-gone", "g5b-protected-is-paged", "g6b-first-seen"),
+        *("h01b-mass-drop", "h04-gone-is-not-ended", "h08-no-signals", "h10f-minute-after-a-cell"),
+        *("h11-tag-vanishes", "h16-clock-jumps", "h17-gap", "h31-disk-full", "h37-channel-down"),
+        *("26-starts-again", "26u-deaf-to-the-stop", "28-lost-stop", "p1-planned-stop"),
     )
 )
-"""One short story of each hazard and of each section of the guard: `make test` plays these, `make campaigns` the others."""
+"""`make test` plays one short story of each kind of act, hold and failure; `make campaigns` plays the others."""
 NOT_YET: dict[str, str] = {}
 """Stories that are not true yet, by name, with the reason. One that becomes true must leave this list."""
 
