@@ -11,7 +11,7 @@ from costguard.guard.action_intents import DONE, EXECUTING, FAILED, READY, UNCON
 from costguard.guard.alerts.alert import PAGE, WARNING, NoticeDelivery
 from costguard.guard.alerts.held import list_held_alerts, name_act
 from costguard.guard.context import GuardConfig, GuardSnapshot
-from costguard.guard.escalation import mark_delivered, update_announcement
+from costguard.guard.escalation import mark_delivered
 from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
 from costguard.guard.overrides import ARM, FREEZE, Override
 from costguard.guard.policy import NEVER, STOP, EscalationState, Proposal
@@ -129,12 +129,6 @@ def test_a_new_owner_has_the_whole_grace_from_a_notice_of_his_own() -> None:
     assert stop is not None
     assert {reason for reason, _ in stop.held_by} == {"untold", "grace"}
     assert stop.due_at == NOW + minutes(15)
-
-
-def test_an_announcement_that_nothing_held_stays_as_it_is() -> None:
-    assert update_announcement(BEGUN, withdrawn=False, now=NOW) is BEGUN
-    again = update_announcement(replace(BEGUN, announced_from=NEVER), withdrawn=True, now=NOW)
-    assert again.announced_from == NEVER
 
 
 def test_one_listing_that_lacks_a_machine_ends_no_escalation_and_two_do() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.guard.cap_acceptance import find_accepted_caps, find_undoubted_caps, list_cap_acceptances, name_cap_policy
-from costguard.guard.limits import ACCEPTED_CAPS, NEW_CAPS, OTHER_ACTS, compute_plan_fingerprint, compute_rooms, find_pool
+from costguard.guard.limits import ACCEPTED_CAPS, NEW_CAPS, OTHER_ACTS, compute_rooms, find_pool
 from costguard.guard.overrides import ACCEPT, Override
 from costguard.guard.policy import CAP_RULE, Rails
 from costguard.values.money import Money
@@ -60,14 +60,6 @@ def test_the_newest_acceptance_decides_and_a_lifted_one_is_none() -> None:
     assert not find_accepted_caps([replace(CAP, cap=Money.parse("1200"))], [*low, *high], NOW + minutes(2))
     assert not find_accepted_caps([CAP], [replace(one, lifted_at=NOW) for one in accept(CAP)], NOW + minutes(1))
     assert list_cap_acceptances([CAP], accept(CAP), replace(PLAN, at=NOW + minutes(1)), lambda: "y") == []
-
-
-def test_the_hash_of_a_plan_names_its_caps_and_not_the_machines_that_they_stop() -> None:
-    def digest(data: bytes) -> str:
-        return data.decode()
-
-    twelve, one = (compute_plan_fingerprint([], digest, [value]) for value in ("12000", "1200"))
-    assert twelve != one
 
 
 def test_a_cap_whose_price_one_listing_raised_acts_within_the_limits_of_others_until_the_next() -> None:

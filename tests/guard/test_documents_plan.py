@@ -130,7 +130,3 @@ def test_each_step_is_a_record_and_so_is_a_verdict_without_one() -> None:
         ("i-2", None, False, ""),
         ("i-3", None, False, ""),
     ]
-
-
-def test_an_empty_fleet_has_a_plan_too() -> None:
-    assert render(build_plan_document(PlanView(at=NOON, rows=()))).startswith("2026-11-02 12:00 UTC: 0 machines")

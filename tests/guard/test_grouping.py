@@ -118,13 +118,6 @@ def test_a_node_that_waits_for_rank_0_works_with_all_of_its_gpus_wasted() -> Non
     assert apply_group_activity(waits, group, gpus=0).wasted_share == 0
 
 
-def test_where_a_member_cannot_be_judged_none_idles() -> None:
-    group = combine_activities(EXP_7, [member("n0", Activity(reasons=("no signals",))), member("n1", idle(friday(9)))])
-    found = apply_group_activity(idle(friday(9)), group, gpus=8)
-    assert (found.state, found.confidence, found.since) == (UNKNOWN, 0, None)
-    assert found.reasons == ("its group exp-7 cannot be judged: n0 (no signals)",)
-
-
 def test_an_idle_group_idles_since_its_last_member_and_as_surely_as_its_least_sure_one() -> None:
     early, late = idle(friday(9)), idle(friday(10), confidence=0.6, coverage=0.85, attended=True)
     group = combine_activities(EXP_7, [member("n0", early), member("n1", late)])
@@ -141,12 +134,6 @@ def test_a_set_up_or_a_hang_of_another_is_that_of_the_group() -> None:
     hangs = Activity(state=HUNG, confidence=0.9, since=friday(8), reasons=("power 80 W",))
     group = combine_activities(EXP_7, [member("n0", hangs), member("n1", idle(friday(9)))])
     assert apply_group_activity(idle(friday(9)), group, gpus=8).since == friday(9)
-
-
-@pytest.mark.parametrize("state", [ACTIVE, HUNG, WARMING, UNKNOWN])
-def test_what_does_not_idle_by_itself_is_left_as_it_was_judged(state: str) -> None:
-    own = Activity(state=state, confidence=0.5)
-    assert apply_group_activity(own, combine_activities(EXP_7, [member("n0", busy()), member("n1", own)]), gpus=8) is own
 
 
 # Whatever the members are
@@ -177,15 +164,6 @@ def test_another_member_never_makes_one_idle_or_stoppable(works: list[Activity],
         assert stoppable(first, friday(23)) or not stoppable(second, friday(23))
         if more.state == ACTIVE:
             assert second.state != IDLE
-
-
-@given(
-    st.lists(WORKS, min_size=1, max_size=6).flatmap(lambda works: st.tuples(st.just(works), st.permutations(range(len(works)))))
-)
-def test_the_order_of_members_does_not_matter(case: tuple[list[Activity], list[int]]) -> None:
-    works, order = case
-    members = [member(f"n{n}", work) for n, work in enumerate(works)]
-    assert combine_activities(EXP_7, members) == combine_activities(EXP_7, [members[n] for n in order])
 
 
 @given(WORKS)
@@ -243,12 +221,6 @@ def test_a_policy_that_judges_alone_finds_it_idle_and_may_ask_for_its_group() ->
     assert found_of(replace(alone, policies=(asks,)), of)["i-1"] == (IDLE, HOLDS)
     asks = policy(alone=True, when={"state": IDLE, "group_state": IDLE})
     assert found_of(replace(alone, policies=(asks,)), of)["i-1"][1] != HOLDS
-
-
-def test_the_group_of_a_machine_in_none_is_itself() -> None:
-    rules = GuardConfig(admin_route=True, policies=(policy(when={"group": "", "group_state": IDLE}),), group_from=FROM)
-    one = machine("i-2", started_at=friday(8), gpu="A100", gpu_count=8)
-    assert found_of(rules, sight(one))["i-2"] == (IDLE, HOLDS)
 
 
 def test_what_is_stopped_or_absent_is_waited_for_by_nobody() -> None:

@@ -66,11 +66,6 @@ def test_a_name_or_prefix_that_was_the_id_of_a_machine_that_is_gone_is_refused()
         resolve_resource("i-gone", [named("i-2", "i-gone-2")], former=[GONE, OTHER])
 
 
-def test_an_id_is_its_machine_although_another_account_had_it_before() -> None:
-    own = named("i-gone", "train")
-    assert resolve_resource("i-gone", [own], former=[own.observation.key, OTHER]) is own
-
-
 @pytest.mark.parametrize("stated", ["i-1", "train", "tra"])
 def test_a_person_may_write_an_id_a_name_or_a_prefix(stated: str) -> None:
     own = named("i-1", "train")

@@ -12,7 +12,6 @@ from costguard.guard.overrides import (
     ARM,
     FREEZE,
     LEASE,
-    PHASE,
     PROTECT,
     SNOOZE,
     Override,
@@ -22,7 +21,6 @@ from costguard.guard.overrides import (
     find_lease,
     find_lease_end,
     find_owner,
-    find_phase,
     find_protection,
     find_snooze,
     list_approved_acts,
@@ -74,11 +72,6 @@ def test_a_label_protects_and_a_slip_of_the_pen_does_too(key: str, value: str, p
     assert (found.protected, bool(found.warning)) == (protects, warned)
 
 
-def test_a_short_label_has_no_slips() -> None:
-    assert find_protection(machine(labels=(("dev", ""),)).observation, [], ("dev",), None, NOW).protected
-    assert not find_protection(machine(labels=(("dew", ""),)).observation, [], ("dev",), None, NOW).protected
-
-
 def test_a_protection_that_vanished_goes_on_for_24_h_with_a_warning() -> None:
     bare = ONE.observation
     assert find_protection(bare, [], NEVER, NOW - DAY + minutes(1), NOW).warning
@@ -101,12 +94,6 @@ def test_a_lease_is_of_one_life_and_ends_at_its_end() -> None:
     assert find_lease_end(LIFE, [lease], NOW) is None
     restarted = LIFE._replace(started_at=NOW)
     assert find_lease(restarted, [lease], NOW) is None
-
-
-def test_story_25_an_exemption_that_expired_last_year_has_no_effect() -> None:
-    old = wish(LEASE, ONE, NOW - 365 * DAY, NOW - 364 * DAY)
-    assert find_lease(LIFE, [old], NOW) is None
-    assert decide_lease(LIFE, [old], [policy()], HOUR, NOW).renewals == 0
 
 
 def test_story_4_two_hours_cost_up_to_5_98_and_the_fourth_renewal_is_refused() -> None:
@@ -180,11 +167,6 @@ def test_a_snooze_quiets_its_policy_or_its_machine() -> None:
     assert find_snooze(LIFE, "idle-gpu", [of_policy], NOW) == of_policy
     assert find_snooze(LIFE, "other", [of_policy], NOW) is None
     assert find_snooze(LIFE, "other", [wish(SNOOZE, ONE, NOW, NOW + HOUR)], NOW) is not None
-
-
-def test_a_phase_without_an_end_is_none() -> None:
-    assert find_phase(LIFE, [wish(PHASE, ONE, NOW)], NOW) is None
-    assert find_phase(LIFE, [wish(PHASE, ONE, NOW, NOW + HOUR)], NOW) is not None
 
 
 def test_a_yes_binds_to_one_life() -> None:

@@ -70,14 +70,6 @@ def reasons(proposal: Proposal) -> list[str]:
     return [name for name, _ in proposal.held_by]
 
 
-def test_story_1_the_stop_is_held_by_its_grace_until_19_05_and_goes_then() -> None:
-    early = friday(19, 4)
-    stop = last(due(now=early), now=early)
-    assert (reasons(stop), stop.due_at) == (["grace"], DUE)
-    assert not stop.is_ready(early)
-    assert last(due()).is_ready(DUE)
-
-
 FROZEN = wish(FREEZE, machine(), TOLD)
 
 
@@ -114,11 +106,6 @@ def test_each_rail_holds_a_stop_by_itself(more: dict[str, Any], reason: str) -> 
     assert reasons(last(due(), **more)) == [reason]
 
 
-def test_what_holds_the_whole_run_hides_no_limit() -> None:
-    full = Headroom(acts=0, irreversible=1, why="1 of 1 in 10 min are done")
-    assert reasons(last(due(), held=(("gap", "this is the first run"),), room=full)) == ["gap", "rate"]
-
-
 @pytest.mark.parametrize(
     ("handling", "reason"),
     [
@@ -135,11 +122,6 @@ def test_h27_what_acting_would_do_holds_a_stop(handling: Handling, reason: str) 
 def test_h27_a_stop_that_loses_what_nobody_allowed_is_asked_about_and_never_done_by_itself() -> None:
     found = last(due(machine(handling=LOSES)))
     assert (found.step.do, found.step.act) == (ASK, STOP)
-
-
-def test_story_20_a_member_of_a_group_is_not_stopped_and_the_group_is_named() -> None:
-    stop = last(due(machine(handling=replace(LOSES, stop_loses=(), controller="auto-scaling group train"))))
-    assert dict(stop.held_by)["controller"] == "auto-scaling group train would start it again"
 
 
 def test_everything_that_holds_is_listed_and_not_the_first_alone() -> None:
@@ -194,12 +176,6 @@ def test_a_lease_does_not_beat_a_hard_cap_and_neither_does_a_phase() -> None:
     rule = policy(rule=CAP_RULE)
     lease, phase = wish(LEASE, machine(), TOLD, friday(21)), wish(PHASE, machine(), TOLD, friday(21))
     assert last(due(rule=rule, lease=lease, phase=phase), breaker=OPEN).is_ready(DUE)
-
-
-def test_unknown_work_is_shown_as_what_holds_an_idle_stop() -> None:
-    stop = last(due(work=Activity()))
-    assert "unknown" in reasons(stop)
-    assert "no signals yet" in dict(stop.held_by)["unknown"]
 
 
 def test_a_hook_waits_for_the_freeze_and_a_notice_does_not() -> None:
@@ -267,10 +243,3 @@ def test_story_1_minute_by_minute_there_is_one_notice_at_18_50_and_one_stop_at_1
                 climb = mark_told(climb, rule, proposal.number, now)
                 deeds.append((proposal.step.do, now))
     assert deeds == [(NOTIFY, TOLD), (STOP, DUE)]
-
-
-def test_story_1_after_a_restart_of_the_watchdog_the_grace_goes_on_and_is_not_given_twice() -> None:
-    climb = told(machine(), policy())
-    again = case(seen_now(machine(), DUE), policy(), idle(ENDED), DUE, climb)
-    assert again.climb == climb
-    assert [p.step.do for p in build_action_plan([again], around(DUE))] == [STOP]

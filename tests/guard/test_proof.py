@@ -47,13 +47,6 @@ def test_each_state_proves_an_act_contradicts_it_or_says_nothing(act: str, state
     assert (explain_refusal(replace(one, state=READY), seen) == "") == (state in CONTRADICTING_STATES[act])
 
 
-def test_only_what_is_held_can_be_stopped_and_only_what_is_there_can_be_ended() -> None:
-    assert CONTRADICTING_STATES[STOP] == ("running", "paused", "failed")
-    assert PROVING_STATES[STOP] == ("stopped", "suspended", "ended")
-    assert CONTRADICTING_STATES[TERMINATE] == ("running", "paused", "failed", "stopped", "suspended")
-    assert PROVING_STATES[TERMINATE] == ("ended",)
-
-
 @pytest.mark.parametrize(
     ("seen", "why"),
     [
@@ -120,10 +113,6 @@ def test_a_later_life_is_the_end_of_the_one_it_was_for(seen: Observation) -> Non
     assert look(SENT, seen).state == DONE
 
 
-def test_a_stopped_one_that_states_no_start_any_more_is_done() -> None:
-    assert look(SENT, machine(state="stopped", started_at=None, stopped_at=START)).state == DONE
-
-
 def test_not_found_ends_a_terminate_only_after_three_complete_listings() -> None:
     one = replace(SENT, act=TERMINATE)
     assert [look(one, None, absences=n).state for n in range(5)] == ["", "", "", DONE, DONE]
@@ -186,12 +175,6 @@ def test_what_a_crash_left_is_left_alone_until_it_cannot_be_sent_any_more() -> N
     assert look(one, None, after=31 * S).state == VERIFYING
     unknown = replace(one, life=LIFE._replace(started_at=None))
     assert look(unknown, machine(started_at=None), after=MIN).state == CANCELLED
-
-
-def test_a_row_without_a_send_counts_from_its_last_move() -> None:
-    one = intent(state=EXECUTING, moved_at=START)
-    assert look(one, machine(), after=59 * S).state == ""
-    assert look(one, machine(), after=MIN).state == READY
 
 
 @pytest.mark.parametrize("state", [EXECUTING, VERIFYING, UNCONFIRMED])

@@ -83,13 +83,6 @@ def test_in_an_exemption_nothing_is_wanted_and_around_it_all() -> None:
     assert evaluate_schedule(schedule, exempt.end) == (True, exempt.end, at(2026, 11, 25, 8))
 
 
-def test_an_exemption_that_ended_last_year_has_no_effect_in_either_direction() -> None:
-    old = Exemption(start=at(2025, 1, 1), end=at(2025, 12, 31))
-    for hour in range(24):
-        now = at(2026, 11, 24, hour)
-        assert evaluate_schedule(berlin(NIGHTS, exemptions=(old,)), now) == evaluate_schedule(berlin(NIGHTS), now)
-
-
 def test_what_is_always_off_has_no_beginning_and_no_end_and_what_never_is_neither() -> None:
     assert evaluate_schedule(berlin(OffWindow(start=time(), end=time())), at(2026, 11, 24)) == (True, None, None)
     assert evaluate_schedule(berlin(), at(2026, 11, 24)) == (False, None, None)

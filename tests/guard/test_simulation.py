@@ -24,8 +24,6 @@ from costguard.guard.replay.simulation import (
     PolicySimulation,
     SimulatedStop,
     Simulation,
-    build_blind_time,
-    subtract_costs,
     sum_cost_intervals,
 )
 from costguard.guard.signals import Activity, estimate_sample_interval
@@ -110,12 +108,6 @@ def test_a_false_stop_is_counted_and_subtracted_nowhere(stops: list[SimulatedSto
     assert found.saved == sum_cost_intervals(one.saved for one in stops)
 
 
-@given(AMOUNTS, AMOUNTS)
-def test_what_goes_on_is_taken_off_end_against_end(avoided: MoneyInterval, rest: MoneyInterval) -> None:
-    for one in subtract_costs((avoided,), (rest,)):
-        assert one.low <= one.expected <= one.high
-
-
 @given(st.lists(st.tuples(st.integers(1, 60), st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=6))
 def test_samples_made_of_hours_keep_number_lowest_and_highest(hours: list[tuple[int, float, float]]) -> None:
     made = [
@@ -182,8 +174,3 @@ def test_listings_are_counted_as_if_they_had_come_evenly() -> None:
     assert lookout.find_last_listing(NOON + 5.5 * MINUTE) == NOON + 5 * MINUTE
     assert lookout.find_last_listing(NOON + 35 * MINUTE) == NOON + 20 * MINUTE
     assert find_gaps(lookout.stretches, 5 * MINUTE) == (NOON + 20 * MINUTE, NOON + 30 * MINUTE)
-
-
-def test_the_longest_blindness_is_named_first() -> None:
-    found = build_blind_time({"b": MINUTE, "a": 2 * MINUTE})
-    assert (found.total, [reason for reason, _ in found.reasons]) == (3 * MINUTE, ["a", "b"])

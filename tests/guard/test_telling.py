@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertRoute, AlertState, Notification
-from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, RESOLVE_AFTER, dispatch_alerts, format_body
+from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, dispatch_alerts, format_body
 from costguard.guard.overrides import SNOOZE, Override
 from costguard.settings import load_zone
 from costguard.values.resource import ResourceKey
@@ -73,11 +73,6 @@ def test_notices_of_one_group_come_in_one_message_and_those_of_others_in_their_o
     assert sorted(len(one.notices) for one in messages) == [1, 1, 2]
 
 
-def test_a_group_by_owner_alone_puts_policies_together() -> None:
-    line = Line(AlertRoute(name="all", channels=("mail",), group_by=("owner",)))
-    assert len(line.run(0 * MINUTE, [notice("a"), notice("d", topic="policy:other")])) == 1
-
-
 def test_a_page_is_put_together_only_with_those_of_the_same_policy_and_owner() -> None:
     line = Line(AlertRoute(name="all", channels=("pager",), group_by=()))
     pages = [notice("b", severity=PAGE), notice("c", severity=PAGE)]
@@ -115,15 +110,6 @@ def test_a_repeat_is_left_out_that_comes_right_after_another_message() -> None:
     line.run(timedelta(hours=3, minutes=55), [notice(stage=1)])
     assert line.reasons(timedelta(hours=4), [notice(stage=1)]) == []
     assert line.reasons(timedelta(hours=24), [notice(stage=1)]) == ["repeat_due"]
-
-
-def test_with_a_repeat_goes_the_whole_group() -> None:
-    line = Line()
-    line.run(0 * MINUTE, [notice("a")])
-    line.run(5 * MINUTE, [notice("a"), notice("b")])
-    [message] = line.run(timedelta(hours=4), [notice("a"), notice("b")])
-    assert len(message.notices) == 2
-    assert line.run(timedelta(hours=4, minutes=5), [notice("a"), notice("b")]) == ()
 
 
 def test_what_is_over_is_told_once_after_it_has_settled() -> None:
@@ -236,11 +222,6 @@ def test_what_came_and_went_while_nothing_could_be_told_is_told_as_over() -> Non
     assert [one.what for one in digest.notices] == ["over: brief is idle"]
 
 
-def test_the_same_facts_give_the_same_messages_in_whatever_order_they_come() -> None:
-    notices = [notice(f"m{n}", owner=f"o{n % 3}") for n in range(9)]
-    assert Line().run(0 * MINUTE, notices) == Line().run(0 * MINUTE, reversed(notices))
-
-
 @given(st.lists(st.sets(st.sampled_from(["a", "b", "c", "d", "e"])), max_size=150), st.sampled_from([WARNING, PAGE]))
 def test_whatever_comes_and_goes_each_is_told_and_never_more_often_than_allowed(seen: list[set[str]], severity: str) -> None:
     line, found = Line(), set[str]()
@@ -256,10 +237,6 @@ def test_whatever_comes_and_goes_each_is_told_and_never_more_often_than_allowed(
         assert all(sum(start <= one < start + timedelta(hours=1) for one in at) <= NOTIFICATIONS_PER_HOUR_MAX for start in at)
     assert len({one.id for one in line.sent}) == len(line.sent)
     assert all(told.over for told in line.states)
-
-
-def test_it_settles_sooner_than_the_rest_between_two_messages() -> None:
-    assert timedelta() < RESOLVE_AFTER < timedelta(hours=1)
 
 
 def test_an_event_is_told_once_and_neither_again_nor_as_over() -> None:

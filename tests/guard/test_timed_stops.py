@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from costguard.guard.overrides import LEASE, STOP_AT, Override, find_armed_level
-from costguard.guard.policy import ASK, STOP, TIMED_RULE
+from costguard.guard.overrides import LEASE, STOP_AT, Override
 from costguard.guard.timed_stops import (
-    TIMED_STOP,
     find_timed_stop,
     get_due_time,
     index_timed_stops,
@@ -20,7 +18,7 @@ from costguard.guard.timed_stops import (
 )
 from costguard.metering.observation import Handling
 from costguard.values.resource import ENDED, STOPPED
-from tests.guard.cases import friday, machine, minutes, wish
+from tests.guard.cases import friday, machine, wish
 
 PLANNED, DUE = friday(16), friday(22)
 BOX = machine(started_at=friday(9), created_at=friday(9))
@@ -72,12 +70,6 @@ def test_a_machine_that_is_gone_ends_its_plan_and_one_that_stops_does_not() -> N
     assert list_ended_stops((plan(),), (stopping,), DUE) == []
 
 
-def test_it_is_due_from_its_time_on_and_not_before() -> None:
-    assert not list(list_due_policies(BOX.observation, (plan(),), DUE - minutes(1)))
-    (due,) = list_due_policies(BOX.observation, (plan(),), DUE)
-    assert (due.name, due.rule, due.digest) == (TIMED_STOP.name, TIMED_RULE, plan().id)
-
-
 @pytest.mark.parametrize(
     ("consented", "allowed"),
     [("", False), ("50 GB of container disk", True), ("60 GB of container disk\nlocal SSD", False)],
@@ -87,8 +79,3 @@ def test_consent_covers_exactly_the_losses_that_were_listed(consented: str, allo
     there = replace(BOX.observation, handling=loses)
     (due,) = list_due_policies(there, (plan(value=consented),), DUE)
     assert due.allow_irreversible is allowed
-
-
-def test_who_plans_a_stop_arms_it() -> None:
-    assert find_armed_level(TIMED_STOP, (), DUE).level == STOP
-    assert all(step.do != ASK for step in TIMED_STOP.then)

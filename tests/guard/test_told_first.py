@@ -14,7 +14,7 @@ from costguard.guard.alerts.dispatch import dispatch_alerts
 from costguard.guard.context import GuardConfig
 from costguard.guard.escalation import advance_escalation, list_due_steps, mark_delivered, mark_step_done
 from costguard.guard.evaluation import NO_ADMIN_ROUTE, evaluate_snapshot
-from costguard.guard.overrides import ARM, find_armed_level
+from costguard.guard.overrides import ARM
 from costguard.guard.policy import ASK, DOES_NOT, HOLDS, IDLE_RULE, NOTIFY, STOP, EscalationState, Policy, PolicyStep, Proposal
 from costguard.guard.run_facts import FirstSighting
 from costguard.guard.signals import IDLE
@@ -138,11 +138,6 @@ def test_a_new_escalation_is_told_anew_although_the_last_one_was_told_a_minute_a
     same, states = dispatch_alerts([first], states, now=TOLD + minutes(1), routes=(ALICE,))
     again, _ = dispatch_alerts([replace(first, episode="b")], states, now=TOLD + minutes(2), routes=(ALICE,))
     assert (len(same), len(again)) == (0, 1)
-
-
-def test_an_arming_that_nobody_recorded_lets_a_policy_notify() -> None:
-    found = find_armed_level(policy(arm=STOP, digest="abcd"), [], TOLD)
-    assert (found.level, found.explain()) == (NOTIFY, "nobody has accepted it yet: costguard policy accept abcd")
 
 
 def sure_enough(**stated: Any) -> Proposal:  # noqa: ANN401 - of an activity

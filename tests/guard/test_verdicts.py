@@ -20,7 +20,7 @@ from costguard.guard.policy_evaluation import (
     matches_pattern,
     matches_target,
 )
-from costguard.guard.signals import ACTIVE, HUNG, UNKNOWN, Activity
+from costguard.guard.signals import HUNG, UNKNOWN, Activity
 from costguard.metering.meter import GB_MONTH_730, STORAGE
 from costguard.metering.observation import identify_incarnation
 from costguard.values.money import Money, Rate
@@ -40,13 +40,6 @@ def test_story_1_62_min_of_idleness_cost_33_86_and_the_rate_has_its_disk() -> No
     assert waste.format() == "33.86"
     assert rate.format() == "32.8248"
     assert facts["time_in_state"] == minutes(62)
-
-
-def test_story_8_one_of_eight_busy_for_6_h_wastes_172_04() -> None:
-    work = Activity(state=ACTIVE, confidence=0.9, since=friday(12), wasted_share=7 / 8)
-    waste = compute_waste(machine(), work, friday(18))
-    assert waste is not None
-    assert waste.format() == "172.04"
 
 
 def test_story_5_an_hour_of_hanging_cost_an_hour() -> None:
@@ -116,10 +109,6 @@ def test_a_dot_and_a_bracket_stand_for_themselves() -> None:
 
 def found(work: Activity, at: Any, climb: EscalationState | None = None, **stated: Any) -> str:  # noqa: ANN401 - any argument
     return judged(machine(), policy(**stated), work, at, climb).finding
-
-
-def test_idleness_counts_from_its_own_start_and_not_from_when_it_was_noticed() -> None:
-    assert [found(idle(ENDED), friday(18, minute)) for minute in (49, 50)] == [NOT_YET, HOLDS]
 
 
 def test_unknown_work_cannot_be_said_and_never_counts_as_idle() -> None:
