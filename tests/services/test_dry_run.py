@@ -20,8 +20,9 @@ from tests.stories.player import StoryStage
 FLEET = """
 title: Four machines that idle, one of them protected
 hazard: GUARD 6
-start: 2026-11-02 08:00
-end: 10:00
+start: 2026-11-02 08:26
+end: 09:40
+poll: 2m
 machines
   a  aws 8xA100-80GB-SXM $32.77, owner ada
   b  aws 8xA100-80GB-SXM $32.77, owner ada
@@ -30,17 +31,17 @@ machines
 policies
   idle-gpu  arm stop, gpu, when idle, for 45m, notify, +15m stop
 events
-  08:00  a busy
-  08:00  b busy
-  08:00  c busy
-  08:00  d busy
+  08:26  a busy
+  08:26  b busy
+  08:26  c busy
+  08:26  d busy
   08:30  a quiet
   08:30  b quiet
   08:30  c quiet
   08:30  d quiet
-  09:20  protect d by ben
+  09:18  protect d by ben
 expect
-  09:30-09:40  stop a
+  09:30-09:38  stop a
 """
 Holds = dict[str, tuple[str, ...]]
 """The machine of each act -> the reasons that hold it."""

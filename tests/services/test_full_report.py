@@ -133,6 +133,12 @@ def test_before_anybody_looked_nothing_is_compared(weekend: StoryOutcome) -> Non
     assert "2026-10, the period before: not known, not polled then." in build_report_document(found).lead
 
 
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> StoryOutcome:
+    """Two hours of work."""
+    return story(tmp_path_factory.mktemp("busy"), "", end="18:00")
+
+
 def test_without_acts_nothing_is_saved(tmp_path: Path) -> None:
     outcome = story(tmp_path, "  16:10  box quiet\n", end="18:00")
     found = told(outcome, START, START + timedelta(days=1), at=outcome.end)
@@ -142,12 +148,11 @@ def test_without_acts_nothing_is_saved(tmp_path: Path) -> None:
     assert Money(nano=group.waste.idle).format() == "60.08"  # 16:10 to 18:00; it was created an hour before the start
 
 
-def test_a_running_period_has_the_forecast_of_the_status(tmp_path: Path) -> None:
-    outcome = story(tmp_path, "", end="18:00")
+def test_a_running_period_has_the_forecast_of_the_status(busy: StoryOutcome) -> None:
     end = START + timedelta(hours=12)
-    (forecast,) = told(outcome, START, end, at=outcome.end).forecast
-    left = (end - outcome.end) / timedelta(hours=1)
-    spent = told(outcome, START, end, at=outcome.end).usd.total.expected
+    found = told(busy, START, end, at=busy.end)
+    (forecast,), spent = found.forecast, found.usd.total.expected
+    left = (end - busy.end) / timedelta(hours=1)
     assert float(forecast.expected.to_decimal()) == pytest.approx(
         float(spent.to_decimal()) + left * (32.77 + 500 * 0.08 / 730), abs=0.01
     )
@@ -157,15 +162,13 @@ def test_a_period_that_is_over_has_no_forecast_though_its_disk_bills_on(weekend:
     assert told(weekend, START, START + timedelta(days=1)).forecast == ()
 
 
-def test_a_running_period_is_compared_with_as_much_of_the_one_before(tmp_path: Path) -> None:
-    outcome = story(tmp_path, "", end="18:00")
-    half = timedelta(minutes=30)
-    now = outcome.end
+def test_a_running_period_is_compared_with_as_much_of_the_one_before(busy: StoryOutcome) -> None:
+    half, now = timedelta(minutes=30), busy.end
     before = Period(start=now - 3 * half, end=now - half)
-    found = told(outcome, now - half, now + half, at=now, before=before).before
+    found = told(busy, now - half, now + half, at=now, before=before).before
     assert found is not None
-    assert found.part.total == told(outcome, before.start, before.start + half).usd.total
-    assert found.usd.total == told(outcome, before.start, before.end).usd.total != found.part.total
+    assert found.part.total == told(busy, before.start, before.start + half).usd.total
+    assert found.usd.total == told(busy, before.start, before.end).usd.total != found.part.total
 
 
 def test_the_idle_share_is_drawn_by_day_where_it_is_known(weekend: StoryOutcome) -> None:
