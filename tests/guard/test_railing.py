@@ -73,6 +73,12 @@ def test_h26_the_rails_leave_room_for_so_many_acts(machines: int, minutes_ago: t
     assert compute_headroom([sent(NOW - minutes(m)) for m in minutes_ago], machines, RAILS, NOW).acts == acts
 
 
+def test_h26_one_irreversible_act_an_hour() -> None:
+    lost = sent(NOW - minutes(59), irreversible=True)
+    assert compute_headroom([lost], 1000, RAILS, NOW).irreversible == 0
+    assert compute_headroom([lost], 1000, RAILS, NOW + minutes(1)).irreversible == 1
+
+
 def test_h26_an_act_dated_into_the_future_takes_room_as_well() -> None:
     assert compute_headroom([sent(NOW + timedelta(days=1))], 10, RAILS, NOW).acts == 0
 

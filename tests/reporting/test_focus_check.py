@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from costguard.files.table import parse_json
 from costguard.renderers import focus
-from costguard.reporting.focus.columns import NEWEST_VERSION, REQUIRED, VERSIONS, get_columns
-from costguard.reporting.focus.rows import list_header
+from costguard.reporting.focus.columns import NEWEST_VERSION, VERSIONS
 from costguard.views.document import Document
 from tests.charges import ADA, START, charges, disk, item
-from tests.reporting.focus_rules.cells import MOST_ALIKE
-from tests.reporting.focus_rules.validator import REMEMBERED_ROWS, FocusCheckResult, check_focus_file, detect_version
-from tests.reporting.focus_rules.vocabulary import SUBCATEGORIES
+from tests.reporting.focus_rules.cells import ERROR, WARNING
+from tests.reporting.focus_rules.validator import FocusCheckResult, check_focus_file
 
 SPOT = replace(ADA, tier="spot")
 ITEMS = (
@@ -69,7 +63,6 @@ def sample(version: str = NEWEST_VERSION) -> Rows:
 
 
 TAX, CREDIT, PURCHASE, COMMITTED = 4, 5, 6, 7
-SAMPLE = sample()
 
 
 def checked(rows: Rows, version: str | None = None) -> FocusCheckResult:
@@ -81,7 +74,7 @@ def checked(rows: Rows, version: str | None = None) -> FocusCheckResult:
 def test_an_export_has_no_finding_and_is_known_for_its_version(version: str) -> None:
     found = checked(sample(version))
     assert [(one.line, one.column, one.fault) for one in found.findings] == []
-    assert (found.version, found.count, found.rows) == (version, 0, 9)
+    assert (found.version, found.rows) == (version, 9)
 
 
 def cell(name: str, text: str, row: int = 0) -> Callable[[Rows], None]:
@@ -154,7 +147,7 @@ SEEDED: dict[str, tuple[Callable[[Rows], None], int, str, str]] = {
     "a contracted cost off by two nano-dollars": (cell("ContractedCost", "295.440000002"), 2, "ContractedCost", "identity"),
     "a list cost that was rounded": (
         *(cells(ListUnitPrice="0.3333333", PricingCurrencyListUnitPrice="0.3333333", ListCost="1.0000"), 2),
-        *("ListCost", "rounded"),
+        *("ListCost", "identity"),
     ),
     "another effective cost in the same currency": (
         *(cell("PricingCurrencyEffectiveCost", "1"), 2, "PricingCurrencyEffectiveCost", "identity"),
@@ -216,18 +209,24 @@ SEEDED: dict[str, tuple[Callable[[Rows], None], int, str, str]] = {
 }
 
 
-def test_there_are_at_least_forty_seeded_errors() -> None:
-    assert len(SEEDED) >= 40
+WARNED = {
+    "a FOCUS column after custom ones",
+    "a unit in words",
+    "another payee with a bill",  # since 1.3 a marketplace may invoice for the provider
+    "a charge that overlaps another",
+    "a usage of less than nothing",
+}
+"""No error in 1.4: SHOULD, or allowed and improbable."""
 
 
 @pytest.mark.parametrize("name", SEEDED)
-def test_a_seeded_error_is_found_and_named(name: str) -> None:
+def test_a_seeded_error_is_found_named_and_graded(name: str) -> None:
     change, line, column, rule = SEEDED[name]
     rows = sample()
     change(rows)
     found = checked(rows, NEWEST_VERSION).findings
-    assert (line, column, rule) in [(one.line, one.column, one.fault.rule) for one in found], found
-    assert all(one.fault.instead for one in found)
+    grades = {one.fault.grade for one in found if (one.line, one.column, one.fault.rule) == (line, column, rule)}
+    assert grades == {WARNING if name in WARNED else ERROR}, found
     assert len(found) <= 3, found  # it is named once or twice, and not drowned
 
 
@@ -238,41 +237,10 @@ def test_a_line_with_a_cell_too_few_is_named() -> None:
     assert (found.line, found.column, found.fault.rule) == (3, "", "column")
 
 
-def test_the_first_findings_of_a_kind_are_told_and_the_others_counted() -> None:
-    rows = sample()
-    found = checked([{**rows[0], "BilledCost": "x", "ResourceId": f"i-{n}"} for n in range(100)])
-    assert (len(found.findings), found.count) == (MOST_ALIKE, 100)
-
-
-def test_columns_that_nobody_knows_are_counted_and_the_first_told() -> None:
-    """A header of thousands takes no square of its time, and no page each."""
-    rows = [{**sample()[0], **{f"cost {n}": "" for n in range(2_000)}}]
-    found = checked(rows, NEWEST_VERSION)
-    assert (len(found.findings), found.count) == (MOST_ALIKE, 2_000)
-    missing = check_focus_file(["cost"], [], parse_json, NEWEST_VERSION).findings
-    assert {one.column for one in missing} >= {
-        name for name, one in get_columns(NEWEST_VERSION).items() if one.level == REQUIRED
-    }
-
-
-def test_long_cells_are_not_remembered() -> None:
-    """Tags of 64 kB, each one's own: what is held does not grow with the rows."""
-    peaks = []
-    for count in (50, 200):
-        first = sample()[0]
-        tags = (json.dumps({f"{n}-{key}": "v" * 60 for key in range(1_000)}) for n in range(count))
-        lines = ((n, list({**first, "ResourceId": f"i-{n}", "Tags": one}.values())) for n, one in enumerate(tags, 2))
-        tracemalloc.start()
-        assert check_focus_file(list(first), lines, parse_json).rows == count
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0]
-
-
 def test_charges_of_other_prices_or_owners_may_overlap() -> None:
     rows = sample()
     rows += [{**rows[0], "ListUnitPrice": "98.48", "x_Owner": "ben"}, {**rows[0], "SkuPriceId": "another"}]
-    assert checked(rows).count == 0
+    assert checked(rows).findings == ()
 
 
 def test_a_number_may_have_an_exponent() -> None:
@@ -290,43 +258,3 @@ def test_each_account_and_issuer_has_billing_periods_of_its_own() -> None:
     later = {"ChargePeriodStart": "2026-12-01T00:00:00Z", "ChargePeriodEnd": "2026-12-01T01:00:00Z"}
     rows += [{**rows[0], **middle, "BillingAccountId": "other"}, {**rows[0], **december, **later}]
     assert checked(rows).findings == ()
-
-
-def test_null_may_be_written_as_a_word_of_the_standard() -> None:
-    rows = [{name: text or "NULL" for name, text in row.items()} for row in sample()]
-    assert checked(rows, NEWEST_VERSION).count == 0
-
-
-ODD = st.sampled_from(
-    ["", " ", "NULL", "0", "-0", "9" * 61, "1e9", "NaN", "0000-00-00T00:00:00Z", "9999-12-31T23:59:59Z", "2026-11-01T00:00:00Z"]
-) | st.sampled_from(
-    ['{"a": 1}', "[1]", "[" * 3000, '{"a": 1e999}', '{"a": NaN}', "Usage", "Tax", "Correction", "USD", "x" * 5000]
-)
-CELLS = ODD | st.text(max_size=8)
-
-
-@given(
-    changes=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 80), CELLS), max_size=12), version=st.sampled_from(VERSIONS)
-)
-def test_whatever_stands_in_a_file_findings_are_named_and_nothing_breaks(
-    changes: list[tuple[int, int, str]], version: str
-) -> None:
-    rows = [dict(row) for row in SAMPLE]
-    for row, place, text in changes:
-        rows[row][list(rows[row])[place % len(rows[row])]] = text
-    for one in checked(rows, version).findings:
-        assert 1 <= one.line <= len(rows) + 1
-        assert one.fault.what
-        assert one.fault.instead
-        assert (one.column + one.fault.what + one.fault.instead).isprintable()
-
-
-def test_versions_are_known_by_who_serves() -> None:
-    assert [detect_version(list_header(version)) for version in VERSIONS] == list(VERSIONS)
-
-
-def test_the_table_of_columns_has_what_each_version_is_said_to_have() -> None:
-    assert [len(get_columns(version)) for version in VERSIONS] == [57, 65, 65]
-    assert set(get_columns("1.2")) - set(get_columns("1.4")) == {"ProviderName", "PublisherName"}
-    assert len(SUBCATEGORIES) == 19
-    assert REMEMBERED_ROWS >= 10**6

@@ -3,83 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from costguard.guard.action_intents import DONE, VERIFYING, Intent
-from costguard.guard.alerts.alert import FIRST, WARNING, Alert, Notification
-from costguard.guard.signals import IDLE, Activity
 from costguard.ledger.spans.books import SpendingReader
-from costguard.metering.observation import identify_incarnation
-from costguard.testing import SimulatedCloud
-from costguard.values.resource import STOPPED
-from tests.stories import GuardResult, PollPlayer, StoryReply, StoryStage, parse_story, play_story, read_story
-from tests.stories.story import StoryEvent
+from tests.stories import PollPlayer, parse_story, play_story, read_story
 
 STORIES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.story"))
 WEEKEND = next(path for path in STORIES if path.name.startswith("01-"))
-
-
-class Scripted(PollPlayer):
-    """A guard that does what the story of the weekend says, by the clock."""
-
-    def __init__(self, stage: StoryStage) -> None:
-        super().__init__(stage)
-        self.intent: Intent | None = None
-        cloud = stage.clouds["aws"]
-        assert isinstance(cloud, SimulatedCloud)
-        self.cloud, self.box = cloud, cloud.machines["box"]
-
-    def guard(self) -> None:
-        now = self.stage.clock.now()
-        subject = "/".join(self.box.key)
-        if now == datetime(2026, 11, 6, 18, 50, tzinfo=UTC):
-            notice = Alert(
-                topic="policy:idle-gpu",
-                subject=subject,
-                owner="ada",
-                severity=WARNING,
-                what="it idles at $32.77 an hour: $24.58 so far",
-                at=now,
-            )
-            self.stage.notifier(
-                Notification(id="1", channel="test", why_now=FIRST, severity=WARNING, title="idle", notices=(notice,), at=now)
-            )
-        if now == datetime(2026, 11, 6, 19, 5, tzinfo=UTC):
-            seen = self.cloud.look_up(self.box.key)
-            assert seen is not None
-            self.cloud.stop(self.box.key)
-            self.intent = Intent(
-                id="1",
-                life=identify_incarnation(seen),
-                act="stop",
-                policy="idle-gpu",
-                rule="idle",
-                why="",
-                evidence="{}",
-                state=VERIFYING,
-                created_at=now,
-                moved_at=now,
-            )
-        here = self.box.now(now)
-        if self.intent and here and here.state == STOPPED:
-            self.intent = replace(self.intent, state=DONE)
-
-    def seen(self) -> GuardResult:
-        quiet = self.stage.clock.now() >= datetime(2026, 11, 6, 18, 5, tzinfo=UTC)
-        works = {self.box.key: Activity(state=IDLE if quiet else "active")}
-        return GuardResult(works=works, intents=(self.intent,) if self.intent else ())
-
-    def wish(self, event: StoryEvent) -> StoryReply:
-        return StoryReply(done=True, text=event.text)
-
-
-@pytest.mark.proof
-def test_the_forgotten_weekend_comes_out_to_the_cent_where_the_guard_does_as_told(tmp_path: Path) -> None:
-    outcome = play_story(read_story(WEEKEND), Scripted, tmp_path)
-    assert not outcome.faults, outcome.report()
 
 
 @pytest.mark.proof
@@ -111,6 +44,12 @@ def test_the_ledger_holds_the_truth_of_every_story_that_nobody_guards(path: Path
     assert not outcome.faults, outcome.report()
 
 
+def test_a_stop_that_nobody_made_is_missed(tmp_path: Path) -> None:
+    head = "title: a\nhazard: b\nstart: 2026-11-06 18:55\nend: 19:10\nmachines\n  box aws $1\n"
+    outcome = play_story(parse_story(f"{head}expect\n  19:05 stop box\n"), PollPlayer, tmp_path)
+    assert [fault.split(":")[0] for fault in outcome.faults] == ["line 8"]
+
+
 def test_the_ledger_is_exact_to_the_nano_dollar_where_nothing_is_hidden(tmp_path: Path) -> None:
     text = """
 title: Two boxes
@@ -138,24 +77,3 @@ expect
         money = spent[machine.key.id]
         assert money.low == money.high
         assert abs(money.expected.nano - truth) <= 2, name
-
-
-def test_a_liar_of_a_guard_is_found_out(tmp_path: Path) -> None:
-    story = parse_story(
-        "title: a\nhazard: b\nstart: 2026-11-06 18:55\nend: 19:10\nmachines\n  box aws $1\nexpect\n  never act\n"
-    )
-    outcome = play_story(story, Scripted, tmp_path)
-    assert [fault.split(":")[0] for fault in outcome.faults] == ["line 8"]
-
-
-def test_acts_take_random_times_within_what_was_stated_and_the_same_by_seed(tmp_path: Path) -> None:
-    text = "title: a\nhazard: b\nstart: 2026-11-06 18:55\nend: 19:10\nmachines\n  box aws $1\nclouds\n  aws acts take 30s/2m\n"
-    took = list[timedelta]()
-    for seed in (1, 1, 2, 3, 4, 5):
-        folder = tmp_path / str(len(took))
-        folder.mkdir()
-        box = play_story(parse_story(text), Scripted, folder, seed=seed).stage.clouds["aws"].machines["box"]
-        took.append(box.turns[-1].at - box.turns[-2].at)
-    assert took[0] == took[1]
-    assert len(set(took)) > 2
-    assert max(took) <= timedelta(minutes=2)

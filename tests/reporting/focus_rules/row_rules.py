@@ -1,6 +1,6 @@
 """Rules within one row of a FOCUS file: which cells are null together, what a category asks for, products, periods, services.
 
-Example: with ListUnitPrice 2.49 and PricingQuantity 1.5, ListCost must be 3.735; 3.7349999999 was rounded, 99 is an error.
+Example: with ListUnitPrice 2.49 and PricingQuantity 1.5, ListCost must be 3.735.
 
 Each rule is as strict as the specification: what breaks a MUST is an error, what breaks a SHOULD is a warning, from the
 specifications of 1.2, 1.3 and 1.4 (read on 2026-11-25).
@@ -19,8 +19,6 @@ from tests.reporting.focus_rules.cells import (
     ERROR,
     IDENTITY_RULE,
     PERIOD_RULE,
-    ROUNDED_RULE,
-    ROUNDING,
     VALUE_RULE,
     WARNING,
     CellFault,
@@ -146,15 +144,14 @@ def _check_null_pairs(row: FocusRow) -> RowFaults:
     for first, others in NULL_WITH.items():
         for name in (*others, *_list_later_null(row, first)) if row.is_null(first) else ():
             if row.is_full(name):
-                hint = f"leave it empty, or fill {first}"
-                yield name, CellFault(CONDITION_RULE, f"holds something where {first} is null", hint)
+                yield name, CellFault(CONDITION_RULE, f"holds something where {first} is null")
     for first, others in FULL_WITH.items():
         for name in (*others, *_list_later_full(row, first)) if row.is_full(first) else ():
             if row.is_null(name):
-                yield name, CellFault(CONDITION_RULE, f"is null where {first} is not", f"fill it, or leave {first} empty")
-    for name, hint in RECOMMENDED_CELLS.items():
+                yield name, CellFault(CONDITION_RULE, f"is null where {first} is not")
+    for name in RECOMMENDED_CELLS:
         if row.is_null(name) and (name != "SkuMeter" or row.is_full("SkuId")):
-            yield name, CellFault(CONDITION_RULE, "is null, and FOCUS recommends to fill it", hint, grade=WARNING)
+            yield name, CellFault(CONDITION_RULE, "is null, and FOCUS recommends to fill it", grade=WARNING)
 
 
 def _list_later_null(row: FocusRow, first: str) -> Sequence[str]:
@@ -169,10 +166,7 @@ def _list_later_full(row: FocusRow, first: str) -> Sequence[str]:
     return ("SubAccountName",) if first == "SubAccountId" and row.version >= "1.2" else ()
 
 
-RECOMMENDED_CELLS: Mapping[str, str] = {
-    "ChargeDescription": "say in a line what is charged",
-    "SkuMeter": "say what is metered: Instance Hours",
-}
+RECOMMENDED_CELLS = ("ChargeDescription", "SkuMeter")
 """Cells that SHOULD NOT be null; SkuMeter only where there is a SkuId."""
 
 
@@ -182,56 +176,51 @@ def _check_category(row: FocusRow) -> RowFaults:
         if row.sold and row.is_null(name):
             yield (
                 name,
-                CellFault(CONDITION_RULE, f"is null for a {category} charge", "fill it; only a Correction may leave it out"),
+                CellFault(CONDITION_RULE, f"is null for a {category} charge"),
             )
         if category == "Tax" and row.is_full(name):
             yield (
                 name,
-                CellFault(CONDITION_RULE, "holds something for a Tax charge", "leave it empty: a tax has no price of its own"),
+                CellFault(CONDITION_RULE, "holds something for a Tax charge"),
             )
     unused = row.get_text("CommitmentDiscountStatus") == "Unused"
     if category and row.is_full("ConsumedQuantity") and (category != "Usage" or unused):
         of = "an Unused commitment" if category == "Usage" else f"a {category} charge"
-        yield "ConsumedQuantity", CellFault(CONDITION_RULE, f"holds something for {of}", "leave it empty: nothing was used")
+        yield "ConsumedQuantity", CellFault(CONDITION_RULE, f"holds something for {of}")
     if category == "Usage" and row.is_null("ConsumedQuantity") and not (unused or row.correction):
-        yield "ConsumedQuantity", CellFault(CONDITION_RULE, "is null for a Usage charge", "write how much was used")
+        yield "ConsumedQuantity", CellFault(CONDITION_RULE, "is null for a Usage charge")
     for name in ("CommitmentDiscount", "CapacityReservation"):
         if category == "Usage" and row.is_full(f"{name}Id") and row.is_null(f"{name}Status"):
-            yield f"{name}Status", CellFault(CONDITION_RULE, f"is null where {name}Id is not", "write Used or Unused")
+            yield f"{name}Status", CellFault(CONDITION_RULE, f"is null where {name}Id is not")
     consumed = row.get_number("ConsumedQuantity")
     if category == "Usage" and not row.correction and consumed is not None and consumed < 0:  # any decimal is valid there
         what = f"is negative for a Usage charge: {_format_plain(consumed)}"
-        hint = "write what was used; only a Correction takes some of it back"
-        yield "ConsumedQuantity", CellFault(VALUE_RULE, what, hint, grade=WARNING)
+        yield "ConsumedQuantity", CellFault(VALUE_RULE, what, grade=WARNING)
     yield from _check_commitment(row)
     if category == "Purchase" and row.get_text("ChargeFrequency") == "Usage-Based":
-        yield "ChargeFrequency", CellFault(CONDITION_RULE, "is Usage-Based for a Purchase", "write One-Time or Recurring")
+        yield "ChargeFrequency", CellFault(CONDITION_RULE, "is Usage-Based for a Purchase")
 
 
 def _check_commitment(row: FocusRow) -> RowFaults:
     """Check that usage under a commitment, and no other usage, is priced as Committed, and how much of it was counted."""
     category, committed = row.get_text("ChargeCategory"), row.is_full("CommitmentDiscountId")
     if row.sold and committed and row.is_null("CommitmentDiscountQuantity"):
-        hint = "write how much of the commitment was bought, used or left unused"
-        yield "CommitmentDiscountQuantity", CellFault(CONDITION_RULE, "is null where CommitmentDiscountId is not", hint)
+        yield "CommitmentDiscountQuantity", CellFault(CONDITION_RULE, "is null where CommitmentDiscountId is not")
     if category in ("Tax", "Credit", "Adjustment") and committed and row.is_full("CommitmentDiscountQuantity"):
         yield (
             "CommitmentDiscountQuantity",
-            CellFault(CONDITION_RULE, f"holds something for a {category} charge", "leave it empty"),
+            CellFault(CONDITION_RULE, f"holds something for a {category} charge"),
         )
     if category != "Usage" or row.correction:
         return
     priced = row.get_text("PricingCategory")
     if priced == "Committed" and row.is_null("CommitmentDiscountId"):
-        hint = "write Standard or Dynamic, or name the commitment in CommitmentDiscountId"
-        yield "PricingCategory", CellFault(CONDITION_RULE, "is Committed where CommitmentDiscountId is null", hint)
+        yield "PricingCategory", CellFault(CONDITION_RULE, "is Committed where CommitmentDiscountId is null")
     if priced == "Standard" and committed:
-        hint = "write Committed, or leave CommitmentDiscountId empty"
-        yield "PricingCategory", CellFault(CONDITION_RULE, "is Standard where CommitmentDiscountId is not null", hint)
+        yield "PricingCategory", CellFault(CONDITION_RULE, "is Standard where CommitmentDiscountId is not null")
     unused = row.get_text("CommitmentDiscountStatus") == "Unused" and row.version >= "1.4"
     if unused and "ResourceId" in row.values and row.get_text("ResourceId") != row.get_text("CommitmentDiscountId"):
-        hint = "write the id of the commitment: nothing else used it"
-        yield "ResourceId", CellFault(CONDITION_RULE, "is not CommitmentDiscountId for an Unused commitment", hint)
+        yield "ResourceId", CellFault(CONDITION_RULE, "is not CommitmentDiscountId for an Unused commitment")
 
 
 COST_PRICES = {"ListCost": "ListUnitPrice", "ContractedCost": "ContractedUnitPrice"}
@@ -246,20 +235,16 @@ def _check_products(row: FocusRow) -> RowFaults:
             continue
         product = EXACT.multiply(each, quantity)
         if stated != product:
-            yield cost, _build_product_fault(stated, product, (each, quantity), f"{price} x PricingQuantity")
+            yield cost, _build_product_fault(stated, f"{price} x PricingQuantity")
     if row.get_text("PricingCurrency") and row.get_text("PricingCurrency") == row.get_text("BillingCurrency"):
         for name, other in SAME_CURRENCY.items():
             stated, same = row.get_number(name), row.get_number(other)
             if stated is not None and same is not None and stated != same:
-                yield name, _build_product_fault(stated, same, (), f"{other}, which is in the same currency")
+                yield name, _build_product_fault(stated, f"{other}, which is in the same currency")
 
 
-def _build_product_fault(stated: Decimal, exact: Decimal, factors: tuple[Decimal, ...], what: str) -> CellFault:
-    hint = f"write {_format_plain(exact)}"
-    if is_rounded(stated, exact, factors):
-        difference = abs(EXACT.subtract(stated, exact))
-        return CellFault(ROUNDED_RULE, f"was rounded, and is not {what}", hint, grade=ROUNDING, difference=difference)
-    return CellFault(IDENTITY_RULE, f"is {_format_plain(stated)}, and is not {what}", hint)
+def _build_product_fault(stated: Decimal, what: str) -> CellFault:
+    return CellFault(IDENTITY_RULE, f"is {_format_plain(stated)}, and is not {what}")
 
 
 def _check_amounts(row: FocusRow) -> RowFaults:
@@ -269,17 +254,16 @@ def _check_amounts(row: FocusRow) -> RowFaults:
         stated = row.get_number(cost)
         if not row.is_full(price) and stated is not None and billed is not None and stated != billed:
             what = f"is {_format_plain(stated)} for a Credit without {price}, and is not BilledCost"
-            yield cost, CellFault(IDENTITY_RULE, what, f"write {_format_plain(billed)}")
+            yield cost, CellFault(IDENTITY_RULE, what)
     settled = category in ("Tax", "Credit") and row.version >= "1.4"
     if settled and billed and effective is not None and effective != billed:
         what = f"is {_format_plain(effective)} for a {category} charge, and is not BilledCost"
-        yield "EffectiveCost", CellFault(IDENTITY_RULE, what, f"write {_format_plain(billed)}")
+        yield "EffectiveCost", CellFault(IDENTITY_RULE, what)
     payee = row.get_text("InvoiceIssuerName")
     for seller in ("ServiceProviderName", "ProviderName"):
         if row.get_text(seller) and payee and payee != row.get_text(seller) and billed:
-            hint = f"spell it as {seller}, or write BilledCost 0 where another party collects the money"
             grade = WARNING if row.version >= "1.3" else ERROR  # 1.3 lets a marketplace invoice for the provider
-            yield "InvoiceIssuerName", CellFault(CONDITION_RULE, f"is not {seller}, and BilledCost is not 0", hint, grade=grade)
+            yield "InvoiceIssuerName", CellFault(CONDITION_RULE, f"is not {seller}, and BilledCost is not 0", grade=grade)
             return
 
 
@@ -291,73 +275,32 @@ def _check_periods(row: FocusRow) -> RowFaults:
     if start and end and start >= end:
         yield (
             "ChargePeriodEnd",
-            CellFault(PERIOD_RULE, "is not after ChargePeriodStart", "the end is the first instant outside"),
+            CellFault(PERIOD_RULE, "is not after ChargePeriodStart"),
         )
     if first and last and first >= last:
         yield (
             "BillingPeriodEnd",
-            CellFault(PERIOD_RULE, "is not after BillingPeriodStart", "the end is the first instant outside"),
+            CellFault(PERIOD_RULE, "is not after BillingPeriodStart"),
         )
     if row.get_text("ChargeCategory") == "Purchase" or row.correction:
         return  # what is bought may hold for years, and what is mended lies in an earlier period
     if start and first and last and not first <= start < last:
         yield (
             "ChargePeriodStart",
-            CellFault(PERIOD_RULE, "lies outside the billing period", f"from {_format_at(first)} to before {_format_at(last)}"),
+            CellFault(PERIOD_RULE, "lies outside the billing period"),
         )
     elif end and last and end > last:
-        hint = f"split the charge at {_format_at(last)}: a row for each billing period"
-        yield "ChargePeriodEnd", CellFault(PERIOD_RULE, "lies beyond the end of the billing period", hint)
+        f"split the charge at {_format_at(last)}: a row for each billing period"
+        yield "ChargePeriodEnd", CellFault(PERIOD_RULE, "lies beyond the end of the billing period")
 
 
 def _check_service(row: FocusRow) -> RowFaults:
     category, under = row.get_text("ServiceCategory"), row.get_text("ServiceSubcategory")
-    if category in SUBCATEGORIES and under and under not in (known := (*SUBCATEGORIES[category], f"Other ({category})")):
+    if category in SUBCATEGORIES and under and under not in (*SUBCATEGORIES[category], f"Other ({category})"):
         yield (
             "ServiceSubcategory",
-            CellFault(VALUE_RULE, f"is not a subcategory of {category}", f"write one of: {', '.join(known)}"),
+            CellFault(VALUE_RULE, f"is not a subcategory of {category}"),
         )
-
-
-COST_PLACES, CENT_PLACES, FACTOR_PLACES = 4, 2, 6
-"""Decimals from which a cost may be its product cut or rounded to as many; from which only to the nearest (cents); and from
-which a price or quantity may itself have been rounded. With fewer decimals it is another number."""
-CUT_PLACES = 8
-"""Decimals from which a double of 3.73499999999999 may have been cut, so that the last one is off by one whole step."""
-FACTOR_SHARE = Decimal("1e-3")
-"""The part of a product that roundings of its factors explain at most."""
-DOUBLE_DIGITS, DOUBLE_SHARE = 15, Decimal("1e-14")
-"""Digits of a number that was a binary double, and the part of a product that its representation explains."""
-
-
-def is_rounded(stated: Decimal, exact: Decimal, factors: tuple[Decimal, ...] = ()) -> bool:
-    """Return whether `stated` is `exact` but for rounding: of itself, of the two `factors` of `exact`, or of binary doubles.
-
-    Examples: 0.0103125 of 0.0103124999, 0.42 of 0.4153, 0.30000000000000004 of 0.3. Not 99 of 98.48, 295.440000002 of 295.44.
-    """
-    difference = abs(EXACT.subtract(stated, exact))
-    places = _count_places(stated)
-    step = Decimal(1).scaleb(-max(places, COST_PLACES))
-    if difference < step or (difference == step and places >= CUT_PLACES):
-        return True
-    if CENT_PLACES <= places < COST_PLACES and 2 * difference <= Decimal(1).scaleb(-places):
-        return True
-    doubtful = [
-        EXACT.multiply(abs(other), Decimal(1).scaleb(-_count_places(one)))
-        for one, other in zip(factors, reversed(factors), strict=True)
-        if _count_places(one) >= FACTOR_PLACES
-    ]
-    allowed = min(sum(doubtful, Decimal(0)), EXACT.multiply(abs(exact), FACTOR_SHARE))
-    if allowed:
-        allowed += step
-    if any(len(one.as_tuple().digits) >= DOUBLE_DIGITS for one in (stated, *factors)):
-        allowed += EXACT.multiply(abs(exact), DOUBLE_SHARE)
-    return difference <= allowed
-
-
-def _count_places(number: Decimal) -> int:
-    exponent = number.as_tuple().exponent
-    return max(-exponent, 0) if isinstance(exponent, int) else 0
 
 
 def _format_plain(number: Decimal) -> str:

@@ -1,8 +1,8 @@
 """Validate a FOCUS 1.0 to 1.4 file in one pass: its header, each cell, each row, and rows against each other.
 
 It is stricter than the Foundation's own validator, which accepts a ListCost of 99 where price times quantity is 0.4153, and a
-ChargeCategory of Compute, and nowhere stricter than the specification. Every finding names a line, a column, a grade and the
-correction.
+ChargeCategory of Compute, and nowhere stricter than the specification. Every finding names a line, a column and a
+grade.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from tests.reporting.focus_rules.cells import (
     WARNING,
     CellFault,
     CellValue,
-    FindingLog,
     FocusFinding,
     ReadJson,
     read_cell,
@@ -41,13 +40,6 @@ from tests.reporting.focus_rules.vocabulary import get_all_columns
 
 FileLine = tuple[int, Sequence[str]]
 """The line of the file that a row ends on, and its cells as text; "" is null."""
-
-REMEMBERED_ROWS = 1_000_000
-"""Rows that are kept to be compared with later ones: some 400 MB (measured: 400 bytes a row, 2026-11-25). Of a longer file the
-rest is compared with nothing."""
-
-_REMEMBERED_CELLS, _SHORT_CELL = 4096, 1000
-"""Cells of one column whose verdict is kept, and characters of such a cell: most say what others said before."""
 
 AMOUNT_COLUMNS = frozenset(
     (
@@ -60,22 +52,11 @@ TIME_COLUMNS = ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FocusCheckResult:
-    """The result for a file with `rows` rows, checked against `version`. `counts`: all findings by grade, listed or not."""
+    """The result for a file with `rows` rows, checked against `version`."""
 
     version: str
     rows: int
     findings: tuple[FocusFinding, ...]
-    counts: Mapping[str, int]
-
-    @property
-    def count(self) -> int:
-        """Return the number of all findings."""
-        return sum(self.counts.values())
-
-    @property
-    def errors(self) -> int:
-        """Return the number of errors: with one the file does not conform."""
-        return self.counts[ERROR]
 
 
 def check_focus_file(
@@ -83,21 +64,21 @@ def check_focus_file(
 ) -> FocusCheckResult:
     """Return all faults of a file. `version`: the claimed one; None: detected from the columns."""
     version = version or detect_version(header)
-    known, found, rows = get_columns(version, among=CHECKED_VERSIONS), FindingLog(), 0
+    known, found, rows = get_columns(version, among=CHECKED_VERSIONS), list[FocusFinding](), 0
     for name, fault in _find_header_faults(header, version, known):
-        found.add(1, name, fault, alike=name if name in known else "")
+        found.append(FocusFinding(1, name, fault))
     reader, among = _CellReader([known.get(name) for name in header], read_json, version), _RowComparison(header, found)
     for line, cells in lines:
         rows += 1
         if len(cells) != len(header):
             what = f"has {len(cells)} cells where the header has {len(header)}"
-            found.add(line, "", CellFault(COLUMN_RULE, what, 'write a cell for each column; "quote" those that hold commas'))
+            found.append(FocusFinding(line, "", CellFault(COLUMN_RULE, what)))
             continue
         row, faults = reader.read_row(header, cells)
         for name, fault in (*faults, *find_row_faults(row)):
-            found.add(line, name, fault)
+            found.append(FocusFinding(line, name, fault))
         among.compare(line, row, cells)
-    return FocusCheckResult(version=version, rows=rows, findings=tuple(found.list_findings()), counts=found.count_by_grade())
+    return FocusCheckResult(version=version, rows=rows, findings=tuple(sorted(found, key=lambda one: one.line)))
 
 
 def detect_version(header: Sequence[str]) -> str:
@@ -119,14 +100,14 @@ def _find_header_faults(
     for name, column in known.items():
         if column.level == REQUIRED and name not in header:
             alike = [other for other in header if other not in known and other.casefold().replace("_", "") == name.casefold()]
-            hint = f"write it {name}, not {alike[0]}" if alike else "add it"
-            yield name, CellFault(COLUMN_RULE, f"is missing, and FOCUS {version} demands it", hint)
+            f"write it {name}, not {alike[0]}" if alike else "add it"
+            yield name, CellFault(COLUMN_RULE, f"is missing, and FOCUS {version} demands it")
     custom = next((place for place, name in enumerate(header) if name.startswith(CUSTOM_PREFIX)), len(header))
     before = set[str]()
     for place, name in enumerate(header):
         told = shorten(to_one_line(name), 60)
         if name in before:
-            yield told, CellFault(COLUMN_RULE, "appears twice in the header", "keep one of them")
+            yield told, CellFault(COLUMN_RULE, "appears twice in the header")
         elif name in known:
             if place > custom:
                 yield (
@@ -134,7 +115,6 @@ def _find_header_faults(
                     CellFault(
                         COLUMN_RULE,
                         "stands after a column of your own",
-                        f"put columns with {CUSTOM_PREFIX} last",
                         grade=WARNING,
                     ),
                 )
@@ -142,39 +122,30 @@ def _find_header_faults(
             of = get_all_columns()[name]
             yield (
                 told,
-                CellFault(COLUMN_RULE, f"is not a column of FOCUS {version}, but of {of.since} to {of.until}", "leave it out"),
+                CellFault(COLUMN_RULE, f"is not a column of FOCUS {version}, but of {of.since} to {of.until}"),
             )
         elif not name.strip():
-            yield told, CellFault(COLUMN_RULE, f"has no name: column {place + 1}", "name it, or drop it with its comma")
+            yield told, CellFault(COLUMN_RULE, f"has no name: column {place + 1}")
         elif not name.startswith(CUSTOM_PREFIX) or not name.isprintable() or name == CUSTOM_PREFIX:
             near = find_nearest_names(name, known)
-            hint = f"write {' or '.join((*near[:1], f'{CUSTOM_PREFIX}{told}'))}"
-            yield told, CellFault(COLUMN_RULE, "is not a column of FOCUS", hint)
+            f"write {' or '.join((*near[:1], f'{CUSTOM_PREFIX}{told}'))}"
+            yield told, CellFault(COLUMN_RULE, "is not a column of FOCUS")
         before.add(name)
 
 
 class _CellReader:
-    """Parses cells. Results are cached by column and text."""
+    """Parses cells."""
 
     def __init__(self, known: Sequence[FocusColumn | None], read_json: ReadJson, version: str) -> None:
         self._known, self._read_json, self._version = known, read_json, version
-        self._verdicts: list[dict[str, tuple[CellValue | None, CellFault | None]]] = [{} for _ in known]
 
     def read_row(self, header: Sequence[str], cells: Sequence[str]) -> tuple[FocusRow, list[tuple[str, CellFault]]]:
         """Return the row, and the faults of its single cells."""
         values, faults = dict[str, CellValue | None](), list[tuple[str, CellFault]]()
-        for name, column, verdicts, text in zip(header, self._known, self._verdicts, cells, strict=True):
-            if column is None:
-                continue
-            verdict = verdicts.get(text)
-            if verdict is None:
-                verdict = read_cell(column, text, self._read_json)
-                if len(verdicts) < _REMEMBERED_CELLS and len(text) <= _SHORT_CELL:
-                    verdicts[text] = verdict
-            value, fault = verdict
-            values[name] = value
-            if fault:
-                faults.append((name, fault))
+        for name, column, text in zip(header, self._known, cells, strict=True):
+            if column is not None:
+                values[name], fault = read_cell(column, text, self._read_json)
+                faults += [(name, fault)] if fault else []
         broken = frozenset(name for name, fault in faults if fault.grade == ERROR)
         return FocusRow(values, broken, self._version), faults
 
@@ -186,11 +157,10 @@ ONE_PARENT = (("ServiceName", "ServiceCategory"), ("SkuPriceId", "SkuId"))
 class _RowComparison:
     """Compares each row with the rows before it."""
 
-    def __init__(self, header: Sequence[str], found: FindingLog) -> None:
+    def __init__(self, header: Sequence[str], found: list[FocusFinding]) -> None:
         self._found, self._places = found, [place for place, name in enumerate(header) if not _is_variable(name)]
         self._parents = dict[tuple[str, str], tuple[str, int]]()
         self._periods = dict[int, list[_ChargedPeriod]]()
-        self._kept = 0
         self._months = dict[tuple[str, str], dict[tuple[datetime, datetime], int]]()
 
     def compare(self, line: int, row: FocusRow, cells: Sequence[str]) -> None:
@@ -200,7 +170,7 @@ class _RowComparison:
         if row.get_text("ChargeCategory") != "Usage" or row.correction or not row.is_full("ResourceId"):
             return
         start, end = row.get_instant("ChargePeriodStart"), row.get_instant("ChargePeriodEnd")
-        if start and end and start < end and self._kept < REMEMBERED_ROWS:
+        if start and end and start < end:
             about, amounts = hash(tuple(cells[place] for place in self._places)), hash(tuple(cells))
             self._check_overlap(about, (to_micros(start) // SECOND_US, to_micros(end) // SECOND_US, line, amounts))
 
@@ -208,31 +178,26 @@ class _RowComparison:
         seller = row.get_text("ServiceProviderName") or row.get_text("ProviderName")
         for child, parent in ONE_PARENT:
             name, of = row.get_text(child), row.get_text(parent)
-            if not (name and of) or len(self._parents) >= REMEMBERED_ROWS:
+            if not (name and of):
                 continue
-            before, first = self._parents.setdefault((child, _shorten_key(f"{seller}|{name}")), (_shorten_key(of), line))
-            of = _shorten_key(of)
+            before, first = self._parents.setdefault((child, f"{seller}|{name}"), (of, line))
             if before != of:
                 what = f"is '{shorten(to_one_line(of), 40)}' for a {child} that had another one on line {first}"
-                hint = f"write '{shorten(to_one_line(before), 40)}', or another {child}"
-                self._found.add(line, parent, CellFault(CONSISTENT_RULE, what, hint))
+                f"write '{shorten(to_one_line(before), 40)}', or another {child}"
+                self._found.append(FocusFinding(line, parent, CellFault(CONSISTENT_RULE, what)))
 
     def _check_billing_periods(self, line: int, row: FocusRow) -> None:
         """Check that billing periods of one account and issuer are equal or disjoint."""
         first, last = row.get_instant("BillingPeriodStart"), row.get_instant("BillingPeriodEnd")
-        if not (first and last) or first >= last or len(self._months) >= REMEMBERED_ROWS:
+        if not (first and last) or first >= last:
             return
-        others = self._months.setdefault(
-            (_shorten_key(row.get_text("InvoiceIssuerName")), _shorten_key(row.get_text("BillingAccountId"))), {}
-        )
-        if (first, last) in others or len(others) >= _REMEMBERED_CELLS:
+        others = self._months.setdefault((row.get_text("InvoiceIssuerName"), row.get_text("BillingAccountId")), {})
+        if (first, last) in others:
             return
         for other, before in others.items():
             if first < other[1] and other[0] < last:
                 what = f"begins a billing period that overlaps that of line {before}"
-                self._found.add(
-                    line, "BillingPeriodStart", CellFault(CONSISTENT_RULE, what, "write the whole period of the invoice")
-                )
+                self._found.append(FocusFinding(line, "BillingPeriodStart", CellFault(CONSISTENT_RULE, what)))
                 return
         others[first, last] = line
 
@@ -250,12 +215,10 @@ class _RowComparison:
                 twice = before[3] == amounts
                 same = before[:2] == (start, end)
                 what = "is charged for a second time" if same else "overlaps a charge for the same thing"
-                hint = "drop one of the two rows, or say what sets them apart" if same else "let one end where the other begins"
-                fault = CellFault(TWICE_RULE, f"{what}: see line {before[2]}", hint, grade=ERROR if twice else WARNING)
-                self._found.add(line, "ChargePeriodStart", fault)
+                fault = CellFault(TWICE_RULE, f"{what}: see line {before[2]}", grade=ERROR if twice else WARNING)
+                self._found.append(FocusFinding(line, "ChargePeriodStart", fault))
                 return
         others.insert(place, period)
-        self._kept += 1
 
 
 _ChargedPeriod = tuple[int, int, int, int]
@@ -265,11 +228,3 @@ _ChargedPeriod = tuple[int, int, int, int]
 def _is_variable(name: str) -> bool:
     """Return whether rows about the same thing may differ in this column: an amount, a quantity or a period."""
     return name in AMOUNT_COLUMNS or name in TIME_COLUMNS or name.startswith("x_Cost")
-
-
-def _shorten_key(text: str) -> str:
-    """Return `text`, a long one as its beginning and hash: what is kept does not grow with the length of cells."""
-    return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]} ... {hash(text)}"
-
-
-_LONGEST_KEY = 200
