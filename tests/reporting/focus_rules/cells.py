@@ -68,7 +68,6 @@ NUMBER_PATTERN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE]-?\d{1,3})?", re.ASCII
 """FOCUS, Numeric Format: an integer, a decimal, or mEn, where the exponent has no sign but a minus. It demands no digit before
 the point: Oracle writes .5."""
 INSTANT_PATTERN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-FRACTION_PATTERN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", re.ASCII)
 LONGEST_NUMBER = 60
 _SIZE = r"(?:[KMGTPE]i?)?[bB]"
 _TIMES = ("Year", "Month", "Day", "Hour", "Minute", "Second", "Millisecond", "Microsecond")
@@ -117,8 +116,6 @@ def _read_decimal(column: FocusColumn, text: str, _: ReadJson) -> tuple[CellValu
 
 def _read_time(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     if not INSTANT_PATTERN.fullmatch(text):
-        if FRACTION_PATTERN.fullmatch(text):
-            f"write whole seconds: {text[:19]}Z"
         return None, CellFault(FORMAT_RULE, f"is not written as an instant: {_quote(text)}")
     try:
         return datetime.fromisoformat(text).astimezone(UTC), None
@@ -128,8 +125,7 @@ def _read_time(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | Non
 
 def _read_currency(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     if text not in CURRENCY_CODES:
-        near = find_nearest_names(text.upper(), CURRENCY_CODES)
-        f"write {' or '.join(near) if near else 'USD, EUR, ...'}"
+        find_nearest_names(text.upper(), CURRENCY_CODES)
         return None, CellFault(FORMAT_RULE, f"is not an ISO 4217 code: {_quote(text)}")
     return text, None
 
@@ -163,7 +159,6 @@ def _read_unit(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | Non
     if not found or not sound or (found["time"] and found["time"].removesuffix("s") not in _TIMES):
         return text, CellFault(FORMAT_RULE, f"is not written as a unit: {_quote(text)}", grade=WARNING)
     if words[-1] in _TIMES:
-        f"write {text.replace(found['unit'], found['unit'] + 's', 1)}"
         return text, CellFault(FORMAT_RULE, f"is a unit in the singular: {_quote(text)}", grade=WARNING)
     return text, None
 
@@ -186,8 +181,7 @@ def _read_pairs(column: FocusColumn, text: str, read_json: ReadJson) -> tuple[Ce
 def _check_price_detail(key: str, value: object) -> CellFault | None:
     """Return the fault of one property of SkuPriceDetails; None if it has none. Every property may be null."""
     if key not in PRICE_KEYS and not key.startswith(CUSTOM_PREFIX):
-        near = find_nearest_names(key, PRICE_KEYS)
-        f"write {' or '.join((*near, f'{CUSTOM_PREFIX}{shorten(to_one_line(key), 40)}'))}"
+        find_nearest_names(key, PRICE_KEYS)
         return CellFault(VALUE_RULE, f"has a key that FOCUS does not know: {_quote(key)}")
     if key in PRICE_NUMBERS and isinstance(value, str | bool):
         return CellFault(VALUE_RULE, f"has at {key} no number: {_quote(str(value))}")

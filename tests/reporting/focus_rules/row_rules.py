@@ -290,7 +290,6 @@ def _check_periods(row: FocusRow) -> RowFaults:
             CellFault(PERIOD_RULE, "lies outside the billing period"),
         )
     elif end and last and end > last:
-        f"split the charge at {_format_at(last)}: a row for each billing period"
         yield "ChargePeriodEnd", CellFault(PERIOD_RULE, "lies beyond the end of the billing period")
 
 

@@ -21,7 +21,6 @@ from costguard.reporting.focus.columns import (
     FocusColumn,
     get_columns,
 )
-from costguard.values.checks import find_nearest_names
 from costguard.values.instant import SECOND_US, to_micros
 from tests.reporting.focus_rules.cells import (
     COLUMN_RULE,
@@ -99,8 +98,6 @@ def _find_header_faults(
 ) -> Iterable[tuple[str, CellFault]]:
     for name, column in known.items():
         if column.level == REQUIRED and name not in header:
-            alike = [other for other in header if other not in known and other.casefold().replace("_", "") == name.casefold()]
-            f"write it {name}, not {alike[0]}" if alike else "add it"
             yield name, CellFault(COLUMN_RULE, f"is missing, and FOCUS {version} demands it")
     custom = next((place for place, name in enumerate(header) if name.startswith(CUSTOM_PREFIX)), len(header))
     before = set[str]()
@@ -127,8 +124,6 @@ def _find_header_faults(
         elif not name.strip():
             yield told, CellFault(COLUMN_RULE, f"has no name: column {place + 1}")
         elif not name.startswith(CUSTOM_PREFIX) or not name.isprintable() or name == CUSTOM_PREFIX:
-            near = find_nearest_names(name, known)
-            f"write {' or '.join((*near[:1], f'{CUSTOM_PREFIX}{told}'))}"
             yield told, CellFault(COLUMN_RULE, "is not a column of FOCUS")
         before.add(name)
 
@@ -183,7 +178,6 @@ class _RowComparison:
             before, first = self._parents.setdefault((child, f"{seller}|{name}"), (of, line))
             if before != of:
                 what = f"is '{shorten(to_one_line(of), 40)}' for a {child} that had another one on line {first}"
-                f"write '{shorten(to_one_line(before), 40)}', or another {child}"
                 self._found.append(FocusFinding(line, parent, CellFault(CONSISTENT_RULE, what)))
 
     def _check_billing_periods(self, line: int, row: FocusRow) -> None:
