@@ -28,7 +28,6 @@ from costguard.reporting.focus.columns import (
     FocusColumn,
 )
 from costguard.reporting.focus.rows import PLACEHOLDERS
-from costguard.values.checks import find_nearest_names
 from tests.reporting.focus_rules.vocabulary import ALLOWED, CURRENCY_CODES, PRICE_KEYS, PRICE_NUMBERS, SUBCATEGORIES
 
 COLUMN_RULE, NULL_RULE, TYPE_RULE, FORMAT_RULE, VALUE_RULE, JSON_RULE = "column", "null", "type", "format", "value", "json"
@@ -125,7 +124,6 @@ def _read_time(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | Non
 
 def _read_currency(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     if text not in CURRENCY_CODES:
-        find_nearest_names(text.upper(), CURRENCY_CODES)
         return None, CellFault(FORMAT_RULE, f"is not an ISO 4217 code: {_quote(text)}")
     return text, None
 
@@ -181,7 +179,6 @@ def _read_pairs(column: FocusColumn, text: str, read_json: ReadJson) -> tuple[Ce
 def _check_price_detail(key: str, value: object) -> CellFault | None:
     """Return the fault of one property of SkuPriceDetails; None if it has none. Every property may be null."""
     if key not in PRICE_KEYS and not key.startswith(CUSTOM_PREFIX):
-        find_nearest_names(key, PRICE_KEYS)
         return CellFault(VALUE_RULE, f"has a key that FOCUS does not know: {_quote(key)}")
     if key in PRICE_NUMBERS and isinstance(value, str | bool):
         return CellFault(VALUE_RULE, f"has at {key} no number: {_quote(str(value))}")
