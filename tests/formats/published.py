@@ -45,65 +45,6 @@ AXOLOTL = [
          "parallel.fsdp": True, "parallel.offload": "all"},
     ),
     Published(
-        f"{AX}llama-2/fft_optimized.yml",
-        "a.yml",
-        "base_model: NousResearch/Llama-2-7b-hf\nload_in_8bit: false\nload_in_4bit: false\nsequence_len: 4096\nsample_packing: true\n"
-        "adapter:\nlora_r:\ngradient_accumulation_steps: 1\nmicro_batch_size: 1\nnum_epochs: 1\noptimizer: adamw_bnb_8bit\nbf16: auto\n"
-        "fp16: false\ngradient_checkpointing: true\nflash_attention: true\nflash_attn_cross_entropy: false\n"
-        "flash_attn_rms_norm: true\nflash_attn_fuse_mlp: true\ndeepspeed: #deepspeed/zero2.json # multi-gpu only\n",
-        {"model": "llama-2-7b", "method": "full", "precision": "bf16", "seq_len": 4096, "micro_batch": 1,
-         "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
-    ),
-    Published(
-        f"{AX}llama-3/lora-8b.yml",
-        "a.yml",
-        "base_model: NousResearch/Meta-Llama-3-8B\nload_in_8bit: true\nload_in_4bit: false\nsequence_len: 4096\nadapter: lora\n"
-        "lora_r: 32\nlora_target_linear: true\nlora_modules_to_save:\n  - embed_tokens\n  - lm_head\ngradient_accumulation_steps: 4\n"
-        "micro_batch_size: 2\nnum_epochs: 4\noptimizer: adamw_bnb_8bit\nbf16: auto\ngradient_checkpointing: true\n"
-        "flash_attention: true\n",
-        {"model": "llama-3-8b", "method": "qlora", "quant": "int8", "lora.rank": 32, "lora.targets": ALL, "precision": "bf16",
-         "seq_len": 4096, "micro_batch": 2, "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
-    ),
-    Published(
-        f"{AX}code-llama/34b/qlora.yml",
-        "a.yml",
-        "base_model: codellama/CodeLlama-34b-hf\nload_in_4bit: true\nadapter: qlora\nsequence_len: 4096\nlora_r: 32\n"
-        "lora_target_linear: true\ngradient_accumulation_steps: 4\nmicro_batch_size: 2\nnum_epochs: 4\n"
-        "optimizer: paged_adamw_32bit\nbf16: auto\nfp16: false\ngradient_checkpointing: true\nflash_attention: true\n",
-        {"model": "codellama-34b", "method": "qlora", "quant": "nf4", "lora.rank": 32, "lora.targets": ALL, "precision": "bf16",
-         "seq_len": 4096, "micro_batch": 2, "optimizer": "paged-adamw", "checkpointing": "full", "attention": "flash"},
-    ),
-    Published(
-        f"{AX}devstral/devstral-small-qlora.yml",
-        "a.yml",
-        "base_model: mistralai/Devstral-Small-2507\nload_in_4bit: true\nplugins:\n"
-        "  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\nadapter: qlora\nsequence_len: 2048\nlora_r: 32\n"
-        "lora_target_linear: true\ngradient_accumulation_steps: 4\nmicro_batch_size: 2\nnum_epochs: 1\noptimizer: adamw_torch\n"
-        "bf16: auto\ngradient_checkpointing: true\nflash_attention: true\nscaling_softmax: true\n",
-        {"model": "mistralai/Devstral-Small-2507", "method": "qlora", "quant": "nf4", "lora.rank": 32, "lora.targets": ALL,
-         "precision": "bf16", "seq_len": 2048, "micro_batch": 2, "optimizer": "adamw", "checkpointing": "full",
-         "attention": "flash", "loss": "fused"},
-    ),
-    Published(
-        f"{AX}compare-muon-pretrain.yml",
-        "a.yml",
-        "base_model: Qwen/Qwen2.5-0.5B\nreinit_weights: true\npretraining_dataset:\n  - path: allenai/c4\nsequence_len: 2048\n"
-        "gradient_accumulation_steps: 1\nmicro_batch_size: 4\nnum_epochs: 1\nmax_steps: 305\noptimizer: muon\nbf16: auto\n"
-        "gradient_checkpointing: false\nflash_attention: true\nfsdp:\n  - full_shard\nfsdp_config:\n  fsdp_version: 2\n"
-        "  fsdp_offload_params: false\n",
-        {"model": "qwen2.5-0.5b", "method": "full", "precision": "bf16-amp", "seq_len": 2048, "micro_batch": 4,
-         "checkpointing": "none", "attention": "flash", "parallel.fsdp": True},
-    ),
-    Published(
-        f"{AX}archived/tiny-llama/pretrain.yml",
-        "a.yml",
-        "base_model: TinyLlama/TinyLlama-1.1B-Chat-v1.0\nmax_steps: 200\npretraining_dataset:\n  - path: allenai/c4\n"
-        "sequence_len: 2048\nsample_packing: true\ngradient_accumulation_steps: 4\nmicro_batch_size: 2\nnum_epochs: 4\n"
-        "optimizer: adamw_bnb_8bit\nbf16: auto\ngradient_checkpointing: true\nflash_attention: true\n",
-        {"model": "tinyllama-1.1b", "method": "full", "precision": "bf16", "seq_len": 2048, "micro_batch": 2,
-         "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
-    ),
-    Published(
         f"{AX}llama-3/fft-8b-liger-fsdp.yaml",
         "a.yaml",
         "base_model: NousResearch/Meta-Llama-3.1-8B\nplugins:\n  - axolotl.integrations.liger.LigerPlugin\nliger_rope: true\n"
@@ -113,25 +54,6 @@ AXOLOTL = [
         {"model": "llama-3.1-8b", "method": "full", "precision": "bf16-amp", "seq_len": 4096, "micro_batch": 2,
          "optimizer": "adamw", "optimizer_kernel": "fused", "checkpointing": "full", "attention": "flash", "loss": "fused",
          "parallel.fsdp": True, "parallel.offload": "all"},
-    ),
-    Published(
-        f"{AX}falcon/config-7b-qlora.yml",
-        "a.yml",
-        "base_model: tiiuae/falcon-7b\nload_in_4bit: true\ngptq: false\nadapter: qlora\nsequence_len: 2048\nlora_r: 64\n"
-        "lora_target_linear: true\nmicro_batch_size: 1\ngradient_accumulation_steps: 2\nnum_epochs: 4\n"
-        "optimizer: paged_adamw_32bit\nbf16: auto\nfp16: false\ngradient_checkpointing: true\nxformers_attention: true\n"
-        "flash_attention:\nweight_decay: 0.000001\n",
-        {"model": "falcon-7b", "method": "qlora", "quant": "nf4", "lora.rank": 64, "lora.targets": ALL, "precision": "bf16",
-         "seq_len": 2048, "micro_batch": 1, "optimizer": "paged-adamw", "checkpointing": "full", "attention": "flash"},
-    ),
-    Published(
-        f"{AX}gemma2/qlora.yml",
-        "a.yml",
-        "base_model: google/gemma-2-9b\nload_in_4bit: true\nadapter: qlora\nlora_r: 32\nlora_target_linear: true\n"
-        "sequence_len: 2048\ngradient_accumulation_steps: 4\nmicro_batch_size: 1\nnum_epochs: 4\noptimizer: adamw_bnb_8bit\n"
-        "bf16: auto\ntf32: true\ngradient_checkpointing: true\nattn_implementation: flash_attention_2\n",
-        {"model": "gemma-2-9b", "method": "qlora", "quant": "nf4", "lora.rank": 32, "lora.targets": ALL, "precision": "bf16",
-         "seq_len": 2048, "micro_batch": 1, "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
     ),
 ]  # fmt: skip
 
@@ -147,60 +69,11 @@ LLAMAFACTORY = [
         {**_LF8, "method": "lora", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16", "preference.algorithm": "dpo"},
     ),
     Published(
-        f"{LF}train_full/llama3_full_sft.yaml",
-        "a.yaml",
-        f"{_LF}stage: sft\nfinetuning_type: full\ndeepspeed: examples/deepspeed/ds_z3_config.json\ncutoff_len: 2048\n"
-        f"max_samples: 1000\ngradient_accumulation_steps: 2\nbf16: true\n{_LF_END}",
-        {**_LF8, "method": "full", "precision": "bf16-amp", "parallel.zero": 3, "framework": "deepspeed"},
-    ),
-    Published(
-        f"{LF}train_qlora/llama3_lora_sft_bnb_npu.yaml",
-        "a.yaml",
-        f"{_LF}quantization_bit: 4\nquantization_method: bnb\ndouble_quantization: false\nstage: sft\nfinetuning_type: lora\n"
-        f"lora_rank: 8\nlora_target: all\ncutoff_len: 2048\ngradient_accumulation_steps: 8\nbf16: true\n{_LF_END}",
-        {**_LF8, "method": "qlora", "quant": "nf4", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16"},
-    ),
-    Published(
-        f"{LF}train_qlora/llama3_lora_sft_otfq.yaml",
-        "a.yaml",
-        f"{_LF}quantization_bit: 4\nquantization_method: bitsandbytes\nstage: sft\nfinetuning_type: lora\nlora_target: all\n"
-        f"cutoff_len: 2048\ngradient_accumulation_steps: 8\nbf16: true\nval_size: 0.1\n{_LF_END}",
-        {**_LF8, "method": "qlora", "quant": "nf4", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16"},
-    ),
-    Published(
-        f"{LF}train_lora/llama3_lora_pretrain.yaml",
-        "a.yaml",
-        f"{_LF}stage: pt\nfinetuning_type: lora\nlora_rank: 8\nlora_target: all\ncutoff_len: 2048\n"
-        f"gradient_accumulation_steps: 8\nbf16: true\n{_LF_END}",
-        {**_LF8, "method": "lora", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16"},
-    ),
-    Published(
-        f"{LF}train_lora/llama3_lora_ppo.yaml",
-        "a.yaml",
-        f"{_LF}reward_model: saves/llama3-8b/lora/reward\nstage: ppo\nfinetuning_type: lora\nlora_target: all\ncutoff_len: 2048\n"
-        f"gradient_accumulation_steps: 8\nbf16: true\nmax_new_tokens: 512\ntop_k: 0\ntop_p: 0.9\n{_LF_END}",
-        {**_LF8, "method": "lora", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16", "preference.algorithm": "ppo"},
-    ),
-    Published(
-        f"{LF}extras/galore/llama3_full_sft.yaml",
-        "a.yaml",
-        f"{_LF}stage: sft\nfinetuning_type: full\nuse_galore: true\ngalore_layerwise: true\ngalore_rank: 128\ncutoff_len: 1024\n"
-        f"gradient_accumulation_steps: 1\npure_bf16: true\n{_LF_END}",
-        {**_LF8, "seq_len": 1024, "method": "full", "precision": "bf16"},
-    ),
-    Published(
         f"{LF}extras/badam/llama3_full_sft.yaml",
         "a.yaml",
         f"{_LF}stage: sft\nfinetuning_type: full\nuse_badam: true\nbadam_mode: layer\ncutoff_len: 1024\n"
         f"gradient_accumulation_steps: 8\n{_LF_END}",
         {**_LF8, "seq_len": 1024, "method": "full"},
-    ),
-    Published(
-        f"{LF}extras/adam_mini/qwen2_full_sft.yaml",
-        "a.yaml",
-        "model_name_or_path: Qwen/Qwen2-1.5B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: full\nuse_adam_mini: true\n"
-        f"template: qwen\ncutoff_len: 1024\ngradient_accumulation_steps: 8\nbf16: true\n{_LF_END}",
-        {**_LF8, "model": "qwen2-1.5b", "seq_len": 1024, "method": "full", "precision": "bf16-amp"},
     ),
 ]  # fmt: skip
 
@@ -220,32 +93,6 @@ TRL = [
         {**_PEFT, "lora.rank": 16, "precision": "fp16"},
     ),
     Published(
-        f"{HANDBOOK}gemma-7b/dpo/config_qlora.yaml",
-        "a.yaml",
-        f"model_name_or_path: alignment-handbook/zephyr-7b-sft-qlora\ntorch_dtype: bfloat16\nlora_r: 128\n{_HANDBOOK_PEFT}",
-        {**_PEFT, "lora.rank": 128, "precision": "bf16"},
-    ),
-    Published(
-        f"{HANDBOOK}zephyr-7b-beta/sft/config_full.yaml",
-        "a.yaml",
-        "model_name_or_path: mistralai/Mistral-7B-v0.1\nmodel_revision: main\ntorch_dtype: bfloat16\n"
-        'attn_implementation: flash_attention_2\nchat_template: "{% for message in messages %}{{ message }}{% endfor %}"\n'
-        "dataset_mixture:\n  datasets:\n    - id: HuggingFaceH4/ultrachat_200k\nbf16: true\ngradient_accumulation_steps: 1\n"
-        "gradient_checkpointing: true\nmax_seq_length: 2048\nmax_steps: -1\nnum_train_epochs: 1\n"
-        "per_device_train_batch_size: 16\nreport_to:\n- wandb\n",
-        {"model": "mistral-7b", "method": "full", "precision": "bf16", "attention": "flash", "seq_len": 2048, "micro_batch": 16,
-         "checkpointing": "full"},
-    ),
-    Published(
-        f"{HANDBOOK}smollm/sft/config.yaml",
-        "a.yaml",
-        "model_name_or_path: HuggingFaceTB/SmolLM-360M\ntorch_dtype: bfloat16\nattn_implementation: flash_attention_2\nbf16: true\n"
-        "gradient_accumulation_steps: 4\ngradient_checkpointing: true\nmax_length: 2048\nmax_steps: -1\nnum_train_epochs: 1\n"
-        "per_device_train_batch_size: 4\n",
-        {"model": "smollm-360m", "method": "full", "precision": "bf16", "attention": "flash", "seq_len": 2048, "micro_batch": 4,
-         "checkpointing": "full"},
-    ),
-    Published(
         f"{HANDBOOK}mistral-capybara/orpo/config_full.yaml",
         "a.yaml",
         "model_name_or_path: mistralai/Mistral-7B-v0.1\ntorch_dtype: bfloat16\nuse_flash_attention_2: true\nbf16: true\nbeta: 0.05\n"
@@ -254,13 +101,6 @@ TRL = [
         "per_device_train_batch_size: 8\nlr_scheduler_type: inverse_sqrt\n",
         {"model": "mistral-7b", "method": "full", "precision": "bf16", "attention": "flash", "seq_len": 2048, "micro_batch": 8,
          "optimizer": "adamw-8bit", "checkpointing": "full", "preference.algorithm": "dpo", "preference.reference": False},
-    ),
-    Published(
-        "huggingface/trl examples/cli_configs/example_config.yaml",
-        "a.yaml",
-        "model_name_or_path:\n  Qwen/Qwen2.5-0.5B\ndataset_name:\n  stanfordnlp/imdb\nreport_to:\n  none\nlearning_rate:\n  0.0001\n"
-        "lr_scheduler_type:\n  cosine\n",
-        {"model": "qwen2.5-0.5b", "method": "full", "micro_batch": 8},
     ),
 ]  # fmt: skip
 
@@ -282,15 +122,6 @@ _TUNE = {"framework": "torchtune", "precision": "bf16", "micro_batch": 2, "optim
 _MLP = ["gate_proj", "up_proj", "down_proj"]
 TORCHTUNE = [
     Published(
-        f"{TUNE}llama3_1/8B_lora.yaml",
-        "a.yaml",
-        _tune("llama3_1.lora_llama3_1_8b\n  lora_attn_modules: ['q_proj', 'v_proj']\n  apply_lora_to_mlp: False\n"
-              "  apply_lora_to_output: False\n  lora_rank: 8\n  lora_alpha: 16",
-              "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 32\ncompile: False\nenable_activation_checkpointing: False\n"),
-        {**_TUNE, "model": "llama-3.1-8b", "method": "lora", "lora.rank": 8, "lora.targets": ["q_proj", "v_proj"],
-         "checkpointing": "none"},
-    ),
-    Published(
         f"{TUNE}llama3_1/70B_full.yaml",
         "a.yaml",
         _tune("llama3_1.llama3_1_70b", "batch_size: 2\nepochs: 3\ngradient_accumulation_steps: 1\n"
@@ -299,66 +130,12 @@ TORCHTUNE = [
          "parallel.offload": "all"},
     ),
     Published(
-        f"{TUNE}llama2/7B_qlora_single_device.yaml",
-        "a.yaml",
-        _tune("llama2.qlora_llama2_7b\n  lora_attn_modules: ['q_proj', 'v_proj', 'k_proj', 'output_proj']\n"
-              "  apply_lora_to_mlp: True\n  lora_rank: 8",
-              "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 16\nenable_activation_checkpointing: True\n"
-              "enable_activation_offloading: False\nlow_cpu_ram: False\n"),
-        {**_TUNE, "model": "llama-2-7b", "method": "qlora", "quant": "nf4", "lora.rank": 8,
-         "lora.targets": ["q_proj", "v_proj", "k_proj", "o_proj", *_MLP], "checkpointing": "full"},
-    ),
-    Published(
         f"{TUNE}llama3/8B_full_single_device.yaml",
         "a.yaml",
         _tune("llama3.llama3_8b", "batch_size: 2\nepochs: 3\ngradient_accumulation_steps: 1\noptimizer_in_bwd: True\n"
               "enable_activation_checkpointing: True\n", optimizer="bitsandbytes.optim.PagedAdamW8bit"),
         {**{k: v for k, v in _TUNE.items() if k != "optimizer_kernel"}, "model": "llama-3-8b", "method": "full",
          "optimizer": "paged-adamw-8bit", "optimizer_in_backward": True, "checkpointing": "full"},
-    ),
-    Published(
-        f"{TUNE}qwen2_5/7B_lora.yaml",
-        "a.yaml",
-        _tune("qwen2_5.lora_qwen2_5_7b_instruct\n  lora_attn_modules: ['q_proj', 'v_proj', 'output_proj']\n"
-              "  apply_lora_to_mlp: True\n  lora_rank: 8",
-              "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 8\nclip_grad_norm: null\n"
-              "enable_activation_checkpointing: False\n"),
-        {**_TUNE, "model": "qwen2.5-7b", "method": "lora", "lora.rank": 8,
-         "lora.targets": ["q_proj", "v_proj", "o_proj", *_MLP], "checkpointing": "none"},
-    ),
-    Published(
-        f"{TUNE}gemma2/9B_lora.yaml",
-        "a.yaml",
-        _tune("gemma2.lora_gemma2_9b\n  lora_attn_modules: ['q_proj', 'k_proj', 'v_proj']\n  apply_lora_to_mlp: True\n"
-              "  lora_rank: 64", "batch_size: 4\nepochs: 3\ngradient_accumulation_steps: 1\nenable_activation_checkpointing: True\n"),
-        {**_TUNE, "micro_batch": 4, "model": "gemma-2-9b", "method": "lora", "lora.rank": 64,
-         "lora.targets": ["q_proj", "k_proj", "v_proj", *_MLP], "checkpointing": "full"},
-    ),
-    Published(
-        f"{TUNE}mistral/7B_full.yaml",
-        "a.yaml",
-        _tune("mistral.mistral_7b", "batch_size: 2\nepochs: 3\ngradient_accumulation_steps: 1\ncpu_offload: False\n"
-              "enable_activation_checkpointing: True\n", optimizer="torch.optim.AdamW", loss="torch.nn.CrossEntropyLoss"),
-        {"framework": "torchtune", "precision": "bf16", "micro_batch": 2, "optimizer": "adamw", "loss": "whole",
-         "model": "mistral-7b", "method": "full", "checkpointing": "full"},
-    ),
-    Published(
-        f"{TUNE}dev/llama2/70B_qlora_fsdp2.yaml",
-        "a.yaml",
-        _tune("llama2.qlora_llama2_70b\n  lora_attn_modules: ['q_proj', 'v_proj', 'k_proj', 'output_proj']\n"
-              "  apply_lora_to_mlp: True\n  lora_rank: 16", "batch_size: 2\nfsdp:\n  cpu_offload: False\nepochs: 1\n"
-              "gradient_accumulation_steps: 1\nenable_activation_checkpointing: True\n",
-              optimizer="torch.optim.AdamW", loss="torch.nn.CrossEntropyLoss"),
-        {"framework": "torchtune", "precision": "bf16", "micro_batch": 2, "optimizer": "adamw", "loss": "whole",
-         "model": "llama-2-70b", "method": "qlora", "quant": "nf4", "lora.rank": 16,
-         "lora.targets": ["q_proj", "v_proj", "k_proj", "o_proj", *_MLP], "checkpointing": "full"},
-    ),
-    Published(
-        f"{TUNE}phi3/mini_full.yaml",
-        "a.yaml",
-        _tune("phi3.phi3_mini", "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 8\noptimizer_in_bwd: False\n"
-              "enable_activation_checkpointing: True\nenable_activation_offloading: False\n"),
-        {**_TUNE, "model": "phi-3-mini", "method": "full", "checkpointing": "full"},
     ),
 ]  # fmt: skip
 
@@ -382,37 +159,6 @@ TORCHTITAN = [
         {**_TITAN, "model": "llama-3.1-8b", "seq_len": 8192, "micro_batch": 1, "checkpointing": "selective"},
     ),
     Published(
-        f"{TITAN}torchtitan/models/llama3/train_configs/llama3_70b.toml",
-        "a.toml",
-        _titan('name = "llama3"\nflavor = "70B"', "local_batch_size = 8\nseq_len = 8192\nsteps = 1000",
-               "data_parallel_shard_degree = -1\ntensor_parallel_degree = 8", "full", "[compile]\nenable = false\n"),
-        {**_TITAN, "model": "llama-3.1-70b", "seq_len": 8192, "micro_batch": 8, "checkpointing": "full", "parallel.tp": 8},
-    ),
-    Published(
-        f"{TITAN}torchtitan/models/llama3/train_configs/llama3_405b.toml",
-        "a.toml",
-        _titan('name = "llama3"\nflavor = "405B"\nconverters = "float8"', "batch_size = 2\nseq_len = 8192\nsteps = 3000\ncompile = true",
-               "data_parallel_shard_degree = -1\ntensor_parallel_degree = 8\nenable_async_tensor_parallel = true", "full"),
-        {**_TITAN, "model": "llama-3.1-405b", "seq_len": 8192, "micro_batch": 2, "checkpointing": "full", "parallel.tp": 8,
-         "compiled": True},
-    ),
-    Published(
-        f"{TITAN}torchtitan/models/deepseek_v3/train_configs/deepseek_v3_16b.toml",
-        "a.toml",
-        _titan('name = "deepseek_v3"\nflavor = "16B"', "local_batch_size = 8\nseq_len = 4096\nsteps = 1000",
-               "data_parallel_shard_degree = -1\ntensor_parallel_degree = 1\nexpert_parallel_degree = 1", "full"),
-        {**_TITAN, "model": "deepseek-v2-lite", "seq_len": 4096, "micro_batch": 8, "checkpointing": "full"},
-    ),
-    Published(
-        f"{TITAN}configs/llama3_8b-8xb200-8k.toml",
-        "a.toml",
-        _titan('name = "llama3"\nflavor = "8B"\nconverters = []', 'local_batch_size = 3\nseq_len = 8192\nsteps = 1000\n'
-               'dtype = "bfloat16"\nmixed_precision_reduce = "bfloat16"', "data_parallel_shard_degree = 8\ntensor_parallel_degree = 1",
-               "none", "[compile]\nenable = true\n", 'implementation = "fused"\nearly_step_in_backward = true\n'),
-        {**_TITAN, "precision": "bf16", "model": "llama-3.1-8b", "seq_len": 8192, "micro_batch": 3, "checkpointing": "none",
-         "optimizer_kernel": "fused", "optimizer_in_backward": True, "compiled": True, "on": (None, 8, 1)},
-    ),
-    Published(
         f"{TITAN}llama3_70b-8xb200-131k.toml",
         "a.toml",
         _titan('name = "llama3"\nflavor = "70B"\nconverters = ["quantize.linear.float8"]',
@@ -434,24 +180,6 @@ def _lit(
 _LIT = {"framework": "litgpt", "optimizer": "adamw", "precision": "bf16"}
 LITGPT = [
     Published(
-        f"{LIT}finetune/llama-3.1-8b/qlora.yaml",
-        "a.yaml",
-        _lit("checkpoint_dir: checkpoints/meta-llama/Meta-Llama-3.1-8B\nprecision: bf16-true\nquantize: bnb.nf4\ndevices: 1\n"
-             "num_nodes: 1\nlora_r: 32\nlora_alpha: 16\nlora_query: true\nlora_key: false\nlora_value: true\n"
-             "lora_projection: false\nlora_mlp: false\nlora_head: false\n",
-             "  global_batch_size: 8\n  micro_batch_size: 2\n  epochs: 2\n  max_tokens:\n  max_seq_length: 512\n"),
-        {**_LIT, "model": "llama-3.1-8b", "method": "qlora", "quant": "nf4", "lora.rank": 32,
-         "lora.targets": ["q_proj", "v_proj"], "seq_len": 512, "micro_batch": 2, "checkpointing": "none", "on": (None, 1, 1)},
-    ),
-    Published(
-        f"{LIT}finetune/llama-2-7b/full.yaml",
-        "a.yaml",
-        _lit("checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf\nprecision: bf16-true\ndevices: 4\nresume: false\n",
-             "  global_batch_size: 64\n  micro_batch_size: 4\n  epochs: 1\n  max_seq_length: 512\n  learning_rate: 0.0002\n", ""),
-        {**_LIT, "model": "llama-2-7b", "method": "full", "seq_len": 512, "micro_batch": 4, "checkpointing": "full",
-         "parallel.fsdp": True, "on": (None, 4, 1)},
-    ),
-    Published(
         f"{LIT}finetune/phi-2/lora.yaml",
         "a.yaml",
         _lit("checkpoint_dir: checkpoints/microsoft/phi-2\nprecision: bf16-true\nquantize:\ndevices: 1\nlora_r: 8\nlora_query: true\n"
@@ -460,14 +188,6 @@ LITGPT = [
              "optim:\n  optimizer: adamw\n  learning_rate: 0.0002\n  weight_decay: 0.0\n"),
         {**_LIT, "model": "phi-2", "method": "lora", "lora.rank": 8, "lora.targets": QKVO_MLP, "seq_len": 512, "micro_batch": 4,
          "checkpointing": "none", "on": (None, 1, 1)},
-    ),
-    Published(
-        f"{LIT}finetune/gemma-2b/full.yaml",
-        "a.yaml",
-        _lit("checkpoint_dir: checkpoints/google/gemma-2b\nprecision: bf16-true\ndevices: 4\nnum_nodes: 1\n",
-             "  global_batch_size: 16\n  micro_batch_size: 1\n  epochs: 1\n  max_steps: 50\n  max_seq_length: 512\n"),
-        {**_LIT, "model": "gemma-2b", "method": "full", "seq_len": 512, "micro_batch": 1, "checkpointing": "full",
-         "parallel.fsdp": True, "on": (None, 4, 1)},
     ),
     Published(
         f"{LIT}pretrain/tinyllama.yaml",
@@ -514,34 +234,12 @@ NANOTRON = [
         {**_NANOTRON, "architecture.layers": 2, "architecture.hidden": 16, "architecture.heads": 4, "architecture.kv_heads": 4,
          "architecture.ffn": 64, "architecture.vocab": 256, "seq_len": 256, "parallel.pp": 2, "on": (None, 8, 1)},
     ),
-    Published(
-        "huggingface/nanotron examples/config_llama3.2-3B.yaml",
-        "a.yaml",
-        _NANO.format(h=3072, f=8192, a=24, l=28, k=8, v=128256, pp=1, b=4, s=8192, t=200),
-        {**_NANOTRON, "architecture.layers": 28, "architecture.hidden": 3072, "architecture.heads": 24,
-         "architecture.kv_heads": 8, "architecture.ffn": 8192, "architecture.vocab": 128256, "seq_len": 8192,
-         "on": (None, 4, 1)},
-    ),
 ]  # fmt: skip
 
 _ACCELERATE = (
     "compute_environment: LOCAL_MACHINE\nmachine_rank: 0\nmain_training_function: main\nrdzv_backend: static\ntpu_env: []\n"
 )
 SHARING = [
-    Published(
-        f"{HANDBOOK}accelerate_configs/fsdp.yaml",
-        "a.yaml",
-        f"{_ACCELERATE}distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: false\n  fsdp_sharding_strategy: FULL_SHARD\n"
-        "  fsdp_use_orig_params: true\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n",
-        {"precision": "bf16-amp", "parallel.fsdp": True, "on": (None, 8, 1)},
-    ),
-    Published(
-        f"{HANDBOOK}accelerate_configs/deepspeed_zero3.yaml",
-        "a.yaml",
-        f"{_ACCELERATE}deepspeed_config:\n  offload_optimizer_device: cpu\n  offload_param_device: cpu\n  zero_stage: 3\n"
-        "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 1\n",
-        {"precision": "bf16-amp", "framework": "deepspeed", "parallel.zero": 3, "parallel.offload": "all", "on": (None, 1, 1)},
-    ),
     Published(
         f"{LF}accelerate/fsdp_config_offload.yaml",
         "a.yaml",
@@ -571,13 +269,6 @@ SHARING = [
         ' "fp16": {"enabled": "auto", "loss_scale": 0}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3,'
         ' "offload_optimizer": {"device": "cpu", "pin_memory": true}, "offload_param": {"device": "cpu"}, "sub_group_size": 1e9}}',
         {"framework": "deepspeed", "parallel.zero": 3, "parallel.offload": "all"},
-    ),
-    Published(
-        f"{LF}deepspeed/ds_z2_offload_config.json",
-        "a.json",
-        '{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2,'
-        ' "offload_optimizer": {"device": "cpu"}, "allgather_bucket_size": 5e8, "overlap_comm": false}}',
-        {"framework": "deepspeed", "parallel.zero": 2, "parallel.offload": "optimizer"},
     ),
 ]  # fmt: skip
 
@@ -611,63 +302,12 @@ LAUNCHED = [
         {**_UNSLOTH_JOB, "model": "qwen3-4b", "lora.rank": 32, "lora.targets": QKVO_MLP},
     ),
     Published(
-        f"{SKY}gpt-oss-finetuning/gpt-oss-120b-sft.yaml",
-        "a.yaml",
-        "resources:\n  accelerators: H200:8\n  network_tier: best\nfile_mounts:\n  /sft: ./sft\nnum_nodes: 4\nsetup: |\n"
-        "  pip install trl\nrun: |\n  NP=$(($SKYPILOT_NUM_GPUS_PER_NODE * $SKYPILOT_NUM_NODES))\n"
-        "  accelerate launch --config_file /sft/fsdp2_120b.yaml --num_processes $NP /sft/train.py --model_id openai/gpt-oss-120b\n",
-        {"on": ("H200", 8, 4)},
-    ),
-    Published(
-        f"{SKY}axolotl/axolotl.yaml",
-        "a.yaml",
-        "name: axolotl\nresources:\n  accelerators: L4:1\n  image_id: docker:winglian/axolotl\nworkdir: mistral\nrun: |\n"
-        "  huggingface-cli login --token ${HF_TOKEN}\n  accelerate launch -m axolotl.cli.train qlora.yaml\nenvs:\n  HF_TOKEN:\n",
-        {"on": ("L4", 1, 1)},
-    ),
-    Published(
-        f"{SKY}axolotl/axolotl-spot.yaml",
-        "a.yaml",
-        "name: axolotl\nresources:\n  accelerators: A100:1\n  cloud: gcp\n  use_spot: True\nworkdir: mistral\nrun: |\n"
-        "  accelerate launch -m axolotl.cli.train qlora-checkpoint.yaml\n",
-        {"on": ("A100-40GB", 1, 1), "limits.tiers": ["spot"], "limits.providers": ["gcp"]},
-    ),
-    Published(
-        f"{SKY}gpt-2/gpt2-train.yaml",
-        "a.yaml",
-        "name: train\nresources:\n  accelerators: A100:8\n  any_of:\n    - cloud: gcp\n    - cloud: aws\nrun: |\n  cd ~/llm.c\n"
-        "  mpirun -np $SKYPILOT_NUM_GPUS_PER_NODE ./train_gpt2cu \\\n      -b 64 -t 1024\n",
-        {"on": ("A100-40GB", 8, 1)},
-    ),
-    Published(
         f"{SKY}gemma/finetune-lora.yaml",
         "a.yaml",
         "resources:\n  cloud: gcp\n  accelerators: {L4, A10g, A10, L40, A40, A100, A100-80GB}\n  disk_tier: best\nrun: |\n"
         "  torchrun \\\n    --nproc_per_node=$SKYPILOT_NUM_GPUS_PER_NODE \\\n    lora.py \\\n"
         "    --model_name_or_path google/gemma-7b \\\n    --save_steps 4\n",
         {"model": "gemma-7b", "micro_batch": 8, "limits.providers": ["gcp"]},
-    ),
-    Published(
-        f"{DSTACK}distributed-training/axolotl/.dstack.yml",
-        "a.yml",
-        "type: task\nname: axolotl-multi-node\nnodes: 2\nimage: nvcr.io/nvidia/pytorch:25.01-py3\nenv:\n  - HF_TOKEN\ncommands:\n"
-        "  - |\n    accelerate launch \\\n      --config_file=fsdp1.yaml \\\n      -m axolotl.cli.train qlora-fsdp-70b.yaml \\\n"
-        "      --num_processes=$DSTACK_GPUS_NUM\nresources:\n  gpu: 80GB:8\n  shm_size: 128GB\n",
-        {"on": (None, 8, 2), "memory": (80.0, 80.0)},
-    ),
-    Published(
-        f"{DSTACK}clusters/nccl-tests/.dstack.yml",
-        "a.yml",
-        "type: task\nname: nccl-tests\nnodes: 2\nstartup_order: workers-first\ncommands:\n  - mpirun -n $DSTACK_GPUS_NUM all_reduce_perf\n"
-        "resources:\n  gpu: nvidia:1..8\n  shm_size: 16GB\n",
-        {"on": (None, None, 2)},
-    ),
-    Published(
-        f"{DSTACK}deployment/vllm/serve.dstack.yml",
-        "a.yml",
-        "type: service\nimage: vllm/vllm-openai:latest\nenv:\n  - MODEL=NousResearch/Llama-2-7b-chat-hf\nport: 8000\nresources:\n"
-        "  gpu: 24GB\nmodel: NousResearch/Llama-2-7b-chat-hf\n",
-        {"on": (None, 1, 1), "memory": (24.0, 24.0)},
     ),
     Published(
         f"{HANDBOOK}launch.slurm",
@@ -717,25 +357,6 @@ LAUNCHED = [
 
 LATER = [
     Published(
-        f"{AX}gemma3/gemma-3-4b-qlora.yml",
-        "a.yml",
-        "base_model: google/gemma-3-4b-it\nload_in_4bit: true\nddp_find_unused_parameters: true\nchat_template: gemma3\neot_tokens:\n"
-        "  - <end_of_turn>\nunfrozen_parameters:\n  - ^lm_head\\..*\nadapter: qlora\nsequence_len: 2048\nlora_r: 32\n"
-        "lora_target_linear: true\ngradient_accumulation_steps: 4\nmicro_batch_size: 2\nnum_epochs: 1\noptimizer: adamw_bnb_8bit\n"
-        "bf16: true\nfp16:\ngradient_checkpointing: true\nflash_attention: true\neager_attention:\n",
-        {"model": "gemma-3-4b", "method": "qlora", "quant": "nf4", "lora.rank": 32, "lora.targets": ALL, "precision": "bf16",
-         "seq_len": 2048, "micro_batch": 2, "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
-    ),
-    Published(
-        f"{AX}cohere/command-r-7b-qlora.yml",
-        "a.yml",
-        "base_model: CohereForAI/c4ai-command-r7b-12-2024\nload_in_8bit: false\nload_in_4bit: true\nadapter: qlora\nlora_r: 32\n"
-        "lora_target_linear: true\nsequence_len: 2048\ngradient_accumulation_steps: 4\nmicro_batch_size: 1\nnum_epochs: 4\n"
-        "optimizer: adamw_bnb_8bit\nbf16: auto\ngradient_checkpointing: true\nattention: flash\n",
-        {"model": "command-r7b", "method": "qlora", "quant": "nf4", "lora.rank": 32, "lora.targets": ALL, "precision": "bf16",
-         "seq_len": 2048, "micro_batch": 1, "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
-    ),
-    Published(
         f"{AX}mistral/bigstral-ds-zero3.yaml",
         "a.yaml",
         "base_model: mistral-community/Mixtral-8x22B-v0.1\ntrust_remote_code: true\nunfrozen_parameters:\n  - ^lm_head.weight$\n"
@@ -756,15 +377,6 @@ LATER = [
          "seq_len": 2048, "micro_batch": 16, "optimizer": "adamw-8bit", "checkpointing": "full", "preference.algorithm": "dpo"},
     ),
     Published(
-        f"{AX}archived/falcon/config-7b-lora.yml",
-        "a.yml",
-        "base_model: tiiuae/falcon-7b\nload_in_8bit: true\nload_in_4bit: false\ngptq: false\nadapter: lora\nsequence_len: 2048\n"
-        "max_packed_sequence_len:\nlora_r: 16\nlora_target_linear: true\nbatch_size: 2\nmicro_batch_size: 1\nnum_epochs: 4\n"
-        "optimizer: adamw_bnb_8bit\nbf16: auto\ngradient_checkpointing: true\nxformers_attention: true\nflash_attention:\n",
-        {"model": "falcon-7b", "method": "qlora", "quant": "int8", "lora.rank": 16, "lora.targets": ALL, "precision": "bf16",
-         "seq_len": 2048, "micro_batch": 1, "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"},
-    ),
-    Published(
         f"{LF}ascend/qwen3_full_sft_fsdp2.yaml",
         "a.yaml",
         "model_name_or_path: Qwen/Qwen3-8B\nuse_v1_kernels: true\nflash_attn: fa2\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
@@ -782,14 +394,6 @@ LATER = [
          "precision": "fp16"},
     ),
     Published(
-        f"{LF}deepspeed/ds_z3_fp8_config.json",
-        "a.json",
-        '{"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": 0.001, "zero_force_ds_cpu_optimizer": true, "fp16":'
-        ' {"enabled": false}, "bf16": {"enabled": false}, "fp8": {"enabled": true, "hysteresis": 2}, "zero_optimization":'
-        ' {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": false}, "reduce_bucket_size": 12845056}}',
-        {"framework": "deepspeed", "parallel.zero": 3, "parallel.offload": "optimizer"},
-    ),
-    Published(
         f"{TUNE}dev/llama3/8B_dora_fsdp2.yaml",
         "a.yaml",
         _tune("llama3.lora_llama3_8b\n  lora_attn_modules: ['q_proj', 'v_proj']\n  apply_lora_to_mlp: False\n  lora_rank: 8\n"
@@ -798,14 +402,6 @@ LATER = [
         {"framework": "torchtune", "precision": "bf16", "micro_batch": 2, "optimizer": "adamw", "loss": "whole",
          "model": "llama-3-8b", "method": "lora", "lora.rank": 8, "lora.targets": ["q_proj", "v_proj"], "lora.dora": True,
          "checkpointing": "none"},
-    ),
-    Published(
-        f"{TUNE}code_llama2/7B_full_low_memory.yaml",
-        "a.yaml",
-        _tune("code_llama2.code_llama2_7b", "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 1\noptimizer_in_bwd: True\n"
-              "enable_activation_checkpointing: True\n", optimizer="bitsandbytes.optim.PagedAdamW"),
-        {"framework": "torchtune", "precision": "bf16", "micro_batch": 2, "optimizer": "paged-adamw", "loss": "chunked",
-         "model": "codellama-7b", "method": "full", "optimizer_in_backward": True, "checkpointing": "full"},
     ),
     Published(
         f"{TUNE}llama3_1/8B_lora_dpo.yaml",
@@ -828,21 +424,6 @@ LATER = [
          "checkpointing": "full", "offload_activations": True, "preference.algorithm": "grpo", "preference.completions": 16},
     ),
     Published(
-        f"{TITAN}torchtitan/models/deepseek_v3/train_configs/deepseek_v3_671b.toml",
-        "a.toml",
-        _titan('name = "deepseek_v3"\nflavor = "671B"', "local_batch_size = 4\nseq_len = 4096\nsteps = 10_000",
-               "data_parallel_shard_degree = -1\ntensor_parallel_degree = 1\nexpert_parallel_degree = 1", "selective",
-               '[compile]\nenable = true\ncomponents = ["loss"]\n'),
-        {**_TITAN, "model": "deepseek-v3", "seq_len": 4096, "micro_batch": 4, "checkpointing": "selective"},
-    ),
-    Published(
-        f"{TITAN}torchtitan/models/llama3/train_configs/debug_model.toml",
-        "a.toml",
-        _titan('name = "llama3"\nflavor = "debugmodel"', "local_batch_size = 8\nseq_len = 2048\nsteps = 10",
-               "data_parallel_shard_degree = -1\ntensor_parallel_degree = 1", "selective"),
-        {**_TITAN, "model": "llama3-debugmodel", "seq_len": 2048, "micro_batch": 8, "checkpointing": "selective"},
-    ),
-    Published(
         f"{LIT}finetune/mistral-7b/qlora.yaml",
         "a.yaml",
         _lit("checkpoint_dir: kaggle/temp/mistral/mistralai/Mistral-7B-Instruct-v0.3\nprecision: bf16-true\nquantize: bnb.nf4\n"
@@ -860,17 +441,6 @@ LATER = [
         'max_completion_length: 10000\nlr_scheduler_type: "linear"\noptim: "adamw_torch_fused"\ntemperature: 1.0\n',
         {"model": "qwen2.5-1.5b", "method": "full", "micro_batch": 1, "optimizer": "adamw", "optimizer_kernel": "fused",
          "preference.algorithm": "grpo", "preference.completions": 16},
-    ),
-    Published(
-        "huggingface/nanotron examples/config_qwen.yaml",
-        "a.yaml",
-        "model:\n  dtype: bfloat16\n  model_config: {is_qwen2_config: true, hidden_size: 256, intermediate_size: 768,"
-        " num_attention_heads: 4, num_hidden_layers: 12, num_key_value_heads: 4, tie_word_embeddings: true, vocab_size: 49152,"
-        " moe_config: null}\noptimizer: {accumulate_grad_in_fp32: true, optimizer_factory: {name: adamW}, zero_stage: 0}\n"
-        "parallelism: {context_parallel_size: 1, dp: 1, expert_parallel_size: 1, pp: 1, recompute_layer: false, tp: 2}\n"
-        "tokens: {batch_accumulation_per_replica: 1, micro_batch_size: 3, sequence_length: 8192, train_steps: 15}\n",
-        {**_NANOTRON, "architecture.layers": 12, "architecture.hidden": 256, "architecture.heads": 4, "architecture.kv_heads": 4,
-         "architecture.ffn": 768, "architecture.vocab": 49152, "seq_len": 8192, "micro_batch": 3, "on": (None, 2, 1)},
     ),
     Published(
         f"{DSTACK}single-node-training/axolotl/.dstack.yml",
@@ -895,23 +465,6 @@ LATER = [
          "attention": "flash", "on": (None, None, 1), "memory": (24.0, None)},
     ),
     Published(
-        f"{SKY}falcon/falcon.yaml",
-        "a.yaml",
-        "resources:\n  accelerators: A100-80GB:1\n  disk_size: 1000\n  disk_tier: best\nworkdir: .\nenvs:\n"
-        "  MODEL_NAME: tiiuae/falcon-7b\nsetup: |\n  pip install trl\nrun: |\n  python train.py \\\n  --model_name $MODEL_NAME \\\n"
-        "  --max_seq_len 2048 \\\n  --bf16 \\\n  --max_steps 500\n",
-        {"on": ("A100-80GB", 1, 1), "disk_gb": 1000},
-    ),
-    Published(
-        f"{HANDBOOK}zephyr-7b-beta/dpo/config_full.yaml",
-        "a.yaml",
-        "model_name_or_path: alignment-handbook/zephyr-7b-sft-full\ntorch_dtype: null\nbf16: true\nbeta: 0.01\n"
-        "gradient_accumulation_steps: 2\ngradient_checkpointing: true\nmax_length: 1024\nmax_prompt_length: 512\n"
-        "num_train_epochs: 1\noptim: adamw_torch\nper_device_train_batch_size: 8\nhub_model_id: zephyr-7b-dpo-full\n",
-        {"model": "alignment-handbook/zephyr-7b-sft-full", "method": "full", "precision": "bf16-amp", "seq_len": 1024,
-         "micro_batch": 8, "optimizer": "adamw", "checkpointing": "full", "preference.algorithm": "dpo"},
-    ),
-    Published(
         f"{HANDBOOK}accelerate_configs/multi_gpu.yaml",
         "a.yaml",
         f"{_ACCELERATE}distributed_type: MULTI_GPU\ngpu_ids: all\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 16\n",
@@ -924,45 +477,6 @@ six, three had a wrong value (offloading, targets, compilation), and three lacke
 _AX_END = "optimizer: adamw_bnb_8bit\nbf16: auto\ntf32: false\ngradient_checkpointing: true\nflash_attention: true\n"
 _AX8 = {"precision": "bf16", "optimizer": "adamw-8bit", "checkpointing": "full", "attention": "flash"}
 LAST = [
-    Published(
-        f"{AX}llama-3/instruct-lora-8b.yml",
-        "a.yml",
-        "base_model: NousResearch/Meta-Llama-3-8B-Instruct\nload_in_8bit: true\nload_in_4bit: false\nsequence_len: 4096\n"
-        "sample_packing: false\nadapter: lora\nlora_r: 32\nlora_target_linear: true\ngradient_accumulation_steps: 4\n"
-        f"micro_batch_size: 2\nnum_epochs: 4\ns2_attention:\neval_max_new_tokens: 128\n{_AX_END}",
-        {**_AX8, "model": "llama-3-8b", "method": "qlora", "quant": "int8", "lora.rank": 32, "lora.targets": ALL, "seq_len": 4096,
-         "micro_batch": 2},
-    ),
-    Published(
-        f"{AX}qwen2/dpo.yaml",
-        "a.yaml",
-        "base_model: Qwen/Qwen2.5-0.5B\nrl: dpo\nsequence_len: 2048\nsample_packing: false\ngradient_accumulation_steps: 4\n"
-        f"micro_batch_size: 2\nnum_epochs: 4\n{_AX_END}",
-        {**_AX8, "model": "qwen2.5-0.5b", "method": "full", "seq_len": 2048, "micro_batch": 2, "preference.algorithm": "dpo"},
-    ),
-    Published(
-        f"{AX}llama-3/3b-qat-fsdp2.yaml",
-        "a.yaml",
-        "base_model: meta-llama/Llama-3.2-3B\nload_in_4bit: false\nplugins:\n  - axolotl.integrations.liger.LigerPlugin\n"
-        "liger_fused_linear_cross_entropy: true\nsequence_len: 8192\nattn_implementation: flash_attention_2\nqat:\n"
-        "  weight_dtype: int4\ngradient_accumulation_steps: 1\nmicro_batch_size: 16\nnum_epochs: 1\noptimizer: adamw_torch_fused\n"
-        "bf16: true\nfsdp_version: 2\nfsdp_config:\n  offload_params: false\n  reshard_after_forward: true\n"
-        "  activation_checkpointing: true\n",
-        {"model": "llama-3.2-3b", "method": "full", "precision": "bf16-amp", "seq_len": 8192, "micro_batch": 16,
-         "optimizer": "adamw", "optimizer_kernel": "fused", "attention": "flash", "loss": "fused", "parallel.fsdp": True,
-         "checkpointing": "full"},
-    ),
-    Published(
-        f"{AX}phi/phi3-ft-fsdp.yml",
-        "a.yml",
-        "base_model: microsoft/Phi-3-mini-4k-instruct\nsequence_len: 4096\nadapter:\ngradient_accumulation_steps: 2\n"
-        "micro_batch_size: 12\nnum_epochs: 2\noptimizer: adamw_torch_fused\nbf16: auto\ngradient_checkpointing: true\n"
-        "attn_implementation: flash_attention_2\nfsdp:\n  - full_shard\nfsdp_config:\n  fsdp_offload_params: true\n"
-        "resize_token_embeddings_to_32x: true\n",
-        {"model": "phi-3-mini", "method": "full", "precision": "bf16-amp", "seq_len": 4096, "micro_batch": 12,
-         "optimizer": "adamw", "optimizer_kernel": "fused", "checkpointing": "full", "attention": "flash",
-         "parallel.fsdp": True, "parallel.offload": "all"},
-    ),
     Published(
         f"{LF}train_lora/llama3_lora_kto.yaml",
         "a.yaml",
@@ -987,13 +501,6 @@ LAST = [
         {**_LF8, "model": "models/llama3-8b-instruct-pro", "method": "full", "seq_len": 1024, "precision": "fp16-amp"},
     ),
     Published(
-        f"{LF}extras/loraplus/llama3_lora_sft.yaml",
-        "a.yaml",
-        f"{_LF}stage: sft\nfinetuning_type: lora\nlora_target: all\nloraplus_lr_ratio: 16.0\ncutoff_len: 2048\n"
-        f"gradient_accumulation_steps: 8\nbf16: true\n{_LF_END}",
-        {**_LF8, "method": "lora", "lora.rank": 8, "lora.targets": ALL, "precision": "bf16"},
-    ),
-    Published(
         f"{TUNE}qwen2/1.5B_lora_single_device.yaml",
         "a.yaml",
         _tune("qwen2.lora_qwen2_1_5b\n  lora_attn_modules: ['q_proj', 'v_proj']\n  apply_lora_to_mlp: False\n  lora_rank: 32",
@@ -1003,13 +510,6 @@ LAST = [
          "lora.targets": ["q_proj", "v_proj"], "checkpointing": "full"},
     ),
     Published(
-        f"{TUNE}gemma/2B_full.yaml",
-        "a.yaml",
-        _tune("gemma.gemma_2b", "batch_size: 2\nepochs: 1\ngradient_accumulation_steps: 1\noptimizer_in_bwd: False\n"
-              "enable_activation_checkpointing: True\n"),
-        {**_TUNE, "model": "gemma-2b", "method": "full", "checkpointing": "full"},
-    ),
-    Published(
         f"{TUNE}llama3_3/70B_full_multinode.yaml",
         "a.yaml",
         _tune("llama3_3.llama3_3_70b", "batch_size: 4\nepochs: 1\ngradient_accumulation_steps: 1\nfsdp_cpu_offload: False\n"
@@ -1017,44 +517,6 @@ LAST = [
                   "max_seq_len: null", "max_seq_len: 1024"),
         {**_TUNE, "model": "llama-3.3-70b", "method": "full", "checkpointing": "full", "seq_len": 1024, "micro_batch": 4,
          "compiled": True},
-    ),
-    Published(
-        f"{LIT}finetune/stablelm-base-alpha-3b/full.yaml",
-        "a.yaml",
-        _lit("checkpoint_dir: checkpoints/stabilityai/stablelm-base-alpha-3b\nprecision: bf16-true\ndevices: 2\nnum_nodes: 1\n",
-             "  global_batch_size: 8\n  micro_batch_size: 1\n  epochs: 1\n  max_seq_length: 512\n"),
-        {**_LIT, "model": "stablelm-base-alpha-3b", "method": "full", "seq_len": 512, "micro_batch": 1, "checkpointing": "full",
-         "parallel.fsdp": True, "on": (None, 2, 1)},
-    ),
-    Published(
-        f"{HANDBOOK}zephyr-7b-beta/sft/config_qlora.yaml",
-        "a.yaml",
-        "model_name_or_path: mistralai/Mistral-7B-v0.1\ntorch_dtype: bfloat16\nattn_implementation: flash_attention_2\n"
-        "load_in_4bit: true\nuse_peft: true\nlora_r: 16\nlora_target_modules:\n- q_proj\n- k_proj\n- v_proj\n- o_proj\n"
-        "- gate_proj\n- up_proj\n- down_proj\nbf16: true\ngradient_accumulation_steps: 2\ngradient_checkpointing: true\n"
-        "max_length: 2048\nmax_steps: -1\nnum_train_epochs: 1\nper_device_train_batch_size: 4\n",
-        {"model": "mistral-7b", "method": "qlora", "quant": "nf4", "lora.rank": 16, "lora.targets": QKVO_MLP,
-         "precision": "bf16", "attention": "flash", "seq_len": 2048, "micro_batch": 4, "checkpointing": "full"},
-    ),
-    Published(
-        f"{HANDBOOK}zephyr-141b-A35b/orpo/config_full.yaml",
-        "a.yaml",
-        "model_name_or_path: mistral-community/Mixtral-8x22B-v0.1\ntorch_dtype: bfloat16\n"
-        "attn_implementation: flash_attention_2\nbf16: true\nbeta: 0.05\ngradient_accumulation_steps: 1\n"
-        "gradient_checkpointing: true\nhub_model_id: zephyr-orpo-141b-A35b\nmax_length: 2048\nmax_prompt_length: 1792\n"
-        "num_train_epochs: 3\noptim: adamw_bnb_8bit\nper_device_train_batch_size: 1\n",
-        {"model": "mixtral-8x22b", "method": "full", "precision": "bf16", "attention": "flash", "seq_len": 2048,
-         "micro_batch": 1, "optimizer": "adamw-8bit", "checkpointing": "full", "preference.algorithm": "dpo",
-         "preference.reference": False},
-    ),
-    Published(
-        f"{SKY}llama-3_1-finetuning/lora.yaml",
-        "a.yaml",
-        "envs:\n  MODEL_SIZE: 8B\nresources:\n  accelerators: A100:8\n  disk_tier: best\n  use_spot: true\nsetup: |\n"
-        "  tune download meta-llama/Meta-Llama-3.1-${MODEL_SIZE}-Instruct\nrun: |\n"
-        "  tune run --nproc_per_node $SKYPILOT_NUM_GPUS_PER_NODE \\\n    lora_finetune_distributed \\\n"
-        "    --config /configs/${MODEL_SIZE}-lora.yaml \\\n    dataset.source=$DATASET\n",
-        {"on": ("A100-40GB", 8, 1), "limits.tiers": ["spot"]},
     ),
     Published(
         f"{SKY}vicuna/train.yaml",

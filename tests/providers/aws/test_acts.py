@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from costguard_aws.account import AwsAccount
 
-from costguard.values.provider import ACCEPTED, ALREADY, REFUSED
+from costguard.values.provider import ACCEPTED, REFUSED
 from costguard.values.resource import ResourceKey
 from tests.fakes.aws import ACCOUNT
 from tests.providers.aws.rig import AwsRig
@@ -117,13 +117,6 @@ def test_a_persistent_spot_machine_stops_and_does_not_end(rig: AwsRig, source: A
     assert "cancel-spot-instance-requests" in source.terminate(one).why
     assert sent(rig) == 0
     assert source.stop(one, lose=ALL).said == ACCEPTED
-
-
-def test_what_is_off_is_already_off(rig: AwsRig, source: AwsAccount) -> None:
-    one = key(rig)
-    rig.let(one.id, "stopped")
-    assert source.stop(one, lose=ALL).said == ALREADY
-    assert sent(rig) == 0
 
 
 def test_a_machine_that_could_not_be_looked_at_first_is_not_acted_on(rig: AwsRig, source: AwsAccount) -> None:

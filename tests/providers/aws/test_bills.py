@@ -77,14 +77,6 @@ def test_a_question_costs_once_in_six_hours(bill: CostExplorer, services: Servic
     assert services.asked_for("GetCostAndUsage") == 2
 
 
-def test_pages_are_put_together(bill: CostExplorer, services: Services) -> None:
-    whole = bill.fetch_bill_lines(NOVEMBER)
-    services.cache.entries.clear()
-    services.ce.page = 2
-    assert bill.fetch_bill_lines(NOVEMBER) == whole
-    assert services.asked_for("GetCostAndUsage") == 1 + 3
-
-
 def test_months_are_asked_for_apart_and_none_of_the_future(bill: CostExplorer, services: Services) -> None:
     services.ce.costs.append(Cost(date(2026, 10, 31), "BoxUsage:g5.xlarge", Decimal(1)))
     billed = bill.fetch_bill_lines(Period(start=datetime(2026, 10, 31, 5, tzinfo=UTC), end=datetime(2027, 3, 1, tzinfo=UTC)))
@@ -114,13 +106,6 @@ def test_an_answer_without_end_is_said_to_be_cut(bill: CostExplorer, services: S
     services.ce.page = 0
     services.ce.costs = services.ce.costs[:1]
     assert "more than 20 pages" in bill.fetch_bill_lines(NOVEMBER).why
-
-
-def test_a_cache_that_holds_rubbish_is_asked_past(bill: CostExplorer, services: Services) -> None:
-    whole = bill.fetch_bill_lines(NOVEMBER)
-    for name in services.cache.entries:
-        services.cache.put(name, b"{")
-    assert bill.fetch_bill_lines(NOVEMBER) == whole
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from costguard_aws.session import AwsSession
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.errors import InvalidAnswerError, UnknownNameError
+from costguard.errors import InvalidAnswerError
 from costguard.metering.observation import Observation
 from costguard.values.calendar import Period
 from costguard.values.resource import ResourceKey
@@ -80,14 +80,6 @@ def test_a_machine_is_as_busy_as_its_busiest_gpu(protocol: str, metrics: CloudWa
     assert all(("/operation/" in asked.line) is (protocol != "json") for asked in services.asked)
 
 
-def test_power_is_that_of_all_gpus(metrics: CloudWatchMetrics, services: Services) -> None:
-    one = machine(gpus=2)
-    for index in range(2):
-        services.cloudwatch.gpu(one.key.id, index, always(50))
-        services.cloudwatch.gpu(one.key.id, index, always(120.5), metric="power_draw")
-    assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_POWER) == [241.0] * 11
-
-
 def test_where_one_gpu_is_silent_there_is_no_sample_as_it_may_be_busy(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine(gpus=2)
     services.cloudwatch.gpu(one.key.id, 0, always(0))
@@ -111,24 +103,12 @@ def test_a_gpu_that_the_agent_never_reports_makes_the_machine_blind(metrics: Clo
     assert measured.blind[0][0] == one.key
 
 
-def test_series_are_asked_for_by_all_their_dimensions(metrics: CloudWatchMetrics, services: Services) -> None:
-    one = machine()
-    services.cloudwatch.gpu(one.key.id, 0, always(55), AutoScalingGroupName="train", ImageId="ami-1", InstanceType="g5.xlarge")
-    assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_UTIL) == [55.0] * 11
-
-
 def test_a_roll_up_over_all_gpus_serves_where_there_is_nothing_else(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine(gpus=4)
     services.cloudwatch.put("CWAgent", "nvidia_smi_utilization_gpu", always(42), InstanceId=one.key.id)
     measured = metrics.fetch_utilization([one], LAST_HOUR)
     assert values(measured, GPU_UTIL) == [42.0] * 11
     assert values(measured, GPU_POWER) == []
-
-
-def test_an_agent_without_instance_id_is_named_as_the_reason(metrics: CloudWatchMetrics, services: Services) -> None:
-    services.cloudwatch.gpu("", 0, always(42))
-    measured = metrics.fetch_utilization([machine()], LAST_HOUR)
-    assert "append_dimensions" in measured.blind[0][1]
 
 
 def test_no_data_is_blind_and_never_idle(metrics: CloudWatchMetrics) -> None:
@@ -146,12 +126,6 @@ def test_without_an_agent_the_cpu_is_known_and_the_gpu_is_not(metrics: CloudWatc
     assert measured.blind[0][1].endswith("its CPU alone is known")
 
 
-def test_a_share_of_a_gpu_needs_one_series(metrics: CloudWatchMetrics, services: Services) -> None:
-    one = machine(gpus=0.125)
-    services.cloudwatch.gpu(one.key.id, 0, always(7))
-    assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_UTIL) == [7.0] * 11
-
-
 @pytest.mark.parametrize("odd", [nan, inf, -1.0, 100.5, 1e300])
 def test_a_value_that_cannot_be_is_no_sample(metrics: CloudWatchMetrics, services: Services, odd: float) -> None:
     services.cloudwatch.gpu(machine().key.id, 0, always(odd))
@@ -166,13 +140,6 @@ def test_network_is_both_ways_and_by_the_second(session: AwsSession, services: S
     assert values(asked.fetch_utilization([one], LAST_HOUR), NETWORK) == []
     services.cloudwatch.put("AWS/EC2", "NetworkOut", always(600), InstanceId=one.key.id)
     assert values(asked.fetch_utilization([one], LAST_HOUR), NETWORK) == pytest.approx([12.0] * 11)
-
-
-def test_only_running_machines_are_asked_about(metrics: CloudWatchMetrics, services: Services) -> None:
-    assert metrics.fetch_utilization([machine(state="stopped"), machine(2, state="pending")], LAST_HOUR) == UtilizationSamples(
-        samples=()
-    )
-    assert not services.asked
 
 
 def test_the_last_five_minutes_are_left_for_later(metrics: CloudWatchMetrics) -> None:
@@ -233,11 +200,6 @@ def test_an_odd_answer_blinds_and_breaks_nothing(metrics: CloudWatchMetrics, ser
     measured = metrics.fetch_utilization([machine(gpus=0)], LAST_HOUR)
     assert measured.samples == ()
     assert len(measured.blind) == 1
-
-
-def test_a_signal_that_does_not_exist_is_refused(session: AwsSession, services: Services) -> None:
-    with pytest.raises(UnknownNameError, match="cpu"):
-        CloudWatchMetrics(session, services.clock, ("cpu",))
 
 
 class Told:
@@ -363,20 +325,6 @@ def test_series_that_changed_blind_a_machine_for_five_minutes_and_make_it_idle_n
         services.later(minutes=1)
         found.update(values(poll(polled, services, machine()), GPU_UTIL))
     assert found == {50.0, 60.0}
-
-
-def test_another_process_knows_the_series_of_the_last_hour(
-    polled: CloudWatchMetrics, services: Services, session: AwsSession
-) -> None:
-    services.cloudwatch.gpu(machine().key.id, 0, always(50))
-    first = poll(polled, services, machine())
-    again = CloudWatchMetrics(session, services.clock, (GPU_UTIL,), cache=services.cache)
-    assert poll(again, services, machine()) == first
-    assert services.asked_for("ListMetrics") == 1
-    services.later(minutes=61)
-    later = CloudWatchMetrics(session, services.clock, (GPU_UTIL,), cache=services.cache)
-    poll(later, services, machine())
-    assert services.asked_for("ListMetrics") == 2
 
 
 @pytest.mark.parametrize("odd", [b"", b"[]", b'{"at": 1}', b"\xff", b'{"at": "2026-11-21T12:00:00", "ids": [], "series": {}}'])

@@ -14,8 +14,8 @@ from costguard_aws.account import AwsAccount
 from costguard_sim.world import Shape, to_us
 
 from costguard.errors import ProviderError
-from costguard.metering.inventory import Complete, Partial
-from costguard.values.provider import ACCEPTED, MISSING, REFUSED
+from costguard.metering.inventory import Partial
+from costguard.values.provider import ACCEPTED, REFUSED
 from costguard.values.resource import ResourceKey
 from tests.contract.rig import poll_of
 from tests.fakes.aws import ACCOUNT
@@ -23,7 +23,6 @@ from tests.fakes.aws_ec2_xml import wire_id
 from tests.fakes.server import Answer
 from tests.providers.aws.rig import HOUR_US, AwsRig, machine
 
-ALL = frozenset(("250 GB of local disk",))
 NAMES = 'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
 
 
@@ -40,15 +39,6 @@ def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
 
 def key(name: str) -> ResourceKey:
     return ResourceKey("aws", ACCOUNT, "us-east-1", name)
-
-
-def test_an_ec2_that_knows_no_managed_machines_is_looked_at_and_acted_on(rig: AwsRig, source: AwsAccount) -> None:
-    one = key(rig.put(1)[0])
-    body = b"<Response><Errors><Error><Code>UnknownParameter</Code><Message>no</Message></Error></Errors></Response>"
-    rig.fake.fault("DescribeInstances.*IncludeManagedResources", "status", status=400, body=body)
-    assert source.stop(one, lose=ALL).said == ACCEPTED
-    assert source.look_up(one) is not None
-    assert rig.fake.calls("IncludeManagedResources") == 1
 
 
 def test_what_a_filter_finds_may_stand_on_a_later_page(rig: AwsRig, source: AwsAccount) -> None:
@@ -131,9 +121,3 @@ def test_more_machines_than_the_cap_are_partial(rig: AwsRig, source: AwsAccount,
     poll = poll_of(source)
     assert isinstance(poll.inventory, Partial)
     assert re.search("more than 4 items", poll.inventory.why)
-
-
-def test_a_machine_that_no_filter_finds_is_missing(rig: AwsRig, source: AwsAccount) -> None:
-    rig.put(1)
-    assert isinstance(poll_of(source).inventory, Complete)
-    assert source.stop(key("i-0000000000000dead"), lose=ALL).said == MISSING

@@ -113,11 +113,6 @@ def test_two_prices_for_one_machine_are_no_price(prices: OnDemandPrices, service
     assert stated.doubtful
 
 
-def test_the_same_price_under_two_products_is_a_price(prices: OnDemandPrices, services: Services) -> None:
-    services.pricing.extra = [services.pricing.product("g5.xlarge", "us-east-1", G5, usagetype="Odd:g5.xlarge")]
-    assert prices.find_rate("g5.xlarge", "us-east-1").rate == usd("1.006")
-
-
 @pytest.mark.parametrize("odd", ["0", "-1", "1001"])
 def test_an_impossible_price_is_unknown(prices: OnDemandPrices, services: Services, odd: str) -> None:
     services.pricing.rates["g5.xlarge", "us-east-1"] = Decimal(odd)
@@ -141,13 +136,6 @@ def test_a_price_is_asked_for_once_a_day_and_a_missing_one_once_an_hour(prices: 
     services.later(hours=23)
     services.pricing.rates["g5.xlarge", "us-east-1"] = Decimal("0.9")
     assert prices.find_rate("g5.xlarge", "us-east-1").rate == usd("0.9")
-
-
-def test_another_start_of_costguard_finds_the_price_in_the_cache(services: Services, session: AwsSession) -> None:
-    OnDemandPrices(session, services.cache, services.clock).find_rate("g5.xlarge", "us-east-1")
-    price = OnDemandPrices(session, services.cache, services.clock).find_rate("g5.xlarge", "us-east-1")
-    assert (price.rate, price.since) == (usd("1.006"), EFFECTIVE)
-    assert services.asked_for("GetProducts") == 1
 
 
 @pytest.mark.proof

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from costguard_aws.session import AwsSession
-from costguard_aws.spot import LINUX, SpotHistory, SpotMarket
+from costguard_aws.spot import SpotHistory, SpotMarket
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,12 +48,6 @@ def test_a_machine_has_every_price_since_its_start_and_the_one_in_force_then(ses
     assert shown(spot.list_prices(G5, None)) == HISTORY[2:]
 
 
-def test_a_machine_from_before_the_history_has_all_of_it(session: AwsSession) -> None:
-    spot = SpotHistory(session)
-    spot.refresh("us-east-1", {G5: START - timedelta(days=200)}, START)
-    assert shown(spot.list_prices(G5, START - timedelta(days=200))) == HISTORY
-
-
 def test_the_second_poll_asks_once_and_only_for_what_is_new(session: AwsSession, services: Services) -> None:
     spot = SpotHistory(session)
     spot.refresh("us-east-1", {G5: START - 40 * HOUR}, START)
@@ -63,16 +57,6 @@ def test_the_second_poll_asks_once_and_only_for_what_is_new(session: AwsSession,
     assert shown(spot.list_prices(G5, START - 40 * HOUR)) == [*HISTORY, (START + timedelta(minutes=3), "0.47")]
     assert services.asked_for("DescribeSpotPriceHistory") == 2
     assert b"StartTime=2026-11-21T11" in services.asked[-1].body
-
-
-def test_many_markets_are_one_request(session: AwsSession, services: Services) -> None:
-    markets = {SpotMarket(f"g5.{n}xlarge", zone): START - 40 * HOUR for n in range(40) for zone in ("us-east-1a", "us-east-1b")}
-    for market in markets:
-        services.spot.markets[market] = [(START - 50 * HOUR, Decimal("0.50"))]
-    spot = SpotHistory(session)
-    assert spot.refresh("us-east-1", markets, START) == ""
-    assert services.asked_for("DescribeSpotPriceHistory") == 1
-    assert all(shown(spot.list_prices(market, START))[0][1] == "0.50" for market in markets)
 
 
 def test_pages_in_any_order_are_put_in_order(session: AwsSession, services: Services) -> None:
@@ -122,14 +106,6 @@ def test_a_token_that_comes_again_ends_in_an_error(session: AwsSession, services
     odd = b"<DescribeSpotPriceHistoryResponse><spotPriceHistorySet/><nextToken>9</nextToken></DescribeSpotPriceHistoryResponse>"
     services.fault("POST /", "body", body=odd)
     assert "has no end" in SpotHistory(session).refresh("us-east-1", {G5: START}, START)
-
-
-def test_looking_at_one_machine_forgets_no_other_market(session: AwsSession, services: Services) -> None:
-    services.spot.markets["p5.48xlarge", "us-east-1b", LINUX] = [(START - HOUR, Decimal(20))]
-    spot, other = SpotHistory(session), SpotMarket("p5.48xlarge", "us-east-1b")
-    spot.refresh("us-east-1", {G5: START - 6 * HOUR}, START)
-    spot.refresh("us-east-1", {other: START}, START)
-    assert shown(spot.list_prices(G5, START - 6 * HOUR)) == HISTORY
 
 
 ENTRY: Mapping[str, Any] = {

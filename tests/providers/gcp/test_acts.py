@@ -32,12 +32,6 @@ def test_bundled_local_ssd_is_given_up_only_with_consent(rig: GcpRig, account: G
     assert rig.state_of(key.id) == "stopped"
 
 
-def test_a_machine_without_local_ssd_is_stopped_without_a_word_of_it(rig: GcpRig, account: GcpAccount) -> None:
-    assert account.stop(_key(rig)).said == ACCEPTED
-    assert rig.fake.calls("discardLocalSsd") == 0
-    assert rig.fake.calls("POST .*requestId=") == 1
-
-
 def test_local_ssd_that_nobody_knows_of_is_refused_by_google(rig: GcpRig, account: GcpAccount) -> None:
     key = _key(rig)
     body = b'{"error": {"code": 400, "message": "an undefined value for discard-local-ssd", "errors": [{"reason": "invalid"}]}}'

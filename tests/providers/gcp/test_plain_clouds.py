@@ -109,12 +109,6 @@ def test_what_would_be_brought_back_is_left_alone(
     assert rig.fake.calls("POST /compute") == rig.fake.calls("DELETE") == 0
 
 
-def test_a_notebook_is_stopped_like_any_other(rig: GcpRig, account: GcpAccount) -> None:
-    key = _key(rig)
-    rig.fake.extra[key.id] = {"labels": {"goog-caip-notebook": ""}}
-    assert account.stop(key).said == ACCEPTED
-
-
 def test_an_act_over_the_rate_limit_was_not_done(rig: GcpRig, account: GcpAccount) -> None:
     key = _key(rig)
     no = refusal(403, "rateLimitExceeded")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from costguard.values.provider import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
-from tests.contract.rig import WRONG
+from costguard.values.provider import CHECK_BAD, CHECK_GOOD, CHECK_UNSURE, HealthCheck
 from tests.fakes.lambda_ import KEY, OWNER
 from tests.providers.lambda_.open_fake import account
 from tests.providers.lambda_.rig import LambdaRig
@@ -47,21 +45,6 @@ def test_a_healthy_account_is_told_whole_and_nothing_is_acted(rig: LambdaRig, tm
     assert {one.method for one in rig.fake.asked} == {"GET"}
 
 
-def test_a_wrong_key_is_bad_with_what_to_do(rig: LambdaRig, tmp_path: Path) -> None:
-    found = examined(rig, tmp_path, environ={"LAMBDA_API_KEY": WRONG})
-    assert found["credentials"].outcome == CHECK_BAD
-    assert "LAMBDA_API_KEY" in found["credentials"].fix
-    assert found["reachable"].outcome == CHECK_GOOD
-    assert found["identity"].outcome == CHECK_SKIPPED
-
-
-@pytest.mark.parametrize("kind", ["status", "html", "reset"])
-def test_what_cannot_be_reached_is_bad_and_the_key_unsure(rig: LambdaRig, tmp_path: Path, kind: str) -> None:
-    rig.fake.fault("GET", kind)
-    found = examined(rig, tmp_path)
-    assert (found["credentials"].outcome, found["reachable"].outcome) == (CHECK_UNSURE, CHECK_BAD)
-
-
 def test_a_log_that_may_not_be_read_is_a_limit_and_no_fault(rig: LambdaRig, tmp_path: Path) -> None:
     rig.fake.log = False
     found = examined(rig, tmp_path)
@@ -74,18 +57,3 @@ def test_a_right_that_is_missing_is_bad_by_its_name(rig: LambdaRig, tmp_path: Pa
     found = examined(rig, tmp_path)
     assert found["permission: list filesystems"].outcome == CHECK_BAD
     assert found["permission: list instances"].outcome == CHECK_GOOD
-
-
-@pytest.mark.parametrize("seconds", [-90, 90])
-def test_a_clock_that_is_off_is_bad(rig: LambdaRig, tmp_path: Path, seconds: int) -> None:
-    with account(rig, tmp_path) as source:
-        rig_clock = rig.clock.at
-
-        class Off:
-            def now(self) -> Any:  # noqa: ANN401
-                return rig_clock + timedelta(seconds=seconds)
-
-        source._clock = Off()
-        found = {check.subject: check for check in source.examine()}
-    assert found["clock"].outcome == CHECK_BAD
-    assert "90 s" in found["clock"].told

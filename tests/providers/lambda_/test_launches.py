@@ -10,18 +10,14 @@ from pathlib import Path
 import pytest
 from costguard_lambda.launches import FORBIDDEN_FOR, PATIENCE, LaunchTimes, parse_audit_lines
 from costguard_lambda.wire import AuditEvent, ItemPage
-from costguard_sim.world import SECOND_US, to_us
 
 from costguard.errors import ForbiddenError, UnreachableError
 from costguard.metering.inventory import Complete
 from costguard.providers.transport import Deadline
-from tests.fakes.lambda_ import OWNER, wire_id
+from tests.fakes.lambda_ import OWNER
 from tests.fakes.server import START
 from tests.providers.lambda_.open_fake import account, items, polled
-from tests.providers.lambda_.rig import LambdaRig, machine
-
-DAY_US = 86_400 * SECOND_US
-NOW = to_us(START)
+from tests.providers.lambda_.rig import LambdaRig
 
 
 @dataclass
@@ -127,16 +123,6 @@ def test_an_instance_that_the_log_never_names_is_given_up() -> None:
     assert log.asked == []
 
 
-def test_launches_are_kept_between_two_starts() -> None:
-    cache, log = Kept(), Log([(2, "created", "one"), (3, "created", "gone")])
-    learn(LaunchTimes(cache, "x"), log, "one")
-    log.asked.clear()
-    again = LaunchTimes(cache, "x")
-    learn(again, log, "one")
-    assert dated(again) == {"one": 2}, "and those that are gone are not kept"
-    assert log.asked == []
-
-
 def test_what_an_earlier_process_dated_is_known_before_the_first_listing() -> None:
     """Else a look at a machine contradicts its listing, and it counts as replaced."""
     cache = Kept()
@@ -201,25 +187,6 @@ def test_a_page_that_leads_to_itself_ends_the_reading() -> None:
 )
 def test_a_line_that_is_about_no_instance_dates_none(odd: AuditEvent) -> None:
     assert parse_audit_lines(odd) == []
-
-
-def test_the_log_dates_machines_over_pages_and_among_other_lines(rig: LambdaRig, tmp_path: Path) -> None:
-    rig.fake.resources = [machine(f"i-{days}", start_us=NOW - days * DAY_US) for days in (1, 3, 40, 400)]
-    rig.fake.restarts = [("i-40", NOW - 2 * DAY_US), ("i-1", NOW - DAY_US // 2)]
-    rig.fake.log_page = 2
-    with account(rig, tmp_path) as source:
-        seen = items(polled(source))
-    for days in (1, 3, 40, 400):
-        assert seen[wire_id(f"i-{days}")].created_at == START - timedelta(days=days, minutes=1)
-        assert seen[wire_id(f"i-{days}")].started_at is None
-
-
-def test_a_log_whose_word_for_a_launch_is_another_dates_it_all_the_same(rig: LambdaRig, tmp_path: Path) -> None:
-    rig.fake.made = "begun"
-    rig.fake.resources = [machine("i-1", start_us=NOW - DAY_US)]
-    with account(rig, tmp_path) as source:
-        (seen,) = items(polled(source)).values()
-    assert seen.created_at == START - timedelta(days=1, minutes=1)
 
 
 def test_without_the_log_the_listing_is_whole_and_undated_and_says_so(rig: LambdaRig, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ closes no object there; a 429 and a 500 are in no path of it, so they are left o
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -121,17 +120,3 @@ def test_every_state_of_the_spec_is_translated(spec: dict[str, Any]) -> None:
     from costguard_lambda.translation import STATES
 
     assert set(spec["components"]["schemas"]["InstanceStatus"]["enum"]) == set(STATES)
-
-
-def test_the_fake_knows_a_machine_for_an_hour_after_it_ended() -> None:
-    fake = cloud()
-    over = f"/api/v1/instances/{wire_id('i-over')}"
-    assert json.loads(ask(fake, "GET", over).body)["data"]["status"] == "terminated"
-    fake.clock.at += timedelta(hours=1)
-    assert ask(fake, "GET", over).status == 404
-
-
-def test_the_fake_tells_the_two_spellings_of_filesystems_apart() -> None:
-    fake = cloud()
-    assert ask(fake, "GET", "/api/v1/filesystems").status == 404
-    assert ask(fake, "DELETE", f"/api/v1/file-systems/{wire_id('vol-1')}").status == 404

@@ -40,13 +40,6 @@ def test_a_field_that_cannot_be_read_costs_neither_state_nor_price(
     assert any(id_ in note and f"$.{field}" in note for note in poll.notes)
 
 
-def test_a_status_that_cannot_be_read_is_unknown(rig: LambdaRig, tmp_path: Path) -> None:
-    (id_,) = rig.put(1)
-    rig.spoil(id_, status=7)
-    with account(rig, tmp_path) as source:
-        assert items(polled(source))[id_].state == "unknown"
-
-
 def test_a_filesystem_with_an_odd_name_still_bills(rig: LambdaRig, tmp_path: Path) -> None:
     rig.put(1)
     rig.fake.fault("/file-systems", "body", body=b'{"data":[{"id":"f1","name":5,"region":{"name":"x"},"bytes_used":1}]}')
@@ -72,15 +65,6 @@ def test_an_audit_log_that_is_not_there_leaves_the_listing_whole(rig: LambdaRig,
     with account(rig, tmp_path) as source:
         assert isinstance(polled(source).inventory, Complete)
         assert source.fetch_identity() is None
-
-
-def test_an_unpaid_account_is_not_told_to_take_another_key(rig: LambdaRig, tmp_path: Path) -> None:
-    body = b'{"error":{"code":"global/account-inactive","message":"pay"}}'
-    rig.fake.fault(rig.lists, "status", status=403, body=body)
-    with account(rig, tmp_path) as source:
-        (bad,) = [check for check in source.examine() if check.outcome == "bad"]
-    assert "unpaid" in bad.fix
-    assert "key" not in bad.fix
 
 
 def test_an_address_that_was_retired_proves_nothing_of_the_instance(rig: LambdaRig, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from costguard_sim.world import SECOND_US, to_us
 
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.provider import ALREADY, MISSING, REFUSED, UNCLEAR
 from tests.fakes.server import START, Answer
 from tests.providers.lambda_.open_fake import account, key
 from tests.providers.lambda_.rig import LambdaRig, machine
@@ -26,14 +26,6 @@ def acts(rig: LambdaRig) -> int:
     return rig.fake.calls(rig.terminates)
 
 
-def test_one_machine_is_ended_by_its_one_id(rig: LambdaRig, tmp_path: Path) -> None:
-    with account(rig, tmp_path) as source:
-        assert source.terminate(key("i-1")).said == ACCEPTED
-    (act,) = [one for one in rig.fake.asked if one.method != "GET"]
-    assert act.json() == {"instance_ids": [key("i-1").id]}
-    assert (rig.state_of("i-1"), rig.state_of("i-2")) == ("ended", "running")
-
-
 def test_a_booting_machine_is_refused_with_lambdas_reason_and_nothing_is_sent(rig: LambdaRig, tmp_path: Path) -> None:
     rig.fake.resources = [machine("i-3", start_us=to_us(START) + HOUR_US, boot_us=2 * HOUR_US)]
     with account(rig, tmp_path) as source:
@@ -41,20 +33,6 @@ def test_a_booting_machine_is_refused_with_lambdas_reason_and_nothing_is_sent(ri
     assert reception.said == REFUSED
     assert "vm-has-not-launched" in reception.why
     assert acts(rig) == 0
-
-
-def test_a_new_reason_is_a_reason_too(rig: LambdaRig, tmp_path: Path) -> None:
-    rig.spoil("i-1", **{"actions.terminate.available": False, "actions.terminate.reason_code": "vm-is-shy"})
-    with account(rig, tmp_path) as source:
-        reception = source.terminate(key("i-1"))
-    assert (reception.said, acts(rig)) == (REFUSED, 0)
-    assert "vm-is-shy" in reception.why
-
-
-def test_a_machine_that_does_not_say_whether_it_can_be_ended_is_tried(rig: LambdaRig, tmp_path: Path) -> None:
-    rig.spoil("i-1", actions=...)
-    with account(rig, tmp_path) as source:
-        assert source.terminate(key("i-1")).said == ACCEPTED
 
 
 def test_a_second_request_finds_it_on_its_way_and_sends_nothing(rig: LambdaRig, tmp_path: Path) -> None:
@@ -135,10 +113,3 @@ def test_a_machine_that_cannot_be_looked_at_is_not_ended(rig: LambdaRig, tmp_pat
         reception = source.terminate(key("i-1"))
     assert (reception.said, acts(rig)) == (UNCLEAR, 0)
     assert "nothing was sent" in reception.why
-
-
-@pytest.mark.parametrize("odd", ["", "..", "a/b", "a b", "x" * 200, "*"])
-def test_what_is_no_id_of_lambdas_is_refused_unasked(rig: LambdaRig, tmp_path: Path, odd: str) -> None:
-    with account(rig, tmp_path) as source:
-        assert source.terminate(key("i-1")._replace(id=odd)).said == REFUSED
-    assert not rig.fake.asked

@@ -84,12 +84,6 @@ def test_a_terminated_pod_is_already_ended(account: RunpodAccount, rig: RunpodRi
     assert account.stop(key_of(id_)).said == MISSING
 
 
-def test_a_second_terminate_is_missing(account: RunpodAccount, rig: RunpodRig) -> None:
-    (id_,) = rig.put(1)
-    assert account.terminate(key_of(id_)).said == ACCEPTED
-    assert account.terminate(key_of(id_)).said == MISSING
-
-
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_look_that_fails_sends_nothing(account: RunpodAccount, rig: RunpodRig, status: int) -> None:
     (id_,) = rig.put(1)

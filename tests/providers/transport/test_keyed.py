@@ -73,12 +73,6 @@ def test_a_place_that_is_named_is_the_only_one_looked_at(tmp_path: Path) -> None
     assert "https://acme.example/keys" in str(refused.value)
 
 
-def test_each_account_has_its_name_and_its_key(tmp_path: Path) -> None:
-    (tmp_path / "b").write_text(" key-b \n")
-    table = {"accounts": [{"account": "a", "key_env": "A"}, {"account": "b", "key_file": "~/b"}]}
-    assert [(one.account, one.key.reveal()) for one in found(tmp_path, table, A="key-a")] == [("a", "key-a"), ("b", "key-b")]
-
-
 def test_of_several_accounts_one_without_a_key_fails_alone(tmp_path: Path) -> None:
     table = {"accounts": [{"account": "a", "key_env": "A"}, {"account": "b", "key_env": "B"}]}
     good, locked = looked_for(tmp_path, table, A="key-a")

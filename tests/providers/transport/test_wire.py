@@ -10,7 +10,6 @@ import time
 import traceback
 import tracemalloc
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ import costguard
 from costguard.errors import InputError, InvalidAnswerError, ProviderError, UnreachableError
 from costguard.providers.transport import Deadline, HttpRequest, HttpResponse, Transport
 from tests.fakes.server import Answer, serving
-from tests.providers.transport.wires import CANARY, Told, authority_of, https, raw, request_of
+from tests.providers.transport.wires import CANARY, Told, authority_of, raw, request_of
 
 MIB = 2**20
 KEY = {"Authorization": f"Bearer {CANARY}"}
@@ -256,10 +255,6 @@ def test_a_connection_that_was_closed_while_idle_is_opened_anew(transport: Trans
         assert get(transport, base).status == 200
 
 
-def test_nobody_there_is_unreachable(transport: Transport) -> None:
-    broken(transport, "http://127.0.0.1:9/", UnreachableError)
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -288,36 +283,6 @@ def test_a_header_that_cannot_be_sent_is_an_error_that_does_not_show_it(transpor
         told = broken(transport, base, ProviderError, headers={"Authorization": f"Bearer {CANARY}{value}"})
     assert cloud.asked == []
     assert value not in str(told)
-
-
-@pytest.mark.parametrize("wrong", ["self-signed", "another host", "expired", "not yet"])
-def test_a_wrong_certificate_is_refused_before_the_key_is_sent(tmp_path: Path, wrong: str) -> None:
-    authority, file = authority_of(tmp_path)
-    until = datetime(2020, 1, 1, tzinfo=UTC) if wrong in ("expired", "not yet") else None
-    cloud = Told()
-    context = https(authority, "elsewhere.example" if wrong == "another host" else "127.0.0.1", until=until)
-    transport = Transport(ca_file=None if wrong == "self-signed" else file)
-    with serving(cloud, context) as base:
-        told = broken(transport, base, UnreachableError)
-    transport.close()
-    assert "certificate" in str(told)
-    assert cloud.asked == []
-
-
-def test_an_authority_that_is_named_is_trusted_and_the_environments_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    authority, file = authority_of(tmp_path)
-    with serving(Told(), https(authority)) as base:
-        for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-            monkeypatch.setenv(name, str(file))
-        monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
-        by_environment, by_setting = Transport(), Transport(ca_file=file)
-        broken(by_environment, base, UnreachableError)
-        assert get(by_setting, base).status == 200
-        by_environment.close()
-        by_setting.close()
-    assert not (tmp_path / "keys").exists()
 
 
 @pytest.mark.parametrize(
@@ -410,27 +375,6 @@ def test_a_request_and_a_reply_show_neither_headers_nor_body() -> None:
     reply = HttpResponse(status=200, headers={"echo": CANARY}, body=CANARY.encode())
     assert CANARY not in f"{request!r}{request}{reply!r}{reply}"
     assert request.place == "GET https://a.example/x"
-
-
-def test_a_hundred_threads_are_served_at_once(transport: Transport) -> None:
-    gate = threading.Barrier(100)
-
-    def together(_: object) -> Answer:
-        gate.wait(30)
-        return Answer.of({"ok": True})
-
-    cloud = Told(together)
-    cloud.lock = threading.Semaphore(1000)  # type: ignore[assignment]
-    statuses = list[int]()
-    with serving(cloud) as base:
-        threads = [
-            threading.Thread(target=lambda: statuses.append(get(transport, base, seconds=60).status)) for _ in range(100)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert statuses == [200] * 100
 
 
 def test_one_threads_deadline_is_not_anothers(transport: Transport) -> None:

@@ -96,7 +96,3 @@ def test_the_check_has_eyes(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatc
     wrong = Answer.of({"success": "yes", "instances": [{"id": "x", "dph_base": "0.4"}], "next_token": 3})
     monkeypatch.setitem(globals(), "_answer", lambda _: wrong)
     assert len(_differences(spec, "list")) == 4
-
-
-def test_enough_is_checked() -> None:
-    assert len(ASKED) == 19

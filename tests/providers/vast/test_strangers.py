@@ -14,7 +14,7 @@ from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.providers.transport import ProviderContext, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache, poll_of
-from tests.fakes.server import Answer, serving
+from tests.fakes.server import serving
 from tests.providers.vast.rig import VastRig
 
 LIST, USER = r"GET /api/v1/instances/", "users/current"
@@ -44,12 +44,6 @@ def test_a_stated_account_is_enough_where_nobody_can_be_asked_who_it_is(rig: Vas
     checks = {check.subject: check for check in source.examine()}
     assert {check.outcome for check in checks.values()} == {"good", "unsure"}
     assert checks["identity"].outcome == "unsure"
-
-
-def test_a_wrong_key_of_a_stated_account_is_still_a_wrong_key(rig: VastRig, tmp_path: Path) -> None:
-    rig.put(1)
-    with rig.opened(tmp_path, environ=rig.wrong_environ()) as source:
-        assert isinstance(poll_of(source).inventory, Failed)
 
 
 def test_an_account_that_nobody_states_is_asked_for_by_name(rig: VastRig, tmp_path: Path) -> None:
@@ -97,29 +91,6 @@ def test_a_field_that_cannot_be_read_costs_neither_state_nor_price(
     (one,) = poll.inventory.items
     assert (one.state, one.prices[0].rate.format() if one.prices[0].rate else None) == ("running", "0.7600")
     assert any(field in note for note in poll.notes)
-
-
-@pytest.mark.parametrize("field", ["actual_status", "intended_status", "cur_state", "next_state"])
-def test_a_state_that_cannot_be_read_is_unknown(rig: VastRig, source: Any, field: str) -> None:  # noqa: ANN401
-    (id_,) = rig.put(1)
-    rig.fake.extra[id_] = {field: 7}
-    assert poll_of(source).inventory.items[0].state == "unknown"  # type: ignore[union-attr]
-
-
-def test_gpus_may_be_counted_with_a_point(rig: VastRig, source: Any) -> None:  # noqa: ANN401
-    (id_,) = rig.put(1)
-    rig.fake.extra[id_] = {"num_gpus": 4.0}
-    (one,) = poll_of(source).inventory.items  # type: ignore[union-attr]
-    assert (one.gpu_count, one.instance_type) == (4, "4x RTX 4090")
-
-
-def test_the_least_that_states_a_price_has_one(rig: VastRig, source: Any) -> None:  # noqa: ANN401
-    body = b'{"instances":[{"id":1,"actual_status":"running","num_gpus":1,"dph_total":2.5}],"next_token":null}'
-    rig.fake.fault(LIST, "edit", edit=lambda _: Answer(headers={"Content-Type": "application/json"}, body=body))
-    (one,) = poll_of(source).inventory.items  # type: ignore[union-attr]
-    assert one.disks == ()
-    assert one.prices[0].rate is not None
-    assert one.prices[0].rate.format() == "2.5000"
 
 
 def test_only_the_number_as_vast_writes_it_is_put_into_an_address() -> None:

@@ -14,7 +14,6 @@ from costguard_vast.translation import ItemReader, PollNotes, VastGpuNames, buil
 from costguard_vast.wire import Instance
 
 from costguard.metering.observation import Disk, Observation, TrafficCounter
-from costguard.values.instant import parse_instant
 from costguard.values.resource import ResourceKey
 from tests.contract.rig import NAMES
 from tests.fakes.vast import FakeVast, machine
@@ -81,19 +80,6 @@ def test_every_state_has_a_word_of_ours(words: tuple[Any, ...], state: str) -> N
     actual, cur, intended, nxt, bid = words
     one, _ = seen(actual_status=actual, cur_state=cur, intended_status=intended, next_state=nxt, is_bid=bid)
     assert one.state == state
-
-
-def test_one_that_waits_for_its_gpu_is_stopped_and_everybody_is_told() -> None:
-    one, telling = seen(actual_status="stopped", cur_state="stopped", intended_status="running", next_state="running")
-    assert "starts and bills by itself" in one.why
-    assert any("starts and bills by itself" in note for note in telling.notes)
-    assert one.handling.stops
-
-
-def test_an_outbid_one_says_that_it_may_resume() -> None:
-    one, _ = seen(**dict.fromkeys(("actual_status", "cur_state", "intended_status", "next_state"), "stopped"), is_bid=True)
-    assert (one.state, one.tier) == ("stopped", "spot")
-    assert "resumes by itself" in one.why
 
 
 def test_the_contract_of_the_notes_is_read_whole() -> None:
@@ -227,10 +213,6 @@ def _samples(**fields: Any) -> tuple[dict[str, float], list[str]]:  # noqa: ANN4
     return {sample.signal: round(sample.value, 3) for sample in found}, said
 
 
-def test_measures_are_percent() -> None:
-    assert _samples()[0] == {"gpu_util": 87.5, "gpu_temperature_c": 64.0, "cpu_util": 12.4, "memory_used": 35.669}
-
-
 @pytest.mark.parametrize("value", [None, -1, -1.0, 100.5])
 def test_a_measure_without_a_heartbeat_is_missing_and_not_zero(value: object) -> None:
     assert _samples(gpu_util=value, cpu_util=value, gpu_temp=value if value != 100.5 else 400, mem_usage=value)[0] == {}
@@ -249,26 +231,6 @@ def test_one_that_had_more_than_one_percent_states_percent() -> None:
     for util, expected in ((55.0, 2), (0.5, 2)):
         one = msgspec.json.decode(_raw({"id": 1, "gpu_util": util, "gpu_temp": 65}), type=Instance)
         assert len(build_samples(one, key, AT, proven, lambda _: None)) == expected
-
-
-@pytest.mark.parametrize(
-    ("stated", "at"),
-    [
-        (1763000000.12, datetime(2025, 11, 13, 2, 13, 20, 120000, tzinfo=UTC)),
-        (1763000000, datetime(2025, 11, 13, 2, 13, 20, tzinfo=UTC)),
-        (1763000000000, datetime(2025, 11, 13, 2, 13, 20, tzinfo=UTC)),
-        ("1763000000", datetime(2025, 11, 13, 2, 13, 20, tzinfo=UTC)),
-        ("2025-11-13T02:13:20Z", datetime(2025, 11, 13, 2, 13, 20, tzinfo=UTC)),
-        ("2025-11-13T04:13:20.5+02:00", datetime(2025, 11, 13, 2, 13, 20, 500000, tzinfo=UTC)),
-        ("soon", None),
-        (-1, None),
-        (1e300, None),
-        (True, None),
-        (None, None),
-    ],
-)
-def test_times_come_in_many_forms(stated: float | str | None, at: datetime | None) -> None:
-    assert parse_instant(stated) == at
 
 
 def test_what_cannot_be_read_is_unknown_by_its_id_and_lost_without_one() -> None:
