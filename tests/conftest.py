@@ -75,7 +75,7 @@ Command = Callable[..., Ran]
 
 SLOW = (
     *("tests/simulation", "tests/seeded", "tests/disks", "tests/crashes", "tests/networks", "tests/test_wheel.py"),
-    *("tests/cli/test_watch_five_clouds.py", "tests/cli/test_five_clouds.py", "tests/cli/test_demo.py"),
+    *("tests/cli/test_watch_five_clouds.py", "tests/cli/test_demo.py"),
     *("tests/inputs/test_canaries.py", "tests/scenarios"),
 )
 """Where single tests take long."""

@@ -94,11 +94,7 @@ def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(whe
         told = ran(*python, "-m", "costguard", cwd=home, _COSTGUARD_COMPLETE=f"source_{shell}", **paths)
         assert "costguard" in told
     completed = {"_COSTGUARD_COMPLETE": "complete_bash", "COMP_WORDS": "costguard st", "COMP_CWORD": "1"}
-    assert ran(*python, "-m", "costguard", cwd=home, **completed, **paths).split() == [
-        "status",
-        "stop",
-        "start",
-    ]
+    assert ran(*python, "-m", "costguard", cwd=home, **completed, **paths).split() == ["status", "stop", "start"]
 
 
 def test_the_licence_is_in_it(wheel: Path) -> None:

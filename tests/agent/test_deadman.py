@@ -176,13 +176,6 @@ def test_an_hour_of_nothing_is_an_hour_of_idleness() -> None:
     assert quiet.collect_evidence(now_s, 3600.0) == IdleEvidence(3600.0, (), (), 3600.0)
 
 
-def test_more_than_the_window_is_remembered_and_only_the_window_is_judged() -> None:
-    quiet, now_s = filled(1, {"gpu_util": 90.0})
-    quiet, now_s = filled(1.2, begin_s=now_s, quiet=quiet)
-    assert quiet.collect_evidence(now_s, 3600.0).working == ()
-    assert quiet.collect_evidence(now_s, 2 * 3600.0).working == ("gpu_util",)
-
-
 @pytest.mark.parametrize(
     ("signals", "family"),
     [
@@ -266,11 +259,6 @@ def test_records_that_stopped_coming_are_no_evidence() -> None:
     quiet, now_s = filled(1)
     assert quiet.collect_evidence(now_s + 61, 3600.0) == IdleEvidence(0.0, (), ("records",))
     assert IdleHistory(8).collect_evidence(5.0, 3600.0).missing == ("records",)
-
-
-def test_what_is_remembered_of_a_month_is_a_day() -> None:
-    quiet, _ = filled(26)
-    assert len(quiet._stretches) <= 289
 
 
 @settings(max_examples=25, deadline=None)

@@ -84,11 +84,6 @@ def test_a_binding_that_was_never_compiled_is_compiled_by_another_process(
     assert [path.suffix for path in (tmp_path / "__pycache__").iterdir()] == [".pyc"]
 
 
-def test_a_first_look_is_a_full_one(nvidia: Nvidia) -> None:
-    nvidia(GPU)
-    assert GpuReader().look(0.0, full=False) == looked()
-
-
 def test_no_binding_and_no_driver_are_said_and_measured_as_nothing(monkeypatch: pytest.MonkeyPatch, nvidia: Nvidia) -> None:
     nvidia(init=12)
     assert looked() == GpuReading(None, None, ("GPUs are not measured: NVML Shared Library Not Found",))
@@ -106,11 +101,6 @@ def test_a_driver_without_a_gpu_says_so_and_looks_again(nvidia: Nvidia) -> None:
     assert looked(gpus=gpus, at=31.0).gpus is not None
 
 
-def test_where_all_gpus_are_lost_who_holds_them_is_unknown(nvidia: Nvidia) -> None:
-    nvidia({**GPU, "error": 15})
-    assert looked()[:2] == ({}, None)
-
-
 def test_an_old_driver_leaves_out_what_it_does_not_know(nvidia: Nvidia) -> None:
     nvidia(
         {**GPU, "errors": {"nvmlDeviceGetPcieThroughput": 13}},
@@ -120,11 +110,6 @@ def test_an_old_driver_leaves_out_what_it_does_not_know(nvidia: Nvidia) -> None:
     assert found.gpus is not None
     assert sorted(found.gpus["GPU 0"]) == ["memory_used", "memory_util", "power_w", "temperature_c", "util"]
     assert found.troubles == ()
-
-
-def test_a_driver_that_names_no_processes_leaves_them_unknown(nvidia: Nvidia) -> None:
-    nvidia({**GPU, "errors": {"nvmlDeviceGetComputeRunningProcesses": 13}})
-    assert looked().pids is None
 
 
 def test_one_error_leaves_out_one_value_and_says_so(nvidia: Nvidia) -> None:
@@ -155,16 +140,6 @@ def test_a_lost_gpu_is_back_after_its_reset(nvidia: Nvidia) -> None:
     gpus.look(301.0, full=False)
     found = looked(gpus=gpus, at=302.0)
     assert (len(found.gpus or {}), found.troubles) == (2, ())
-
-
-def test_a_gpu_that_is_not_listed_any_more_is_missed(nvidia: Nvidia) -> None:
-    gpus = GpuReader()
-    nvidia(GPU, IDLE)
-    gpus.look(0.0, full=True)
-    nvidia(GPU, init=1)
-    gpus.look(1.0, full=False)
-    nvidia(GPU)
-    assert looked(gpus=gpus, at=40.0).troubles == ("1 of 2 GPUs have disappeared since the agent started",)
 
 
 def test_nvml_is_opened_again_after_the_driver_was_reloaded(nvidia: Nvidia) -> None:

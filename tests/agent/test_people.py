@@ -95,19 +95,6 @@ def test_input_is_remembered_when_the_terminal_closes(tmp_path: Path) -> None:
     assert people.look(NOW + 500).signals == {"input_age_s": 600.0, "connections": 0.0}
 
 
-def test_before_any_terminal_was_seen_the_age_counts_from_the_first_look(tmp_path: Path) -> None:
-    people = SessionProbe(Machine(tmp_path).around)
-    assert people.look(NOW).signals["input_age_s"] == 0.0
-    assert people.look(NOW + 2000).signals["input_age_s"] == 2000.0
-
-
-def test_a_terminal_that_was_read_in_the_future_is_read_now(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    machine.process(700, "bash", tty=PTS | 3)
-    machine.terminal("pts/3", NOW + 600)
-    assert SessionProbe(machine.around).look(NOW).signals["input_age_s"] == 0.0
-
-
 def test_without_proc_nothing_is_known_of_people(tmp_path: Path) -> None:
     seen = SessionProbe(HostView({}, tmp_path)).look(NOW)
     assert seen.signals == {}

@@ -279,25 +279,10 @@ def test_an_unfinished_job_that_nobody_would_end_is_unknown(tmp_path: Path) -> N
     assert "skylet" in seen.troubles[0]
 
 
-def test_a_queue_that_this_user_may_not_read_is_unknown(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    machine.process(900, "python", words=SKYLET)
-    seen = schedulers.probe_schedulers(machine.around)
-    assert (seen.signals, seen.unknown) == ({}, ("queue_jobs",))
-    assert "cannot be read by this user" in seen.troubles[0]
-
-
 def test_a_queue_without_unfinished_jobs_is_zero_also_without_its_daemon(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     sky(machine, "SUCCEEDED")
     assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 0.0})
-
-
-@pytest.mark.parametrize("text", ["", "no database at all, but long enough to be read as one" * 20])
-def test_a_queue_that_is_none_is_unknown(tmp_path: Path, text: str) -> None:
-    machine = Machine(tmp_path)
-    machine.file("home/ubuntu/.sky/jobs.db", text)
-    assert schedulers.probe_schedulers(machine.around).unknown == ("queue_jobs",)
 
 
 def test_dstack_counts_tasks_that_did_not_end(tmp_path: Path) -> None:
@@ -341,9 +326,3 @@ def test_a_command_that_leaves_a_child_behind_is_ended_with_it(tmp_path: Path) -
     state = Path(f"/proc/{child}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
     assert not host._hanging
-
-
-def test_commands_hear_no_locale_and_nothing_on_their_input(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, LC_ALL="de_DE.UTF-8")
-    path = machine.command("say", "echo $LC_ALL; cat")
-    assert host.run_command([str(path)], machine.around).out == "C\n"

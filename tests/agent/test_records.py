@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from costguard_agent.clock import Moment, RecordClock, explain_gap
-from costguard_agent.protocol import SIGNALS
-from costguard_agent.signals import MEANINGS, SignalReading, merge_readings
+from costguard_agent.signals import SignalReading, merge_readings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,20 +72,6 @@ def test_memory_and_heat_are_the_most_and_the_limit_is_the_lowest_of_the_last() 
     assert (found["gpu_memory_used"], found["gpu_temperature_c"], found["gpu_power_limit_w"]) == (30, 40, 350)
 
 
-def test_no_gpu_is_no_signal_of_one() -> None:
-    assert of_gpus({}, {}) == {}
-    assert of((1.0, 15.0, {"cpu_util": 3.0})) == {"cpu_util": 3.0}
-
-
-def test_rates_are_means_over_time() -> None:
-    assert of((5.0, 5.0, {"network_bytes_s": 100.0}), (15.0, 10.0, {"network_bytes_s": 400.0}))["network_bytes_s"] == 300
-
-
-def test_counters_are_the_last_and_sessions_the_most() -> None:
-    found = of((5.0, 5.0, {"step": 10.0, "connections": 2.0}), (15.0, 10.0, {"step": 12.0, "connections": 0.0}))
-    assert found == {"step": 12, "connections": 2}
-
-
 def test_input_counts_from_its_latest_moment_though_the_terminal_is_gone() -> None:
     found = of((5.0, 5.0, {"input_age_s": 1.0}), (15.0, 10.0, {"input_age_s": 9000.0}), at_s=20.0)
     assert found["input_age_s"] == 16
@@ -94,10 +79,6 @@ def test_input_counts_from_its_latest_moment_though_the_terminal_is_gone() -> No
 
 def test_what_is_no_number_or_no_signal_is_left_out() -> None:
     assert of((1.0, 1.0, {"cpu_util": float("nan"), "step": float("inf"), "humour": 3.0, "cpu_cores": 1.0})) == {"cpu_cores": 1}
-
-
-def test_every_meaning_is_of_a_signal() -> None:
-    assert set(MEANINGS) < set(SIGNALS)
 
 
 @given(

@@ -17,7 +17,7 @@ from costguard_agent import daemon
 from costguard_agent import spool as spools
 from costguard_agent.clock import Moment, RecordClock
 from costguard_agent.sender import ANSWERED, REFUSED, UNREACHABLE, BeatResult
-from costguard_agent.spool import AHEAD, RecordSpool, SequenceNumbers
+from costguard_agent.spool import RecordSpool, SequenceNumbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,13 +40,6 @@ def test_what_was_not_told_is_there_after_a_restart_in_its_order(tmp_path: Path)
     assert told(RecordSpool(tmp_path, NOW)) == [2, 3, 4]
 
 
-def test_when_all_was_told_nothing_is_left(tmp_path: Path) -> None:
-    spool = RecordSpool(tmp_path, NOW)
-    spool.add(record(1), NOW)
-    spool.acknowledge(spool.read_head(9, 10**6), 0)
-    assert (len(RecordSpool(tmp_path, NOW)), (tmp_path / "records.jsonl").read_bytes()) == (0, b"")
-
-
 def test_a_torn_line_and_what_is_no_record_are_passed_over(tmp_path: Path) -> None:
     spool = RecordSpool(tmp_path, NOW)
     spool.add(record(1), NOW)
@@ -67,12 +60,6 @@ def test_the_oldest_go_first_and_are_counted(tmp_path: Path, monkeypatch: pytest
     assert told(RecordSpool(tmp_path, NOW)) == [3, 4, 5]
     spool.acknowledge([], 2)
     assert spool.dropped == 0
-
-
-def test_what_is_older_than_a_day_is_not_told_any_more(tmp_path: Path) -> None:
-    RecordSpool(tmp_path, NOW).add(record(0), NOW)
-    late = RecordSpool(tmp_path, NOW + 25 * 3600 * 1000)
-    assert (len(late), late.dropped) == (0, 1)
 
 
 def test_the_head_fits_into_a_message(tmp_path: Path) -> None:
@@ -200,11 +187,6 @@ def test_no_crash_and_no_clock_makes_a_number_come_twice(deeds: list[tuple[bool,
                 numbers = SequenceNumbers(Path(folder))
             seen.append(numbers.take_next(now))
         assert seen == sorted(set(seen))
-
-
-def test_a_disk_that_was_set_back_goes_on_above_by_the_clock(tmp_path: Path) -> None:
-    (tmp_path / "seq").write_text(f"{NOW - 10 * AHEAD}\n")
-    assert SequenceNumbers(tmp_path).take_next(NOW) == NOW
 
 
 @pytest.mark.parametrize("torn", [b"", b"x", b"-5", b"9" * 40, b"\xff\xff"])

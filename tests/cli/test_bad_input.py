@@ -83,8 +83,7 @@ SECTIONS = {
 }
 TABLES = st.dictionaries(st.sampled_from([k for k in KEYS if k not in SECTIONS]), VALUES, max_size=4).flatmap(
     lambda flat: st.fixed_dictionaries(
-        {},
-        optional={n: VALUES | st.dictionaries(st.sampled_from(keys), VALUES, max_size=3) for n, keys in SECTIONS.items()},
+        {}, optional={n: VALUES | st.dictionaries(st.sampled_from(keys), VALUES, max_size=3) for n, keys in SECTIONS.items()}
     ).map(lambda nested: {"method": "qlora", "tokens": 10**6} | flat | nested)
 )
 

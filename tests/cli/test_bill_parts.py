@@ -7,7 +7,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -102,18 +102,6 @@ def test_a_cur_as_parquet_is_the_cur_as_csv(read: Callable[..., dict[BillLine, D
     assert ids(read({"one.parquet": parquet([typed])}, kinds)) == ids(read({"one.parquet": text([CUR])}, kinds))
 
 
-def test_parquet_with_texts_as_bytes_days_and_other_types_is_read(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds
-) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    types = {name: arrow.binary() for name in row() if name not in PERIOD}
-    days = {"ChargePeriodStart": date(2026, 10, 1), "ChargePeriodEnd": date(2026, 10, 2)}
-    stated = {name: v.encode() for name, v in row().items()} | days | {"x_took": 5}
-    ((line, amount),) = read({"one.parquet": parquet([stated], **types, x_took=arrow.duration("ns"))}, kinds).items()
-    assert (line.provider, line.account, line.resource_id, amount) == ("aws", "111122223333", "i-0", Decimal("1.0060000000"))
-    assert (line.start, line.end) == (START, START + 24 * HOUR)
-
-
 def test_parquet_that_python_cannot_hold_is_refused(read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds) -> None:
     arrow = pytest.importorskip("pyarrow")
     for name, value, kind in (
@@ -124,26 +112,6 @@ def test_parquet_that_python_cannot_hold_is_refused(read: Callable[..., dict[Bil
         data = parquet([row() | {name: value}], **{name: kind})
         with pytest.raises(InputError, match=r"one\.parquet, after row 0: cannot be read as Parquet"):
             read({"one.parquet": data}, kinds)
-
-
-@pytest.mark.parametrize("null", ["NULL", "null", "Null", "", "  "])
-def test_a_cell_may_be_null_in_every_way_that_exports_write_it(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds, null: str
-) -> None:
-    ((line, amount),) = read(text([row(SubAccountId=null, EffectiveCost=null, InvoiceId=null, BilledCost="2")]), kinds).items()
-    assert (line.account, amount, line.estimated) == ("999988887777", Decimal(2), False)
-    ((open_month, _),) = read(text([row(InvoiceId=null, BillingPeriodEnd="2026-12-01T00:00:00Z")]), kinds).items()
-    assert open_month.estimated, "no word for nothing is the number of an invoice"
-
-
-def test_a_row_that_ends_when_it_begins_is_of_that_moment(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds
-) -> None:
-    moment = row(ChargeCategory="Tax", ChargePeriodEnd=row()["ChargePeriodStart"])
-    ((line, _),) = read(text([moment]), kinds).items()
-    assert (line.start, line.end) == (START, START + timedelta(seconds=1))
-    with pytest.raises(InputError, match="ends before it starts"):
-        read(text([row(ChargePeriodEnd="2026-09-30T00:00:00Z")]), kinds)
 
 
 def test_the_last_bucket_grows_and_is_replaced_not_joined(

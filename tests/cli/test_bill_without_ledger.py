@@ -60,11 +60,3 @@ def test_a_file_without_an_account_needs_none_where_no_ledger_has_accounts(costg
     assert (bill["provider"], bill["account"], Decimal(bill["amount"])) == ("runpod", "not stated", Decimal("1.25"))
     (bill,) = costguard("reconcile", "--file", "pods.json", "--account", "team", "--json").data["bills"]
     assert bill["account"] == "team"
-
-
-def test_a_bill_that_cannot_be_read_is_an_error_there_as_well(costguard: Command, bare: Path) -> None:
-    (bare / "bill.csv").write_text(text([row(), row(1, BilledCost="much", EffectiveCost="much")]))
-    costguard("reconcile", "--file", "bill.csv").says("bill.csv, line 3", "not an amount of money")
-    costguard("reconcile", "--file", "none.csv").says("none.csv", "no such file")
-    assert costguard("reconcile").code == 2, "without a file there is nothing to read"
-    assert sorted(path.name for path in bare.rglob("*")) == ["bill.csv"]

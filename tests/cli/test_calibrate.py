@@ -68,16 +68,6 @@ def test_one_run_far_outside_the_interval_moves_quotes_towards_it_and_widens_the
     assert after["high"] / after["low"] > before["high"] / before["low"]
 
 
-def test_the_table_and_explain_name_the_runs(costguard: Command, runs: Path) -> None:
-    costguard("calibrate", str(runs))
-    assert "calibrated on 4 runs" in costguard("quote", *JOB, "--on", "H100:1").out
-    explained = costguard("quote", *JOB, "--on", "H100:1", "--explain").out
-    assert any("factor" in line and "calibrated on 4 runs" in line for line in explained.splitlines())
-    sized = costguard("size", "--model", "llama-3.1-8b", "--method", "lora", "--explain").out
-    assert "memory calibrated on 1 run" in sized
-    assert any(line.startswith("calibration ") for line in sized.splitlines())
-
-
 def test_the_json_says_what_each_family_saw(costguard: Command, runs: Path) -> None:
     data = costguard("calibrate", str(runs), "--json").data
     assert data["schema"] == "costguard.calibration/1"
@@ -92,19 +82,6 @@ def test_show_writes_nothing(costguard: Command, runs: Path, tmp_path: Path) -> 
     assert costguard("calibrate", str(runs), "--show", "--json").data["new"] == 4
     assert not kept(tmp_path).exists()
     assert costguard("calibrate", "--show", "--json").data["runs"] == 0
-
-
-def test_runs_gather_over_several_files_and_reset_starts_anew(costguard: Command, runs: Path, tmp_path: Path) -> None:
-    costguard("calibrate", str(runs))
-    more = tmp_path / "more.toml"
-    more.write_text(
-        '[[runs]]\nmodel = "llama-3.1-8b"\nmethod = "lora"\nmicro_batch = 8\nseq_len = 2048\ngpu = "H100"\n'
-        "tokens_per_s_per_gpu = 9400\nat = 2026-11-20\n[runs.lora]\nrank = 8\n",
-        encoding="utf-8",
-    )
-    assert costguard("calibrate", str(more), "--json").data["families"][0]["runs"] == 5
-    assert costguard("calibrate", str(more), "--json").data["new"] == 0
-    assert costguard("calibrate", str(more), "--reset", "--json").data["families"][0]["runs"] == 1
 
 
 def test_json_runs_and_a_config_beside_them_are_read(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -85,16 +83,6 @@ def test_what_is_not_a_ledger_is_an_error_and_stays(costguard: Command, tmp_path
         answer.is_clean()
     assert (tmp_path / "letter.txt").read_text() == "dear " * 200
     assert not (tmp_path / "copy.db").exists()
-
-
-def test_asking_for_the_path_imports_no_database() -> None:
-    script = (
-        "import sys; from costguard.cli import run_cli; run_cli(['db', 'path']); print(sorted(sys.modules), file=sys.stderr)"
-    )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "'costguard.services.poll.database'" in ran.stderr
-    for heavy in ("sqlalchemy", "sqlmodel", "alembic", "psycopg"):
-        assert f"'{heavy}'" not in ran.stderr
 
 
 @pytest.mark.parametrize("command", [("status",), ("report",), ("db", "check"), ("db", "backup", "copy.db"), ("db", "upgrade")])

@@ -13,14 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from costguard import __version__
 from costguard.cli import COMMANDS, run_cli
 from costguard.cli.commands import CostguardCommand
 from costguard.errors import CostguardError, InputError
 from costguard.sizing import job_flags
 from tests import shop
 from tests.conftest import Command
-from tests.played import tell_again
 
 COSTGUARD = [sys.executable, "-m", "costguard"]
 READING = [
@@ -29,13 +27,7 @@ READING = [
     ("size", "--model", "llama-3.1-8b"),
     ("offers",),
     ("breakeven", "--gpu", "T4"),
-    ("demo",),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _told_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell_again(monkeypatch)
 
 
 @pytest.fixture
@@ -138,13 +130,6 @@ def test_an_unexpected_failure_is_one_line_and_exit_1(costguard: Command, monkey
     assert len(ran.err) < 600
 
 
-def test_the_module_does_what_the_command_does(clean: dict[str, str], tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [*COSTGUARD, "--version"], capture_output=True, text=True, check=True, env=clean, cwd=tmp_path, stdin=subprocess.DEVNULL
-    )
-    assert ran.stdout == f"costguard {__version__}\n"
-
-
 def test_a_reader_that_goes_away_is_no_failure(clean: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COSTGUARD, "offers", "--top", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean, cwd=tmp_path
@@ -178,14 +163,6 @@ def test_an_interruption_ends_with_130_and_no_traceback(clean: dict[str, str], t
     assert process.returncode == 130
     assert out == b""
     assert b"Traceback" not in err
-
-
-def test_a_job_can_come_through_a_pipe(clean: dict[str, str], tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [*COSTGUARD, "size", "/dev/stdin", "--json"], input='model = "llama-2-7b"\n', capture_output=True, text=True,
-        check=True, env=clean, cwd=tmp_path,
-    )  # fmt: skip
-    assert json.loads(ran.stdout)["job"]["model"] == "llama-2-7b"
 
 
 def test_a_terminal_that_knows_only_ascii_still_gets_an_answer(clean: dict[str, str], tmp_path: Path) -> None:
@@ -247,12 +224,6 @@ def test_every_flag_reaches_its_field(flag: str) -> None:
         assert list(table) == [key]
         table = table[key]
     assert table == (7 if flag in job_flags.NUMBER_FLAGS else GIVEN[flag])
-
-
-def test_a_list_of_modules_may_be_given_to_adapters() -> None:
-    assert job_flags.build_job_table({"lora_targets": "q_proj, v_proj"}) == {"lora": {"targets": ["q_proj", "v_proj"]}}
-    assert job_flags.build_job_table({"lora_targets": "q_proj"}) == {"lora": {"targets": ["q_proj"]}}
-    assert job_flags.build_job_table({"lora_targets": "attention"}) == {"lora": {"targets": "attention"}}
 
 
 @pytest.mark.parametrize(

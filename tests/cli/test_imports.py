@@ -64,16 +64,19 @@ def test_a_quote_imports_nothing_heavy(market: str) -> None:
     assert "costguard.services.quote.quote" in seen
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", [("size", "--model", "llama-2-7b"), ("quote", "--help"), ("breakeven", "--help")])
 def test_no_other_command_imports_anything_heavy(command: tuple[str, ...]) -> None:
     assert modules(*command) & {*HEAVY, "rich"} == set()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", [("providers",), ("prices",), ("offers", "--top", "1")])
 def test_a_command_that_asks_nobody_imports_no_sdk_and_no_network(command: tuple[str, ...]) -> None:
     assert modules(*command) & {*HEAVY, "rich"} <= {"costguard.services.poll.configured_providers"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", [("status",), ("report",)])
 def test_reading_the_ledger_imports_no_sdk_and_no_migrations(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

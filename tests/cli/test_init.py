@@ -52,13 +52,6 @@ def test_another_place_is_said_in_what_to_do_next(costguard: Command, tmp_path: 
     assert (tmp_path / "deep/er/mine.toml").is_file()
 
 
-def test_where_a_variable_names_another_file_the_next_step_names_this_one(
-    costguard: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COSTGUARD_CONFIG", "elsewhere.toml")
-    assert "next: costguard --config costguard.toml doctor" in costguard("init", "--yes").out
-
-
 def test_one_that_needs_a_setting_first_is_not_said_to_lack_credentials(
     costguard: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,11 +84,6 @@ def test_a_flag_is_no_line_of_the_file_and_wins_over_what_is_wrong_in_it(costgua
     refused.says("error: tokens: must be at least 1, not -6", "jobs/wrong.toml: limits.max_hours: must be", "(at line 4)")
 
 
-def test_a_config_of_another_tool_beside_a_job_file_keeps_its_name(costguard: Command, folder: Path) -> None:
-    (folder / "deploy.yaml").write_text("model: {path: x}\ntrainer: 5\nservice: 6\ncluster: 7\n")
-    costguard("size", "jobs/deploy.yaml").says("jobs/deploy.yaml: is a config of no known format")
-
-
 def test_every_field_of_a_toml_file_reaches_the_job(costguard: Command, market: str) -> None:
     data = costguard("quote", "jobs/job.toml", "--market", market, "--json").data
     job: dict[str, Any] = data["job"]
@@ -98,30 +93,6 @@ def test_every_field_of_a_toml_file_reaches_the_job(costguard: Command, market: 
     assert job["parallel"]["zero"] == 2
     assert {(o["provider"], o["gpu"]) for o in data["options"]} == {("aws", "H100-SXM"), ("runpod", "H100-SXM")}
     assert "H100 was taken as H100-SXM" in data["warnings"]
-
-
-def test_json_says_the_same_as_toml(costguard: Command, folder: Path, market: str) -> None:
-    import tomllib
-
-    (folder / "job.json").write_text(json.dumps(tomllib.loads(TOML)))
-    both = [costguard("quote", f"jobs/job.{kind}", "--market", market, "--json").data for kind in ("toml", "json")]
-    assert both[0] == both[1]
-
-
-@pytest.mark.parametrize(
-    ("flags", "field", "value"),
-    [
-        (("--method", "lora"), "method", "lora"),
-        (("--seq-len", "512"), "seq_len", 512),
-        (("--tokens", "1e6"), "tokens", 1_000_000),
-        (("--model", "mistral-7b"), "model", "mistral-7b"),
-        (("--optimizer", "adamw"), "optimizer", "adamw"),
-        (("--global-batch-tokens", "65536"), "global_batch_tokens", 65536),
-    ],
-)
-def test_a_flag_wins_over_the_file(costguard: Command, market: str, flags: tuple[str, ...], field: str, value: object) -> None:
-    job = costguard("quote", "jobs/job.toml", *flags, "--market", market, "--json").data["job"]
-    assert job[field] == value
 
 
 def test_a_flag_in_a_section_leaves_the_rest_of_it(costguard: Command, market: str) -> None:
@@ -156,13 +127,6 @@ def test_a_model_may_be_stated_by_its_numbers(costguard: Command, folder: Path) 
     by_numbers = small(costguard("size", "jobs/own.json", "--json"))
     by_config = small(costguard("size", "--model", "jobs/models/config.json", "--json"))
     assert by_numbers["parameters"] == by_config["parameters"]
-
-
-def test_a_model_on_the_command_line_replaces_the_numbers_in_the_file(costguard: Command, folder: Path) -> None:
-    (folder / "own.toml").write_text(
-        '[architecture]\nkind = "decoder"\nlayers = 2\nhidden = 64\nheads = 2\nffn = 128\nvocab = 100\n'
-    )
-    assert costguard("size", "jobs/own.toml", "--model", "gpt2", "--json").data["job"]["model"] == "gpt2"
 
 
 @pytest.mark.parametrize(

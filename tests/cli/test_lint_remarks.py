@@ -55,15 +55,6 @@ def test_a_start_at_midnight_after_a_day_off_is_remarked(costguard: Command, off
     assert found.count("one starts machines at 00:00 on Monday") == times
 
 
-def test_neither_does_a_schedule_nor_a_policy_that_only_tells(costguard: Command) -> None:
-    scheduled = 'schedule = { off = ["20:00-08:00"] }'
-    assert "will never" not in remarks(costguard, 'scheduled_on == false && power == "running"', more=scheduled)
-    Path("costguard.toml").write_text(
-        '[[policy]]\nname = "one"\narm = "notify"\nwhen = "spent_day >= usd(50)"\nthen = [{ do = "notify" }]\n'
-    )
-    assert "will never" not in "\n".join(costguard("policy", "lint", "--json").data["remarks"])
-
-
 def test_a_wait_too_short_for_measures_that_come_late_is_said_for_each_provider(costguard: Command) -> None:
     said = remarks(costguard, 'state == "idle"', "20m", providers=("aws", "gcp", "runpod"))
     assert (

@@ -63,13 +63,6 @@ def test_the_ending_of_a_file_says_its_format_where_no_flag_does(report: Command
     assert Path(file).read_text() == report("--format", named).out
 
 
-def test_a_flag_goes_before_the_ending_of_a_file(report: Command) -> None:
-    assert report("--json", "--output", "a.html").code == 0
-    assert Path("a.html").read_text() == report("--json").out
-    assert report("--output", "october.2026").code == 0
-    assert Path("october.2026").read_text() == report().out
-
-
 @pytest.mark.parametrize(("file", "flags"), [("a.csv.gz", ()), ("a.json.GZ", ()), ("a.gz", ()), ("a.txt.gz", ("--json",))])
 def test_a_file_that_ends_in_gz_is_packed(report: Command, file: str, flags: tuple[str, ...]) -> None:
     assert report("--output", file, *flags).code == 0
@@ -122,18 +115,6 @@ def test_a_file_that_cannot_be_written_stops_a_bill_from_being_taken_in(report: 
     costguard(*words, "--format", "focus").says("needs charges", "costguard report")
     again = costguard(*words, "--json")
     assert [one["added"] for one in again.data["imports"]] == [1], "nothing had been"
-
-
-def test_a_quote_into_a_file_of_rows_holds_every_offer(costguard: Command, tmp_path: Path) -> None:
-    words = ("quote", "--gpu", "H100", "--count", "8", "--hours", "12")
-    assert costguard(*words, "-o", str(tmp_path / "a.csv")).code == 0
-    assert (tmp_path / "a.csv").read_text() == costguard(*words, "--csv").out
-
-
-def test_a_file_that_ends_in_parquet_is_never_a_table_of_text(report: Command) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
-    assert report("-o", "a.parquet", "--focus-version", "1.2").code == 0
-    assert "ProviderName" in parquet.read_table("a.parquet").column_names
 
 
 def test_a_file_that_is_there_is_kept_unless_force_is_said(report: Command) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costguard.ledger.price_history import PriceHistoryReader, append_prices
 from costguard.quoting.offer import Offer, OfferSelection
-from costguard.services.quote import price_history
 from costguard.services.quote.price_history import get_history_file, record_prices
 from costguard.views.document import TableView
-from costguard.views.price_history import BLOCKS, UNKNOWN, build_price_history_document
+from costguard.views.price_history import build_price_history_document
 from costguard.views.table_layout import fit_table
 from tests import shop
 from tests.cli.acme import Account, Acme
@@ -78,24 +74,6 @@ def test_the_snapshots_own_dates_are_points_too(costguard: Command, collect: Col
     ]
 
 
-def test_filters_name_machines_as_offers_does(costguard: Command, collect: Collect, market: str) -> None:
-    collect(h100("2", 3, region="eu"), h100("16", 3, count=8))
-    ran = costguard("prices", "history", "--gpu", "H100", "--count", "8", "--days", "9", "--market", market, "--json")
-    assert {(one["provider"], one["gpu_count"]) for one in ran.data["series"]} >= {("runpod", 8)}
-    assert {one["gpu_count"] for one in ran.data["series"]} == {8}
-    aws = costguard(
-        "prices", "history", "--provider", "aws", "--region", "us-east-1", "--days", "3650", "--market", market, "--json"
-    )
-    assert {(one["provider"], *one["regions"]) for one in aws.data["series"]} == {("aws", "us-east-1")}
-
-
-def test_days_cut_the_history(costguard: Command, collect: Collect, market: str) -> None:
-    collect(*FALLING)
-    flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--count", "1", "--market", market, "--json")
-    (row,) = costguard(*flags, "--days", "30").data["series"]
-    assert (row["first_usd_per_hour"], row["points"][0]["on"]) == ("3.0000", (TODAY - timedelta(30)).isoformat())
-
-
 def test_one_row_is_drawn_large_and_several_on_request(costguard: Command, collect: Collect, market: str) -> None:
     collect(*FALLING, h100("20", 30, count=8), h100("20", 0, count=8))
     flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--days", "90", "--market", market)
@@ -106,28 +84,6 @@ def test_one_row_is_drawn_large_and_several_on_request(costguard: Command, colle
     assert "x1 secure, global" not in costguard(*flags).out
 
 
-def test_the_chart_falls_with_the_price(costguard: Command, collect: Collect, market: str) -> None:
-    collect(*FALLING)
-    flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--count", "1", "--days", "90", "--market", market)
-    lines = costguard(*flags).out.splitlines()
-    top = next(n for n, line in enumerate(lines) if line.startswith("   $/h")) + 1
-    columns = [len(line[8:].rstrip()) for line in lines[top : top + 10]]
-    assert lines[top].startswith("4.0000")
-    assert columns == sorted(columns)
-    assert 15 < columns[0] < 25  # a third of the time it cost 4
-    assert columns[-1] == 60
-
-
-def test_other_formats_hold_the_same(costguard: Command, collect: Collect, market: str, tmp_path: Path) -> None:
-    collect(*FALLING)
-    flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--count", "1", "--market", market)
-    (row,) = csv.DictReader(io.StringIO(costguard(*flags, "--csv").out))
-    assert (row["provider"], row["gpu"], row["regions"], row["change_share"]) == ("runpod", "H100-SXM", "global", "-0.375")
-    assert "| runpod | H100-SXM x1 | secure | global |" in costguard(*flags, "--markdown").out
-    assert costguard(*flags, "--output", str(tmp_path / "h.html")).code == 0
-    assert "H100-SXM x1" in (tmp_path / "h.html").read_text()
-
-
 def test_without_a_history_the_command_that_collects_it_is_named(costguard: Command, market: str) -> None:
     ran = costguard("prices", "history", "--gpu", "H100", "--days", "3650", "--market", market)
     assert ran.code == 0
@@ -136,13 +92,6 @@ def test_without_a_history_the_command_that_collects_it_is_named(costguard: Comm
     none = costguard("prices", "history", "--gpu", "B300", "--market", market)
     assert none.code == 3
     assert "costguard prices refresh" in none.err
-
-
-def test_prices_that_are_all_older_are_told_with_their_day(costguard: Command, collect: Collect, market: str) -> None:
-    collect(h100("4", 300, region="moon"))
-    ran = costguard("prices", "history", "--gpu", "H100", "--tier", "secure", "--count", "1", "--days", "9", "--market", market)
-    assert ran.code == 3
-    assert (TODAY - timedelta(300)).isoformat() in ran.err
 
 
 def test_a_damaged_history_is_a_warning_and_the_snapshot_is_drawn(costguard: Command, market: str) -> None:
@@ -173,23 +122,6 @@ def test_a_history_that_cannot_be_written_does_not_stop_a_refresh(costguard: Com
     assert costguard("offers", "--provider", "runpod", "--region", "moon", "--json").data["offers"]
 
 
-def test_a_table_without_a_gpu_shows_what_moved_most(costguard: Command, collect: Collect, market: str) -> None:
-    collect(*FALLING, *(replace(one, gpu="A10") for one in (h100("1", 9), h100("1.01", 0))))
-    ran = costguard("prices", "history", "--market", market)
-    rows = [line.split()[1] for line in ran.out.splitlines() if line.startswith("runpod")]
-    assert rows[:2] == ["H100-SXM", "A10"]
-
-
-def test_long_tables_are_cut_and_say_how_many_rows_are_hidden(
-    monkeypatch: pytest.MonkeyPatch, costguard: Command, collect: Collect, market: str
-) -> None:
-    monkeypatch.setattr(price_history, "ROWS_MAX", 2)
-    collect(*(h100(str(count), 1, count=count) for count in (1, 2, 3, 4)))
-    ran = costguard("prices", "history", "--provider", "runpod", "--days", "5", "--market", market)
-    assert sum(line.startswith("runpod") for line in ran.out.splitlines()) == 2
-    assert "more rows: --json has all" in ran.out
-
-
 def build_table(*prices: tuple[int, str]) -> TableView:
     from costguard.quoting.price_series import add_offers, draw_lines
 
@@ -199,14 +131,6 @@ def build_table(*prices: tuple[int, str]) -> TableView:
     start = TODAY - timedelta(60)
     document = build_price_history_document(lines, start=start, end=TODAY, history=None)
     return document.tables[0]
-
-
-def test_trends_of_a_table_share_a_scale() -> None:
-    table = build_table((60, "4"), (30, "2"), (0, "2"))
-    trends = {row[2]: row[table.columns.index("trend")] for row in table.rows}
-    assert set(trends["community"]) == {BLOCKS[3]}
-    assert (trends["secure"][0], trends["secure"][-1]) == (BLOCKS[3], BLOCKS[0])
-    assert UNKNOWN in build_table((20, "4"), (10, "2")).rows[1][table.columns.index("trend")]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100])

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 
-from costguard.errors import InputError
 from costguard.files.lines import LONGEST_LINE
-from costguard.files.records import list_pieces, read_records
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.poll.bill_files import list_installed_kinds, open_bill
@@ -184,12 +182,7 @@ def test_every_kind_of_bill_is_known_and_read(lab: Callable[..., Ran], tmp_path:
 def test_a_parquet_export_is_read_where_pyarrow_is(lab: Callable[..., Ran], tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    stated = row() | {
-        "EffectiveCost": 1.006,
-        "ChargePeriodStart": START,
-        "ChargePeriodEnd": START + HOUR,
-        "Tags": None,
-    }
+    stated = row() | {"EffectiveCost": 1.006, "ChargePeriodStart": START, "ChargePeriodEnd": START + HOUR, "Tags": None}
     held = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist([stated]), held)
     ran = lab(held.getvalue(), "--json", name="bill.parquet")
@@ -247,26 +240,6 @@ def test_whole_is_refused_where_it_can_mean_nothing(lab: Callable[..., Ran], cos
     lab(json.dumps(RUNPOD), "--whole", "--account", "main").says("--whole", "not a bill that is delivered as a whole")
     costguard("reconcile", "--whole").says("--whole", "--file")
     assert lines(tmp_path) == []
-
-
-def test_rows_of_providers_that_nobody_speaks_for_are_left_out_and_said(lab: Callable[..., Ran], tmp_path: Path) -> None:
-    ran = lab(text([row(), row(1, ProviderName="Microsoft")]), "--json")
-    assert "1 rows of Microsoft were left out" in ran.data["notes"][0]
-    assert len(lines(tmp_path)) == 1
-
-
-def test_a_bill_of_another_month_is_taken_in_and_said_to_be_one(lab: Callable[..., Ran], tmp_path: Path) -> None:
-    """Whoever forgets --month reads that nothing was compared, and what to write."""
-    ran = lab(CSV, "--json", "--month", "2026-09")
-    assert (ran.code, ran.data["accounts"]) == (0, [])
-    assert ran.data["notes"] == ["aws: nothing of bill.csv (FOCUS) is of this month: it begins in 2026-10 (--month 2026-10)"]
-    assert len(lines(tmp_path)) == len(ROWS)
-    assert lab(CSV, "--json").data["notes"] == []
-
-
-def test_another_currency_stands_apart(lab: Callable[..., Ran]) -> None:
-    ran = lab(text([row(), row(1, BillingCurrency="EUR")]), "--json")
-    assert {one["currency"]: one["billed"] for one in ran.data["accounts"]} == {"USD": "1.006", "EUR": "1.006"}
 
 
 def broken(number: int, **more: Any) -> str:  # noqa: ANN401 - any column
@@ -346,12 +319,6 @@ def test_a_bill_is_not_read_into_a_ledger_of_before(costguard: Command, tmp_path
     assert (ran.code, "costguard db import" in ran.err) == (1, True)
 
 
-@pytest.mark.parametrize("name", ["/dev/null", "/dev/zero", "."])
-def test_what_is_no_file_is_refused(lab: Callable[..., Ran], costguard: Command, name: str) -> None:
-    del lab
-    assert costguard("reconcile", "--file", name).code == 2
-
-
 def test_hostile_strings_are_shown_without_any_effect(lab: Callable[..., Ran], tmp_path: Path) -> None:
     rows = [
         row(number, ResourceId=text_, ChargeDescription=text_, SubAccountId=text_, RegionId=text_)
@@ -395,15 +362,3 @@ def test_a_large_bill_passes_through_little_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert max(peaks) < 6 * 2**20
     assert peaks[1] < 1.2 * peaks[0] + 2**20
-
-
-def test_a_page_of_pages_is_its_records(tmp_path: Path) -> None:
-    path = tmp_path / "pages.json"
-    path.write_text(json.dumps([RUNPOD, {"records": []}, RUNPOD]))
-    assert len(list(read_records(list_pieces(path)))) == 2
-    path.write_text("\n".join(json.dumps(RUNPOD) for _ in range(3)))
-    assert [here.rsplit(", ", 1)[1] for here, _ in read_records(list_pieces(path))] == ["item 1"] * 3
-    assert [here.rsplit(", ", 2)[1] for here, _ in read_records(list_pieces(path))] == ["line 1", "line 2", "line 3"]
-    path.write_text("null")
-    with pytest.raises(InputError):
-        list(read_records(list_pieces(path)))

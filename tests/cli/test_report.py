@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from costguard.data import ShippedFacts
@@ -52,11 +50,6 @@ def test_a_report_is_of_the_period_that_was_asked_for(report: Command, flags: tu
     assert (ran.data["forecast"] is not None) == running
 
 
-def test_two_periods_at_once_are_refused(report: Command) -> None:
-    ran = report("report", "--month", "2026-10", "--week", "2026-W40")
-    assert (ran.code, ran.err) == (2, "error: --month and --week cannot be used together\nhint: keep one of them\n")
-
-
 def test_days_add_up_to_their_month_in_any_zone(report: Command) -> None:
     for zone in ("UTC", "Asia/Kathmandu"):
         month = report("report", "--month", "2026-10", "--zone", zone, "--json").data["totals"]["expected"]
@@ -77,20 +70,3 @@ def test_people_see_euros_beside_dollars_and_scripts_do_not(report: Command, mon
     assert "at 0.92 EUR to the dollar on 2026-10-30 (ECB)." in text
     assert report("report", "--month", "2026-10", "--json").out == plain
     assert "In EUR: " in report("--offline", "status").out
-
-
-def test_a_rate_that_is_none_is_refused_by_its_variable(report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COSTGUARD_DISPLAY__RATES", "0.92")
-    ran = report("report")
-    assert ran.code == 2
-    assert ran.err.startswith("error: COSTGUARD_DISPLAY__RATES: is not a rate of a day: '0.92'\nhint: write ")
-
-
-def test_the_page_of_a_report_has_its_charts(report: Command, tmp_path: Path) -> None:
-    page = tmp_path / "october.html"
-    ran = report("report", "--month", "2026-10", "--format", "html", "--output", str(page))
-    assert ran.code == 0, ran.err
-    text = page.read_text()
-    assert all(
-        title in text for title in ("Spend by day and provider", "Burn by weekday and hour", "Spend by owner", "Spend by GPU")
-    )

@@ -71,25 +71,6 @@ def test_a_report_goes_to_the_person_alone_with_the_page_enclosed(report: Comman
     assert page.get_content() == report(*MONTH, "--format", "html").out
 
 
-def test_what_is_enclosed_may_be_any_format(report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = {
-        "csv": ("costguard-2026-10.csv", b"period,zone"),
-        "markdown": ("costguard-2026-10.md", b"|"),
-        "focus": ("costguard-2026-10.csv", b"BilledCost"),
-        "focus-parquet": ("costguard-2026-10.parquet", b"PAR1"),
-    }
-    with post_office(Post()) as post:
-        monkeypatch.setenv("MAIL_URL", post.url)
-        for name in wanted:
-            assert report(*MONTH, "--email", "lead@lab.org", "--attach", name, "--json").code == 0
-    for (_, letter), (name, begins) in zip(post.read, wanted.values(), strict=True):
-        enclosed = parts_of(letter)[1]
-        content = enclosed.get_payload(decode=True)
-        assert enclosed.get_filename() == name
-        assert isinstance(content, bytes)
-        assert begins in content
-
-
 def test_each_channel_is_told_and_the_one_that_refuses_ends_it_with_one(
     report: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,21 +139,3 @@ def test_without_a_mail_server_it_says_what_to_write(report: Command, tmp_path: 
     assert (ran.code, ran.out) == (2, "")
     assert "goes by mail, and no mail server is set" in ran.err
     assert '[notify] mail = "env:MAIL_URL"' in ran.err
-
-
-def test_a_period_that_was_not_seen_all_through_is_not_sent_where_it_must_be(
-    report: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with post_office(Post()) as post:
-        monkeypatch.setenv("MAIL_URL", post.url)
-        assert report(*MONTH, "--email", "lead@lab.org", "--strict").code == 4
-    assert post.letters == []
-
-
-def test_a_month_of_which_nothing_is_known_says_so(report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    with post_office(Post()) as post:
-        monkeypatch.setenv("MAIL_URL", post.url)
-        assert report("report", "--month", "2025-02", "--email", "lead@lab.org").code == 0
-    [(_, letter)] = post.read
-    assert letter["Subject"] == "costguard: GPU spending in 2025-02: not known"
-    assert "the ledger has no data. Nothing was polled then, so spending is unknown." in parts_of(letter)[0]

@@ -88,12 +88,6 @@ def test_streams_that_are_closed_stay_closed_and_no_file_of_ours_takes_their_num
     assert [one["status"] for one in bench.record("d")] == [ran.returncode]
 
 
-def test_options_after_the_command_are_its_own(bench: Bench) -> None:
-    ran = bench.run(bench.command("--yes", "sh", "-c", 'echo "$0 $*"', "--rate", "3", "--yes"))
-    assert (ran.returncode, ran.stdout) == (0, "--rate 3 --yes\n"), ran.stderr
-    assert "at an unknown price" in ran.stderr
-
-
 def test_an_end_that_the_ledger_did_not_take_is_settled_as_the_end_it_was(bench: Bench) -> None:
     breaks = f"mv {bench.folder}/ledger.db {bench.folder}/kept.db; mkdir {bench.folder}/ledger.db; exit 7"
     stated = ("--rate", "3600", "--max-usd", "50", "--yes", "--id-of-job", "d")

@@ -66,15 +66,6 @@ def test_a_process_of_its_own_needs_no_key_and_writes_nothing(tmp_path: Path) ->
     assert (tmp_path / "ledger.db").read_bytes() == before
 
 
-def test_another_file_tries_another_policy_on_the_same_history(recorded: Command, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    stricter = POLICY.replace('"45m"', '"90m"').replace("idle-gpu", "patient")
-    (tmp_path / "patient.toml").write_text(stricter + f'[ledger]\nurl = "{url}"\n')
-    data = recorded("--config", str(tmp_path / "patient.toml"), "simulate", "--since", "4h", "--json").data
-    (stop,) = data["stops"]
-    assert (stop["name"], stop["policy"], stop["wanted_at"][11:16]) == ("idles", "patient", "08:45")
-
-
 def test_what_cannot_be_replayed_is_refused_with_a_cure(recorded: Command) -> None:
     recorded("simulate", "--policy", "idel-gpu").says("--policy", "unknown policy", "did you mean idle-gpu?")
     recorded("simulate", "--from", "2027-01-01").says("--from", "future")
@@ -83,12 +74,6 @@ def test_what_cannot_be_replayed_is_refused_with_a_cure(recorded: Command) -> No
     recorded("simulate", "--from", "yesterday").says("--from", "is not a day or a time:")
     recorded("simulate", "--since", "30").says("--since", "unit")
     recorded("simulate", "--since", "4h", "--from", "2026-11-01").says("--since", "--from")
-
-
-def test_without_a_policy_or_a_ledger_it_says_what_is_missing(costguard: Command, tmp_path: Path) -> None:
-    costguard("simulate").says("policy", "[[policy]]")
-    (tmp_path / "costguard.toml").write_text(POLICY)
-    costguard("simulate").says("no ledger here yet")
 
 
 def test_a_schedule_that_starts_again_ends_the_rest_at_its_start(recorded: Command, tmp_path: Path) -> None:

@@ -40,11 +40,6 @@ def test_a_large_batch_without_checkpointing_needs_about_137_gib_and_does_not_fi
     assert "does not fit" in ran.err
 
 
-def test_with_checkpointing_and_one_sequence_about_50_gib_fit(data: dict[str, Any]) -> None:
-    assert data["fits"] is True
-    assert data["memory_gib"]["peak"] == pytest.approx(50, abs=1.5)
-
-
 def test_a_lever_that_is_said_to_fit_fits_when_it_is_pulled(costguard: Command) -> None:
     ran = costguard("size", *LARGE, "--json")
     helpful = {(lever["field"], lever["to"]): lever for lever in ran.data["levers"] if lever["fits"]}
@@ -53,12 +48,6 @@ def test_a_lever_that_is_said_to_fit_fits_when_it_is_pulled(costguard: Command) 
     pulled = costguard("size", *LARGE, flag, lever["to"], "--json")
     assert pulled.code == 0
     assert pulled.data["memory_gib"]["peak"] == pytest.approx(lever["peak_gib"], abs=0.01)
-
-
-def test_no_lever_is_shown_that_saves_nothing_worth_showing(costguard: Command) -> None:
-    for method in ("full", "lora", "qlora", "inference"):
-        data = costguard("size", "--model", "llama-3.1-8b", "--method", method, "--json").data
-        assert all(lever["saves_gib"] >= 0.049 for lever in data["levers"])
 
 
 def test_each_gpu_is_listed_once_with_the_fewest_that_hold_it(costguard: Command) -> None:
@@ -71,12 +60,6 @@ def test_each_gpu_is_listed_once_with_the_fewest_that_hold_it(costguard: Command
             assert costguard("size", *LLAMA, "--on", f"{gpu}:1", "--json").data["fits"] is False
 
 
-def test_the_verdict_is_in_the_first_lines_for_people(costguard: Command) -> None:
-    lines = costguard("size", *LARGE).out.splitlines()
-    assert lines[0].startswith("llama-2-7b (6.74B): peak 13")
-    assert lines[1].startswith("does not fit on A100-80GB-SXM x1")
-
-
 def test_weights_without_room_for_a_sequence_beside_them_are_not_said_to_fit(costguard: Command) -> None:
     model = ("--model", "llama-3.1-8b", "--method", "inference", "--precision", "fp8", "--seq-len", "2048")
     cramped = costguard("size", *model, "--on", "GTX-1080-Ti")
@@ -84,10 +67,3 @@ def test_weights_without_room_for_a_sequence_beside_them_are_not_said_to_fit(cos
     assert "tokens that fit at 90% of memory: 0 at once, 0 sequences of 2,048" in cramped.out
     roomy = costguard("size", *model, "--on", "RTX-4090")
     assert "fits on RTX-4090 x1" in roomy.out
-
-
-def test_a_sequence_counts_only_within_one_copy_of_the_model(costguard: Command) -> None:
-    model = ("--model", "llama-3.1-8b", "--method", "inference", "--precision", "fp8", "--seq-len", "2048")
-    room = costguard("size", *model, "--on", "RTX-4090", "--json").data["capacity_tokens"]
-    told = costguard("size", *model[:-1], str(round(room * 0.6)), "--on", "RTX-4090:8")
-    assert "at once, 8 sequences of" in told.out

@@ -75,13 +75,6 @@ def test_a_refusal_and_a_start_without_effect_are_said(lab: Lab, monkeypatch: py
     assert "is not proven" in ran.err
 
 
-def test_an_unknown_price_is_said(lab: Lab) -> None:
-    pod = str(lab.pod()["id"])
-    assert lab.run("stop", pod, "--yes").code == 0
-    ran = lab.run("start", pod, "--yes")
-    assert "What it costs an hour is not known: its provider states no price for it." in ran.out
-
-
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_pod_that_comes_back_with_fewer_gpus_is_said_and_paged(lab: Lab, left: int) -> None:
     pod = _stopped(lab)

@@ -16,7 +16,6 @@ from costguard.metering.inventory import COMPLETE, Complete
 from costguard.metering.observation import Handling, Observation
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers import plugins
-from costguard.services.guarding import run_view
 from costguard.services.guarding.run_view import VIEW_FACT, decode_run_view, explain_unfit_run
 from costguard.services.report import ledger_answers
 from costguard.settings import read_settings
@@ -136,21 +135,6 @@ def test_a_provider_that_was_added_after_the_run_is_asked(costguard: Command, ac
     assert (account.asked, two.asked) == (2, 1)
 
 
-@pytest.mark.usefixtures("account")
-def test_an_account_that_was_added_to_a_table_is_asked(costguard: Command) -> None:
-    file = Path("costguard.toml")
-    file.write_text(file.read_text().replace("[providers.acme]", "[providers.acme]\nsize = 7"))
-    ran = costguard("status")
-    assert "The clouds were asked: the providers in the settings are not those that the watchdog was started with." in ran.out
-
-
-def test_without_a_run_all_are_asked_each_time(costguard: Command, setup: Setup) -> None:
-    setup(Acme(accounts=[account := Account("acme")]))
-    for _ in range(2):
-        assert "The clouds were asked: no guard run is recorded." in costguard("status").out
-    assert account.asked == 2
-
-
 def test_offline_a_provider_that_was_never_reached_stands_in_the_scopes(costguard: Command, setup: Setup) -> None:
     setup(Acme("one"))
     costguard("status")
@@ -165,15 +149,6 @@ def test_offline_a_provider_that_was_never_reached_stands_in_the_scopes(costguar
     costguard("watch", "--once")
     (said,) = (s for s in costguard("--offline", "status", "--json").data["scopes"] if s["provider"] == "two")
     assert "there is no key" in said["why"], "the run knows the reason"
-
-
-def test_a_run_stores_only_so_much_and_then_the_clouds_are_asked(
-    costguard: Command, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_view, "HANDLED_MAX", 0)
-    assert costguard("watch", "--once").code == 0
-    assert "The clouds were asked: the last guard run did not record what it saw." in costguard("status").out
-    assert account.asked == 3
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"asked": []}', '{"asked": 1}', "null", '{"asked":[["a","b"]]}'])

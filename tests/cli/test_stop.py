@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -325,15 +324,6 @@ def test_a_lease_that_ends_before_the_stop_is_no_objection_and_one_that_lasts_lo
     assert (held.code, plans(lab)) == (3, [])
     assert "keeps it until" in held.err
     assert lab.run("stop", pod, "--after", "5h", "--yes").code == 0
-
-
-def test_a_wall_time_is_the_next_one_in_the_zone_of_the_settings(lab: Lab, tmp_path: Path) -> None:
-    with (tmp_path / "costguard.toml").open("a") as file:
-        file.write('\n[defaults]\ntimezone = "Asia/Tokyo"\n')
-    then = datetime.now(ZoneInfo("Asia/Tokyo")) - timedelta(minutes=30)
-    ran = lab.run("stop", str(lab.pod()["id"]), "--at", f"{then:%H:%M}", "--yes")
-    assert ran.code == 0, ran.err
-    assert f"{then + timedelta(days=1):%Y-%m-%d %H:%M} JST" in ran.out
 
 
 BAD_TIMES = [

@@ -13,7 +13,7 @@ import pytest
 from costguard.errors import NoAnswerError
 from costguard.guard.policy import STOP, TERMINATE
 from costguard.services.guarding.act.by_hand import act_on_resource
-from tests.cli.test_five_clouds import RIGS
+from tests.cli.watched import RIGS
 from tests.conftest import Command
 from tests.contract.rig import Rig
 from tests.fakes.gcp import account_file
@@ -56,6 +56,7 @@ def list_questions(rig: Rig, act: str, costguard: Command, folder: Path, monkeyp
     return asked
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("disks", [True, False], ids=["disks", "no-disks"])
 @pytest.mark.parametrize("cloud", RIGS, ids=lambda rig: rig.provider)
 def test_a_stop_says_what_goes_on_billing(

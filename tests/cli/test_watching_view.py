@@ -11,7 +11,6 @@ import pyte
 import pytest
 from rich.console import Console
 
-from costguard.cli.watch import _build_line_printer
 from costguard.cli.watch_screen import draw_watch, open_live_display
 from costguard.guard.signals import HUNG, IDLE, Activity
 from costguard.metering.spending import ScopeCoverage
@@ -90,35 +89,16 @@ def test_everything_that_matters_fits_the_terminal(width: int) -> None:
         assert words in out, out
 
 
-def test_a_wide_terminal_shows_whose_it_is_what_it_is_and_why() -> None:
-    wide, narrow = drawn(VIEW, 140), drawn(VIEW, 80)
-    for words in ("ada", "A100-80GB-SXM x8", "GPU duty 0 %"):
-        assert words in wide
-        assert words not in narrow
-
-
 def test_a_name_draws_nothing_of_its_own() -> None:
     out = drawn(VIEW, 140)
     assert "\x1b" not in out
     assert "<b>[red]" in out
 
 
-def test_colours_are_drawn_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[" in drawn(VIEW, 80, colours=True)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[3" not in drawn(VIEW, 80, colours=True)
-
-
 def test_a_freeze_and_a_run_that_was_not_recorded_are_shouted_about() -> None:
     out = drawn(replace(VIEW, frozen="ada: metrics are wrong", committed=False), 80)
     assert "FROZEN: ada: metrics are wrong" in out
     assert "could not be recorded" in out
-
-
-def test_many_machines_are_cut_and_the_rest_counted() -> None:
-    many = tuple(replace(TRAIN, key=TRAIN.key._replace(id=f"i-{n}")) for n in range(50))
-    assert "and 10 more" in drawn(replace(VIEW, machines=many), 80)
 
 
 def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
@@ -149,14 +129,6 @@ def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
 def test_each_kind_of_change_is_one_line(change: dict[str, object], says: str) -> None:
     (line,) = list_changes(VIEW, replace(VIEW, **change))  # type: ignore[arg-type]  # a test's own fields
     assert says in line
-
-
-def test_the_lines_of_a_pipe_come_as_they_happen(capsys: pytest.CaptureFixture[str]) -> None:
-    show = _build_line_printer()
-    show(VIEW)
-    assert len(capsys.readouterr().out.splitlines()) == 6
-    show(VIEW)
-    assert capsys.readouterr().out == ""
 
 
 class Terminal(StringIO):
@@ -191,29 +163,6 @@ def test_a_view_is_drawn_again_in_its_place_and_lines_appear_above_it_whole(monk
     assert not screen.cursor.hidden
     assert seen[screen.cursor.y - 1] == "train-1 is idle since 11:00"
     assert not any(seen[screen.cursor.y :])
-
-
-def test_a_view_that_is_longer_than_the_terminal_is_cut_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("TERM", "xterm"), ("COLUMNS", "80"), ("LINES", "6")):
-        monkeypatch.setenv(name, value)
-    out = Terminal()
-    monkeypatch.setattr(sys, "stdout", out)
-    with open_live_display() as show:
-        show(VIEW)
-        assert out.getvalue().count("\n") == 5
-        assert "..." in out.getvalue().splitlines()[-1]
-    assert "train-1 is idle since 11:00" in out.getvalue()
-
-
-@pytest.mark.parametrize(("term", "shown"), [("dumb", 1), ("xterm", 3)])
-def test_a_terminal_without_cursor_gets_the_last_view(monkeypatch: pytest.MonkeyPatch, term: str, shown: int) -> None:
-    monkeypatch.setenv("TERM", term)
-    out = Terminal()
-    monkeypatch.setattr(sys, "stdout", out)
-    with open_live_display() as show:
-        show(VIEW)
-        show(VIEW)
-    assert out.getvalue().count("accounts read") == shown
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 120, 140])

@@ -165,33 +165,6 @@ def test_a_phase_and_an_approval_are_bound_to_this_life_and_end(fleet: Command, 
     }
 
 
-def test_policies_are_explained_in_words(fleet: Command) -> None:
-    out = fleet("policy", "explain").out
-    for words in (
-        "whom: machines with a GPU",
-        "and has held for 45 min",
-        "at once: notify the owner",
-        "15 min after the first step: stop  (not while it is armed for notify)",
-        "leases: up to 4 h, renewed 1 times",
-    ):
-        assert words in out
-
-
-@pytest.mark.parametrize(
-    ("facts", "answer"),
-    [
-        (("state=idle", "confidence=0.95", "rate=2.99"), "idle-gpu: yes"),
-        (("state=active",), "idle-gpu: no"),
-        (("state=idle", "rate=2.99"), "missing: confidence"),
-    ],
-    ids=["yes", "no", "unknown"],
-)
-def test_a_policy_is_tried_on_facts(fleet: Command, facts: tuple[str, ...], answer: str) -> None:
-    ran = fleet("policy", "test", "idle-gpu", *(word for fact in facts for word in ("--fact", fact)))
-    assert ran.code == 0, ran.err
-    assert answer in ran.out
-
-
 def test_lowering_a_policy_counts_at_once_and_needs_no_plan(fleet: Command, tmp_path: Path) -> None:
     ran = fleet("policy", "arm", "idle-gpu", "observe")
     assert ran.code == 0, ran.err

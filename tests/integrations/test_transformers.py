@@ -28,7 +28,6 @@ JOB: dict[str, object] = {
     "micro_batch": BATCH,
     "global_batch_tokens": SEQ_LEN * BATCH,
 }
-STEP_S_MAX = 50e-6
 
 
 @pytest.fixture(autouse=True)
@@ -113,18 +112,3 @@ def test_the_cap_ends_the_training_with_a_checkpoint_that_goes_on(tmp_path: Path
     assert again.run is not None
     assert again.run._log.first_step == stopped
     assert not again.run.should_stop
-
-
-def test_a_step_of_the_callback_costs_less_than_fifty_microseconds(tmp_path: Path) -> None:
-    callback = CostguardCallback(max_usd=1000, rate="3")
-    trainer = train(tmp_path, callback, steps=1)
-    assert callback.run is not None
-    arguments, state, control = trainer.args, trainer.state, trainer.control
-    best = float("inf")
-    for _ in range(3):
-        began = time.perf_counter()
-        for _ in range(20_000):
-            state.global_step += 1
-            callback.on_step_end(arguments, state, control)
-        best = min(best, (time.perf_counter() - began) / 20_000)
-    assert best < STEP_S_MAX, f"{best * 1e6:.1f} us"

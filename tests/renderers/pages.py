@@ -62,11 +62,7 @@ GRID = Chart(
     note="Dollars an hour, on average.",
 )
 BAR = Chart(
-    title="By owner",
-    kind=BARS,
-    unit="$",
-    labels=OWNERS,
-    series=(series("$", 2812.4, 1930.11, 1204, 803.5, None, 33.3, 0),),
+    title="By owner", kind=BARS, unit="$", labels=OWNERS, series=(series("$", 2812.4, 1930.11, 1204, 803.5, None, 33.3, 0),)
 )
 GPUS = Chart(
     title="By GPU",

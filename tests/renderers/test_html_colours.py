@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import pytest
 
@@ -72,14 +72,3 @@ def test_every_part_and_what_is_not_known_stands_out_from_its_ground(theme: dict
 def test_parts_are_of_other_colours_to_everybody(theme: dict[str, str], sight: str) -> None:
     near = {pair: distance(theme[pair[0]], theme[pair[1]], sight) for pair in combinations(PARTS, 2)}
     assert min(near.values()) > 14, min(near.items(), key=lambda one: one[1])
-
-
-@THEMES
-def test_shades_go_one_way(theme: dict[str, str]) -> None:
-    lights = [lab(theme[f"h{n}"], "all")[0] for n in range(1, 7)]
-    assert lights in (sorted(lights), sorted(lights, reverse=True))
-    assert min(abs(a - b) for a, b in pairwise(lights)) > 5
-
-
-def test_both_themes_name_the_same_colours() -> None:
-    assert set(LIGHT) == set(DARK)

@@ -23,18 +23,6 @@ def test_a_table_has_its_title_its_rule_and_its_rows() -> None:
     ]
 
 
-def test_lead_and_notes_stand_around_the_tables() -> None:
-    document = Document(data={}, lead=("one", "two"), tables=(TABLE,), notes=("careful",))
-    lines = render(document).splitlines()
-    assert lines[:2] == ["one  ", "two  "]
-    assert lines[-1] == "- careful"
-
-
-def test_an_empty_table_is_left_out() -> None:
-    empty = TableView(title="Nothing", columns=("a",), rows=())
-    assert "Nothing" not in render(Document(data={}, lead=("x",), tables=(empty,)))
-
-
 @pytest.mark.parametrize(
     ("name", "written"),
     [

@@ -146,13 +146,7 @@ def test_a_fork_reads_only_and_the_check_still_says_what_it_costs(
 
 
 @pytest.mark.parametrize(
-    ("limit", "code"),
-    [
-        (("--max-usd", "100000"), 0),
-        (("--max-increase", "0.01"), 3),
-        (("--max-increase", "100000"), 0),
-        (("--max-usd", "5"), 3),
-    ],
+    ("limit", "code"), [(("--max-usd", "100000"), 0), (("--max-increase", "0.01"), 3), (("--max-usd", "5"), 3)]
 )
 def test_a_limit_decides_the_exit_code(limit: tuple[str, str], code: int, github: FakeForge, costguard: Command) -> None:
     assert review(costguard, "--no-comment", *limit).code == code
@@ -314,6 +308,7 @@ def test_no_module_of_the_checkout_is_run_by_the_action_or_the_template() -> Non
 HOSTILE_SETTINGS = '[network]\nproxy = "{proxy}"\nca_file = "own.pem"\n[quote]\nmarket = "no-such-market.sqlite"\n'
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("forge", ["github", "gitlab"])
 @pytest.mark.parametrize("side", ["added by the change", "removed by the change"])
 def test_settings_of_the_checkout_decide_neither_where_the_token_goes_nor_a_quote(
@@ -396,10 +391,7 @@ def test_settings_named_in_the_checkout_are_refused_and_those_outside_of_it_are_
     ("raised", "words"),
     [
         (RecursionError("canary"), "cannot be read: RecursionError"),
-        (UnicodeDecodeError("utf-8", b"canary", 0, 1, "x"), "cannot be read: UnicodeDecodeError"),
-        (MemoryError(), "cannot be read: MemoryError"),
         (PermissionError(13, "Permission denied", "/canary"), "cannot be read: Permission denied"),
-        (KeyError("canary"), "cannot be read: KeyError"),
     ],
 )
 def test_one_bad_file_is_one_row_and_the_others_are_quoted(
@@ -448,15 +440,6 @@ def test_a_long_answer_keeps_ten_lines_and_fits_into_a_comment() -> None:
     assert "<summary>1995 more" in text
     assert len(text) < 65_536
     assert text.rstrip().endswith("</details>")
-
-
-def test_a_quote_is_a_comment_as_well(costguard: Command, market: str) -> None:
-    ran = costguard(
-        "quote", "--model", "llama-3.1-8b", "--method", "qlora", "--tokens", "50e6", "--market", market, "--format", "github"
-    )
-    assert ran.code == 0, ran.err
-    assert ran.out.startswith("### llama-3.1-8b")
-    assert "<details>" in ran.out
 
 
 def test_a_job_that_names_a_file_outside_the_repository_shows_nothing_of_it(tmp_path: Path, market: str) -> None:

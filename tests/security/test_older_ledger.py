@@ -95,6 +95,7 @@ def played(kind: type[Rewound], folder: Path) -> StoryOutcome:
     return outcome
 
 
+@pytest.mark.proof
 def test_without_a_mark_a_backup_put_back_forgets_a_protection_and_the_machine_is_stopped(tmp_path: Path) -> None:
     """Control: this is what must not be."""
     assert [act.act for act in played(Unmarked, tmp_path).acts] == ["stop"]
@@ -113,6 +114,7 @@ def test_once_somebody_says_that_it_is_meant_it_acts_again(tmp_path: Path) -> No
     assert f"{act.at:%H:%M}" >= ADOPTED
 
 
+@pytest.mark.proof
 def test_the_same_ledger_after_a_crash_is_not_doubted(tmp_path: Path) -> None:
     outcome = played(NeverRewound, tmp_path)
     assert outcome.acts == []  # protected, by a wish that is still there

@@ -6,7 +6,7 @@ import pytest
 
 from costguard.sizing.recipe import Parallelism
 from costguard.values.interval import Interval
-from costguard.views.job import build_interval_data, format_hours, format_hours_range, format_split, round_digits
+from costguard.views.job import build_interval_data, format_hours, format_split, round_digits
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,6 @@ from costguard.views.job import build_interval_data, format_hours, format_hours_
 )
 def test_hours_are_said_as_people_say_them(hours: float, text: str) -> None:
     assert format_hours(hours) == text
-
-
-def test_a_range_shows_the_best_guess_first() -> None:
-    assert format_hours_range(Interval(4.4, 5.9, 7.9)) == "5.9 h (4.4 h - 7.9 h)"
-    assert format_hours_range(None) == "unknown"
 
 
 @pytest.mark.parametrize(

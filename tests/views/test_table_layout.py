@@ -56,15 +56,6 @@ def test_an_id_is_cut_in_its_middle() -> None:
     assert [cut_text("running", width, middle=True) for width in (0, 1, 2)] == ["", ELLIPSIS, f"r{ELLIPSIS}"]
 
 
-def test_shorter_cells_are_taken_before_anything_is_dropped() -> None:
-    table = TableView(
-        title="", columns=("name", "region"), rows=(("train-1 (i-0123456789)", "us-east-1"),), short={"name": ("train-1",)}
-    )
-    laid = fit_table(table, 20)
-    assert [column.cells for column in laid.columns] == [("train-1",), ("us-east-1",)]
-    assert (laid.dropped, laid.shortened) == ((), ("name",))
-
-
 @given(st.lists(st.tuples(CELL, CELL, CELL, CELL), min_size=1, max_size=5), st.integers(20, 120))
 def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(rows: list[tuple[str, ...]], width: int) -> None:
     table = TableView(title="", columns=("id", "state", "why", "region"), rows=tuple(rows), fits=FITS)
@@ -73,17 +64,6 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(rows: list[tup
     for column in fit_table(table, width).columns:
         for cell in column.cells:
             assert all(word in words or ELLIPSIS in word for word in cell.split())
-
-
-@given(st.lists(st.tuples(CELL, CELL, CELL, CELL), min_size=1, max_size=5), st.integers(20, 120))
-def test_drawn_lines_stay_within_the_terminal(rows: list[tuple[str, ...]], width: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", str(width))
-        patch.setenv("NO_COLOR", "1")
-        patch.setattr("costguard.renderers.table.is_terminal", lambda: True)
-        table = TableView(title="", columns=("id", "state", "why", "region"), rows=tuple(rows), fits=FITS)
-        drawn = render(Document(data={}, tables=(table,), notes=("one two three",)))
-    assert max(map(len, drawn.splitlines())) <= width
 
 
 def test_what_was_dropped_or_cut_is_named_in_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:

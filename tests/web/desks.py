@@ -180,12 +180,7 @@ def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = T
         desk = AgentGateway(book=directory, seal=seal, clock=clock)
         acts = PersonActs(url=url, config=None)
         guarded = AgentDesk(
-            book=book,
-            clock=clock,
-            machine=lives.get,
-            commits=commits,
-            acts=acts,
-            admissions=AdmissionDesk(settings=Settings),
+            book=book, clock=clock, machine=lives.get, commits=commits, acts=acts, admissions=AdmissionDesk(settings=Settings)
         )
         if begun:
             commits.start()

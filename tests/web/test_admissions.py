@@ -19,13 +19,7 @@ from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.ledger.holds import load_open_holds
 from costguard.services.report.run_board import RunBoard
 from costguard.services.serving.admission_desk import AdmissionDesk
-from costguard.services.serving.door_messages import (
-    AdmitOffer,
-    AdmitReply,
-    HoldEndOffer,
-    decode_offer,
-    encode_message,
-)
+from costguard.services.serving.door_messages import AdmitOffer, AdmitReply, HoldEndOffer, decode_offer, encode_message
 from costguard.services.serving.web_activity import ActivityBoard
 from tests.web.stations import JSON, Reply, Station, station
 
@@ -195,11 +189,6 @@ def test_a_request_of_another_form_is_named_and_holds_nothing(watchdog: Station,
     assert came.status == 400, came.body
     assert said in came.data["says"]
     assert holds(watchdog) == before
-
-
-@pytest.mark.parametrize("body", [b"{", {"hold": 3}, {"hold": "../x"}, {"hold": "x", "started": 1}, {"hold": "no-such-hold"}])
-def test_an_end_of_another_form_is_refused(watchdog: Station, body: object) -> None:
-    assert ask(watchdog, "/v1/admit/end", body).status == 400
 
 
 def test_the_watchdog_believes_no_token_that_the_ledger_does_not_have_or_that_may_not(watchdog: Station) -> None:

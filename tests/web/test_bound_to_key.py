@@ -10,7 +10,7 @@ import pytest
 
 import costguard
 from costguard.data import ShippedFacts
-from costguard.errors import CostguardError, InputError, NoAnswerError
+from costguard.errors import CostguardError, InputError
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.ask_links import AskLinkStore
 from costguard.ledger.guard.guard_state import load_overrides_since
@@ -166,13 +166,6 @@ def test_names_ids_and_prefixes_are_for_people_at_a_terminal(lab: Lab, monkeypat
     assert list_machine_overrides(lab) == []
 
 
-def test_with_somebody_to_ask_python_takes_a_name_and_shows_the_key(lab: Lab) -> None:
-    asked = list[str]()
-    costguard.stop("train-k3v9x2m0000000", ask=refuse_all(asked))
-    assert "Stop train-k3v9x2m0000000 (runpod/default/global/k3v9x2m0000000)?" in asked[0]
-    assert lab.stops == 0
-
-
 @pytest.mark.parametrize("do", ["approve-terminate", "stop"])
 def test_a_page_that_showed_an_earlier_run_approves_and_stops_nothing(do: str, lab: Lab) -> None:
     desk, path = Desk(lab), whole(lab.pod())
@@ -208,9 +201,3 @@ def test_a_name_at_a_terminal_is_shown_with_its_key_before_it_is_approved(lab: L
     assert (len(asked), list_machine_overrides(lab)) == (1, ["approve"])
     ran = lab.run("approve", name, "stop")
     assert f"Approved: stop of {name} ({key})" in ran.out
-
-
-def test_a_link_that_is_unknown_says_what_to_write(lab: Lab) -> None:
-    with pytest.raises(NoAnswerError, match="is not known") as told:
-        answer_ask("0", approve=True, url=lab.ledger, config="costguard.toml", now=datetime.now(UTC))
-    assert "costguard approve" in str(told.value)

@@ -40,11 +40,10 @@ def judged(watch: Watch) -> None:
     assert watch.longest_gap() < timedelta(seconds=2 * INTERVAL_S + 1)
 
 
-def test_a_door_that_is_killed_or_has_no_memory_delays_nothing_and_loses_no_acknowledged_beat(tmp_path: Path) -> None:
+def test_a_door_that_is_killed_delays_nothing_and_loses_no_acknowledged_beat(tmp_path: Path) -> None:
     with watching(tmp_path) as watch:
         watch.until(watch.takes_beats)
-        for how in (KILLED, NO_MEMORY):
-            ended(watch, how)
+        ended(watch, KILLED)
         judged(watch)
         log = watch.log.read_text()
         assert "it was ended by SIGKILL" in log

@@ -59,6 +59,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     patch.undo()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("method", "path"),
     [

@@ -302,13 +302,6 @@ def test_a_provider_that_hangs_holds_up_nobody_else_and_few_logins_wait(pages: P
     assert (found.count(429), found.count(303)) == (9, 16)
 
 
-def test_a_provider_that_hangs_is_waited_for_for_a_time_only(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oidc, "ANSWERS_WITHIN_S", 0.2)
-    pages.identity.answers.clear()
-    assert pages.browser.get("/oidc/login").status_code == 403
-    pages.identity.answers.set()
-
-
 def wait_for(true: Callable[[], bool]) -> None:
     """Wait for what threads do."""
     end = time.monotonic() + 120
@@ -361,8 +354,3 @@ def test_settings_that_no_login_could_be_made_with_are_refused(lines: str, told:
     with pytest.raises(InputError, match=told) as error:
         check_settings(f'[web]\nurl = "https://guard.example"\n[web.oidc]\nclient_id = "c"\n{given}\n', "costguard.toml")
     assert "pw@" not in str(error.value)
-
-
-def test_without_an_address_to_come_back_to_there_is_no_login() -> None:
-    with pytest.raises(InputError, match="come back to"):
-        check_settings('[web.oidc]\nissuer = "https://x.example"\nclient_id = "c"\nadmin = ["x"]\n', "f")

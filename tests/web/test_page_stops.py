@@ -75,10 +75,10 @@ def test_a_confirmed_stop_is_sent_once_proven_and_in_the_audit_log_under_the_per
     assert "the-admin (page)" in said, said
 
 
-@pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_who_is_no_admin_stops_nothing(lab: Lab, desk: Desk, role: str) -> None:
-    status, _ = desk.open(role).act(whole(lab.pod()), "stop", why="x", sure="yes")
-    assert (status, lab.stops, desk.link.offers) == (403, 0, [])
+def test_who_is_no_admin_stops_nothing(lab: Lab, desk: Desk) -> None:
+    for role in ("viewer", "operator"):
+        status, _ = desk.open(role).act(whole(lab.pod()), "stop", why="x", sure="yes")
+        assert (status, lab.stops, desk.link.offers) == (403, 0, []), role
 
 
 def test_a_protected_machine_is_not_stopped_and_the_page_says_why(lab: Lab, desk: Desk) -> None:

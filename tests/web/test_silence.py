@@ -10,13 +10,9 @@ from sqlmodel import col
 
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.tables.agents import AgentRow
-from costguard.services.serving.agent_enrolment import hash_code
-from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
 from costguard.values.instant import to_micros
-from costguard.values.resource import Incarnation
 from tests.conftest import Command
-from tests.metering.stories import key
-from tests.web.desks import CODE, beat, record
+from tests.web.desks import beat, record
 from tests.web.stations import Station, station
 
 MIN = timedelta(minutes=1)
@@ -51,17 +47,3 @@ def test_silence_is_told_as_blind_and_a_beat_ends_it(tmp_path: Path, costguard: 
         assert watchdog.beat(agent, 2, beat(record(at))).status == 200
         assert [one.topic for one in watchdog.room.run_guard().notices if one.topic == "blind"] == []
         assert costguard("status", "--json").data["resources"][0]["agent"]["state"] == "reports"
-
-
-def test_the_agent_of_an_earlier_run_is_told_of_too(tmp_path: Path) -> None:
-    with station(tmp_path) as watchdog:
-        now, one = datetime.now(UTC), key("i-0")
-        earlier = Incarnation(one, now - 900 * MIN)
-        made = EnrollmentCode(hash=hash_code(CODE), key=one, who="ada", at=now, expires_at=now + CODE_VALID_FOR, life=earlier)
-        with AgentStore(watchdog.url) as book:
-            book.add_code(made)
-        agent = watchdog.join().data["agent"]
-        watchdog.room.run_guard()
-        assert watchdog.beat(agent, 1, beat()).data["error"] == "another_life"
-        (notice,) = [one for one in watchdog.room.run_guard().notices if one.topic == "blind"]
-        assert "in an earlier run of it" in dict(notice.facts)["why"]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -16,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Command
-from tests.web.stations import JSON
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,28 +28,6 @@ def asked(port: int, method: str, path: str, body: bytes | None = None, **header
         wire.request(method, path, body, headers)
         came = wire.getresponse()
         return came.status, came.read()
-
-
-def test_a_watchdog_answers_while_it_watches_and_ends_with_the_signal(tmp_path: Path) -> None:
-    port = free_port()
-    (tmp_path / "costguard.toml").write_text(
-        f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n[watch]\ninterval = "2s"\n[web]\nlisten = "127.0.0.1:{port}"\n'
-        "[providers.sim]\nseed = 1\n"
-    )
-    path = f"{ROOT}:{ROOT / 'agent'}:{ROOT / 'providers'}"
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": path}
-    command = [sys.executable, "-m", "costguard", "--json-log", "watch"]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=log, stdout=subprocess.DEVNULL)
-    try:
-        healthy = waited(port, process)
-        assert healthy["state"] == "ok", (tmp_path / "log").read_text()
-        assert asked(port, "GET", "/v1/status")[0] == 401
-        assert asked(port, "POST", "/v1/agents/join", b"{}", **JSON)[0] == 400
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, (tmp_path / "log").read_text()
-    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def waited(port: int, process: subprocess.Popen[bytes]) -> dict[str, object]:

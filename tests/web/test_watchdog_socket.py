@@ -7,7 +7,6 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -223,32 +222,3 @@ def test_without_a_watchdog_messages_are_refused_and_readers_are_told_how_old_th
             status = alone.ask("GET", "/v1/status", headers=may)
             assert (status.status, float(status.headers["costguard-guard-age"]) >= 0) == (200, True)
             assert alone.ask("POST", "/v1/agents/join", b"{}", JSON).status == 400
-
-
-def test_a_page_that_is_built_for_long_delays_neither_health_nor_agents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with station(tmp_path) as watchdog:
-        watchdog.room.run_guard()
-        agent, ends = watchdog.joined(), time.monotonic() + 2.0
-        slow = "costguard.services.serving.web_answers.answer_quote"
-        monkeypatch.setattr(slow, lambda **_: _work_until(ends))
-        from tests.web.test_named_files import log_in
-
-        viewer = log_in(watchdog, "slow")
-        with ThreadPoolExecutor(20) as threads:
-            pages = [threads.submit(watchdog.ask, "GET", "/quote?model=gpt2", None, viewer) for _ in range(20)]
-            took = list[float]()
-            for number in range(1, 6):
-                began = time.monotonic()
-                assert watchdog.ask("GET", "/healthz").status == 200
-                assert watchdog.beat(agent, number, beat()).status == 200
-                took.append(time.monotonic() - began)
-            assert time.monotonic() < ends, took
-            assert [one.result(60).status for one in pages] == [200] * 20
-
-
-def _work_until(ends: float) -> None:
-    while time.monotonic() < ends:
-        time.sleep(0.01)  # a build that waits, as for a disk
-    raise InputError("is done", field="quote")
