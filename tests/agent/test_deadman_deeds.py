@@ -121,6 +121,7 @@ def test_a_watchdog_that_refuses_this_agent_is_not_silent_and_may_have_protected
     assert box.ends == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("by_s", [86400, 30 * 86400, -86400])
 def test_a_clock_that_is_set_ends_no_lease_and_no_wish(box: Box, by_s: int) -> None:
     """Its watchdog is gone, so nobody tells this machine what time it is."""
@@ -290,6 +291,7 @@ def test_a_machine_that_turns_out_to_be_another_right_before_the_request_is_not_
     assert any("it is not the machine for which the switch was armed" in line for line in box.log)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["did", "status"])
 def test_an_attempt_that_is_not_confirmed_needs_hours_of_silence_anew_and_after_two_a_person(box: Box, kind: str) -> None:
     box.rig.fake.deaf = True

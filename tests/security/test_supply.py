@@ -69,6 +69,7 @@ def test_a_wheel_that_is_built_twice_is_the_same(wheels: tuple[Path, Path]) -> N
     assert digest(one) == digest(other)
 
 
+@pytest.mark.proof
 def test_another_byte_makes_another_wheel(wheels: tuple[Path, Path], tmp_path: Path) -> None:
     """Control."""
     copy = wheels[1].parents[1] / "copy"

@@ -65,7 +65,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=int(os.environ.get("COSTGUARD_FUZZ", "0")) // 100 or 10)
+@settings(max_examples=int(os.environ.get("COSTGUARD_FUZZ", "0")) // 100 or 5)
 @given(STEPS)
 def test_no_forged_replayed_reordered_stale_or_foreign_message_changes_anything(steps: list[tuple[str, int, str, int]]) -> None:
     """The state, compared whole, is that after the valid messages alone, each once and in rising order."""
