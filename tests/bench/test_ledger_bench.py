@@ -66,13 +66,6 @@ def test_the_history_is_a_sound_ledger_and_its_reports_are_exact(tmp_path: Path)
         assert abs(sum(int(str(row[4])) for row in bare) / sum(expected for _, expected, _ in found.values()) - 1) < 0.2
 
 
-@pytest.mark.proof
-def test_the_history_s_lines_state_both_months_in_both_zones(tmp_path: Path) -> None:
-    lines = list(ledger_history.history(tmp_path, instances=40, rounds=1))
-    assert len(lines) == 1 + 2 * 2 * 2
-    assert all(line.target for line in lines[1:])
-
-
 def test_a_month_of_polls_counts_every_poll(tmp_path: Path) -> None:
     (line,) = ledger_month.month(tmp_path, instances=10, minutes=300, together=7)
     with closing(sqlite3.connect(tmp_path / "month.db")) as connection:
@@ -85,12 +78,6 @@ def test_a_month_of_polls_counts_every_poll(tmp_path: Path) -> None:
     assert most == 1 + 2 * ledger_month.RESTARTS
     assert line.reached == f"{(tmp_path / 'month.db').stat().st_size / 1e6:.2f}"
     assert maintenance.check_ledger(f"sqlite:///{tmp_path}/month.db") == []
-
-
-def test_memory_is_measured_over_machines_that_come_and_go(tmp_path: Path) -> None:
-    (line,) = ledger_month.memory(tmp_path, polls=200, warm_up=3000, instances=4, together=100)
-    assert "memory over 200 polls" in line.what
-    assert counts(tmp_path / "memory.db", "resource")[0] > 4
 
 
 def test_the_table_prints_the_target_and_what_was_reached_and_counts_misses(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
 from bench import prices
-from bench.page import PRICES_BEGIN
-from bench.prices import WEEK, Choice, combine_groups, list_shipped_ages, play_ranking, score_groups
+from bench.prices import WEEK, Choice, list_shipped_ages, play_ranking
 from costguard.data import ShippedFacts
 from costguard.quoting.offer import DRIFT_CLASSES, Offer
 from costguard.values.money import Rate
@@ -56,12 +54,6 @@ def test_steady_prices_are_always_hit() -> None:
     assert all(choice.hit and not choice.wrong and not choice.maybe for choice in choices)
 
 
-def test_the_best_may_be_another_region_of_the_same_provider() -> None:
-    turned = make_series("gcp", [1.0, 3.0] * 10), make_series("gcp", [1.1, 0.9] * 10, region="s")
-    choices = play(*turned, make_series("azure", [9.0] * 20))
-    assert any(choice.wrong for choice in choices)
-
-
 def test_medians_and_bids_are_no_offers() -> None:
     cheap = [0.1] * 20
     others = make_series("azure", cheap, region="median"), make_series("vast", cheap)
@@ -74,15 +66,6 @@ def test_an_old_ask_is_not_ranked_but_counted_beside() -> None:
     ask = make_series("vast", [0.5] * 20, tier="on-demand")
     choices = play(make_series("gcp", [1.0] * 20), make_series("aws", [2.0] * 20), ask)
     assert any(choice.hit and choice.wrong_asks and not choice.hit_asks for choice in choices)
-
-
-def test_a_collector_with_few_series_weighs_alike_in_one_share_and_little_in_the_other() -> None:
-    steady = [make_series("gcp", [1.0, 1.0], region=f"r{n}") for n in range(9)]
-    wild = replace(make_series("azure", [1.0, 9.0]), collector="y")
-    ((_, found),) = combine_groups(score_groups([*steady, wild], SHIPPED)).items()
-    assert found.series == 10
-    assert (found.covered, found.covered_series) == pytest.approx((0.5, 0.9))
-    assert combine_groups(score_groups(steady[:2], SHIPPED)) == {}
 
 
 def test_shipped_ages_are_of_the_shipped_prices() -> None:
@@ -99,14 +82,3 @@ def test_without_the_history_it_is_skipped_with_a_reason(
     assert prices.main([]) == 0
     assert "skipped, history.csv is not in" in capsys.readouterr().out
     assert prices.main([str(tmp_path / "mine.csv")]) == 2
-
-
-def test_a_page_without_its_end_mark_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"{PRICES_BEGIN}\nold\n\n## Another part\n", encoding="utf-8")
-    (tmp_path / "history.csv").touch()
-    monkeypatch.setattr(prices, "build_part", lambda _: "new")
-    monkeypatch.setattr(prices, "read_history", lambda _: [])
-    monkeypatch.setattr(prices, "SOLD", tmp_path / "history.csv")
-    assert prices.main([str(tmp_path / "history.csv"), "--write", str(page)]) == 2
-    assert "Another part" in page.read_text(encoding="utf-8")

@@ -114,13 +114,6 @@ def test_machines_and_steps_do_not_depend_on_the_order(folder: Path) -> None:
         assert "accumulation 8, steps 500" in found.describe()
 
 
-def test_a_second_config_of_a_command_leaves_the_steps_of_the_first(folder: Path) -> None:
-    for options in ("--config sft.yaml --accelerate_config ds3.yaml", "--accelerate_config ds3.yaml --config sft.yaml"):
-        (folder / "sky.yaml").write_text(SKY.replace("run: x", f"run: trl sft {options}"))
-        plan = read(folder, "sky.yaml").plan
-        assert (plan.accumulation, plan.steps) == (8, 500)
-
-
 def test_a_gpu_named_beside_a_launch_file_keeps_its_count(costguard: Command, folder: Path, market: str) -> None:
     ends = ("--market", market, "--json")
     answer = costguard("quote", "sft.yaml", "ds3.yaml", "--gpu", "H100", *ends).data

@@ -73,11 +73,6 @@ def test_a_model_inside_of_the_folder_is_read(costguard: Command, folder: Path, 
         assert costguard("size", f"run/{name}", "--json").code == 0, name
 
 
-def test_a_model_that_a_flag_names_may_lie_anywhere(costguard: Command, folder: Path) -> None:
-    (folder / "a.yaml").write_text(CONFIGS["a.yaml"] % "gpt2")
-    assert costguard("size", "run/a.yaml", "--model", str(folder / "model" / "config.json"), "--json").code == 0
-
-
 def test_a_job_that_a_stranger_wrote_is_kept_in_its_folder(folder: Path) -> None:
     job = folder / "job.toml"
     rest = 'method = "full"\nseq_len = 64\n'

@@ -10,7 +10,7 @@ import pytest
 from costguard_public import catalogue, cyclenerd, gpuhunt, rows, skypilot
 
 from costguard.data import ShippedFacts
-from costguard.errors import InvalidAnswerError, MissingError
+from costguard.errors import InvalidAnswerError
 from costguard.quoting.offer import Offer, OfferListing
 from costguard.values.gpu import GpuNames
 from tests.public_prices.feeds import (
@@ -195,19 +195,6 @@ def test_an_undated_copy_is_dated_from_the_first_possible_day_to_today() -> None
     offers: tuple[Offer, ...] = listing.offers
     assert {(o.observed_on, o.observed_to) for o in offers} == {(skypilot.FIRST_DAY, YESTERDAY)}
     assert {(o.gpu, o.gpu_count) for o in offers} == {("A100-80GB-PCIe", 1), ("H100-PCIe", 8)}
-
-
-def test_skypilot_reads_no_spot_price_of_runpod_and_passes_over_empty_cells() -> None:
-    found = skypilot.source.list_offers_of(MemoryFetcher(skypilot_pages()), GPUS, ["runpod", "verda"])
-    assert brief(found["runpod"]) == {("1x_A100-80GB_SECURE", "EU-RO-1", "A100-80GB-PCIe", 1, "secure", "1.3900")}
-    assert {(o.gpu_count, o.tier) for o in found["verda"].offers} == {(4, "on-demand"), (4, "spot"), (2, "spot")}
-
-
-def test_a_cloud_that_skypilot_lacks_is_named_and_all_of_them_are_an_error() -> None:
-    found = skypilot.source.list_public_offers(MemoryFetcher(skypilot_pages()), GPUS)
-    assert found["azure"] == OfferListing(offers=(), why="has no such thing")
-    with pytest.raises(MissingError):
-        skypilot.source.list_public_offers(MemoryFetcher({}), GPUS)
 
 
 def test_cyclenerd_states_machines_by_region_and_its_own_day() -> None:

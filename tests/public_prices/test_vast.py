@@ -16,7 +16,6 @@ from jsonschema import Draft202012Validator
 from costguard.errors import ThrottledError
 from costguard.quoting.offer import ASK, BID
 from tests.public_prices.answers import (
-    BAD_PRICES,
     GPUS,
     StubFetcher,
     change_capture,
@@ -62,33 +61,11 @@ def test_machine_that_is_not_verified_is_no_offer() -> None:
     assert Decimal("0.2") not in {row[5] for row in sum_up(list_offers(source, read_capture(CAPTURE), NONE))}
 
 
-def test_price_without_its_disk_is_taken_where_the_whole_is_stated() -> None:
-    offers = sum_up(list_offers(source, read_capture(CAPTURE), NONE))
-    assert ("A100-40GB-PCIe x2", "Bulgaria, BG", "A100-40GB-PCIe", 2, "on-demand", Decimal("1.2")) in offers
-
-
 def test_memory_tells_the_sizes_of_a_gpu_apart() -> None:
     large = list_offers(source, with_ask(gpu_name="A100 SXM4", gpu_ram=81920), NONE)
     small = list_offers(source, with_ask(gpu_name="A100 SXM4", gpu_ram=40960), NONE)
     assert {offer.gpu for offer in large.offers if offer.gpu_count == 8} == {"A100-80GB-SXM"}
     assert {offer.gpu for offer in small.offers if offer.gpu_count == 8} == {"A100-40GB-SXM"}
-
-
-@pytest.mark.parametrize("price", BAD_PRICES)
-def test_bad_ask_is_left_out_and_counted(price: object) -> None:
-    listing = list_offers(source, with_ask(dph_base=price, min_bid=None), NONE)
-    assert 8 not in {offer.gpu_count for offer in listing.offers}
-    assert listing.left_out.startswith("1 row ")
-
-
-@pytest.mark.parametrize("count", [0, -1, 0.5, "many", None, 10**9])
-def test_ask_without_whole_gpus_is_left_out_and_counted(count: object) -> None:
-    listing = list_offers(source, with_ask(num_gpus=count), NONE)
-    assert listing.left_out == "1 row that cannot be read"
-
-
-def test_unknown_gpu_is_named() -> None:
-    assert list_offers(source, with_ask(gpu_name="X 900"), NONE).unnamed == ("X 900",)
 
 
 def test_every_name_is_known_and_asked_once() -> None:

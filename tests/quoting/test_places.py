@@ -45,10 +45,6 @@ def test_the_country_of_every_region_of_the_market_is_known() -> None:
     assert unknown == []
 
 
-def test_a_longer_beginning_counts_before_a_shorter_one() -> None:
-    assert [find_country(region) for region in ("europe-west1-b", "europe-west10", "europe-west12-a")] == ["be", "de", "it"]
-
-
 def test_a_country_is_known_by_its_code_and_its_name() -> None:
     assert list_countries("de") == list_countries("Germany") == frozenset(("de",))
     assert list_countries("xx") == frozenset()

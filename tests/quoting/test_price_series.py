@@ -50,19 +50,10 @@ def test_a_price_is_carried_to_the_next_one_and_not_beyond_the_last() -> None:
     assert [None if rate is None else rate.format(2) for rate in found] == [None, "2.99", "2.99", "2.99", "2.69", None]
 
 
-def test_a_line_has_the_changes_and_the_last_day() -> None:
-    assert draw(series((0, 19, "2.99"), (20, 40, "2.69"))) == [(0, "2.99"), (20, "2.69"), (40, "2.69")]
-
-
 def test_a_line_is_cut_to_the_days_that_were_asked_for() -> None:
     one = series((0, 19, "2.99"), (20, 40, "2.69"))
     assert draw(one, start=10, end=30) == [(10, "2.99"), (20, "2.69"), (30, "2.69")]
     assert draw_lines([one], day(41), day(50)) == draw_lines([one], day(-9), day(-1)) == ()
-
-
-def test_the_cheapest_region_makes_the_price() -> None:
-    us, eu = series((0, 40, "3"), region="us"), series((0, 9, "4"), (10, 20, "2"), (21, 40, "5"), region="eu")
-    assert draw(us, eu) == [(0, "3.00"), (10, "2.00"), (21, "3.00"), (40, "3.00")]
 
 
 def test_a_machine_that_nobody_had_looked_at_before_is_no_cheaper_price() -> None:

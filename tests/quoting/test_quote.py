@@ -68,12 +68,6 @@ def test_the_assumption_with_the_widest_hours_is_named_with_its_money() -> None:
     assert "$8.00 (4.00 h)" in said
 
 
-def test_where_nothing_is_uncertain_nothing_is_named() -> None:
-    certain = Duration(hours=HOURS, startup_hours=HOURS, train_hours=HOURS, parts=(("speed", Interval.exactly(3)),))
-    assert explain_uncertainty(replace(OPTION, duration=certain)) is None
-    assert explain_uncertainty(replace(OPTION, usd=None)) is None
-
-
 @pytest.mark.parametrize(
     ("cap", "broken", "may_break"),
     [("19.99", True, True), ("20", False, True), ("25.99", False, True), ("26", False, False)],
@@ -116,11 +110,6 @@ def test_money_is_machines_of_all_nodes_and_the_disk_of_each_to_the_nano_dollar(
     assert usd is not None
     assert stored.expected == Money.parse("0.3")  # 3 x 100 GB x $0.10 x 7.3 h / 730 h
     assert usd.expected == Money.parse("44.1")  # 3 x $2 x 7.3 h, and the disk
-
-
-def test_a_price_that_is_unknown_gives_no_money() -> None:
-    assert price_option(None, 1, HOURS, None, 0) == (None, None)
-    assert price_option(PRICE, 1, None, None, 0) == (None, None)
 
 
 def test_hours_and_price_are_two_errors_that_add_as_squares() -> None:

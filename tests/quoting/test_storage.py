@@ -7,21 +7,10 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.quoting.offer import read_subscriptions
-from costguard.quoting.storage import SYSTEM_GB, StorageRate, compute_disk_gb, read_storage_rates
+from costguard.quoting.storage import SYSTEM_GB, compute_disk_gb, read_storage_rates
 from costguard.sizing.job import parse_job
 from costguard.values.interval import Interval
-from costguard.values.money import Money
 from tests.sizing.speeds import LLAMA_3_8B
-
-RATE = StorageRate(provider="aws", nano_per_gb_month=10**8)
-
-
-def test_seventy_gb_at_ten_cents_for_ten_hours_are_nine_point_six_cents() -> None:
-    assert RATE.compute_cost(70, 36_000).format(3) == "0.096"
-
-
-def test_a_month_of_disk_is_its_monthly_price() -> None:
-    assert RATE.compute_cost(100, 730 * 3600) == Money.parse(10)
 
 
 def test_a_full_fine_tune_keeps_checkpoints_and_an_adapter_none_worth_counting() -> None:

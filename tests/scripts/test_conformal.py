@@ -15,15 +15,6 @@ def test_a_source_with_many_rows_counts_as_one() -> None:
     assert compute_source_quantile([*many, *others], 0.5) == pytest.approx(0.5)
 
 
-def test_few_sources_give_the_largest_error() -> None:
-    """Of three sources 0.8 x 4 / 3 is more than all."""
-    assert compute_conformal_width([SourceScore(name, x) for name, x in (("a", 0.1), ("b", 0.2), ("c", 0.9))]) == 0.9
-
-
-def test_no_rows_give_no_width() -> None:
-    assert compute_conformal_width([]) == 0.0
-
-
 def test_coverage_counts_sources_alike() -> None:
     inside = [("a", True)] * 9 + [("b", False)]
     assert compute_coverage(inside) == 0.5

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import efficiency_priors, efficiency_report, fit_efficiency, published_runs
+from scripts import efficiency_report, fit_efficiency, published_runs
 
 ROOT = Path(__file__).parents[2]
 SIZING = ROOT.parent / "shared" / "data" / "sizing"
@@ -43,10 +43,6 @@ def test_refitting_gives_the_shipped_constants(
 ) -> None:
     again = fit_efficiency.constants(samples, runs, held_out, [path.name for path in RUNS])
     assert json.loads(json.dumps(again)) == json.loads(SHIPPED.read_text(encoding="utf-8"))
-
-
-def test_every_row_becomes_a_run(runs: list[published_runs.Run]) -> None:
-    assert len(runs) == sum(len(path.read_text(encoding="utf-8").splitlines()) - 1 for path in RUNS)
 
 
 def test_shapes_count_within_a_tenth_of_the_stated_size(runs: list[published_runs.Run]) -> None:
@@ -99,23 +95,15 @@ def test_unseen_sources_are_predicted_far_better_than_by_rule_of_thumb() -> None
     assert ours["median"] < 0.6 * theirs["median"]
 
 
+@pytest.mark.proof
 def test_interval_covers_four_in_five_rows_of_unseen_sources(held_out: list[fit_efficiency.Error]) -> None:
     assert 0.76 <= efficiency_report.coverage(held_out) <= 0.90
-
-
-def test_no_weight_of_seconds_makes_a_job_faster(samples: list[fit_efficiency.Sample]) -> None:
-    weights = fit_efficiency.fit(samples)
-    assert all(weights[name] > 0 for s in samples for name in s.costs.seconds if name in weights)
 
 
 def test_intervals_widen_where_nobody_measured(held_out: list[fit_efficiency.Error]) -> None:
     spread = fit_efficiency.calibrated(held_out)
     assert 1 < spread.new_card <= spread.new_kind
     assert spread.mixture > 1
-
-
-def test_without_rows_every_weight_is_its_prior() -> None:
-    assert fit_efficiency.fit([]) == pytest.approx({name: p.value for name, p in efficiency_priors.PRIORS.items()})
 
 
 def test_no_rule_looks_at_who_published_a_row(samples: list[fit_efficiency.Sample]) -> None:

@@ -32,11 +32,6 @@ def test_library_and_era_are_read_from_words_and_dates(said: dict[str, str], fra
     assert published_memory.framework_of(BLANK | said) == framework
 
 
-def test_a_local_batch_is_cut_into_one_micro_batch_a_stage() -> None:
-    row = BLANK | {"batch": "32", "pp": "8", "note": "local batch 32 is cut into pipeline micro-batches of unstated size"}
-    assert published_memory.batch_of(row) == (4, 8)
-
-
 @pytest.mark.parametrize(
     ("note", "tokens"), [("length varies (max 512)", 512), ("short tweets", 70), ("max length 4096", 4096), ("unpacked", None)]
 )

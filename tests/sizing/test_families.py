@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.huggingface import build_architecture_from_config
 from costguard.sizing.memory.adapters import count_adapter_parameters, list_adapted_matrices
@@ -76,17 +75,6 @@ def test_a_norm_scaled_in_fp32_keeps_two_bytes_more_a_number() -> None:
     assert kept(gemma, PLAIN) - kept(like_llama, PLAIN) == 18 * 2 * 2 * 2048
 
 
-def test_halves_side_by_side_keep_their_input_once() -> None:
-    phi = shipped("phi-2")
-    in_turn = replace(phi, blocks=tuple(replace(b, written=replace(b.written, side_by_side=False)) for b in phi.blocks))
-    assert kept(in_turn, PLAIN) - kept(phi, PLAIN) == 32 * 2 * 2560
-
-
-def test_a_long_sequence_alone_has_no_mask() -> None:
-    short, long = (replace(PLAIN, micro_batch=1, seq_len=tokens) for tokens in (16_384, 32_768))
-    assert kept("llama-3-8b", short) - kept("llama-3-8b", long) == 32 * 2 * 16_384
-
-
 def test_an_adapter_on_a_fused_matrix_is_one() -> None:
     block = shipped("pythia-1.4b").main
     found = count_adapter_parameters(
@@ -110,8 +98,3 @@ def test_gemma_2_without_caps_keeps_no_more(cap: float | None) -> None:
     )
     assert not uncapped.main.written.capped
     assert not uncapped.main.written.capped_logits
-
-
-def test_what_norms_keep_is_one_of_four() -> None:
-    with pytest.raises(InputError, match="norms"):
-        replace(shipped("gemma-2b").main.written, norms="narrow")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from costguard.sizing.architecture import Architecture, Attention, FeedForward, LatentAttention, LayerBlock
 from costguard.sizing.recipe import Lora, Recipe
 from costguard.sizing.speed.flops import count_context_tokens, count_flops_per_token
-from tests.sizing.speeds import LLAMA_2_7B, LLAMA_2_70B, decoder
+from tests.sizing.speeds import LLAMA_2_7B, LLAMA_2_70B
 
 N_7B = 32 * (4 * 4096**2 + 3 * 4096 * 11008) + 32_000 * 4096
 SCORES_7B = 6 * 32 * 4096 * 2048
@@ -19,11 +17,6 @@ SCORES_7B = 6 * 32 * 4096 * 2048
 
 def test_training_is_6n_plus_6lhs() -> None:
     assert count_flops_per_token(LLAMA_2_7B, Recipe(method="full")).model == 6 * N_7B + SCORES_7B
-
-
-def test_forward_is_a_third_of_training() -> None:
-    flops = count_flops_per_token(LLAMA_2_7B, Recipe(method="full"))
-    assert flops.forward * 3 == pytest.approx(flops.model)
 
 
 def test_inference_has_no_backward_and_no_recomputation() -> None:
@@ -41,10 +34,6 @@ def test_selective_recomputation_repeats_the_scores() -> None:
     assert count_flops_per_token(LLAMA_2_7B, Recipe(checkpointing="selective")).recompute == SCORES_7B / 3
 
 
-def test_no_checkpointing_repeats_nothing() -> None:
-    assert count_flops_per_token(LLAMA_2_7B, Recipe(checkpointing="none")).recompute == 0
-
-
 @pytest.mark.parametrize(("method", "quant"), [("lora", "none"), ("qlora", "nf4")])
 def test_frozen_base_costs_4n(method: str, quant: str) -> None:
     recipe = Recipe(method=method, quant=quant, lora=Lora(rank=1, targets="attention"))
@@ -57,11 +46,6 @@ def test_nvidia_s_lora_table_reads_below_the_peak_only_with_4n() -> None:
     full = count_flops_per_token(LLAMA_2_70B, Recipe(method="full", seq_len=4096))
     assert 2643 * lora.model / 1e12 == pytest.approx(735, rel=0.06)
     assert 2643 * full.model / 1e12 == pytest.approx(1119, rel=0.03)
-
-
-def test_larger_adapters_cost_more() -> None:
-    small, large = (count_flops_per_token(LLAMA_2_7B, Recipe(method="lora", lora=Lora(rank=r))).model for r in (8, 256))
-    assert large == pytest.approx(small + 6 * 248 * (4 * 2 * 4096 + 3 * (4096 + 11008)) * 32)
 
 
 def test_only_the_experts_a_token_passes_are_counted() -> None:
@@ -79,14 +63,6 @@ def test_window_bounds_what_a_query_sees() -> None:
     assert count_context_tokens(attention, 100, causal=True) == 50
 
 
-@given(st.integers(1, 10_000), st.integers(1, 10_000))
-def test_window_never_costs_more_than_full_attention(window: int, tokens: int) -> None:
-    full = Attention(heads=8, kv_heads=8, head_dim=64)
-    assert count_context_tokens(replace(full, window=window), tokens, causal=True) <= count_context_tokens(
-        full, tokens, causal=True
-    )
-
-
 def test_eager_attention_computes_the_masked_half_too() -> None:
     eager = count_flops_per_token(LLAMA_2_7B, Recipe(attention="eager")).model
     assert eager == 6 * N_7B + 2 * SCORES_7B
@@ -100,12 +76,6 @@ def test_latent_attention_counts_its_own_matrices_and_widths() -> None:
     matrices = 7168 * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168 + 3 * 7168 * 2048
     scores = 2 * (128 * 192 + 128 * 128) * 1024
     assert count_flops_per_token(architecture, Recipe(method="inference")).forward == 2 * matrices + scores
-
-
-def test_encoder_attends_both_ways() -> None:
-    block = replace(LLAMA_2_7B.blocks[0], causal=False)
-    encoder = Architecture(name="encoder", kind="encoder", blocks=(block,), vocab=32_000)
-    assert count_flops_per_token(encoder, Recipe()).model == 6 * N_7B + 2 * SCORES_7B
 
 
 def test_image_tower_s_cost_is_spread_over_the_sample_s_tokens() -> None:
@@ -122,21 +92,9 @@ def test_decoder_s_second_attention_is_counted() -> None:
     assert crossed.model == 6 * (N_7B + 32 * attention_matrices) + 3 * SCORES_7B
 
 
-def test_stated_count_scales_the_layers() -> None:
-    doubled = replace(LLAMA_2_7B, stated_params=2 * LLAMA_2_7B.parameters)
-    assert count_flops_per_token(doubled, Recipe()).forward > 1.9 * count_flops_per_token(LLAMA_2_7B, Recipe()).forward
-
-
 def test_explanation_names_every_term() -> None:
     text = "\n".join(count_flops_per_token(LLAMA_2_7B, Recipe(checkpointing="full")).explain)
     assert "layers 6.476" in text
     assert "head 0.131" in text
     assert "forward at 2048 tokens = 2 x 6.607 + attention 0.537 = 13.751 GFLOP" in text
     assert "recompute, full checkpointing = 13.489" in text
-
-
-@given(st.integers(1, 64), st.integers(1, 32), st.integers(1, 100_000))
-def test_longer_contexts_never_cost_less(layers: int, heads: int, seq_len: int) -> None:
-    architecture = decoder(layers, 64 * heads, heads, heads, 256 * heads, 1000)
-    shorter, longer = (count_flops_per_token(architecture, Recipe(seq_len=s)).model for s in (seq_len, seq_len + 1))
-    assert shorter <= longer

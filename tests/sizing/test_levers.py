@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from costguard.sizing.job import Job, parse_job
-from costguard.sizing.memory_savings import JobChange, list_enlargements, list_memory_savings, list_small_steps
-from tests.sizing.shapes import shipped
+from costguard.sizing.memory_savings import JobChange, list_enlargements, list_small_steps
 from tests.sizing.speeds import LLAMA_3_8B
 
 
@@ -35,13 +34,3 @@ def test_fewer_sequences_written_at_once_is_a_step_of_a_policy_that_writes() -> 
 
 def test_larger_is_what_memory_left_could_buy() -> None:
     assert changes(list_enlargements(job(micro_batch=2))) == ["micro_batch = 4 (now 2)", "checkpointing = none (now full)"]
-
-
-def test_a_served_model_may_be_held_in_fp8() -> None:
-    assert "precision = fp8 (now bf16)" in changes(list_memory_savings(job(method="inference")))
-
-
-def test_a_walked_model_is_not_told_to_train_adapters() -> None:
-    assert not any(
-        lever.field == "method" for lever in list_memory_savings(parse_job({"method": "full"}, shipped("resnet-50")))
-    )

@@ -57,11 +57,6 @@ def test_a_row_is_a_job_on_hardware_with_what_was_seen() -> None:
     assert (run.tokens_per_s, run.hours, run.peak, run.reserved) == (9000, None, 30 * GIB, 40e9)
 
 
-def test_a_rate_per_gpu_counts_for_all_of_them() -> None:
-    row = {k: v for k, v in ROW.items() if k != "tokens_per_s"} | {"tokens_per_s_per_gpu": 1000, "gpu_count": 8}
-    assert read_observed_run(row, where="x", gpus=FACTS.get_gpus(), job_of=job_of).tokens_per_s == 8000
-
-
 def test_a_dotted_name_stands_for_a_table_and_an_empty_cell_for_nothing() -> None:
     run = observed(**{"lora.rank": 8, "hours": "", "peak_gib": None})
     assert run.job.recipe.lora.rank == 8
@@ -97,10 +92,6 @@ def test_a_wrong_cell_names_its_line_its_column_and_what_to_write(cells: dict[st
         assert word in said
 
 
-def test_runs_that_agree_all_count() -> None:
-    assert weigh(0.1, 0.2, -0.1) == (3, [])
-
-
 def test_a_run_a_hundred_times_off_is_left_out() -> None:
     assert weigh(0.1, 0.2, -math.log(100)) == (2, ["run 3"])
 
@@ -111,10 +102,6 @@ def test_two_runs_of_one_job_that_contradict_each_other_are_both_left_out() -> N
 
 def test_the_one_that_contradicts_the_others_is_left_out() -> None:
     assert weigh(0.0, 0.05, -1.1, same=True) == (2, ["run 3"])
-
-
-def test_different_jobs_do_not_contradict_each_other() -> None:
-    assert weigh(0.0, -1.1) == (2, [])
 
 
 def test_a_figure_that_cannot_be_true_is_left_out_with_its_reason() -> None:

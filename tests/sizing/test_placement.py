@@ -36,10 +36,6 @@ def test_where_nothing_fits_the_split_that_needs_least_is_shown() -> None:
     assert best.needs_gib > best.gpu.memory_gib
 
 
-def test_one_gpu_is_never_sharded() -> None:
-    assert placed(LARGE, "T4", 1).parallel == Parallelism()
-
-
 def test_a_stated_split_is_kept_even_where_another_would_fit() -> None:
     stated = replace(FULL, parallel=Parallelism(zero=0))
     assert not placed(stated, "RTX-4090", 4).fits
@@ -51,12 +47,6 @@ def test_machines_are_joined_by_twos_until_they_hold_the_job() -> None:
     assert joined.fits
     assert joined.nodes in (2, 4, 8)
     assert not can_hold(Placer(job=LARGE).place(GPUS["H100-SXM"], 8, joined.nodes // 2))
-
-
-def test_small_machines_are_not_joined() -> None:
-    alone = Placer(job=LARGE).place_on_enough(GPUS["H100-SXM"], 4)
-    assert isinstance(alone, Placement)
-    assert alone.nodes == 1
 
 
 def test_no_more_gpus_are_joined_than_the_limit() -> None:

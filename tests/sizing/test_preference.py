@@ -27,10 +27,6 @@ def roles(found: PreferenceTraining) -> dict[str, bool]:
     return {c.role: c.trained for c in found.companions}
 
 
-def test_a_job_without_the_table_has_nobody_beside_it() -> None:
-    assert parse_job({"method": "full"}, LLAMA_2_7B).beside is None
-
-
 def test_dpo_compares_two_sequences_with_a_frozen_reference_and_generates_nothing() -> None:
     found = beside({"algorithm": "dpo"})
     assert roles(found) == {"reference": False}
@@ -56,19 +52,9 @@ def test_the_lengths_of_prompt_and_completion_make_the_sequence() -> None:
     assert beside({"algorithm": "ppo", "completion_len": 500}, seq_len=2000).prompt_len == 1500
 
 
-def test_lengths_that_do_not_make_the_sequence_are_refused() -> None:
-    with pytest.raises(InputError, match="do not make seq_len"):
-        job(PPO, seq_len=4096)
-
-
 def test_a_companion_may_be_another_shipped_model() -> None:
     reward = next(c for c in beside({**PPO, "reward_model": "tinyllama-1.1b"}).companions if c.role == "reward")
     assert reward.architecture.name == "tinyllama-1.1b"
-
-
-def test_none_and_a_head_on_the_policy_are_no_models() -> None:
-    found = beside({**PPO, "reward_model": "none", "value_model": "head", "reference": False})
-    assert found.companions == ()
 
 
 def test_a_reward_model_has_one_number_a_token_instead_of_a_vocabulary() -> None:

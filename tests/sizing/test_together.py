@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from costguard.sizing.job import Job, parse_job
@@ -42,11 +40,6 @@ def test_a_policy_of_adapters_needs_no_second_copy() -> None:
     assert shared.peak == without.peak
 
 
-def test_a_pair_passes_as_two_sequences() -> None:
-    pair = need(job({"algorithm": "dpo", "reference": False}, checkpointing="none", micro_batch=2))
-    assert pair.peak == need(job(None, checkpointing="none", micro_batch=4)).peak
-
-
 def test_a_trained_value_model_rests_with_weights_and_optimizer_and_works_with_its_own_gradients() -> None:
     found = need(job(PPO))
     states = {p.name: p.terms for p in found.phases}
@@ -69,21 +62,9 @@ def test_sharded_weights_are_gathered_to_write() -> None:
     assert writing.terms["weights"] == pytest.approx(WEIGHTS * (1 + 1 / 8), rel=0.001)
 
 
-def test_quantised_companions_are_smaller() -> None:
-    assert need(job({**PPO, "frozen_quant": "nf4"})).peak < need(job(PPO)).peak - WEIGHTS
-
-
 def test_terms_still_sum_to_the_peak_and_every_model_is_explained() -> None:
     found = need(job(PPO))
     assert sum(found.at_peak.values()) == found.peak
     explained = {e.term: e.bytes for e in found.explain()}
     assert sum(explained.values()) == found.reserved
     assert len({"policy", "reference", "reward", "value"} & explained.keys()) >= 3
-
-
-def test_more_companions_never_need_less() -> None:
-    asked = job(PPO)
-    assert asked.beside is not None
-    kept = asked.beside.companions
-    peaks = [need(replace(asked, beside=replace(asked.beside, companions=kept[:n]))).peak for n in range(4)]
-    assert peaks == sorted(peaks)

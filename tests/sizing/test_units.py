@@ -8,7 +8,7 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.quoting.storage import compute_disk_gb
 from costguard.sizing.job import DENOISING_STEPS, Job, parse_job
-from costguard.sizing.recipe import FRAMEWORK_ALIASES, FRAMEWORKS, Parallelism, Recipe, resolve_framework
+from costguard.sizing.recipe import Parallelism, Recipe, resolve_framework
 from costguard.sizing.speed.throughput import Throughput, compute_throughput
 
 FACTS = ShippedFacts()
@@ -67,13 +67,6 @@ def test_training_a_diffusion_model_takes_one_pass_an_image() -> None:
         job("llama-3.1-8b", tokens=100, denoising_steps=30)
 
 
-def test_an_embedding_model_reads_all_tokens_at_once() -> None:
-    """Its twin with a head writes them one by one, far more slowly."""
-    reads, writes = (speed(job(name)) for name in ("qwen3-embedding-8b", "qwen3-8b"))
-    assert reads.tokens_per_s_per_gpu.expected == reads.prefill_tokens_per_s_per_gpu
-    assert reads.tokens_per_s_per_gpu.expected > 50 * writes.tokens_per_s_per_gpu.expected
-
-
 def test_whisper_hears_a_clip_at_once_and_writes_word_by_word() -> None:
     whole, short = (speed(job("whisper-large-v3", **words)) for words in ({}, {"decoder_len": 100}))
     assert whole.unit == "audio_seconds"
@@ -87,11 +80,6 @@ def test_arithmetic_is_told_in_what_is_counted() -> None:
     assert "GFLOP an image" in lines
     assert "images/s per GPU" in lines
     assert "token" not in lines
-
-
-def test_a_llama_cpp_file_has_a_speed() -> None:
-    small, large = (speed(job("llama-3.1-8b", quant=quant)) for quant in ("q4_k_m", "q8_0"))
-    assert small.tokens_per_s_per_gpu.expected > 1.3 * large.tokens_per_s_per_gpu.expected
 
 
 def test_disk_holds_the_weights_as_they_were_released() -> None:
@@ -108,10 +96,6 @@ def test_disk_holds_the_weights_as_they_were_released() -> None:
 def test_a_framework_goes_by_the_names_that_people_write(name: str, meant: str) -> None:
     assert resolve_framework(name)[0] == meant
     assert job("llama-3.1-8b", method="full", framework=name).recipe.framework == meant
-
-
-def test_every_other_name_of_a_framework_says_why() -> None:
-    assert all(meant in FRAMEWORKS and why for meant, why in FRAMEWORK_ALIASES.values())
 
 
 @pytest.mark.parametrize(("name", "told"), [("axolotls", "axolotl"), ("vllm", "leave it out"), ("megatron-lmm", "megatron")])

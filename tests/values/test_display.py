@@ -98,8 +98,3 @@ def test_a_prepaid_balance_says_how_long_it_lasts() -> None:
     assert (second["balance"], second["hours_left"], second["why"]) == (None, None, "refused (403)")
     assert "vast/me: $10.00 left, 2 h 30 min at this burn, until 2026-11-21 14:30 UTC." in document.lead
     assert "runpod/lab is prepaid, and its balance is unknown: refused (403)." in document.lead
-
-
-def test_who_was_not_asked_has_no_runway() -> None:
-    assert build_status_document(build_status(books=FakeBooks(), now=NOW, zone=UTC)).data["runways"] is None
-    assert build_status_document(build_status(books=FakeBooks(), now=NOW, zone=UTC, balances=())).data["runways"] == []

@@ -36,19 +36,6 @@ def test_rates_are_dense_and_double_as_the_format_halves(gpu: Gpu) -> None:
         assert gpu.fp32_tflops <= gpu.bf16_tflops
 
 
-@EACH
-def test_memory_bandwidth_is_of_this_world(gpu: Gpu) -> None:
-    assert 40 <= gpu.bandwidth_gb_s <= 8000
-
-
-def test_a_process_sees_one_die_of_a_card_with_two() -> None:
-    assert GPUS["MI250X"].memory_gib == pytest.approx(63.98)
-
-
-def test_only_apple_shares_its_memory_with_the_cpu() -> None:
-    assert {gpu.vendor for gpu in GPUS.values() if gpu.unified_memory} == {"Apple"}
-
-
 @pytest.mark.parametrize("name", ["H100-SXM", "A100-80GB-SXM", "V100-16GB", "B200-SXM", "MI300X", "H800"])
 def test_gpus_on_a_switch_share_a_fabric(name: str) -> None:
     assert GPUS[name].nvlink
@@ -63,11 +50,6 @@ def test_an_empty_cell_is_unknown_and_never_zero() -> None:
     figures = [getattr(gpu, field) for gpu in GPUS.values() for field in ("bf16_tflops", "fp8_tflops", "price_usd", "tdp_w")]
     assert 0 not in figures
     assert None in figures
-
-
-def test_a_gpu_that_stands_twice_is_refused() -> None:
-    with pytest.raises(InputError, match="twice"):
-        read_gpus([ROWS[0], ROWS[0]])
 
 
 def test_a_cell_that_is_neither_yes_nor_no_is_refused() -> None:

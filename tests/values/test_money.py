@@ -69,10 +69,6 @@ def test_display_rounds_half_to_even(text: str, shown: str) -> None:
     assert Money.parse(text).format() == shown
 
 
-def test_a_rate_shows_four_decimals() -> None:
-    assert Rate.parse("3.6254").format() == "3.6254"
-
-
 @given(NANOS, NANOS)
 def test_sums_and_differences_are_exact(a: int, b: int) -> None:
     assert (Money(nano=a) + Money(nano=b)).nano == a + b
@@ -100,14 +96,3 @@ def test_the_parts_of_a_period_add_up_within_half_a_nano_each(nano_per_hour: int
 def test_whole_hours_add_up_exactly(nano_per_hour: int, hours: list[int]) -> None:
     rate = Rate(nano_per_hour=nano_per_hour)
     assert sum(rate.multiply_seconds(h * 3600).nano for h in hours) == rate.multiply_seconds(sum(hours) * 3600).nano
-
-
-@given(RATES, SECONDS, SECONDS)
-def test_more_time_never_costs_less(nano_per_hour: int, a: int, b: int) -> None:
-    rate = Rate(nano_per_hour=nano_per_hour)
-    assert rate.multiply_seconds(min(a, b)) <= rate.multiply_seconds(max(a, b))
-
-
-@given(RATES, st.integers(min_value=1, max_value=10_000))
-def test_a_rate_of_several_is_that_many_rates(nano_per_hour: int, count: int) -> None:
-    assert Rate(nano_per_hour=nano_per_hour).multiply(count).nano_per_hour == nano_per_hour * count
