@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -160,8 +159,3 @@ def _started(words: list[str], stdin: int = subprocess.DEVNULL) -> Iterator[subp
             yield process
         finally:
             process.kill()
-
-
-def shown(phases: Counter[str]) -> str:
-    """For people."""
-    return ", ".join(f"{phases[phase]} {phase}" for phase in PHASES)

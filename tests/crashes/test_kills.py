@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import random
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from costguard.ledger.db import maintenance
-from tests.crashes import judge
-from tests.crashes.lives import Recorder, cold, fork_server, forked, shown
-from tests.crashes.owed import Bill
-from tests.crashes.recording_kills import Calm, Deaths, calmly
-from tests.crashes.story import record_rest
+from tests.crashes import recording_kills
+from tests.crashes.lives import Recorder, cold, fork_server, forked
+from tests.crashes.points import COMMIT, TRANSACTION
+from tests.crashes.recording_kills import Calm, calmly
 
-KILLS, COLD, BILLED_EACH = 200, 5, 20
-SEED = 23
-LONGEST_S = 0.3
-"""After the start of recording: many transactions, at any moment of the last of which the process dies."""
-
-RESERVE = 2000
-"""Listings that no life may count on, so that each of them is killed, and none comes to an end."""
-INSIDE = ("working it out", "writing rows", "committing")
-"""Phases within a transaction."""
+SEED, KILLS = 23, 90
 
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Calm:
-    return calmly(SEED, tmp_path_factory.mktemp("calm"), polls=1500, size=80)
+    return calmly(SEED, tmp_path_factory.mktemp("calm"), polls=60, size=20)
 
 
 @pytest.fixture
@@ -39,41 +29,14 @@ def server(calm: Calm, tmp_path: Path) -> Iterator[Recorder]:
 
 
 @pytest.mark.proof
-def test_two_hundred_kills_lose_nothing_that_was_acknowledged(calm: Calm, server: Recorder) -> None:
-    chance, listings = random.Random(SEED), len(calm.story.entries)  # noqa: S311 - moments are drawn, not secret
-    deaths, bill = Deaths(calm, server.ledger), Bill(calm.story)
-    for number in range(KILLS):
-        after_s = LONGEST_S * chance.random() ** 2
-        if number % (KILLS // COLD) == 1:
-            life = cold(calm.saved, server.ledger, after_s)
-        elif number % 10 == 9:
-            life = forked(server, after_s / 6, from_birth=True)
-        else:
-            ration = max(0, listings - RESERVE - deaths.done) // (KILLS - number)
-            life = forked(server, after_s, most=1 + chance.randrange(1 + 2 * ration))
-        assert life.code == -signal.SIGKILL
-        assert deaths.faults(life) == [], f"kill {number + 1}, {life.phase}"
-        if number % BILLED_EACH == 0:
-            assert bill.faults(server.ledger) == [], f"kill {number + 1}, {life.phase}"
-    print(f"\n{KILLS} kills over {deaths.done:,} listings: {shown(deaths.phases)}")  # noqa: T201 - who looks on wants to see it
-    assert sum(deaths.phases[phase] for phase in INSIDE) >= KILLS / 4
-    record_rest(f"sqlite:///{server.ledger}", calm.story)
-    assert bill.faults(server.ledger) == []
-    assert maintenance.check_ledger(f"sqlite:///{server.ledger}") == []
-    assert judge.rows(server.ledger) == calm.rows
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("task", ["early", "torn", "forgetful"])
-def test_a_writer_that_is_broken_on_purpose_is_caught(task: str, calm: Calm, server: Recorder) -> None:
-    chance = random.Random(SEED)  # noqa: S311 - moments are drawn, not secret
-    deaths = Deaths(calm, server.ledger)
-    found: list[str] = []
-    for _ in range(60):
-        found = deaths.faults(forked(server, 0.1 * chance.random(), task=task))
-        if found:
-            break
-    assert found
+def test_no_kill_while_it_records_loses_what_was_acknowledged_and_writers_that_are_broken_are_caught() -> None:
+    """`python -m tests.crashes --story recording` does it at any length."""
+    with recording_kills.stage() as recorders:
+        line = recording_kills.play(recorders, SEED, 0, KILLS)
+        assert line["wrong"] == []
+        assert {TRANSACTION, COMMIT} <= set(line["windows"])
+        for task in recording_kills.NOTHING_LOST:
+            assert any(recording_kills.play(recorders, SEED, n, 20, task=task)["wrong"] for n in range(1, 6)), task
 
 
 @pytest.mark.proof

@@ -21,7 +21,7 @@ STORY = """
 title: A planner is suspended inside an act
 hazard: issue 36
 start: 2026-11-02 08:00
-end: 08:40
+end: 08:30
 poll: 15s
 machines
   box  aws 8xA100-80GB-SXM $32.77, owner ada, age 1m, stops-in 30s
@@ -33,7 +33,7 @@ events
 expect
   once stop box
   08:21-08:26  stop box
-  08:39  box is stopped
+  08:29  box is stopped
 """
 STEP = timedelta(seconds=13)
 

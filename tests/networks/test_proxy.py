@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.fakes.server import serving
-from tests.networks.plan import BODY, CONNECT, DOWN, KINDS, UP, Fault, read, storm, written
+from tests.networks.plan import BODY, CONNECT, DOWN, UP, Fault
 from tests.networks.proxy import NOISE, Proxy, port_of, proxied
 from tests.providers.transport.wires import Told
 
@@ -174,15 +174,6 @@ def test_what_hangs_is_let_go_of_when_all_is_healed() -> None:
             proxy.heal()
             assert line.recv(1) == b""
         assert isinstance(heard(proxy), bytes)
-
-
-def test_a_plan_is_the_same_after_it_was_written_and_from_the_same_seed() -> None:
-    plan = storm("7", 200)
-    assert plan == storm("7", 200) != storm("8", 200)
-    assert read(written(plan)) == plan
-    assert {one.kind for one in plan} == set(KINDS) - {"corrupt"}
-    with pytest.raises(ValueError, match="no such fault"):
-        Fault(kind="kaputt")
 
 
 @pytest.mark.parametrize("at", [4, 10, 30])

@@ -111,6 +111,7 @@ def test_a_quick_trial_plays_no_campaign(small: Path, tmp_path: Path) -> None:
     assert Tree(tmp_path / "quick", small, quick=True).tried(broken, wider=()).outcome == SURVIVED
 
 
+@pytest.mark.proof
 def test_a_bug_that_hangs_or_cannot_be_imported_counts_for_nothing(small: Path, tmp_path: Path) -> None:
     tree = Tree(tmp_path / "tree", small)
     assert tree.tried(bug(old="return one", new="while True: pass\n    return one"), limit_s=3).outcome == HUNG

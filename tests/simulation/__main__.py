@@ -1,6 +1,6 @@
 """Worlds from the command line.
 
-python -m tests.simulation run SEED... | replay FILE|SEED | plan SEED | shrink FILE|SEED | crashes FILE|SEED | campaign
+python -m tests.simulation run SEED... | replay FILE|SEED | plan SEED | crashes FILE|SEED | campaign
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from tests.simulation.campaign import CHUNK, campaign, summed
 from tests.simulation.caps import play_caps
 from tests.simulation.drawing import crashing, plan_of
 from tests.simulation.guide_world import list_guide_lines
-from tests.simulation.messages import count_messages
 from tests.simulation.outages import outages
 from tests.simulation.papers import kept_plan, text_of
 from tests.simulation.plans import Plan
 from tests.simulation.playing import folder, played, world_of, wrong_with
-from tests.simulation.shrinking import shrunk, size
 
 KEPT = Path(__file__).parent / "kept"
 
@@ -34,9 +32,6 @@ def main(words: list[str] | None = None) -> int:  # noqa: PLR0911 - a table of c
     replay.add_argument("--folder", type=Path, help="where clouds.jsonl and ledger.db are to lie: a new folder")
     plan = commands.add_parser("plan", help="print the plan of a seed as JSON")
     plan.add_argument("plan", metavar="SEED")
-    shrink = commands.add_parser("shrink", help="print the smallest plan that still fails in the same way")
-    shrink.add_argument("plan", metavar="FILE|SEED")
-    shrink.add_argument("--keep", help="write it to tests/simulation/kept/KEEP.json as well")
     crashes = commands.add_parser("crashes", help="play one plan once for each of its commits, ended right after it")
     crashes.add_argument("plan", metavar="FILE|SEED")
     crashes.add_argument("--every", type=int, default=1, metavar="N", help="only each Nth of them")
@@ -57,13 +52,12 @@ def main(words: list[str] | None = None) -> int:  # noqa: PLR0911 - a table of c
         "caps", help="forty fleets under hard caps: exceeded by more than was said, late, or unnamed stops"
     )
     cap.add_argument("--only", type=int, metavar="N", help="the fleet of this number")
-    commands.add_parser("messages", help="how many messages four days of 42 machines and nine people send, by topic")
     commands.add_parser(
         "guide", help="the policy of docs/START.md on the five fakes: minutes until somebody is told, asked, served"
     )
     asked = parser.parse_args(words)
-    if asked.command in {"caps", "messages"}:
-        return play_caps(_say, asked.only) if asked.command == "caps" else count_messages(_say)
+    if asked.command == "caps":
+        return play_caps(_say, asked.only)
     if asked.command in {"guide", "outages"}:
         return _tabulate_guide() if asked.command == "guide" else outages(asked.jobs, asked.tick, asked.only, _say)
     if asked.command == "run":
@@ -74,7 +68,7 @@ def main(words: list[str] | None = None) -> int:  # noqa: PLR0911 - a table of c
         return _say(text_of(_plan(asked.plan)).rstrip())
     if asked.command == "crashes":
         return _crashes(asked.plan, asked.every)
-    return _shrink(asked.plan, asked.keep) if asked.command == "shrink" else _campaign(asked)
+    return _campaign(asked)
 
 
 def _tabulate_guide() -> int:
@@ -104,23 +98,6 @@ def _run(named: str, folder: Path | None = None) -> int:
     return 1 if one.wrong else 0
 
 
-def _shrink(named: str, keep: str | None) -> int:
-    plan = _plan(named)
-    wrong = wrong_with(plan)
-    if not wrong:
-        _say(f"{named}: nothing is wrong with it")
-        return 1
-    found = shrunk(plan, lambda tried: alike(wrong_with(tried), wrong))
-    text = text_of(found)
-    _say(
-        f"{size(plan)} events of {len(plan.boxes)} machines became {size(found)} of {len(found.boxes)}: {wrong_with(found)[0]}"
-    )
-    if keep:
-        KEPT.mkdir(exist_ok=True)
-        (KEPT / f"{keep}.json").write_text(text, encoding="utf-8")
-    return _say(text.rstrip())
-
-
 def _crashes(named: str, every: int) -> int:
     plan = _plan(named)
     tries, wrong = list(crashing(plan, played(plan).commits))[::every], 0
@@ -130,15 +107,6 @@ def _crashes(named: str, every: int) -> int:
             _say(f"{next(one.how for one in tried.events if one.what == 'dies')}: {sentence}")
     _say(f"{named}: ended {len(tries)} times, {wrong} wrong")
     return 1 if wrong else 0
-
-
-def alike(found: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    """Whether something is wrong in the way in which something was: by the words of it that are no names or numbers."""
-    return bool({_words(one) for one in found} & {_words(one) for one in wanted[:1]})
-
-
-def _words(sentence: str) -> str:
-    return " ".join(word for word in sentence.split() if word.strip(",.:").isalpha())
 
 
 def _campaign(asked: argparse.Namespace) -> int:

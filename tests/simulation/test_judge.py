@@ -158,6 +158,7 @@ def test_the_judge_sees_a_wish_that_nobody_minded(copy: Path) -> None:
     assert any("a freeze holds" in one for one in violations(read(copy)))
 
 
+@pytest.mark.proof
 def test_the_judge_sees_a_cap_that_was_passed(capped: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(capped, tmp_path / "copy"))
     assert violations(read(copy)) == []

@@ -46,6 +46,7 @@ class BrokenWorld(WiredWorld):
         self.clouds["runpod"] = self.cloud
 
 
+@pytest.mark.sampled(2, first=1)
 @pytest.mark.parametrize("seconds", [0, 20])
 def test_a_stop_whose_second_look_is_answered_with_500_is_sent_in_the_next_runs(
     seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

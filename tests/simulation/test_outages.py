@@ -34,6 +34,7 @@ def test_empty_lists_of_two_of_them_do_not_either() -> None:
     assert result(SOME_EMPTY).outcome.wrong == ()
 
 
+@pytest.mark.proof
 def test_the_judge_notices_a_ledger_that_takes_an_outage_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     taking_outages_for_the_end(monkeypatch)
     found = result(ALL_DOWN).outcome

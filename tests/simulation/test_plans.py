@@ -14,11 +14,9 @@ import pytest
 from tests.simulation.__main__ import main
 from tests.simulation.campaign import campaign, lines, summed
 from tests.simulation.drawing import drill_of, plan_of
-from tests.simulation.mutants import too_sure
 from tests.simulation.papers import plan_from, text_of
 from tests.simulation.plans import DRILL, MONTHS_END, Box, Does, Happens, Plan
-from tests.simulation.playing import played, wrong_with
-from tests.simulation.shrinking import shrunk, size
+from tests.simulation.playing import played
 from tests.simulation.sometimes import SOMETIMES
 
 ROOT = Path(__file__).parents[2]
@@ -51,22 +49,6 @@ def test_a_plan_plays_the_same_whatever_order_python_hashes_in(tmp_path: Path) -
     assert hashes == {played(SHORT).hash}
 
 
-@pytest.mark.proof
-def test_a_failing_plan_shrinks_to_the_little_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 30 events one outage is left, and of three machines the one that nobody could see meanwhile."""
-    too_sure(monkeypatch)
-    harmless = [Happens(at, what, "b1", 2, "2.49") for at in range(1, 8) for what in ("snooze", "price", "lease", "restart")]
-    events = tuple(sorted((*harmless, Happens(4, "down", "aws", 3), Happens(5, "crash"))))
-    boxes = tuple(Box(f"b{n}", "runpod" if n else "aws", "2.99", (Does(0, "busy"),)) for n in range(3))
-    plan = Plan(0, DRILL, 7, boxes, events, RAILS)
-    assert len(plan.events) == 30
-    small = shrunk(plan, lambda tried: any("was said" in one for one in wrong_with(tried)), most=25)
-    assert size(small) <= 12
-    assert [one.what for one in small.events] == ["down"]
-    assert [one.name for one in small.boxes] == ["b0"]
-    assert any("was said" in one for one in wrong_with(plan_from(text_of(small))))
-
-
 def test_a_campaign_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.simulation.campaign.played_chunk", lambda *_: pytest.fail("it was played again"))
     log = tmp_path / "campaign.jsonl"
@@ -89,6 +71,7 @@ def test_a_campaign_that_hardly_met_what_it_was_for_fails() -> None:
     assert summed([{**line, "sometimes": short, "violations": {}}])["rare"] == {SOMETIMES[3]: 3}
 
 
+@pytest.mark.proof
 def test_a_campaign_writes_a_line_for_each_chunk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "campaign.jsonl"
     assert main(["campaign", "--worlds", "1", "--from", "56", "--jobs", "1", "--chunk", "1", "--log", str(log)]) == 0
@@ -126,6 +109,7 @@ SCENES = (
 )
 
 
+@pytest.mark.proof
 def test_what_must_happen_sometimes_can_happen() -> None:
     """Each in a world of a few minutes that is made for it."""
     met: Counter[str] = Counter()

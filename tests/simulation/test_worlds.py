@@ -1,7 +1,7 @@
 """Worlds full of trouble, played with the real guard and ledger, and judged by who shares no code with them.
 
 COSTGUARD_WORLDS says how many (6 otherwise), COSTGUARD_FIRST_WORLD from which on. A world that fails is named by its seed:
-`python -m tests.simulation replay 113` plays it again, `shrink 113` finds the little that matters.
+`python -m tests.simulation replay 113` plays it again.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_the_judge_notices_a_ledger_without_what_a_kept_plan_shows(
     assert any("was said" in one for one in found)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_the_judge_notices_a_guard_without(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
@@ -120,6 +120,7 @@ def test_the_books_hold_what_a_fleet_truly_cost_at_every_step() -> None:
     assert one.hours > 200
 
 
+@pytest.mark.proof
 def test_the_judge_notices_books_that_are_too_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     too_sure(monkeypatch)
     assert any("was said" in one for one in played(fleet(5)).wrong)

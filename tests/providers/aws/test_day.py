@@ -1,4 +1,4 @@
-"""A day on the fake, polled every five minutes over real HTTP into a real ledger, held against the world's own bill."""
+"""A day on the fake, polled every quarter of an hour over real HTTP into a real ledger, held against the world's own bill."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.fakes.aws_ec2_xml import disk_id, wire_id
 from tests.providers.aws.rig import AwsRig
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
-PACE = timedelta(minutes=5)
+PACE = timedelta(minutes=15)
 MICRO = Fraction(1, 10**6)
 REGIONS = ["us-east-1", "eu-west-1"]
 
 
 def planned(world: World) -> WatchPlan:
-    """A clean listing of every scope every five minutes."""
+    """A clean listing of every scope every quarter of an hour."""
     instants = range(world.start_us, world.end_us + 1, int(PACE.total_seconds()) * SECOND_US)
     scopes = [("sim-aws", "111122223333", region) for region in REGIONS]
     entries = [PlannedListing(scope=scope, at_us=us, asked_us=us, view_us=us) for us in instants for scope in scopes]

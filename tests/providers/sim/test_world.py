@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 import costguard_sim
 import pytest
 from costguard_sim.bill import list_owed, make_bill, sum_lines
-from costguard_sim.plan import FAILS, LIES_MOST, make_plan, parse_plan
+from costguard_sim.plan import LIES_MOST, make_plan
 from costguard_sim.world import (
     APART_S,
     CEILING_NANO,
@@ -26,7 +25,6 @@ from costguard_sim.world import (
     OFF_LEAST_S,
     RUN_LEAST_S,
     SECOND_US,
-    SHAPES,
     World,
     from_us,
     make_world,
@@ -65,10 +63,6 @@ def test_a_seed_gives_the_same_world_plan_and_bill_in_every_process(hash_seed: s
     assert told == hashlib.sha256(here.encode()).hexdigest()
 
 
-def test_other_seeds_give_other_worlds() -> None:
-    assert len({repr(world.resources) for world in WORLDS}) == len(WORLDS)
-
-
 @pytest.mark.parametrize("module", ["world.py", "bill.py", "plan.py"])
 def test_the_truth_imports_nothing_of_costguard(module: str) -> None:
     names = [
@@ -94,12 +88,6 @@ def test_bills_of_adjoining_periods_add_up_to_the_truth() -> None:
         assert parts == sum_lines(list_owed(world, cuts[-1])) > 0
 
 
-def test_the_truth_never_falls() -> None:
-    for world in WORLDS[:20]:
-        sums = [sum_lines(list_owed(world, START + timedelta(hours=h))) for h in range(0, 14 * 24, 12)]
-        assert sums == sorted(sums)
-
-
 def test_worlds_keep_their_declared_limits() -> None:
     for resource in (resource for world in WORLDS for resource in world.resources):
         cloud, runs = resource.cloud, resource.runs
@@ -119,10 +107,6 @@ def test_worlds_keep_their_declared_limits() -> None:
             assert all(b.at_us - a.at_us >= APART_S * SECOND_US for a, b in pairwise(resource.rates))
         dearest = max((rate.nano for rate in resource.rates), default=0)
         assert dearest <= CEILING_NANO * max(1, *(shape.gpus for shape in resource.shapes), 1)
-
-
-def test_prices_on_the_list_lie_under_the_ceiling() -> None:
-    assert all(nano <= CEILING_NANO * max(1, gpus) for shapes in SHAPES.values() for _, _, gpus, nano in shapes)
 
 
 def test_every_kind_of_life_happens_sometimes() -> None:
@@ -158,23 +142,6 @@ def test_every_kind_of_life_happens_sometimes() -> None:
     assert {what: met[what] for what in wanted if met[what] < 5} == {}
 
 
-def test_every_kind_of_fault_happens_sometimes() -> None:
-    met: Counter[str] = Counter()
-    for plan in PLANS:
-        for entry in plan.entries:
-            lag_us = LAG_S[entry.scope[0]] * SECOND_US
-            met[entry.fault or "clean"] += 1
-            met["late items"] += bool(entry.late)
-            met["an old view"] += lag_us > 0 and entry.view_us < entry.asked_us
-            met["slow"] += entry.asked_us < entry.at_us
-            met["twice"] += bool(entry.twice)
-            met["shuffled"] += bool(entry.salt)
-            met["looked up"] += entry.looked
-        met["hidden prices"] += bool(plan.hidden)
-    assert {what: n for what, n in met.items() if n < 5} == {}
-    assert {*FAILS, "page", "empty", "clean"} <= set(met)
-
-
 def test_plans_keep_their_declared_limits() -> None:
     for world, plan in zip(WORLDS, PLANS, strict=True):
         for scope in {entry.scope for entry in plan.entries}:
@@ -192,8 +159,3 @@ def test_plans_keep_their_declared_limits() -> None:
                 if entry.clean:
                     assert entry.at_us - clean_us <= 20_000 * SECOND_US
                     clean_us = entry.at_us
-
-
-def test_a_plan_survives_json() -> None:
-    for plan in PLANS[:10]:
-        assert parse_plan(json.loads(json.dumps(plan.to_document()))) == plan

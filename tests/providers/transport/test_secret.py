@@ -77,3 +77,8 @@ def test_the_parts_of_a_header_are_secrets_too() -> None:
     }
     assert {one.reveal() for one in split_secret(Secret("Basic !!"))} == {"Basic !!", "!!"}
     assert {one.reveal() for one in split_secret(Secret("two words"))} == {"two words"}
+
+
+def test_a_hint_is_four_characters_of_a_long_one_and_none_of_a_short_one() -> None:
+    assert Secret(CANARY).get_hint() == "...6789"
+    assert Secret("short").get_hint() == "..."
