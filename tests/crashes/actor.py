@@ -1,4 +1,4 @@
-"""The process that acts and is killed: it lists, settles, stops what nobody keeps, and lists again, until it dies.
+"""The process that acts, or records, and is killed: it lists, settles, stops what nobody keeps, and lists again, until it dies.
 
     python -m tests.crashes.actor       a life for each line of JSON (the fields of Fate) on stdin, by fork
 
@@ -35,7 +35,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.services.guarding.act.send_action import ActionPorts, ActionResult, confirm_action, send_action, settle_action
 from costguard.values.resource import RUNNING
-from tests.crashes import ends
+from tests.crashes import ends, recorder
 from tests.crashes.account import START, Account, Marked
 from tests.crashes.acting_cloud import ask
 from tests.crashes.points import COMMITTING, WRITING, Marker, Page
@@ -44,7 +44,7 @@ NO_WAIT = timedelta()
 SHARE = Fraction(10**6)
 RAILS = Rails(acts_per_run=10**6, acts_per_10m=10**6, fleet_share_10m=SHARE, fleet_share_day=SHARE)
 ACT, FINISH, WARM = "act", "finish", "warm"
-BLIND, EARLY, FORGETFUL, LATE = "blind", "early", "forgetful", "late"
+BLIND, EARLY, FORGETFUL, LATE = "blind", recorder.EARLY, recorder.FORGETFUL, "late"
 CONTROLS = {
     BLIND: "sends what a crash left without looking",
     EARLY: "sends before it commits",
@@ -60,6 +60,7 @@ class Fate:
 
     It ends `after_s` after it began at the latest. Before that, at `point` for the `nth` time, befalls it what `end` says
     (tests/crashes/ends.py), of which `amount` is how much. `pages`: of log after which SQLite moves it into the file.
+    `story`: the file of what is recorded, where the life records and does not act; about `most` listings of it.
     """
 
     task: str
@@ -76,6 +77,8 @@ class Fate:
     pages: int = 1000
     turn_s: float = 30.0
     cloud: str = "a"
+    story: str = ""
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,9 @@ def live(fate: Fate, page: Page) -> None:
     _watch(page, mark, fate)
     mark("born")
     acked = os.open(Path(fate.folder) / "acked", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    if fate.story:
+        recorder.record(fate.task, fate.story, fate.url, acked=acked, mark=mark, most=fate.most)
+        return
     born_s = time.monotonic()
     ahead_s = -fate.origin_s if fate.base_s is None else fate.base_s - born_s
     with GuardStore(fate.url, rails=RAILS) as book:
@@ -253,6 +259,8 @@ def main() -> None:
 
 def _lived(fate: Fate, page: Page) -> Death:
     page.clear()
+    if fate.story:
+        recorder.load(fate.story)
     child = _born(fate, page)
     if signal.sigtimedwait({signal.SIGCHLD}, fate.after_s) is None:
         with suppress(ProcessLookupError):
