@@ -30,9 +30,9 @@ GPUS = {"NVIDIA H100 80GB HBM3": "H100-SXM", "NVIDIA H200": "H200-SXM"}
 """torch.cuda.get_device_name -> the shipped name."""
 
 INTRODUCTION = (
-    "28 training steps of plain Hugging Face code with random weights, measured by `bench/card_steps.py` on one H100-SXM "
-    "(2026-11-27, torch 2.11, transformers 5.17, peft 0.21; a virtual machine with a slow host). They are one source, and no "
-    "weight is fitted to it. A star: outside the 80 % interval."
+    "This table shows 28 training steps of plain Hugging Face code with random weights, measured by `bench/card_steps.py` "
+    "on one H100-SXM (2026-11-27, torch 2.11, transformers 5.17, peft 0.21; a virtual machine with a slow host). They are "
+    "one source, and no weight is fitted to it. A star marks results outside the 80 % interval."
 )
 
 Row = dict[str, str]
@@ -50,11 +50,11 @@ class Compared:
 
 
 BLIND = (
-    "Predictions with the constants of the day before: memory 0.7 % off in the median and 17 % at the p90, and the "
-    "interval held in 89 %; speed 15 % and 103 %, held in 61 %. The rows showed three mechanisms: the kernels of "
-    "PEFT's adapters, which a host launches for longer than the GPU computes at small batches; GPT-2's GELU, whose "
-    "power autocast computes in fp32; T5's dropped scores. The table has the predictions of today, which therefore "
-    "prove nothing of those three. The speed of GPT-2 and T5 is still wrong."
+    "With the constants of the previous day, memory had an error of 0.7 % in the median and 17 % at the p90, and 89 % were "
+    "inside the interval; speed had 15 % and 103 %, with 61 % inside. The rows showed three mechanisms: the kernels of "
+    "PEFT's adapters, whose launches take the host longer than the GPU's computation at small batches; the power in GPT-2's "
+    "GELU, which autocast computes in fp32; T5's dropped scores. The table has today's predictions, which are therefore no "
+    "evidence for these three mechanisms. The speed of GPT-2 and T5 is still wrong."
 )
 
 

@@ -233,7 +233,7 @@ def _shortfalls(found: Scores) -> list[str]:
         off = Counter(s.source for s in scored if abs(s.error) > limit)
         if off:
             told = ", ".join(f"{source} {count}" for source, count in off.most_common())
-            lines.append(f"- In the way, {name} more than {limit:.0%} off: {told}.")
+            lines.append(f"- Largest errors, {name} more than {limit:.0%} off: {told}.")
     low = Counter(s.source for s in found.memory if s.error < -0.1)
     if low:
         lines.append(
@@ -255,48 +255,52 @@ HEAD = """# Accuracy
 Written by `python bench/accuracy.py --write docs/ACCURACY.md`; do not edit. It compares costguard's predictions with
 published measurements and with exact fake-tensor runs, and scores other formulas on the same rows."""
 
-MEMORY = """Error = predicted / measured - 1, in the row's own metric: allocated or active is our peak, reserved adds the
-allocator's slack, nvidia-smi the CUDA context too, file size the weights, a KV-cache row the cache, a card filled to the
-brim the card it takes. Rows marked `n` in `usable_for_formula` are predicted and not scored.
+MEMORY = """Error = predicted / measured - 1, in the row's own metric. The prediction is our peak for rows of allocated or
+active memory, plus the allocator's slack for reserved, plus the CUDA context for nvidia-smi; the size of the weights for a
+file size, the size of the cache for a KV-cache row, and the memory of the card for a row that fills a card completely. Rows
+marked `n` in `usable_for_formula` are predicted but not scored.
 
-**No constant of the memory model is fitted by a program**, so there is nothing to refit when a source is left out: each
-term is counted from the modules' code or taken from fake-tensor runs, and the few flat figures (context, slack, buffers)
-have their source in `overheads.py` and `frameworks.py` of `sizing/memory/`; slack is about the 60th percentile of the published
-pairs, since too little is a crash. The people who chose these figures had seen the rows, so the scores of the sources listed
-here are better than those of new ones. The last line shows the effect of one fitted number: each source times the median of
-measured / predicted of the others."""
+**No program fits a constant of the memory model**, so nothing needs to be fitted again when a source is left out: each term
+is counted from the modules' code or taken from fake-tensor runs, and the sources of the few fixed figures (context, slack,
+buffers) are in `overheads.py` and `frameworks.py` of `sizing/memory/`. Slack is about the 60th percentile of the published
+pairs, because too little memory causes a crash. The people who chose these figures knew the rows, so the scores of the
+sources listed here are better than those of new ones. The last line shows the effect of one fitted number: each source is
+multiplied by the median of measured / predicted of the others."""
 
-PEERS = """Rows that state enough, each formula on the rows that its authors claim: rules of bytes a parameter and Megatron's
-report where all weights are trained, accelerate on one GPU without adapters, DeepSpeed's estimator under stage 3. Several
-GPUs share states as in the ZeRO paper if a source does not say how; EleutherAI's score term is dropped under flash attention.
-This is the most favourable reading. SIZING.md's figures (median / p90, %) are of more rows, and of a choice of rows that it
-does not name, so they differ by some points: bytes a parameter, accelerate and LLaMA-Factory's p90
-agree closely; in EleutherAI's and Megatron's a term grows with the length, so that a few long rows decide the p90."""
+PEERS = """These are rows with sufficient information, and each formula is applied to the rows that its authors intend:
+rules of bytes per parameter and Megatron's report if all weights are trained, accelerate on one GPU without adapters,
+DeepSpeed's estimator with stage 3. If a source does not state how several GPUs share states, they share them as in the ZeRO
+paper; EleutherAI's score term is left out with flash attention. This is the most favourable interpretation. SIZING.md's
+figures (median / p90, %) are for more rows, and for a selection of rows that it does not list, so they differ by some
+points: bytes per parameter, accelerate and LLaMA-Factory's p90 agree closely; in EleutherAI's and Megatron's formulas a
+term grows with the length, so that a few long rows determine the p90."""
 
-SPEED = """Tokens a second per GPU in steady state; where a source states TFLOPS only, its tokens/s are derived from
-the FLOPs it says it counted. "Leaving one source out" refits everything without the row's source (weights, evidence,
+SPEED = """Speeds are tokens per second per GPU in steady state; if a source states only TFLOPS, its tokens/s are derived
+from the FLOPs that it states. "Leaving one source out" fits everything again without the row's source (weights, evidence,
 width of the interval, whole-run overhead) and then runs the shipped code. The people who chose the components of a step,
-their priors and the classes of intervals had seen all these rows: no row here can prove those choices.
+their priors and the classes of intervals knew all these rows, so no row here is evidence for those choices.
 
-GPU hours are those of whole runs: tokens over
-speed times the overhead of restarts and evaluation; hours "projected" from a speed hold none. Hours that were published
-without a token count cannot be answered and are not scored.
+GPU hours are those of whole runs: tokens divided by speed, times the overhead of restarts and evaluation; hours "projected"
+from a speed have no overhead. Hours that were published without a token count are not predicted and not scored.
 
-Peers: the class-median line agrees with SIZING.md's, so the rows are read alike; 6ND and llm-analysis score better here
-than there because active parameters are counted for mixtures, llm-analysis is limited to the 16-bit peak, and rows differ."""
+Peers: the class-median line agrees with SIZING.md's, so both interpret the rows in the same way; 6ND and llm-analysis score
+better here than there because active parameters are counted for mixtures, llm-analysis is limited to the 16-bit peak, and
+rows differ."""
 
-FAKETENSOR = """Exact allocated bytes of two training steps on fake tensors (`tools/faketensor.py`), one GPU, Hugging Face
-modules: no workspaces, no context, no slack. Nothing is fitted here either."""
+FAKETENSOR = """These are exact allocated bytes of two training steps on fake tensors (`tools/faketensor.py`), one GPU,
+Hugging Face modules, without workspaces, context and slack. No constant is fitted here either."""
 
 READ = """## How to read
 
-- **Each source alike**: every source has the same weight, however many rows it has, because rows of one source share a
-  machine, a person and a way to measure. *by row* gives median / p90 / coverage with each row alike.
-- *median*, *p90*: of the absolute relative error. *under by > 10 %*: for memory a crash after paid minutes, for speed and
-  hours only an error. *interval covers*: share of rows inside the 80 % interval, which is fitted without the row's source;
-  more than 90 % is too wide.
-- *costguard there*: our median / p90 on exactly the rows that the formula claims.
-- Rows come from blogs, READMEs and papers: some state a batch but not the length, a maximum over varying lengths, GB for
-  GiB. A row off by 5 % may be the row's fault; a source off in one direction is ours.
-- `python bench/accuracy.py --runs FILE --memory FILE --faketensor FILE --predictions DIR` predicts new rows.
-  Measured columns never feed a prediction: inputs pass an allow-list (`bench/published.py`), and a test blanks them."""
+- **Equal weights per source**: every source has the same weight, independent of its number of rows, because rows of one
+  source share a machine, a person and a method of measurement. *by row* gives median / p90 / coverage with equal weights
+  per row.
+- *median*, *p90* are those of the absolute relative error. *under by > 10 %* means a crash after paid minutes for memory,
+  but only an error for speed and hours. *interval covers* is the share of rows inside the 80 % interval, which is fitted
+  without the row's source; more than 90 % is too wide.
+- *costguard there* is our median / p90 on exactly the rows of the formula.
+- Rows come from blogs, READMEs and papers: some state a batch but not the length, a maximum over varying lengths, or GB
+  instead of GiB. An error of 5 % in a row may be an error of the row; if all rows of a source have an error in one
+  direction, it is ours.
+- `python bench/accuracy.py --runs FILE --memory FILE --faketensor FILE --predictions DIR` predicts new rows. Measured
+  columns are never used for a prediction: inputs pass an allow-list (`bench/published.py`), and a test blanks them."""
