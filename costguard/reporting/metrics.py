@@ -185,18 +185,11 @@ def _build_money(inputs: MetricsInput) -> Iterator[MetricFamily]:
             f"costguard_burn_{unit}_per_hour", f"{currency} an hour that bill now.", burning.get(currency, {})
         )
         forecast = forecasts.get(currency) or make_zero_interval(currency)
-        yield MetricFamily(
-            name=f"costguard_month_forecast_{unit}",
-            help=f"{currency} that the running month will cost if everything goes on as it does now.",
-            labels=("bound",),
-            samples=tuple(_split_interval((), forecast)),
-        )
-    yield _build_gauge(
-        "costguard_month_start_timestamp_seconds", "Start of the running month.", [((), _to_seconds(status.month.start))]
-    )
-    yield _build_gauge(
-        "costguard_month_end_timestamp_seconds", "End of the running month.", [((), _to_seconds(status.month.end))]
-    )
+        says = f"{currency} that the running month will cost if everything goes on as it does now."
+        yield _build_intervals(f"costguard_month_forecast_{unit}", says, [((), forecast)])
+    for name, at in (("start", status.month.start), ("end", status.month.end)):
+        says, samples = f"{name.capitalize()} of the running month.", [((), _to_seconds(at))]
+        yield _build_gauge(f"costguard_month_{name}_timestamp_seconds", says, samples)
 
 
 def _add_money(sums: dict[str, dict[Group, MoneyInterval]], group: Group, money: MoneyInterval) -> None:
@@ -210,17 +203,16 @@ def _build_money_family(name: str, says: str, sums: Mapping[Group, MoneyInterval
     for group, money in sums.items():
         one = shown[group]
         bounded[one] = bounded[one].add(money) if one in bounded else money
-    return MetricFamily(
-        name=name,
-        help=says,
-        labels=(*MONEY_LABELS, "bound"),
-        samples=tuple(sample for group in sorted(bounded) for sample in _split_interval(group, bounded[group])),
-    )
+    return _build_intervals(name, says, sorted(bounded.items()), MONEY_LABELS)
 
 
-def _split_interval(group: Group, money: MoneyInterval) -> Iterator[MetricSample]:
-    for bound, amount in zip(BOUNDS, (money.low, money.expected, money.high), strict=True):
-        yield MetricSample((*group, bound), amount.to_decimal())
+def _build_intervals(name: str, says: str, sums: Iterable[tuple[Group, MoneyInterval]], labels: Group = ()) -> MetricFamily:
+    samples = [
+        ((*group, bound), amount.to_decimal())
+        for group, money in sums
+        for bound, amount in zip(BOUNDS, (money.low, money.expected, money.high), strict=True)
+    ]
+    return _build_gauge(name, says, samples, (*labels, "bound"))
 
 
 def _build_budgets(status: FleetStatus) -> Iterator[MetricFamily]:
@@ -234,18 +226,11 @@ def _build_budgets(status: FleetStatus) -> Iterator[MetricFamily]:
         holds = [((name,), one.holds.to_decimal()) for name, one in budgets]
         says = f"Held for admitted runs that have not been billed yet, in {currency}."
         yield _build_gauge(f"{prefix}_held_{unit}", says, holds, ("budget",))
-        yield MetricFamily(
-            name=f"{prefix}_spent_{unit}",
-            help=f"Spent in the budget's period, in {currency}.",
-            labels=("budget", "bound"),
-            samples=tuple(sample for name, one in budgets for sample in _split_interval((name,), one.spent)),
-        )
-        yield MetricFamily(
-            name=f"{prefix}_forecast_{unit}",
-            help=f"What the budget's period will cost if everything goes on as it does now, in {currency}.",
-            labels=("budget", "bound"),
-            samples=tuple(sample for name, one in budgets for sample in _split_interval((name,), one.forecast)),
-        )
+        says, spent = f"Spent in the budget's period, in {currency}.", [((name,), one.spent) for name, one in budgets]
+        yield _build_intervals(f"{prefix}_spent_{unit}", says, spent, ("budget",))
+        says = f"What the budget's period will cost if everything goes on as it does now, in {currency}."
+        forecasts = [((name,), one.forecast) for name, one in budgets]
+        yield _build_intervals(f"{prefix}_forecast_{unit}", says, forecasts, ("budget",))
     ends = [((name,), _to_seconds(one.period.end)) for name, one in by_name.items()]
     yield _build_gauge("costguard_budget_period_end_timestamp_seconds", "End of the budget's period.", ends, ("budget",))
 
@@ -271,12 +256,7 @@ def _build_machines(status: FleetStatus) -> Iterator[MetricFamily]:
     says = "GPU-seconds for which machines that are idle now have been idle without a break."
     yield _build_counted("costguard_idle_gpu_seconds", says, idle, (*labels, "gpu"))
     wasted = sum_intervals((one.get_burn().bounds for one in machines if one.work.state == IDLE), "USD")
-    yield MetricFamily(
-        name="costguard_idle_burn_usd_per_hour",
-        help="USD an hour of machines that are idle now.",
-        labels=("bound",),
-        samples=tuple(_split_interval((), wasted)),
-    )
+    yield _build_intervals("costguard_idle_burn_usd_per_hour", "USD an hour of machines that are idle now.", [((), wasted)])
     unpriced = sum(one.unpriced for one in status.resources)
     yield _build_gauge("costguard_resources_unpriced", "Resources that bill at a price nobody knows.", [((), unpriced)])
 
@@ -316,27 +296,17 @@ def _build_scopes(status: FleetStatus) -> Iterator[MetricFamily]:
         at = _to_seconds(one.now.last_complete_at)
         complete[group] = min(complete.get(group, at), at)
         states[_clean(one.now.scope.provider, one.state)] += 1
-    yield _build_gauge(
-        "costguard_scope_last_complete_timestamp_seconds",
-        "When the scope was last listed completely; 0: never.",
-        sorted(complete.items()),
-        ("provider", "account", "scope"),
-    )
+    labels, says = ("provider", "account", "scope"), "When the scope was last listed completely; 0: never."
+    yield _build_gauge("costguard_scope_last_complete_timestamp_seconds", says, sorted(complete.items()), labels)
     yield _build_counted("costguard_scopes", "Scopes by the state of their last listing.", states, ("provider", "state"))
 
 
 def _build_guard(inputs: MetricsInput) -> Iterator[MetricFamily]:
     run, counts = inputs.run, inputs.counts
-    yield _build_gauge(
-        "costguard_guard_last_run_timestamp_seconds",
-        "When the guard last judged and recorded it; 0: never.",
-        [((), _to_seconds(run.at if run else None))],
-    )
-    yield _build_gauge(
-        "costguard_guard_interval_seconds",
-        "How often the guard is meant to run.",
-        [((), run.interval.total_seconds())] if run else [],
-    )
+    says, last = "When the guard last judged and recorded it; 0: never.", _to_seconds(run.at if run else None)
+    yield _build_gauge("costguard_guard_last_run_timestamp_seconds", says, [((), last)])
+    intervals = [((), run.interval.total_seconds())] if run else []
+    yield _build_gauge("costguard_guard_interval_seconds", "How often the guard is meant to run.", intervals)
     samples = [((), int(run.outcome != "acting"))] if run else []
     yield _build_gauge("costguard_guard_acts_held", "1 while something holds back every act of the guard, else 0.", samples)
     yield _build_counter("costguard_guard_runs_total", "Guard runs that were recorded.", {(): counts.runs})

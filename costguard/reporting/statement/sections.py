@@ -255,25 +255,21 @@ def sum_by_price_source(outlays: Iterable[ResourceCost]) -> tuple[PriceSourceCos
 
 
 def _yield_resting_charges(spans: Sequence[tuple[Span, KnownUntil | None]], period: Period) -> Iterable[MoneyInterval]:
-    computed = sorted((span.start, _find_expected_end(span, reach)) for span, reach in spans if span.meter.charge == COMPUTE)
+    computed = sorted(
+        (span.start, span.end or (reach.expected if reach else span.start))
+        for span, reach in spans
+        if span.meter.charge == COMPUTE
+    )
     for span, reach in spans:
         if span.meter.charge != STORAGE:
             continue
-        reached, last = max(span.start, period.start), min(_find_latest_end(span, reach), period.end)
+        reached, last = max(span.start, period.start), min(span.end or (reach.high if reach else span.start), period.end)
         for start, end in computed:
             if reached < min(start, last):
                 yield compute_charge(span, Period(start=reached, end=min(start, last)), reach)
             reached = max(reached, end)
         if reached < last:
             yield compute_charge(span, Period(start=reached, end=last), reach)
-
-
-def _find_expected_end(span: Span, reach: KnownUntil | None) -> datetime:
-    return span.end or (reach.expected if reach else span.start)
-
-
-def _find_latest_end(span: Span, reach: KnownUntil | None) -> datetime:
-    return span.end or (reach.high if reach else span.start)
 
 
 def _build_interval(nanos: Sequence[int], currency: str) -> MoneyInterval:
