@@ -31,6 +31,8 @@ WASTE_COLUMNS: tuple[Column[Waste], ...] = (
     Column("idle_usd", "", lambda waste: format_exact(Money(nano=waste.idle))),
     Column("idle_hours", "", lambda waste: to_hours(waste.idle_us)),
     Column("partly_idle_usd", "", lambda waste: format_exact(Money(nano=waste.partly))),
+    Column("idle_kwh", "", lambda waste: None if waste.idle_kwh is None else round(waste.idle_kwh, 4)),
+    Column("idle_kwh_hours", "", lambda waste: to_hours(waste.power_us)),
 )
 
 
@@ -94,7 +96,13 @@ def list_waste_charts(statement: Statement) -> Iterator[Chart]:
 
 
 def _describe_idle(waste: Waste) -> str:
-    return f"{waste.idle_us / HOUR_US:.1f} h"
+    hours, power_hours = f"{waste.idle_us / HOUR_US:.1f} h", f"{waste.power_us / HOUR_US:.1f} h"
+    if not waste.idle_us:
+        return hours
+    if waste.idle_kwh is None:
+        return f"{hours}, kWh of GPUs unknown: no samples of power"
+    part = "" if hours == power_hours else f" in the {power_hours} with samples of power"
+    return f"{hours}, GPUs drew {waste.idle_kwh:.2f} kWh{part}"
 
 
 def _format_partly(waste: Waste) -> str:

@@ -13,9 +13,11 @@ from costguard.reporting.statement.sections import PreviousPeriod, StoppedDiskCo
 from costguard.reporting.statement.statement import Statement
 from costguard.reporting.statement.waste import Waste
 from costguard.values.calendar import Period
+from costguard.values.instant import HOUR_US
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import Attribution
 from costguard.views.document import HeadlineFigure
+from costguard.views.report import build_report_document
 from costguard.views.report_sections import list_headline_figures
 
 OCTOBER = Period(start=datetime(2026, 10, 1, tzinfo=UTC), end=datetime(2026, 11, 1, tzinfo=UTC))
@@ -104,6 +106,31 @@ def test_idle_is_of_what_could_be_judged_and_not_known_where_nothing_was() -> No
     )
     assert of(replace(SPENT, usd=sums(SAME, computing=80 * nano)), "Idle").text == "not known"
     assert [one for one in list_headline_figures(SPENT) if one.name == "Idle"] == [], "nothing computed"
+
+
+@pytest.mark.parametrize(
+    ("power_hours", "text", "kwh"),
+    [
+        (2, "(2.0 h, GPUs drew 1.20 kWh)", 1.2),
+        (1, "(2.0 h, GPUs drew 1.20 kWh in the 1.0 h with samples of power)", 1.2),
+        (0, "(2.0 h, kWh of GPUs unknown: no samples of power)", None),
+    ],
+)
+def test_the_energy_of_idle_time_says_what_it_is_of(power_hours: int, text: str, kwh: float | None) -> None:
+    waste = Waste(
+        attribution=Attribution(provider="aws", account="1", region="us", kind="instance"),
+        currency="USD",
+        judged=10**9,
+        idle=10**9,
+        partly=0,
+        idle_us=2 * HOUR_US,
+        idle_energy_j=1.2 * 3.6e6 if power_hours else 0,
+        power_us=power_hours * HOUR_US,
+    )
+    document = build_report_document(replace(SPENT, usd=sums(SAME, computing=10**9, waste=waste)))
+    assert any(text in line for line in document.lead)
+    (group,) = document.records
+    assert (group["idle_kwh"], group["idle_kwh_hours"]) == (kwh, power_hours)
 
 
 def test_disks_at_rest_and_what_the_guard_saved() -> None:

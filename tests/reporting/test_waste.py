@@ -16,9 +16,11 @@ from costguard.reporting.statement.waste import (
     JudgedHour,
     JudgedHours,
     SampledHour,
+    Waste,
     combine_group_stretches,
     judge_hours,
     judge_stretches,
+    list_power_ranges,
     list_undecided_ranges,
     sum_waste,
 )
@@ -28,6 +30,7 @@ from costguard.values.sample import (
     AGENT_ALIVE,
     CPU_UTIL,
     GPU_BUSY_COUNT,
+    GPU_POWER,
     GPU_POWER_BUSIEST,
     GPU_POWER_LIMIT,
     GPU_UTIL,
@@ -165,13 +168,18 @@ def stretch(begin: float, end: float, state: str = IDLE, share: int = 0) -> Judg
     return JudgedStretch(first, last, state, share)
 
 
-def judged(samples: dict[str, list[SamplePair]], runs: list[ComputeRun], gpus: float = 8) -> list[JudgedStretch]:
-    """What a report makes of single samples: their hours, and in undecided hours themselves."""
+def sum_hours(samples: dict[str, list[SamplePair]]) -> dict[str, list[SampledHour]]:
     measured = dict[str, list[SampledHour]]()
     for signal, pairs in samples.items():
         for hour in sorted({at_us // HOUR_US for at_us, _ in pairs}):
             values = [value for at_us, value in pairs if at_us // HOUR_US == hour]
             measured.setdefault(signal, []).append(SampledHour(hour, len(values), sum(values), min(values), max(values)))
+    return measured
+
+
+def judged(samples: dict[str, list[SamplePair]], runs: list[ComputeRun], gpus: float = 8) -> list[JudgedStretch]:
+    """What a report makes of single samples: their hours, and in undecided hours themselves."""
+    measured = sum_hours(samples)
     hours = judge_hours(measured, runs, gpus)
     asked = list_undecided_ranges(measured, hours, runs, gpus)
     within = {s: [one for one in of if any(a <= one[0] < b for a, b in asked)] for s, of in samples.items()}
@@ -226,6 +234,34 @@ def test_steps_and_key_presses_end_a_stretch() -> None:
 def test_a_stretch_begins_after_the_set_up_and_ends_with_the_run() -> None:
     fresh = ran(0.75, anchor=NIGHT - timedelta(minutes=30))
     assert idle(judged({GPU_UTIL: minutes(*[0.0] * 30, 97, *[0.0] * 29)}, fresh)) == [stretch(15, 29), stretch(31, 45)]
+
+
+def idle_energy(samples: dict[str, list[SamplePair]], runs: list[ComputeRun], *, stored: bool = True) -> Waste:
+    """The waste of what samples show; `stored`: one by one."""
+    measured = sum_hours(samples)
+    hours = judge_hours(measured, runs, 8)
+    power = list_power_ranges(measured, hours, samples if stored else {})
+    (waste,) = sum_waste(runs, judged(samples, runs), to_micros(NIGHT), to_micros(NIGHT) + 24 * HOUR_US, power)
+    return waste
+
+
+def test_the_energy_of_idle_time_is_what_its_samples_of_power_say() -> None:
+    duty, power = minutes(*[97.0] * 30, *[0.0] * 150), minutes(*[4800.0] * 30, *[600.0] * 150)
+    waste = idle_energy({GPU_UTIL: duty, GPU_POWER: power}, ran(3))
+    assert (waste.idle_us, waste.power_us) == (150 * 60 * 10**6, 150 * 60 * 10**6)
+    assert waste.idle_kwh == pytest.approx(0.6 * 2.5), "the 4.8 kW of its work count for nothing"
+
+
+def test_of_hours_that_are_stored_as_sums_only_idle_ones_have_a_known_power() -> None:
+    duty, power = minutes(*[97.0] * 30, *[0.0] * 150), minutes(*[4800.0] * 30, *[600.0] * 150)
+    waste = idle_energy({GPU_UTIL: duty, GPU_POWER: power}, ran(3), stored=False)
+    assert (waste.idle_us, waste.power_us) == (150 * 60 * 10**6, 120 * 60 * 10**6)
+    assert waste.idle_kwh == pytest.approx(0.6 * 2)
+
+
+def test_without_samples_of_power_the_energy_of_idle_time_is_unknown_and_not_zero() -> None:
+    assert idle_energy({GPU_UTIL: minutes(*[0.0] * 60)}, ran(1)).idle_kwh is None
+    assert idle_energy({GPU_UTIL: minutes(*[97.0] * 60)}, ran(1)).idle_kwh == 0, "no idle time"
 
 
 def test_a_machine_that_waits_for_its_group_is_a_part_that_does_nothing() -> None:

@@ -12,6 +12,7 @@ from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
 from costguard.reporting.statement.statement import Statement
 from costguard.services.report.report import ReportQuestion, build_full_statement
+from costguard.testing.machine import FLOOR_W
 from costguard.values.calendar import Period, make_month
 from costguard.values.money import Money
 from costguard.views.report import build_report_document
@@ -123,6 +124,9 @@ def test_idle_minutes_are_waste_and_what_could_not_be_judged_is_unknown(weekend:
     # quiet from the sample of 18:05 until 19:07, when it stopped: in the hour that also holds work, and in the next
     assert (Money(nano=group.waste.idle).format(), group.waste.idle_us) == ("33.86", 62 * 60 * 10**6)
     assert group.waste.partly == 0
+    kwh = 8 * FLOOR_W * 62 / 60 / 1000  # by single samples before 19:00, by the mean of the hour after
+    assert group.waste.idle_kwh == pytest.approx(kwh)
+    assert f"Idle: $33.86 (1.0 h, GPUs drew {kwh:.2f} kWh), and" in " ".join(build_report_document(found).lead)
     assert group.judged_share == pytest.approx(127 / 187, abs=0.001)  # from 17:00 on: nothing measured the hour before
 
 

@@ -23,7 +23,7 @@ from datetime import timedelta
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from costguard.guard.signals import (
     ACTIVE,
@@ -59,12 +59,13 @@ from costguard.reporting.statement.idle_stretches import (
 )
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, SECOND_US, to_micros
 from costguard.values.resource import Attribution
-from costguard.values.sample import GPU_BUSY_COUNT, GPU_POWER_LIMIT
+from costguard.values.sample import GPU_BUSY_COUNT, GPU_POWER, GPU_POWER_LIMIT
 
 WARMUP_US = timedelta(minutes=45) // MICROSECOND
 LEAST_SAMPLES_HOURLY = 4
 """Samples an hour: rarer ones can miss too much."""
 HOURS_A_DAY = 24
+JOULES_A_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,8 @@ class Waste:
     """The judged part of the compute cost of one attribution, and its waste, in expected nano-units.
 
     `judged`: could be judged. `idle`: the whole machine did nothing; `partly`: a part of it. Both are parts of `judged`.
-    `idle_us`: microseconds for which whole machines did nothing.
+    `idle_us`: microseconds for which whole machines did nothing. `idle_energy_j`: joules that their GPUs drew in the part of it
+    with samples of power, `power_us`.
     """
 
     attribution: Attribution
@@ -81,6 +83,8 @@ class Waste:
     idle: int
     partly: int
     idle_us: int = 0
+    idle_energy_j: float = 0
+    power_us: int = 0
     bearer: BilledResource | None = None
 
     @property
@@ -93,6 +97,11 @@ class Waste:
         """Return what was paid for whole and for partly idle machines."""
         return self.idle + self.partly
 
+    @property
+    def idle_kwh(self) -> float | None:
+        """Return the kWh of `idle_energy_j`; None: there was idle time, and no sample of power in it."""
+        return None if self.idle_us and not self.power_us else self.idle_energy_j / JOULES_A_KWH
+
     def add(self, other: Waste) -> Waste:
         """Return the sum of both, with the attribution of this one."""
         return replace(
@@ -101,6 +110,8 @@ class Waste:
             idle=self.idle + other.idle,
             partly=self.partly + other.partly,
             idle_us=self.idle_us + other.idle_us,
+            idle_energy_j=self.idle_energy_j + other.idle_energy_j,
+            power_us=self.power_us + other.power_us,
         )
 
 
@@ -127,6 +138,14 @@ class ComputeRun(NamedTuple):
     until_us: int
 
 
+class PowerRange(NamedTuple):
+    """A part of a machine's time with the mean `watts` of all its GPUs."""
+
+    begin_us: int
+    end_us: int
+    watts: float
+
+
 class SampledHour(NamedTuple):
     """Aggregates of the samples of one signal in an `hour` (since 1970). Read by position: it may be a plain tuple."""
 
@@ -141,6 +160,7 @@ JudgedHours = Mapping[int, JudgedHour]
 """Hour since 1970 -> what is known of it; what could not be judged is missing."""
 SampledHoursBySignal = Mapping[str, Sequence[SampledHour]]
 """Signal -> the hours in which it delivered samples, in order."""
+TimePart = TypeVar("TimePart", JudgedStretch, PowerRange)
 
 
 def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus: float) -> dict[int, JudgedHour]:
@@ -259,17 +279,41 @@ def combine_group_stretches(
     return by_resource
 
 
-def sum_waste(ran: Sequence[ComputeRun], stretches: Sequence[JudgedStretch], start_us: int, end_us: int) -> list[Waste]:
+def list_power_ranges(
+    measured: SampledHoursBySignal, hours: JudgedHours, samples: Mapping[str, Sequence[SamplePair]]
+) -> list[PowerRange]:
+    """Return when the power of a machine's GPUs is known: in its idle `hours`, and in others between single `samples`.
+
+    An agent's sample is the mean since the one before. The mean of an hour with work says nothing of its idle part.
+    """
+    rows = measured.get(GPU_POWER, ())
+    idle = {hour: total / count for hour, count, total, _, _ in rows if hours.get(hour, _ACTIVE_HOUR).state == IDLE}
+    ranges = [PowerRange(hour * HOUR_US, (hour + 1) * HOUR_US, watts) for hour, watts in idle.items()]
+    for (begin, _), (end, watts) in pairwise(samples.get(GPU_POWER, ())):
+        edge = max(begin, end // HOUR_US * HOUR_US)
+        parts = ((begin, edge), (edge, end)) if end - begin <= GAP_MAX_US else ()
+        ranges += (PowerRange(*part, watts) for part in parts if part[0] < part[1] and part[0] // HOUR_US not in idle)
+    return sorted(ranges)
+
+
+def sum_waste(
+    ran: Sequence[ComputeRun], stretches: Sequence[JudgedStretch], start_us: int, end_us: int, power: Sequence[PowerRange] = ()
+) -> list[Waste]:
     """Return the cost of a machine's judged time from `start_us` to `end_us`, by attribution and currency."""
     sums: dict[tuple[Attribution, str], Waste] = {}
     judged, wasted = _join_judged(stretches), [one for one in stretches if one.wasted]
     for one in ran:
         first, last = max(to_micros(one.span.start), start_us), min(one.until_us, end_us)
-        idle, partly, idle_us = 0, 0, 0
+        idle, partly, idle_us, idle_energy_j, power_us = 0, 0, 0, 0.0, 0
         for begin, finish, of in _cut_stretches(wasted, first, last):
             cost = _take_share(of, compute_amounts(one.span, begin, finish)[1])
-            idle, partly = (idle + cost, partly) if of.state == IDLE else (idle, partly + cost)
-            idle_us += finish - begin if of.state == IDLE else 0
+            if of.state != IDLE:
+                partly += cost
+                continue
+            idle, idle_us = idle + cost, idle_us + finish - begin
+            for first_us, last_us, drawn in _cut_stretches(power, begin, finish):
+                idle_energy_j += drawn.watts * (last_us - first_us) / SECOND_US
+                power_us += last_us - first_us
         waste = Waste(
             attribution=one.span.attribution,
             currency=one.span.meter.price.currency,
@@ -277,6 +321,8 @@ def sum_waste(ran: Sequence[ComputeRun], stretches: Sequence[JudgedStretch], sta
             idle=idle,
             partly=partly,
             idle_us=idle_us,
+            idle_energy_j=idle_energy_j,
+            power_us=power_us,
         )
         key = waste.attribution, waste.currency
         sums[key] = sums[key].add(waste) if key in sums else waste
@@ -315,7 +361,7 @@ def _take_share(of: JudgedStretch, cost: int) -> int:
     return cost if of.state == IDLE else cost * of.numerator // of.denominator
 
 
-def _cut_stretches(stretches: Sequence[JudgedStretch], first: int, last: int) -> Iterator[tuple[int, int, JudgedStretch]]:
+def _cut_stretches(stretches: Sequence[TimePart], first: int, last: int) -> Iterator[tuple[int, int, TimePart]]:
     """Yield the parts of `stretches` within [first, last)."""
     place = bisect_right(stretches, first, key=lambda one: one.end_us)
     while place < len(stretches) and stretches[place].begin_us < last:

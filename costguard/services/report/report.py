@@ -41,6 +41,7 @@ from costguard.reporting.statement.waste import (
     combine_group_stretches,
     judge_hours,
     judge_stretches,
+    list_power_ranges,
     list_undecided_ranges,
     sum_waste,
     sum_waste_by_day,
@@ -255,6 +256,7 @@ def measure_waste(
     samples = accounts.load_samples_within(undecided)
     judged = {n: judge_stretches(hours[n], measured[n], samples.get(n, {}), ran.get(n, ()), gpus[n]) for n in measured}
     stretches = combine_group_stretches(judged, groups, ran)
+    power = {n: list_power_ranges(measured[n], hours[n], samples.get(n, {})) for n in measured}
     start_us, end_us = to_micros(period.start), to_micros(period.end)
     days: dict[int, tuple[int, int]] = {}
     for number in measured if question.drawn else ():
@@ -264,7 +266,7 @@ def measure_waste(
     wastes = [
         replace(waste, bearer=bearers.get(number)) if bearers else waste
         for number in measured
-        for waste in sum_waste(ran.get(number, ()), stretches[number], start_us, end_us)
+        for waste in sum_waste(ran.get(number, ()), stretches[number], start_us, end_us, power[number])
     ]
     return wastes, days
 
