@@ -1,9 +1,9 @@
-"""The demo's weekend and fortnight, each played once in a test process: that takes seconds, and the telling is tried often."""
+"""The demo's weekend and a few days of its fortnight, each played once in a test process: that takes seconds."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -24,7 +24,9 @@ def played() -> CommandAnswer:
 
 @cache
 def _fortnight() -> CommandAnswer:
-    return FORTNIGHT()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "play_world", partial(demo.play_world, days=4, size=12))
+        return FORTNIGHT()
 
 
 def tell_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,6 +219,7 @@ def test_a_machine_that_has_not_joined_says_how(machine: Machine) -> None:
     assert (asked.returncode, "no agent runs on this machine" in asked.stderr) == (1, True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

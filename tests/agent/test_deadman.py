@@ -62,6 +62,7 @@ def test_a_silent_idle_unprotected_machine_is_ended() -> None:
         ({"evidence": IdleEvidence(0.0, ("cpu_cores",), (), 3600.0)}, WORKING),
         ({"evidence": IdleEvidence(0.0, (), ("gpu_util",), 3600.0)}, BLIND),
         ({"evidence": IdleEvidence(0.0, (), ("records",))}, BLIND),
+        ({"evidence": IdleEvidence(3600.0, (), ("gpu_util",), 3600.0)}, BLIND),
         ({"evidence": IdleEvidence(3599.0, (), (), 3599.0)}, NOT_IDLE_YET),
     ],
 )

@@ -167,7 +167,7 @@ def test_with_the_watchdog_dead_for_a_month_a_busy_machine_is_not_ended(box: Box
     assert (box.ends, box.state) == (0, "running")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("family", sorted(STILL))
 def test_with_the_watchdog_dead_for_days_no_machine_that_misses_a_signal_is_ended(box: Box, family: str) -> None:
     box.answer()

@@ -74,6 +74,7 @@ def test_it_carries_the_agent_and_nvidias_binding_and_nothing_else(packed: Path)
     assert names == sorted(names)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("version", ["oldest", "ours"])
 def test_one_file_joins_runs_and_unpacks_itself_once(packed: Path, tmp_path: Path, version: str) -> None:
     python = oldest() if version == "oldest" else sys.executable

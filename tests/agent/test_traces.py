@@ -77,6 +77,7 @@ def cooler(trace: Trace) -> Trace:
     return replace(trace, samples=minutes)
 
 
+@pytest.mark.proof
 def test_an_agent_that_falls_silent_leaves_doubt_and_not_idleness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of GPUs that draw 62 W at rest a missing sample may have been a lower floor, so they may look like work; never idle."""
     with stage(tmp_path, monkeypatch, machines=2) as watchdog:
@@ -88,6 +89,7 @@ def test_an_agent_that_falls_silent_leaves_doubt_and_not_idleness(tmp_path: Path
             assert (watchdog.state(ended, last), watchdog.state(ended, last + 4)) == (REPORTS, SILENT)
 
 
+@pytest.mark.proof
 def test_work_that_ends_while_the_agent_stands_still_is_not_called_idle_too_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

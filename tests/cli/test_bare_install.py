@@ -66,14 +66,14 @@ def recorded(bare: BareInstall, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("words", [QUOTE, ("policy", "lint"), ("plan",), ("report",), ("status",)], ids=lambda words: words[0])
 def test_a_command_needs_no_extra(bare: BareInstall, recorded: Path, words: tuple[str, ...]) -> None:
     ran = bare.costguard(*words, cwd=recorded)
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", EXTRAS)
 def test_a_command_without_its_extra_says_what_to_install(bare: BareInstall, recorded: Path, name: str, tmp_path: Path) -> None:
     words, extra, table = EXTRAS[name]

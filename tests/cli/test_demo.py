@@ -40,7 +40,9 @@ def test_what_the_demo_says_it_runs_gives_the_same_quote(costguard: Command) -> 
     assert demo.data["options"] == typed.data["options"]
 
 
-def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command) -> None:
+@pytest.mark.proof
+def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(showing, "play_fortnight", FORTNIGHT)
     ran = costguard("demo", "--json")
     fortnight = ran.data["fortnight"]
     assert ran.data["schema"] == "costguard.demo/2"

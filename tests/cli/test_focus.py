@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,20 +11,30 @@ from pathlib import Path
 import pytest
 
 from costguard.files.table import parse_json
+from costguard.ledger.db import maintenance
 from costguard.reporting.focus.columns import VERSIONS
 from costguard.services.report import ledger_answers
 from costguard.testing import demo
 from tests.conftest import Command
 from tests.reporting.focus_rules.validator import check_focus_file
 
+END = datetime(2026, 11, 3, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ledger of four days, whole in one file."""
+    path = tmp_path_factory.mktemp("fleet") / "ledger.db"
+    demo.play_world(f"sqlite:///{path}", seed=41, end=END, days=4, size=10)
+    maintenance.backup_ledger(f"sqlite:///{path}", path.with_name("copy.db"))
+    return path.with_name("copy.db")
+
 
 def test_a_simulated_fleet_is_exported_without_a_finding_in_every_version_and_to_the_nano(
-    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    costguard: Command, fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    demo.play_world(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
-    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(ledger_answers, "get_now", lambda: datetime(2026, 11, 3, tzinfo=UTC))
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{shutil.copy(fleet, tmp_path / 'ledger.db')}")
+    monkeypatch.setattr(ledger_answers, "get_now", lambda: END)
     for month in ("2026-10", "2026-11"):
         expected = costguard("report", "--month", month, "--json").data["totals"]["expected"]
         for version in VERSIONS:
@@ -43,11 +54,9 @@ def test_a_simulated_fleet_is_exported_without_a_finding_in_every_version_and_to
 
 
 def test_an_export_held_against_the_ledger_that_it_came_from_drifts_by_nothing(
-    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    costguard: Command, fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    demo.play_world(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
-    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{shutil.copy(fleet, tmp_path / 'ledger.db')}")
     own = str(tmp_path / "own.csv")
     assert costguard("report", "--month", "2026-10", "--zone", "UTC", "--format", "focus", "--output", own).code == 0
     ran = costguard("reconcile", "--month", "2026-10", "--file", own, "--json")

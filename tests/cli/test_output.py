@@ -93,6 +93,7 @@ TIMES = re.compile(r'"[a-z_]*(?:at|hours|from|to|start|end|age|days)": [^,}\]]+|
 """What two answers of the same question may differ in: when it was asked."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", READING)
 def test_every_command_that_reads_answers_into_a_file_as_well(report: Command, costguard: Command, name: str) -> None:
     assert report("--format", "focus", "--output", "sound.csv").code == 0

@@ -168,6 +168,7 @@ def test_columns_decide_over_the_terminal(place: Path) -> None:
     assert prose == ["It is shown only once: store it in the"]
 
 
+@pytest.mark.proof
 def test_examples_of_every_help_stand_whole(place: Path) -> None:
     narrow, wide = (run_on_terminal(place, width, [[name, "--help"] for name in COMMANDS]) for width in (40, 200))
     for words, lines in wide.items():

@@ -236,7 +236,7 @@ def test_nothing_leaks_where_a_cloud_says_back_what_it_was_sent(place: Place, ec
         body = " ".join((rig.secret, quote(rig.secret, safe=""), rig.secret.replace("/", "\\/")))
         rig.fake.fault(".", body=json.dumps({"error": body}).encode(), **ECHOES[echo])
     try:
-        place.run(*FAILING[list(ECHOES).index(echo) % len(FAILING)], cold=True)
+        place.run(*FAILING[list(ECHOES).index(echo) % len(FAILING)])
     finally:
         for rig in place.rigs:
             rig.fake.faults.clear()

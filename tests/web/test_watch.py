@@ -10,8 +10,6 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import Command
 
 ROOT = Path(__file__).parents[2]
@@ -41,28 +39,6 @@ def waited(port: int, process: subprocess.Popen[bytes]) -> dict[str, object]:
             break
         time.sleep(0.2)  # another process is waited for
     return {"state": f"exit {process.poll()}"}
-
-
-@pytest.mark.parametrize(
-    ("web", "words"),
-    [
-        ('listen = "0.0.0.0:8470"', ("web.listen", "is reachable by others", "behind_proxy")),
-        ('listen = "guard.example:8470"', ("web.listen", "is not an IP address")),
-        ('listen = "8470"', ("web.listen", "127.0.0.1:8470")),
-        ('listen = "127.0.0.1:99999"', ("web.listen", "is not an address to listen at")),
-        ('listen = "0.0.0.0:1"\ntls_cert = "a.pem"', ("web.tls_key", "is missing")),
-        ('behind_proxy = "proxy"', ("web.behind_proxy", "is not an address")),
-        ('url = "http://guard.example"', ("web.url", "is not https")),
-        ('url = "https://user@guard.example"', ("web.url", "holds a name or a password")),
-        ('hosts = ["a b"]', ("web.hosts", "is not a name of a host")),
-        ("listne = 1", ("listne", "listen")),
-    ],
-)
-def test_settings_of_the_web_that_cannot_be_meant_are_refused(
-    costguard: Command, tmp_path: Path, web: str, words: tuple[str, ...]
-) -> None:
-    (tmp_path / "costguard.toml").write_text(f"[web]\n{web}\n")
-    costguard("status").says(*words)
 
 
 def test_a_port_that_is_taken_and_certificates_that_are_none_are_told_at_the_start(costguard: Command, tmp_path: Path) -> None:
