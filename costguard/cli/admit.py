@@ -1,4 +1,4 @@
-"""`costguard admit`: hold what a run may cost before it is launched, or refuse it; and end such a hold.
+"""`costguard admit`: reserve a run's cost in its budgets before launch, or end such a hold.
 
 Examples:
   costguard admit job.toml --owner ada --label team=vision

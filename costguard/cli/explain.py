@@ -1,4 +1,4 @@
-"""`costguard explain`: say what a reason means, and what to do about it.
+"""`costguard explain`: explain a reason id, and what to do.
 
 Examples:
   costguard explain untold

@@ -1,4 +1,4 @@
-"""`costguard mcp`: serve costguard's answers to agents over the Model Context Protocol, and arm what they may stop.
+"""`costguard mcp`: serve costguard's answers to agents over the Model Context Protocol, and arm their stops.
 
 Examples:
   costguard mcp                               # over stdio, for the client that starts it (docs/MCP.md)

@@ -1,4 +1,4 @@
-"""`costguard review`: what a change costs, job by job, before and after; in CI as one comment that is updated.
+"""`costguard review`: quote the changed job files before and after a change; comment in CI.
 
 Examples:
   costguard review --base origin/main --path 'jobs/*.toml'

@@ -1,4 +1,4 @@
-"""`costguard serve`: answer agents and readers over HTTP, in a process of its own.
+"""`costguard serve`: serve agents, pages and the API over HTTP in a separate process.
 
 Examples:
   costguard watch                          # starts it automatically if [web] listen is set

@@ -1,4 +1,4 @@
-"""`costguard start`: start one stopped machine by hand, and prove it.
+"""`costguard start`: start one stopped machine and verify it.
 
 Examples:
   costguard start train-1

@@ -1,4 +1,4 @@
-"""`costguard stop`: stop one machine by hand, and prove it; or plan its stop for later.
+"""`costguard stop`: stop one machine now and verify it, or plan its stop.
 
 Examples:
   costguard stop train-1

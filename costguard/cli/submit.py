@@ -1,4 +1,4 @@
-"""`costguard submit`: run a launcher once its run is admitted.
+"""`costguard submit`: admit a run, then start its launcher.
 
 Examples:
   costguard submit --gpu H100 --count 8 --hours 12 -- sky launch task.yaml

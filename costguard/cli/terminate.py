@@ -1,4 +1,4 @@
-"""`costguard terminate`: terminate one machine by hand, and prove it.
+"""`costguard terminate`: terminate one machine and verify it.
 
 Examples:
   costguard terminate train-1
