@@ -90,7 +90,7 @@ class DuePlayer(GuardPlayer):
                     yield f"{run.at:%d %H:%M} {one.act} of {one.key.id} for {one.policy}: due since {since:%H:%M}, {one.why}"
 
     def find_doubles(self) -> Iterator[str]:
-        """Yield a sentence for each second intent, and each second "is due" notice, of an act that is in doubt."""
+        """Yield a sentence for each second intent, and each second announcement, of an act that is in doubt."""
         doubtful: dict[tuple[ResourceKey, datetime | None, str], Intent] = {}
         for run in self.runs:
             now = {(i.life.key, i.life.started_at, i.act): i for i in run.intents if i.state in DOUBTFUL_STATES and i.sends}
@@ -102,7 +102,7 @@ class DuePlayer(GuardPlayer):
             for message in self.stage.notifier.tries:
                 if message.at == run.at and message.why_now in (FIRST, ESCALATED):
                     for key, one in still.items():
-                        if any(names(notice, key[0]) and "is due" in notice.what for notice in message.notices):
+                        if any(names(notice, key[0]) and notice.due is not None for notice in message.notices):
                             yield f"{run.at:%d %H:%M} {key[0].id} is due again, and its {one.act} is {one.state}"
             doubtful = now
 

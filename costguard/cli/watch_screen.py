@@ -68,7 +68,7 @@ def _draw_parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
         text = f"{act.at:%H:%M} {act.act} {act.subject}: {act.state}{f', {act.why}' if act.why else ''}"
         yield CutText(to_one_line(text), style=ACT_COLOURS.get(act.state, "yellow"))
     for notice in view.notices[-MOST_LINES:]:
-        yield CutText(to_one_line(notice), style="yellow")
+        yield CutText(to_one_line(notice.what), style="yellow")
 
 
 def _draw_head(view: WatchView) -> Text:

@@ -318,7 +318,7 @@ def _list_passing_holds(due: DueStep, case: PolicyCase, around: RunConstraints) 
     if due.hook:
         yield "hook", due.hook
     if due.untold:
-        yield "untold", "its notification was sent, and no channel has confirmed the delivery; the grace begins then"
+        yield "untold", "notice not delivered: no channel has confirmed it yet; the grace period starts with its delivery"
     if due.at > around.now or due.unsent:
         yield "grace", "no notification was sent yet" if due.unsent else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
     if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:

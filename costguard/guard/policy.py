@@ -255,7 +255,7 @@ HOLD_REASONS = {
     "frozen": "all acts are frozen",
     "not_armed": "its policy is not armed for this act",
     "grace": "its grace has not run out",
-    "untold": "no channel has confirmed that its notice was delivered",
+    "untold": "notice not delivered: no channel has confirmed it",
     "hook": "a hook has not ended, or went wrong",
     "working": "it is active although the condition holds",
     "not_confident": "the evidence is stale or incomplete",

@@ -2,20 +2,48 @@
 
 Retries, grouping and repeats are implemented elsewhere. Channels raise no errors, and never show an address, because most
 addresses hold a secret.
+
+The text of a notification: per alert what happens and when, what it costs, its owner, how to keep the machine, and the
+evidence; then why the notification is sent. A stop that is due has four lines, its title included:
+
+    costguard: train-3 (8x A100 80GB SXM) stops at 19:05 UTC, in 15 min
+    cost: $32.7700 an hour, $24.58 so far; owner: ann
+    to keep it: costguard keep aws/1111/us-east-1/i-0abc --for 4h
+    why: idle since 18:05 UTC (45 min): GPU duty 0 % (confidence 0.90) [Sent now because it is new, at 2026-11-20 18:50 UTC.]
+
+"in 15 min" is written only where the text is read when it is sent: in a chat or a terminal, not in a mail or a log.
 """
 
 from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
+from costguard.guard.alerts.alert import (
+    COST_PHRASES,
+    NOTIFY_REASONS,
+    PAGE,
+    PRICE_NOT_KNOWN,
+    RESOLVED,
+    Alert,
+    Attachment,
+    DeliveryResult,
+    Notification,
+)
+from costguard.guard.alerts.dispatch import ALERTS_SHOWN, RESOLVED_MARK
 from costguard.system.clock import Clock
+from costguard.values.resource import parse_resource_key
+from costguard.values.text_format import TITLE_CHARS_MAX, encode_plain, format_local_time, format_time_left
 
 WITHIN_S = 10.0
+SEVERITY_MARKS = {PAGE: "PAGE: ", "warning": "", "info": ""}
+
+TextEncoder = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +84,68 @@ def pack_content(content: bytes) -> str:
 def unpack_enclosure(enclosure: Attachment) -> bytes:
     """Return the content that `pack_content` packed."""
     return zlib.decompress(b64decode(enclosure.packed))
+
+
+def format_title(message: Notification, encode: TextEncoder = encode_plain, now: datetime | None = None) -> str:
+    """Return the title, one line: `costguard: PAGE: STOP NOT CONFIRMED ...`.
+
+    `now`: when it is sent, where it is read at once: the time until an act is added. None: it is read later.
+    """
+    is_marked = message.title.startswith(RESOLVED_MARK)
+    mark = RESOLVED_MARK if message.why_now == RESOLVED and not is_marked else SEVERITY_MARKS[message.severity]
+    what = message.notices[0].what if message.notices else message.title
+    text = encode(message.title.replace(what, _format_what(message.notices[0], now), 1) if message.notices else what)
+    head = f"costguard: {mark}"
+    return head + (text if len(head) + len(text) <= TITLE_CHARS_MAX else f"{text[: TITLE_CHARS_MAX - len(head) - 1]}…")
+
+
+def format_body(message: Notification, encode: TextEncoder = encode_plain, now: datetime | None = None) -> str:
+    """Return the text below the title. `now`: see `format_title`.
+
+    Lines are encoded one by one, so that a name cannot inject a line. An alert that is the title is not repeated.
+    """
+    reason = f"Sent now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."
+    audit = f"audit {encode(message.audit)}" if message.audit else ""
+    end = " ".join(filter(None, (reason, audit)))
+    shown, more = message.notices[:ALERTS_SHOWN], len(message.notices) - ALERTS_SHOWN
+    parts = [_format_alert_lines(notice, encode, now) for notice in shown]
+    if message.letter:
+        paragraphs = ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
+        return "\n\n".join(filter(None, (reason, *paragraphs, audit)))
+    if len(parts) == 1:
+        *lines, last = ["", *parts[0][1:]] if message.title == shown[0].what else parts[0]
+        parts = [[*filter(None, lines), f"{last} [{end}]".strip()]]
+    else:
+        parts += [[f"and {more} more: costguard status"]] if more > 0 else []
+        parts += [[f"[{end}]"]]
+    return "\n\n".join("\n".join(lines) for lines in parts)
+
+
+def _format_what(notice: Alert, now: datetime | None) -> str:
+    left = format_time_left(notice.due, now) if now is not None and notice.due is not None else ""
+    return f"{notice.what}, {left}" if left else notice.what
+
+
+def _format_alert_lines(notice: Alert, encode: TextEncoder, now: datetime | None) -> list[str]:
+    """Return what happens and when; costs and owner; how to keep the machine; and the evidence."""
+    is_machine = bool(notice.keep) or parse_resource_key(notice.subject) is not None
+    owner = notice.owner or ", ".join(filter(None, notice.owners)) or ("unknown" if is_machine else "")
+    about = [f"cost: {_format_costs(notice)}" if _format_costs(notice) else "", f"owner: {owner}" if owner else ""]
+    about += [f"machine: {notice.subject}" if is_machine and not notice.keep else ""]
+    lines = [encode(_format_what(notice, now)), *([encode("; ".join(filter(None, about)))] if any(about) else [])]
+    pages = [f"{label}: {url}" for label, url in notice.links]  # ours: a channel's encoding would break them
+    if notice.keep:
+        lines.append("; ".join([f"to keep it: {encode(notice.keep)}", *pages[:1]]))
+        pages = pages[1:]
+    facts = [fact for fact in notice.facts if fact[0] not in COST_PHRASES]
+    facts.sort(key=lambda fact: not fact[0].startswith("to "))  # what to do comes first: "to approve it"
+    return [*lines, *pages, *(encode(f"{label}: {text}") for label, text in facts)]
+
+
+def _format_costs(notice: Alert) -> str:
+    """Return the costs among the facts as one phrase: `$32.7700 an hour, $24.58 so far`."""
+    costs = {label: text for label, text in notice.facts if label in COST_PHRASES}
+    known = [
+        phrase.format(costs[one]) for one, phrase in COST_PHRASES.items() if costs.get(one, PRICE_NOT_KNOWN) != PRICE_NOT_KNOWN
+    ]
+    return ", ".join(known) or ("price unknown" if costs else "")

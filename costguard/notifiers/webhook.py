@@ -27,8 +27,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
-from costguard.guard.alerts.dispatch import format_body, format_title
-from costguard.notifiers import Channel, unpack_enclosure
+from costguard.notifiers import Channel, format_body, format_title, unpack_enclosure
 from costguard.system.network import explain_tls_error, load_context, resolve_addresses
 from costguard.values.text_format import encode_plain, format_instant
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from costguard.errors import CostguardError
 from costguard.guard.action_intents import DONE, Intent
 from costguard.guard.alerts.alert import REPEAT_DUE, Notification
-from costguard.guard.alerts.dispatch import format_body, format_title
 from costguard.guard.signals import ACTIVE, Activity
 from costguard.ledger.reports.reader import ReportReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.metering.observation import Handling
+from costguard.notifiers import format_body, format_title
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.services import CommandAnswer
 from costguard.services.report.report import ReportQuestion, build_full_statement

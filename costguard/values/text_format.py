@@ -84,6 +84,25 @@ def format_local_time(at: datetime, zone: tzinfo = UTC) -> str:
     return f"{local:%Y-%m-%d %H:%M} {name if name.isalpha() else zone}"
 
 
+def format_near_time(at: datetime, now: datetime, zone: tzinfo = UTC) -> str:
+    """Format an instant for people who read it at `now`: `14:00 CEST`, and with its date where that is not today in `zone`."""
+    is_today = at.astimezone(zone).date() == now.astimezone(zone).date()
+    return format_local_time(at, zone)[len("2026-10-03 ") if is_today else 0 :]
+
+
+def format_time_left(due: datetime, now: datetime) -> str:
+    """Format how long it is until `due`, in whole minutes from 90 s on: `in 15 min`; "" once it has passed."""
+    left = due - now
+    left = timedelta(minutes=round(left / timedelta(minutes=1))) if left >= timedelta(seconds=90) else left
+    return f"in {format_length(left)}" if left >= timedelta(seconds=1) else ""
+
+
+def format_gpus(gpu: str, count: float) -> str:
+    """Format the GPUs of a machine: `RTX 4090`, `8x A100 80GB SXM`."""
+    name = gpu.removeprefix("NVIDIA ").replace("-", " ")
+    return name if count == 1 else f"{count:g}x {name}"
+
+
 def format_length(length: timedelta) -> str:
     """Format a duration in its two largest units: `3 h`, `2 d 4 h`, `3 h 10 min`, `40 s`."""
     left, parts = max(0, int(length.total_seconds())), []

@@ -25,8 +25,7 @@ BY_WORLD, TOLD_TO_PEOPLE, DONE_BY_COSTGUARD = "world", "told", "done"
 LONGEST_COLUMN = 72
 """Characters of a column."""
 _MARKS = {BY_WORLD: "  ", TOLD_TO_PEOPLE: "! ", DONE_BY_COSTGUARD: "* "}
-_MACHINE_PARTS = re.compile(r" \(\d[\d.]*x[^)]*\)")
-_UTC_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC")
+_UTC_TIME = re.compile(r"(\d{4}-\d\d-\d\d )?(\d\d:\d\d) UTC")
 
 WEEKEND_FITS: Mapping[str, ColumnFit] = {
     "what": ColumnFit(least=34, how=WORDS),
@@ -147,8 +146,8 @@ def _build_timeline_table(weekend: Weekend) -> TableView:
         (
             _format_local_time(one.at, weekend),
             one.who,
-            _MARKS[one.kind] + _shorten_event_text(one.what, weekend),
-            _shorten_event_text(one.why, weekend),
+            _MARKS[one.kind] + _shorten_event_text(one.what, one, weekend),
+            _shorten_event_text(one.why, one, weekend),
             one.cost,
         )
         for one in weekend.moments
@@ -173,15 +172,16 @@ def _format_total(amounts: Iterator[Money]) -> str:
     return sum(amounts, Money(nano=0)).format()
 
 
-def _shorten_event_text(text: str, weekend: Weekend) -> str:
+def _shorten_event_text(text: str, event: WeekendEvent, weekend: Weekend) -> str:
     """Return the first clause of `text` for a narrow column, without the machine's hardware, in local times."""
-    first = _MACHINE_PARTS.sub("", text.partition(";")[0].partition(" (confidence")[0])
-    short_text = _UTC_TIME.sub(lambda match: f"{_parse_utc_time(match[1]).astimezone(weekend.zone):%a %H:%M}", first)
+    first = re.sub(rf"{re.escape(event.who)} \([^)]*\)", event.who, text.partition(";")[0].partition(" (confidence")[0])
+
+    def format_time(match: re.Match[str]) -> str:
+        at = datetime.fromisoformat(f"{match[1] or f'{event.at:%Y-%m-%d} '}{match[2]}").replace(tzinfo=UTC)
+        return f"{at.astimezone(weekend.zone):%a %H:%M}"
+
+    short_text = _UTC_TIME.sub(format_time, first)
     return short_text if len(short_text) <= LONGEST_COLUMN else f"{short_text[: LONGEST_COLUMN - 1]}…"
-
-
-def _parse_utc_time(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def _format_local_time(at: datetime, weekend: Weekend) -> str:

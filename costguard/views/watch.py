@@ -19,6 +19,7 @@ from costguard.values.text_format import (
     format_interval,
     format_length,
     format_local_time,
+    format_near_time,
     format_scope,
     get_currency_sign,
 )
@@ -87,6 +88,14 @@ class WatchedAction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedNotice:
+    """An alert. `id`: its kind, subject and stage, but not its text, whose amounts change with each poll."""
+
+    id: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchView:
     """The whole view at the time `at`.
 
@@ -104,7 +113,7 @@ class WatchView:
     machines: tuple[WatchedMachine, ...] = ()
     budgets: tuple[WatchedBudget, ...] = ()
     acts: tuple[WatchedAction, ...] = ()
-    notices: tuple[str, ...] = ()
+    notices: tuple[WatchedNotice, ...] = ()
     frozen: str = ""
     committed: bool = True
 
@@ -138,8 +147,8 @@ def _list_all_changes(old: WatchView | None, now: WatchView) -> Iterator[str]:
         yield "the run could not be recorded: no acts until the ledger can be written"
     yield from _list_scope_changes(old, now)
     yield from _list_machine_changes(old, now)
-    old_notices = set(old.notices if old else ())
-    yield from (notice for notice in now.notices if notice not in old_notices)
+    old_ids = {notice.id for notice in (old.notices if old else ())}
+    yield from (notice.what for notice in now.notices if notice.id not in old_ids)
     old_states = {(act.subject, act.act): act.state for act in (old.acts if old else ())}
     for act in now.acts:
         if old_states.get((act.subject, act.act)) != act.state:
@@ -161,9 +170,8 @@ def _list_machine_changes(old: WatchView | None, now: WatchView) -> Iterator[str
         if old_machine is None or _get_compared_facts(old_machine) != _get_compared_facts(machine):
             work = f"{machine.work.state} ({machine.work.confidence:.2f})"
             reasons = f", held: {', '.join(machine.held_by)}" if machine.held_by else ""
-            act = (
-                f", {machine.next_act} at {format_local_time(machine.next_at)}" if machine.next_act and machine.next_at else ""
-            )
+            due = machine.next_at if machine.next_act else None
+            act = f", {machine.next_act} at {format_near_time(due, now.at)}" if due else ""
             new = "new: " if old_machine is None and old is not None else ""
             rate = f"{format_rate(machine.rate)}/h"
             yield f"{new}{machine.called} {machine.key.id}: {machine.power}, {work}, {rate}{act}{reasons}"

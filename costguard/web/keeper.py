@@ -24,7 +24,7 @@ from datetime import datetime
 from pathlib import Path
 
 from costguard.guard.alerts.alert import Alert
-from costguard.guard.alerts.rules import build_door_alert
+from costguard.guard.alerts.watchdog import build_door_alert
 from costguard.system.logs import get_log
 from costguard.watchdog.duty import DutyHealth
 

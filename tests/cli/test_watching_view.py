@@ -18,7 +18,7 @@ from costguard.reporting.status import build_scope_status
 from costguard.system.terminal import measure_width
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView, list_changes
+from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchedNotice, WatchView, list_changes
 from tests.books import money
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -67,7 +67,7 @@ VIEW = WatchView(
         ),
     ),
     acts=(WatchedAction(at=NOON, subject="aws/123/us-east-1/i-9", act="stop", state="unconfirmed", why="still running"),),
-    notices=("train-1 is idle since 11:00",),
+    notices=(WatchedNotice(id="idle train-1", what="train-1 is idle since 11:00"),),
 )
 
 
@@ -106,11 +106,13 @@ def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
     assert len(first) == 6
     assert all(line.startswith("2026-11-02 12:00 UTC  ") and "\n" not in line and "\x1b" not in line for line in first)
     assert list_changes(VIEW, replace(VIEW, at=NOON + HOUR)) == ()
+    grown = replace(VIEW.notices[0], what="train-1 is idle since 11:00, $33 so far")
+    assert list_changes(VIEW, replace(VIEW, notices=(grown,))) == (), "an amount that grows is no new alert"
     hair = replace(TRAIN, work=replace(TRAIN.work, confidence=0.91))
     assert list_changes(VIEW, replace(VIEW, machines=(hair, EVIL))) == ()
     kept = replace(TRAIN, held_by=("ada keeps it",))
     (line,) = list_changes(VIEW, replace(VIEW, machines=(kept, EVIL)))
-    assert line.endswith("train-1 i-1: running, idle (0.90), $32.7700/h, stop at 2026-11-02 12:10 UTC, held: ada keeps it")
+    assert line.endswith("train-1 i-1: running, idle (0.90), $32.7700/h, stop at 12:10 UTC, held: ada keeps it")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
         ({"frozen": "ada: no"}, "all acts are frozen: ada: no"),
         ({"committed": False}, "could not be recorded"),
         ({"mode": "dry run"}, "burns $32.7700 an hour, dry run"),
-        ({"notices": ("a new one",)}, "a new one"),
+        ({"notices": (WatchedNotice(id="b", what="a new one"),)}, "a new one"),
         ({"scopes": (VIEW.scopes[0], build_scope_status(seen("eu-west-1"), NOON, HOUR))}, "aws/123/eu-west-1 is read again"),
         ({"acts": (replace(VIEW.acts[0], state="done", why=""),)}, "stop of aws/123/us-east-1/i-9: done"),
     ],

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertRoute, AlertState, Notification
-from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, dispatch_alerts, format_body
+from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, dispatch_alerts
 from costguard.guard.overrides import SNOOZE, Override
+from costguard.notifiers import format_body
 from costguard.settings import load_zone
 from costguard.values.resource import ResourceKey
 
@@ -117,7 +118,7 @@ def test_what_is_over_is_told_once_after_it_has_settled() -> None:
     line.run(0 * MINUTE, [notice(severity=PAGE)])
     told = [line.reasons(n * MINUTE) for n in range(20, 30)]
     assert told == [[], [], ["resolved"], *[[]] * 7]
-    assert line.sent[-1].notices[0].what.startswith("over: ")
+    assert line.sent[-1].notices[0].what.startswith("resolved: ")
 
 
 def test_what_flickers_is_told_neither_as_over_nor_as_new() -> None:
@@ -219,7 +220,7 @@ def test_what_came_and_went_while_nothing_could_be_told_is_told_as_over() -> Non
     for n in range(11, 60):
         line.run(n * MINUTE, kept)
     [digest] = line.run(60 * MINUTE, kept)
-    assert [one.what for one in digest.notices] == ["over: brief is idle"]
+    assert [one.what for one in digest.notices] == ["resolved: brief is idle"]
 
 
 @given(st.lists(st.sets(st.sampled_from(["a", "b", "c", "d", "e"])), max_size=150), st.sampled_from([WARNING, PAGE]))

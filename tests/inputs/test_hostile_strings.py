@@ -26,7 +26,7 @@ from costguard.system import logs
 from costguard.system.secret import Secret
 from costguard.values.money import Rate
 from costguard.values.resource import make_storable
-from costguard.views.watch import list_changes
+from costguard.views.watch import WatchedNotice, list_changes
 from tests.cli.test_watching_view import TRAIN, VIEW
 from tests.conftest import Command
 from tests.inputs.judging import contents
@@ -181,7 +181,11 @@ def _drawn(name: str) -> str:
     evil = replace(TRAIN, name=name, owner=name, told=name, held_by=(name,))
     acts_ = tuple(replace(one, subject=name, why=name) for one in VIEW.acts)
     view = replace(
-        VIEW, machines=(evil,), notices=(name,), acts=acts_, budgets=tuple(replace(one, name=name) for one in VIEW.budgets)
+        VIEW,
+        machines=(evil,),
+        notices=(WatchedNotice(id=name, what=name),),
+        acts=acts_,
+        budgets=tuple(replace(one, name=name) for one in VIEW.budgets),
     )
     out = io.StringIO()
     Console(file=out, width=140, force_terminal=True, markup=False).print(draw_watch(view, 140))
@@ -191,7 +195,9 @@ def _drawn(name: str) -> str:
 def test_the_lines_of_a_watch_in_a_pipe_are_clean_and_as_many_as_there_are_facts() -> None:
     def lines(name: str) -> list[str]:
         evil = replace(TRAIN, name=name, owner=name, told=name, held_by=(name,))
-        return list(list_changes(None, replace(VIEW, machines=(evil,), notices=(name,), frozen=name)))
+        return list(
+            list_changes(None, replace(VIEW, machines=(evil,), notices=(WatchedNotice(id=name, what=name),), frozen=name))
+        )
 
     usual = len(lines("train-1"))
     for name in filter(None, CORPUS):

@@ -207,7 +207,7 @@ def test_a_message_that_waits_says_what_holds_when_it_is_sent(book: GuardStore) 
     for run in ("r2", "r3"):
         book.record_run(replace(RUN, id=run), present=[other])
         (over,) = due(book, NOON + DAY)[0].notices
-        assert (over.what, over.ahead, over.due) == ("over: idle", False, None), "it announces nothing to its old owner"
+        assert (over.what, over.ahead, over.due) == ("resolved: idle", False, None), "it announces nothing to its old owner"
     book.record_run(replace(RUN, id="r4"), present=[late])
     (message,) = due(book, NOON + DAY)
     assert (message.notices, message.title, message.id) == ((late,), "due at 14:00", "m1")

@@ -236,5 +236,5 @@ def message_of(name: str, **changes: object) -> Notification:
     return Notification(**(said | changes))  # type: ignore[arg-type]
 
 
-LINES = 8
+LINES = 4
 """Of the text of such a message, whatever the name."""

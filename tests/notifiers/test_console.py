@@ -22,7 +22,9 @@ def test_it_writes_the_title_and_the_text_below_it(capsys: pytest.CaptureFixture
     assert notify(message_of("m1"), CONSOLE).sent
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("costguard: m1 is idle\n    Sent now because it is new, at 2026-11-20 18:50 UTC.\n\n    m1 is idle\n")
+    assert err.startswith(
+        "costguard: m1 is idle\n    owner: m1\n    to keep it: costguard keep aws/1/us/m1 --for 4h\n    why: m1\n"
+    )
 
 
 def test_a_full_disk_behind_stderr_is_said_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:

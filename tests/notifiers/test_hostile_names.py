@@ -11,8 +11,7 @@ import unicodedata
 
 import pytest
 
-from costguard.guard.alerts.dispatch import format_body, format_title
-from costguard.notifiers import Channel
+from costguard.notifiers import Channel, format_body, format_title
 from costguard.notifiers.console import notify as to_console
 from costguard.notifiers.webhook import build_webhook_body
 from costguard.values.resource import make_storable

@@ -14,6 +14,6 @@ expect
   10:01  message pod saying "Terminate pod"
   11:30  terminate pod
   once terminate pod
-  11:30  message pod saying "Terminate of pod"
-  11:30-11:40  message pod saying "is terminated"
-  11:30-13:00  never message pod saying "pod (1xH100-80GB-SXM)?"
+  11:30  message pod saying "terminates at"
+  11:30-11:40  message pod saying "was terminated"
+  11:30-13:00  never message pod saying "pod (H100 80GB SXM)?"

@@ -14,6 +14,6 @@ events
 expect
   09:15  notice idle-gpu box saying "no stop while it is blocked"
   08:00-10:15  never act
-  10:00-10:02  notice idle-gpu box saying "due at"
+  10:00-10:02  notice idle-gpu box saying "stops at"
   10:15-10:18  stop box
   once act

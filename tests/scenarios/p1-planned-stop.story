@@ -9,7 +9,7 @@ events
   08:20  plan-stop box in 1h why "the run is over" by ada
   08:50  watchdog crashes
 expect
-  08:20  notice stop-at box saying "2026-11-02 09:20 UTC"
+  08:20  notice stop-at box saying "stops at 09:20 UTC"
   08:00-09:19  never act
   09:20  stop box
   once stop box

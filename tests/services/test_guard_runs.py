@@ -235,7 +235,7 @@ def test_an_account_that_could_never_be_asked_is_an_alarm_after_a_quarter_of_an_
         found.append(alarms(guard.run()))
         watch.clock.advance(MINUTE)
     assert found[:15] == [[]] * 15
-    assert found[15:] == [["runpod cannot be asked (1 scope)"]] * 2
+    assert found[15:] == [["runpod cannot be reached (1 scope)"]] * 2
     unreached = ()
     assert alarms(guard.run()) == []
     fail("its accounts cannot be listed: RunPod refused the key (401)")

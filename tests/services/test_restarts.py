@@ -130,4 +130,4 @@ def test_a_watchdog_that_died_in_three_runs_says_so_in_the_first_that_it_finishe
         assert epoch is not None
         watch.clock.advance(3 * MINUTE)
     (notice,) = (one for one in watch.start().run().notices if one.topic == "rail:restarts")
-    assert "restarts before it finishes a run, or soon after: 4 times within 2 h" in notice.what
+    assert "restarted or suspended 4 times within 2 h" in notice.what

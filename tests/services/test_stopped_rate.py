@@ -43,7 +43,7 @@ expect
 def test_a_stop_is_told_with_the_rate_of_the_status(tmp_path: Path, machine: str, rate: str) -> None:
     outcome = play_story(parse_story(STORY.format(machine=machine)), partial(GuardPlayer, folder=tmp_path), tmp_path)
     assert not outcome.faults, outcome.report()
-    stopped = [one for message in outcome.stage.notifier.messages for one in message.notices if one.what.endswith("is stopped")]
+    stopped = [one for message in outcome.stage.notifier.messages for one in message.notices if " was stopped at " in one.what]
     assert [dict(one.facts)["still per hour"] for one in stopped] == [rate]
     with SpendingReader(outcome.stage.ledger_url, rules=outcome.stage.rules) as books:
         status = build_status(books=books, now=outcome.end, zone=UTC)

@@ -47,7 +47,7 @@ def test_a_second_announcement_or_intent_of_an_act_in_doubt_is_seen(tmp_path: Pa
     told = player.stage.notifier.tries
     number = next(n for n, run in enumerate(player.runs) if any(one.state == VERIFYING for one in run.intents)) + 1
     run = player.runs[number]
-    due = next(one for one in told if any("is due" in notice.what for notice in one.notices))
+    due = next(one for one in told if any(notice.due is not None for notice in one.notices))
     second = replace(run.intents[0], id="second", state=GRACE, sends=0, created_at=run.at)
     told.append(replace(due, at=run.at))
     player.runs[number] = run._replace(intents=(*run.intents, second))

@@ -92,7 +92,9 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
 
 def links(text: str) -> dict[str, str]:
     """Machine -> the path of the link that answers its question."""
-    found = re.findall(r"of what: \S+/(\S+)\n(?:  .*\n)*?  to approve or deny: https://guard.example(/ask/[0-9a-f]{64})", text)
+    found = re.findall(
+        r"to keep it: costguard keep \S+/(\S+) .*\n(?:.+\n)*?to approve or deny: https://guard.example(/ask/[0-9a-f]{64})", text
+    )
     return dict(found)
 
 

@@ -1,7 +1,10 @@
 """Alerts, notifications and deliveries as values; alerts about one machine (idle, hung, wasted, stopped, unknown).
 
-Example: an 8xA100 at $32.77 an hour, idle from 18:05 to 18:50 (45 min): "so far: $24.58", "per hour: $32.7700". Sums have two
+Example: 8 A100 at $32.77 an hour, idle from 18:05 to 18:50 (45 min): "cost: $32.7700 an hour, $24.58 so far". Sums have two
 decimals and rates four (DESIGN 5.1). An unknown value is shown as unknown, never as 0.
+
+An alert names its machine once and starts with what happens, when, what it costs and how to keep the machine; the evidence
+follows. `what` holds the time itself; how long it is until then is added only where the text is read at once (`dispatch`).
 """
 
 from __future__ import annotations
@@ -9,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from fractions import Fraction
 
+from costguard.errors import shorten, to_one_line
 from costguard.guard.policy import TERMINATE
 from costguard.guard.signals import Activity
 from costguard.values.checks import require, require_one_of
-from costguard.values.money import Money, Rate, divide_half_even
+from costguard.values.money import Money, Rate
 from costguard.values.resource import ResourceKey
-from costguard.values.text_format import RATE_PLACES, format_command, format_length, format_local_time, get_currency_sign
+from costguard.values.text_format import RATE_PLACES, format_command, format_length, format_near_time, get_currency_sign
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
@@ -52,10 +55,11 @@ class Alert:
     """A condition to notify about, derived anew in every run for as long as it holds.
 
     `topic`: its kind, constant while it holds ("policy:idle-gpu", "budget:vision", "rail:breaker"). `subject`: the affected
-    thing ("aws/1111/us-east-1/i-0abc", "budget vision"). `owner`: its owner, "" if unknown. `what`: one sentence. `facts`:
-    (label, text) lines: since when, why, so far, per hour, next. `keep`: the command that keeps the machine, "" for none.
+    thing ("aws/1111/us-east-1/i-0abc", "budget vision"). `owner`: its owner, "" if unknown. `what`: one sentence: what happens
+    and when. `facts`: (label, text) pairs: costs (of COST_PHRASES) and evidence: why, next. `keep`: the command that keeps the
+    machine, "" for none. `condition`: its noun, for the message that it is resolved: "stop of train"; "" for `what`.
     `stage`: rises when it gets worse (the number of the policy's step). `to`: the recipients, of AUDIENCES; () for everybody.
-    `once`: it is an event, notified once and without a message that it is over. `ahead`: an act comes next, so limits on
+    `once`: it is an event, notified once and without a message that it is resolved. `ahead`: an act comes next, so limits on
     messages do not hold it back. `episode`: the escalation that it belongs to; a new one is notified anew, since its grace
     period counts from that delivery. `due`: when the act is expected; None: no act is announced. `withdraws`: an act that may
     have been announced has a lasting hold. `ask`: the act that it asks about, stop or terminate; "" for no question.
@@ -65,7 +69,7 @@ class Alert:
 
     topic: str
     subject: str
-    owner: str
+    owner: str = ""
     severity: str
     what: str
     at: datetime
@@ -82,9 +86,15 @@ class Alert:
     links: tuple[tuple[str, str], ...] = ()
     owners: tuple[str, ...] = ()
     undelivered: bool = False
+    condition: str = ""
 
     def __post_init__(self) -> None:
         require_one_of(self.severity, SEVERITIES, "notice.severity")
+
+    @property
+    def condition_name(self) -> str:
+        """Return what a message calls it that says that it is resolved."""
+        return self.condition or self.what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +196,10 @@ class AlertState:
     """What one route has sent about one alert; (`route`, `topic`, `subject`, `owner`) is its key.
 
     `first_at`: when it was first found. `last_told_at` None and `times` 0: not sent yet (snoozed, or over the hourly limit).
-    `stage`, `severity`, `what`: as last sent. `resolved_at`: since when it no longer holds; None while it holds. `over`:
-    nothing more is sent; the state is kept for a while, so that a flapping alert is counted. `snoozed`: it was found but not
-    sent because of a snooze. `recent`: when it was sent in the last hour. `once`, `episode`: of the alert. `due`: the announced
-    time of the act; None: none was announced.
+    `stage`, `severity`: as last sent; `what`: its condition. `resolved_at`: since when it no longer holds; None while it holds.
+    `over`: nothing more is sent; the state is kept for a while, so that a flapping alert is counted. `snoozed`: it was found
+    but not sent because of a snooze. `recent`: when it was sent in the last hour. `once`, `episode`: of the alert. `due`: the
+    announced time of the act; None: none was announced.
     """
 
     topic: str
@@ -219,11 +229,23 @@ class AlertState:
 WAITING_UNIT = timedelta(minutes=30)  # what waiting costs is told by the half hour: $23.92 an hour is $11.96
 KEEP_FOR = "4h"
 PRICE_NOT_KNOWN = "unknown: its price is not known"
+NAME_CHARS_MAX = 60
+"""Characters of a machine's name in an alert: what happens to it must still be in a title that is cut."""
+COST_PHRASES = {
+    "per hour": "{} an hour",
+    "so far": "{} so far",
+    "per hour before": "{} an hour before its stop",
+    "saved per hour": "saves {} an hour",
+    "still per hour": "hourly cost now: {}",
+    "cost while idle": "cost while idle: {}",
+    "waiting costs": "waiting costs {}",
+}
+"""Labels of costs among an alert's facts, and how its line of costs words them, in its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSubject:
-    """The resource that an alert is about. `told`: its shape ("8xA100-80GB p4d.24xlarge"). `rate` None: unknown.
+    """The resource that an alert is about. `told`: its shape ("8x A100 80GB SXM"). `rate` None: unknown.
 
     `topic`: of the alert, "policy:idle-gpu". `name`: given by its owner, any text. `because`: the reasons if they are not its
     activity. `zone`: for the times in the text. `to`: the recipients, see Alert.
@@ -244,14 +266,19 @@ class AlertSubject:
         """Return its full key as text."""
         return "/".join(self.key)
 
-    def format_moment(self, at: datetime) -> str:
-        """Format an instant in the recipients' zone."""
-        return format_local_time(at, self.zone)
+    def format_time(self, at: datetime, now: datetime) -> str:
+        """Format an instant in the recipients' zone, without a date if it is today."""
+        return format_near_time(at, now, self.zone)
+
+    @property
+    def short_name(self) -> str:
+        """Return its name, or its id if it has none."""
+        return shorten(to_one_line(self.name or self.key.id), NAME_CHARS_MAX)
 
     @property
     def called(self) -> str:
-        """Return its name and shape: `train-3 (8xA100-80GB)`."""
-        return f"{self.name or self.key.id}{f' ({self.told})' if self.told else ''}"
+        """Return its name and shape: `train-3 (8x A100 80GB SXM)`."""
+        return f"{self.short_name}{f' ({self.told})' if self.told else ''}"
 
 
 def format_alert_sum(money: Money | None) -> str:
@@ -269,27 +296,11 @@ def compute_rate_cost(rate: Rate | None, length: timedelta) -> Money | None:
     return None if rate is None else rate.multiply_seconds(int(length.total_seconds()))
 
 
-def compute_wasted_cost(rate: Rate | None, share: Fraction, length: timedelta) -> Money | None:
-    """Return the cost of the idle GPUs in `length`: 7/8 of $32.77 an hour over 6 h is $172.04. None: unknown rate."""
-    if rate is None:
-        return None
-    nano = divide_half_even(rate.nano_per_hour * int(length.total_seconds()) * share.numerator, 3600 * share.denominator)
-    return Money(nano=nano, currency=rate.currency)
-
-
-def build_idle_alert(
-    matter: AlertSubject,
-    work: Activity,
-    *,
-    at: datetime,
-    since: datetime,
-    so_far: Money | None,
-    then: str = "",
-    then_at: datetime | None = None,
-) -> Alert:
-    """Build the alert of an idle machine. `then`: the next act ("stop"), at `then_at`; "" for only this notification."""
-    facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", format_next_step(then, then_at, matter.zone)))
-    return build_alert(matter, WARNING, f"{matter.called} is idle since {matter.format_moment(since)}", at, facts)
+def build_idle_alert(matter: AlertSubject, work: Activity, *, at: datetime, since: datetime, so_far: Money | None) -> Alert:
+    """Build the alert of an idle machine on which no act follows."""
+    facts = (*list_activity_facts(matter, work, at, since, so_far), ("next", "only this notification"))
+    what = f"{matter.called} has been idle since {matter.format_time(since, at)}"
+    return build_alert(matter, WARNING, what, at, facts, condition=f"idle {matter.short_name}")
 
 
 def build_planned_alert(
@@ -307,14 +318,15 @@ def build_planned_alert(
     wait: timedelta = timedelta(),
 ) -> Alert:
     """Build the alert of an act due at `due`. `limit`: the limit of [rails] that delays it by `wait`; "" for none."""
-    coming = format_next_step(act, due, matter.zone)
+    lost = f"; would be lost: {_format_losses(loses)}" if loses else ""
+    facts = (*_list_costs(matter, so_far), ("why", f"{_explain_activity(matter, work, at, since)}{lost}"))
     if limit:
         cost = format_alert_sum(compute_rate_cost(matter.rate, wait))
-        command = format_command("approve", matter.key, act)
-        coming = f"held by the limit of {limit} until {matter.format_moment(due)}; costs {cost} meanwhile; now: {command}"
-    facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", coming), ("would be lost", _format_losses(loses)))
-    what = f"{_ACT_NAMES[act]} of {matter.called} is due at {matter.format_moment(due)}"
-    return replace(build_alert(matter, WARNING, what, at, facts, stage=stage), ahead=True, due=due)
+        held = f"held by the limit of {limit} until {matter.format_time(due, at)}; costs {cost} meanwhile"
+        facts = (*facts, (f"to {act} it now", format_command("approve", matter.key, act)), ("next", held))
+    what = f"{matter.called} {announce_act(act, due, at, matter.zone)}"
+    condition = f"{act} of {matter.short_name}"
+    return replace(build_alert(matter, WARNING, what, at, facts, stage=stage, condition=condition), ahead=True, due=due)
 
 
 def build_done_alert(
@@ -333,13 +345,13 @@ def build_done_alert(
     `saves`: its hourly compute cost until then; `afterwards`: the hourly cost that remains, in words.
     """
     facts = (
-        ("asked for", matter.format_moment(asked_at)),
-        ("confirmed", f"{matter.format_moment(at)}, by its provider's listing"),
-        ("cost while idle", "not known to be idle" if idle_cost is None and saves else format_alert_sum(idle_cost)),
         ("saved per hour", format_alert_rate(saves)),
         ("still per hour", afterwards),
+        ("cost while idle", "not known to be idle" if idle_cost is None and saves else format_alert_sum(idle_cost)),
+        ("why", f"requested at {matter.format_time(asked_at, at)}, confirmed by its provider's listing"),
     )
-    return build_alert(matter, INFO, f"{matter.called} is {_ACT_RESULTS[act]}", at, facts, keep=False, stage=stage)
+    what = f"{matter.called} was {_ACT_RESULTS[act]} at {matter.format_time(at, at)}"
+    return build_alert(matter, INFO, what, at, facts, keep=False, stage=stage)
 
 
 def build_unconfirmed_alert(
@@ -347,15 +359,15 @@ def build_unconfirmed_alert(
 ) -> Alert:
     """Build the page of an act not proven ten minutes after its request: the machine may still run and bill."""
     still = "at an unknown price" if matter.rate is None else f"still {format_alert_rate(matter.rate)}/h"
+    requests = f"{sends} {'request' if sends == 1 else 'requests'} since {matter.format_time(asked_at, at)}"
     facts = (
-        ("since", matter.format_moment(asked_at)),
-        ("why", f"asked {sends} {'time' if sends == 1 else 'times'}, but its provider does not show it as {_ACT_RESULTS[act]}"),
-        ("so far", f"{format_alert_sum(so_far)} since the request"),
-        ("per hour", format_alert_rate(matter.rate)),
-        ("next", f"it is checked in every run; {_ACT_NAMES[act].lower()} it in its provider's console"),
+        *_list_costs(matter, so_far),
+        ("why", f"{requests}, and its provider does not list it as {_ACT_RESULTS[act]}"),
+        ("next", f"it is checked in every run; {act} it in its provider's console"),
     )
-    what = f"{_ACT_NAMES[act].upper()} NOT CONFIRMED: {matter.called}, {still}"
-    return build_alert(matter, PAGE, what, at, facts, keep=False, stage=9)
+    what = f"{act.upper()} NOT CONFIRMED: {matter.called}, {still}"
+    condition = f"unconfirmed {act} of {matter.short_name}"
+    return build_alert(matter, PAGE, what, at, facts, keep=False, stage=9, condition=condition)
 
 
 def build_question_alert(
@@ -377,38 +389,22 @@ def build_question_alert(
     """
     waiting = format_alert_sum(compute_rate_cost(matter.rate, WAITING_UNIT))
     facts = (
-        *_list_activity_facts(matter, work, at, since, so_far),
+        *list_activity_facts(matter, work, at, since, so_far),
         ("waiting costs", waiting if matter.rate is None else f"{waiting} per {format_length(WAITING_UNIT)}"),
         ("would be lost", _format_losses(loses)),
         ("asked because", because),
-        ("next", "nothing: without an answer it stays as it is"),
-        *((("to say yes", yes),) if yes else ()),
+        ("next", "nothing: without an approval it stays as it is"),
+        *((("to approve it", yes),) if yes else ()),
     )
-    return replace(build_alert(matter, WARNING, f"{_ACT_NAMES[act]} {matter.called}?", at, facts, stage=stage), ask=act)
+    what, condition = f"{act.capitalize()} {matter.called}?", f"question whether to {act} {matter.short_name}"
+    return replace(build_alert(matter, WARNING, what, at, facts, stage=stage, condition=condition), ask=act)
 
 
 def build_hang_alert(matter: AlertSubject, work: Activity, *, at: datetime, since: datetime, so_far: Money | None) -> Alert:
     """Build the page of a machine that is busy without progress. No act follows automatically."""
-    facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", "nothing automatic: check the job"))
-    return build_alert(
-        matter, PAGE, f"{matter.called} hangs: busy without progress since {matter.format_moment(since)}", at, facts
-    )
-
-
-def build_waste_alert(
-    matter: AlertSubject, work: Activity, *, idle_gpus: int, gpus: int, at: datetime, since: datetime
-) -> Alert:
-    """Build the alert of a machine that uses only part of its GPUs: "7 of 8 GPUs idle: $172.04"."""
-    wasted = compute_wasted_cost(matter.rate, Fraction(idle_gpus, gpus), at - since)
-    facts = (
-        *_list_activity_facts(matter, work, at, since, None)[:2],
-        ("so far", format_alert_sum(wasted)),
-        ("per hour", format_alert_rate(matter.rate)),
-        ("next", "nothing: a busy machine is not stopped"),
-    )
-    return build_alert(
-        matter, WARNING, f"{idle_gpus} of {gpus} GPUs of {matter.called} do nothing: {format_alert_sum(wasted)}", at, facts
-    )
+    facts = (*list_activity_facts(matter, work, at, since, so_far), ("next", "nothing automatic: check the job"))
+    what = f"{matter.called} hangs: busy without progress since {matter.format_time(since, at)}"
+    return build_alert(matter, PAGE, what, at, facts, condition=f"hang of {matter.short_name}")
 
 
 def build_blind_alert(
@@ -416,26 +412,12 @@ def build_blind_alert(
 ) -> Alert:
     """Build the alert of a machine of unknown activity, on which no act is done."""
     facts = (
-        ("since", "it was first seen" if since is None else matter.format_moment(since)),
+        *_list_costs(matter, so_far if so_far and matter.rate else None),
+        ("since", "it was first seen" if since is None else matter.format_time(since, at)),
         ("why", "; ".join(why) or "its activity is not measured"),
-        ("so far", f"{format_alert_sum(so_far)} since then" if so_far and matter.rate else PRICE_NOT_KNOWN),
-        ("per hour", format_alert_rate(matter.rate)),
-        ("next", "no acts while this lasts: costguard doctor shows what is missing"),
+        ("next", "no stop for idleness while this lasts: costguard doctor shows what is missing"),
     )
     return build_alert(matter, WARNING, f"activity of {matter.called} is unknown", at, facts)
-
-
-def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, within: timedelta, at: datetime) -> Alert:
-    """Build the alert of a controller that keeps replacing ended machines. `matter`: the member seen last."""
-    facts = (
-        ("since", matter.format_moment(at - within)),
-        ("why", f"replaced {times} times within {format_length(within)} by {controller}"),
-        ("per hour", format_alert_rate(matter.rate)),
-        ("next", f"nothing: its machines are never stopped; change {controller} itself"),
-    )
-    return build_alert(
-        matter, WARNING, f"{controller} replaces its machines: {times} times in {format_length(within)}", at, facts
-    )
 
 
 def format_keep_command(key: ResourceKey) -> str:
@@ -443,23 +425,30 @@ def format_keep_command(key: ResourceKey) -> str:
     return format_command("keep", key, "--for", KEEP_FOR)
 
 
-def format_next_step(then: str, then_at: datetime | None, zone: tzinfo = UTC) -> str:
-    """Format the next step: `stop at 2026-11-20 19:05 UTC`."""
-    if not then:
-        return "only this notification"
-    return then if then_at is None else f"{then} at {format_local_time(then_at, zone)}"
+def announce_act(act: str, due: datetime, now: datetime, zone: tzinfo = UTC) -> str:
+    """Announce an act: `stops at 19:05 UTC`; `was due to stop at 19:05 UTC` once that has passed."""
+    moment = format_near_time(due, now, zone)
+    return f"{act}s at {moment}" if due >= now else f"was due to {act} at {moment}"
 
 
-def _list_activity_facts(
+def _list_costs(matter: AlertSubject, so_far: Money | None) -> tuple[tuple[str, str], ...]:
+    return ("per hour", format_alert_rate(matter.rate)), ("so far", format_alert_sum(so_far))
+
+
+def list_activity_facts(
     matter: AlertSubject, work: Activity, at: datetime, since: datetime, so_far: Money | None
 ) -> tuple[tuple[str, str], ...]:
+    """Return what it costs, since when it has this activity, and why."""
+    return (*_list_costs(matter, so_far), ("why", _explain_activity(matter, work, at, since)))
+
+
+def _explain_activity(matter: AlertSubject, work: Activity, at: datetime, since: datetime) -> str:
+    """Explain since when and why: `idle since 18:05 UTC (45 min): GPU duty 0 % (confidence 0.90)`."""
+    length = f"since {matter.format_time(since, at)} ({format_length(at - since)})"
+    if matter.because:
+        return f"{length}: {'; '.join(matter.because)}"
     why = "; ".join(work.reasons[:3]) or "no reason is known"
-    return (
-        ("since", f"{matter.format_moment(since)} ({format_length(at - since)})"),
-        ("why", "; ".join(matter.because) or f"{why} (confidence {work.confidence:.2f})"),
-        ("so far", format_alert_sum(so_far)),
-        ("per hour", format_alert_rate(matter.rate)),
-    )
+    return f"{work.state} {length}: {why} (confidence {work.confidence:.2f})"
 
 
 def build_alert(
@@ -471,6 +460,7 @@ def build_alert(
     *,
     keep: bool = True,
     stage: int = 0,
+    condition: str = "",
 ) -> Alert:
     """Return an alert about `matter`. `keep`: whether it names the command that keeps the machine."""
     return Alert(
@@ -484,6 +474,7 @@ def build_alert(
         keep=format_keep_command(matter.key) if keep else "",
         stage=stage,
         to=matter.to,
+        condition=condition,
     )
 
 
@@ -491,5 +482,4 @@ def _format_losses(loses: Sequence[str]) -> str:
     return ", ".join(loses) or "nothing"
 
 
-_ACT_NAMES = {"stop": "Stop", TERMINATE: "Terminate", "start": "Start"}
 _ACT_RESULTS = {"stop": "stopped", TERMINATE: "terminated", "start": "running"}

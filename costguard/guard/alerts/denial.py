@@ -14,7 +14,7 @@ from costguard.guard.overrides import DENIED, Override
 from costguard.values.money import Money
 
 DENIAL_TOLD_FOR = timedelta(hours=1)
-"""Whoever asks again within that time and is refused again is not told of again."""
+"""A second refusal of the same run within that time sends no second alert."""
 
 
 def build_refusal_alert(name: str, *, owner: str, amount: Money, left: Money, at: datetime, who: str = "") -> Alert:
@@ -23,11 +23,11 @@ def build_refusal_alert(name: str, *, owner: str, amount: Money, left: Money, at
     `who`: who requested the run. It is sent once.
     """
     facts = (
-        *((("who asked", who),) if who else ()),
-        ("why", f"{format_alert_sum(amount)} was requested, {format_alert_sum(left)} is left (budget_cap)"),
-        ("next", "new runs are refused until the budget's next period or until its cap is raised"),
+        ("next", "runs that cost more than what is left are refused until the budget's next period or a higher cap"),
+        *((("requested by", who),) if who else ()),
+        ("why", "budget_cap"),
     )
-    what = f"budget {name} refuses a run: {format_alert_sum(amount)} is more than the {format_alert_sum(left)} left"
+    what = f"budget {name} refused a run: {format_alert_sum(amount)} requested, {format_alert_sum(left)} left"
     return Alert(
         topic=f"denied:{name}",
         subject=f"budget {name}",

@@ -7,14 +7,12 @@ due). It works again for two minutes: sent once (resolved).
 A page is sent at once: alone, or for all machines of one policy and owner. More than 20 announcements are several messages, so
 that each machine is named before an act. One group (or page) sends at most 6 notifications an hour; what was held back comes
 with the next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
-
-The text of a notification: the reason, then per alert what, owner, since, why, cost, what comes next, and how to keep it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
@@ -23,7 +21,6 @@ from costguard.guard.alerts.alert import (
     FIRST,
     INFO,
     NEW_IN_GROUP,
-    NOTIFY_REASONS,
     PAGE,
     REPEAT_DUE,
     RESOLVED,
@@ -39,9 +36,12 @@ from costguard.guard.alerts.alert import (
 )
 from costguard.guard.overrides import SNOOZE, Override
 from costguard.values.instant import to_micros
-from costguard.values.text_format import TITLE_CHARS_MAX, encode_plain, format_local_time
+from costguard.values.text_format import format_local_time
 
 NOTIFICATIONS_PER_HOUR_MAX = 6
+ALERTS_SHOWN = 20
+"""Alerts written out in one notification; the rest is counted."""
+RESOLVED_MARK = "resolved: "
 HOUR = timedelta(hours=1)
 RESOLVE_AFTER = timedelta(minutes=2)
 """Flap damping: an alert resolves only after 2 minutes inactive."""
@@ -241,7 +241,7 @@ def _resolve_alert(state: AlertState, now: datetime, snoozes: Sequence[Override]
     """Resolve an inactive alert after `RESOLVE_AFTER`; without a notification if `quiet`, info, once-only or snoozed."""
     since = state.resolved_at or now
     state = replace(state, resolved_at=since)
-    what = f"over: {state.what}" if state.what else f"over: {state.subject}"
+    what = f"{RESOLVED_MARK}{state.what or state.subject}"
     notice = Alert(
         topic=state.topic,
         subject=state.subject,
@@ -336,7 +336,7 @@ def _build_title(notices: Sequence[Alert]) -> str:
 def refresh_waiting(message: Notification, present: Mapping[tuple[str, str, str], Alert]) -> Notification:
     """Return a message that waits for its channel with its alerts as they are now; the same if none changed.
 
-    Example: it was written at 09:15 and says "due at 09:30". At 09:50 the channel works again, and it says "due at 10:05".
+    Example: it was written at 09:15 and says "stops at 09:30". At 09:50 the channel works again: "stops at 10:05".
     `present`: the alerts of this run, by topic, subject and owner.
     """
     notices = tuple(_refresh_alert(one, present.get((one.topic, one.subject, one.owner))) for one in message.notices)
@@ -352,7 +352,7 @@ def _refresh_alert(old: Alert, new: Alert | None) -> Alert:
         return old
     if new is not None or old.facts == _OVER:
         return new or old
-    return replace(old, what=f"over: {old.what}", facts=_OVER, ahead=False, due=None)
+    return replace(old, what=f"{RESOLVED_MARK}{old.condition_name}", facts=_OVER, ahead=False, due=None)
 
 
 def _advance_state(one: _RoutedAlert, now: datetime, *, is_sent: bool) -> AlertState:
@@ -360,7 +360,7 @@ def _advance_state(one: _RoutedAlert, now: datetime, *, is_sent: bool) -> AlertS
     recent = tuple(at for at in one.told.recent if now - HOUR < at <= now)
     if not is_sent:
         due = one.notice.due if one.notice.undelivered and one.notice.due and one.told.due else one.told.due
-        return replace(one.told, recent=recent, what=one.told.what or one.notice.what, due=due)
+        return replace(one.told, recent=recent, what=one.told.what or one.notice.condition_name, due=due)
     over = one.told.resolved_at is not None
     return replace(
         one.told,
@@ -368,7 +368,7 @@ def _advance_state(one: _RoutedAlert, now: datetime, *, is_sent: bool) -> AlertS
         times=one.told.times + 1,
         stage=one.notice.stage,
         severity=one.notice.severity,
-        what=one.told.what if over else one.notice.what,
+        what=one.told.what if over else one.notice.condition_name,
         snoozed=False,
         episode=one.notice.episode or one.told.episode,
         due=one.notice.due,
@@ -391,41 +391,3 @@ def _hash_parts(*parts: str) -> str:
     for byte in "\0".join(part.replace("\0", "\ufffd") for part in parts).encode("utf-8", "replace"):
         digest = (digest ^ byte) * 0x0000000001000000000000000000013B % 2**128
     return f"{digest:032x}"
-
-
-ALERTS_SHOWN = 20
-"""Alerts written out in one notification; the rest is counted."""
-SEVERITY_MARKS = {PAGE: "PAGE: ", "warning": "", "info": ""}
-
-TextEncoder = Callable[[str], str]
-
-
-def format_title(message: Notification, encode: TextEncoder = encode_plain) -> str:
-    """Return the title, one line: `costguard: PAGE: STOP NOT CONFIRMED ...`."""
-    mark = (
-        "over: " if message.why_now == RESOLVED and not message.title.startswith("over: ") else SEVERITY_MARKS[message.severity]
-    )
-    text = encode(message.title)
-    head = f"costguard: {mark}"
-    return head + (text if len(head) + len(text) <= TITLE_CHARS_MAX else f"{text[: TITLE_CHARS_MAX - len(head) - 1]}…")
-
-
-def format_body(message: Notification, encode: TextEncoder = encode_plain) -> str:
-    """Return the text below the title. Lines are encoded one by one, so that a name cannot inject a line."""
-    parts = [f"Sent now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
-    parts += ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
-    parts += ["\n".join(_format_alert_lines(notice, encode)) for notice in message.notices[:ALERTS_SHOWN]]
-    more = len(message.notices) - ALERTS_SHOWN
-    if more > 0:
-        parts.append(f"and {more} more: costguard status")
-    if message.audit:
-        parts.append(f"audit {encode(message.audit)}")
-    return "\n\n".join(parts)
-
-
-def _format_alert_lines(notice: Alert, encode: TextEncoder) -> list[str]:
-    whose = encode(notice.owner or ", ".join(filter(None, notice.owners)) or "unknown")
-    lines = [encode(notice.what), f"  of what: {encode(notice.subject)}", f"  whose: {whose}"]
-    lines += [f"  {encode(label)}: {encode(text)}" for label, text in notice.facts]
-    lines += [f"  to keep it: {encode(notice.keep)}"] if notice.keep else []
-    return [*lines, *(f"  {label}: {url}" for label, url in notice.links)]  # ours: a channel's encoding would break them

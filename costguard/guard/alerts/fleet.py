@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from costguard.budgets.budget_status import list_budget_warnings
+from costguard.budgets.budget_status import BudgetStatus, list_budget_warnings
 from costguard.budgets.runway import compute_runway
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.alerts.denial import build_denial_alert
 from costguard.guard.alerts.rates import describe_hourly_cost
+from costguard.guard.alerts.watchdog import build_gap_alert, build_older_ledger_alert, build_unwatched_alert
 from costguard.guard.cap_acceptance import explain_cap_cure, name_cap_policy
 from costguard.guard.cap_forecast import CapCandidate, CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
@@ -22,12 +23,11 @@ from costguard.guard.limits import HOUR, Breaker, find_churning_controllers
 from costguard.guard.overrides import DENIED, find_owner, is_override_open
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate
-from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, ScopeKey
-from costguard.values.text_format import format_length, format_local_time, format_scope
+from costguard.values.text_format import format_gpus, format_length, format_near_time, format_scope
 
 PROVIDER_DOWN_AFTER = timedelta(minutes=15)
 URL_PATTERN = re.compile(r"https?://\S+")
@@ -59,13 +59,13 @@ def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...
     standing, burn = cap.standing, cap.standing.burn.expected
     limit, spent = standing.budget.cap, standing.spent.low
     of = f"{alert.format_alert_sum(limit)} of budget {standing.budget.name}"
-    reasons = [f"{alert.format_alert_sum(spent)} of {of} is surely spent"]
+    reasons = [f"at least {alert.format_alert_sum(spent)} of {of} is spent"]
     if burn.nano:
         rate, left = Rate(nano_per_hour=burn.nano, currency=burn.currency), max(0, (limit - spent).nano)
         at = now + MICROSECOND * (left * HOUR_US // burn.nano)
-        reached = f"reached about {format_local_time(at, zone)}" if left else "reached"
+        reached = f"reached about {format_near_time(at, now, zone)}" if left else "reached"
         reasons.append(f"at {alert.format_alert_rate(rate)} an hour the cap is {reached}")
-    needed = f", so it acts at {alert.format_alert_sum(cap.acts_at)}"
+    needed = f", so stopping starts at {alert.format_alert_sum(cap.acts_at)}"
     return (*reasons, f"a stop is confirmed after {format_length(cap.reaction)}{needed}")
 
 
@@ -84,36 +84,12 @@ def _list_budget_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot) -> Ite
     acting = {f.standing.budget.name for f in survey.foresights if f.acts}
     shorts = {f.standing.budget.name: explain_short(f, survey) for f in survey.foresights}
     for foresight in survey.foresights:
-        standing = foresight.standing
-        burn = standing.burn.expected
-        if foresight.acts and burn.nano:
-            yield build_hard_cap_alert(
-                standing.budget.name,
-                owner="",
-                spent=standing.spent.low,
-                cap=standing.budget.cap,
-                rate=Rate(nano_per_hour=burn.nano, currency=burn.currency),
-                reaction=foresight.reaction,
-                stops=[_get_candidate_name(victim) for victim in foresight.victims],
-                undecided=[_get_candidate_name(one) for one in foresight.asked],
-                untouched=[_get_candidate_name(one) for one in foresight.untouched],
-                short=explain_short(foresight, survey),
-                at=survey.at,
-            )
+        if foresight.acts and foresight.standing.burn.expected.nano:
+            yield build_hard_cap_alert(foresight, at=survey.at, short=explain_short(foresight, survey))
     for standing in snapshot.standings:
         says = [concern.says for concern in list_budget_warnings(standing)]
         if says and standing.budget.name not in acting:
-            burn = standing.burn.expected
-            yield build_budget_alert(
-                standing.budget.name,
-                owner="",
-                says=says,
-                spent=standing.spent.high,
-                cap=standing.budget.cap,
-                rate=Rate(nano_per_hour=burn.nano, currency=burn.currency) if burn.nano else None,
-                short=shorts.get(standing.budget.name, ""),
-                at=survey.at,
-            )
+            yield build_budget_alert(standing, says=says, at=survey.at, short=shorts.get(standing.budget.name, ""))
 
 
 def explain_short(foresight: CapForecast, survey: GuardEvaluation) -> str:
@@ -125,8 +101,8 @@ def explain_short(foresight: CapForecast, survey: GuardEvaluation) -> str:
     return f"{foresight.short}: {cure}"
 
 
-def _get_candidate_name(one: CapCandidate) -> str:
-    return one.live.observation.name or one.live.observation.key.id
+def _join_candidates(candidates: Sequence[CapCandidate]) -> str:
+    return join_names([one.live.observation.name or one.live.observation.key.id for one in candidates])
 
 
 def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
@@ -183,28 +159,24 @@ def _list_new_machine_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig
             began < sighting.at and snapshot.now - sighting.at < NEW_MACHINE_TOLD_FOR and sighting.polls >= NEW_MACHINE_POLLS
         )
         if fresh and observation.state == RUNNING and live.absent_at is None:
-            matter = alert.AlertSubject(
-                topic="new",
-                key=observation.key,
-                owner="",
-                name=observation.name,
-                told=describe_shape(observation),
-                rate=compute_burn_rate(live, snapshot.now),
-            )
+            matter = build_alert_subject(live, "", snapshot.now, rules.zone, topic="new")
             facts = (
-                ("since", format_local_time(sighting.at, rules.zone)),
                 ("per hour", describe_hourly_cost(live, snapshot.now)),
-                ("why", "it appeared while its account was watched, and nothing tells whose it is"),
-                ("next", "nothing: label it with its owner, or claim its account in [watch] claims"),
+                ("next", "nothing automatic: label it with its owner, or claim its account in [watch] claims"),
+                ("since", matter.format_time(sighting.at, snapshot.now)),
+                ("why", "it appeared while its account was watched, and its owner is unknown"),
             )
             what = f"new machine without an owner: {matter.called}, {format_alert_rate(matter.rate)} an hour"
             yield replace(alert.build_alert(matter, WARNING, what, snapshot.now, facts, keep=False), once=True)
 
 
-def describe_shape(observation: Observation) -> str:
-    """Describe its GPUs and type: `8xA100-80GB p4d.24xlarge`."""
-    gpus = f"{observation.gpu_count:g}x{observation.gpu}" if observation.gpu else observation.kind
-    return f"{gpus} {observation.instance_type}".strip()
+def build_alert_subject(
+    live: LiveResource, owner: str, now: datetime, zone: tzinfo = UTC, *, topic: str = ""
+) -> alert.AlertSubject:
+    """Build the part of an alert that identifies a machine."""
+    of, rate = live.observation, compute_burn_rate(live, now)
+    told = format_gpus(of.gpu, of.gpu_count) if of.gpu else of.instance_type or of.kind
+    return alert.AlertSubject(topic=topic, key=of.key, owner=owner, name=of.name, told=told, rate=rate, zone=zone)
 
 
 def _list_balance_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
@@ -214,7 +186,6 @@ def _list_balance_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterato
         if runway.short and balance.amount is not None and runway.hourly is not None and runway.hourly.nano:
             yield build_runway_alert(
                 f"{balance.provider}/{balance.account}",
-                owner="",
                 balance=balance.amount,
                 rate=Rate(nano_per_hour=runway.hourly.nano, currency=runway.hourly.currency),
                 losing=[f"{name or key.id} ({'; '.join(lost)})" for key, name, lost in runway.loses],
@@ -236,14 +207,8 @@ def _list_churn_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[
         )
         if last is not None:
             owner = find_owner(last.observation, rules.owner_from)
-            matter = alert.AlertSubject(
-                topic="churn",
-                key=last.observation.key,
-                owner=owner,
-                rate=compute_burn_rate(last, snapshot.now),
-                zone=rules.zone,
-            )
-            notice = alert.build_churn_alert(matter, controller=controller, times=times, within=HOUR, at=snapshot.now)
+            matter = build_alert_subject(last, owner, snapshot.now, rules.zone, topic="churn")
+            notice = build_churn_alert(matter, controller=controller, times=times, within=HOUR, at=snapshot.now)
             yield replace(notice, subject=controller)
 
 
@@ -254,81 +219,81 @@ def _get_birth(live: LiveResource) -> datetime:
 NAMES_SHOWN = 10
 """Machines, scopes or budgets that one line names; the rest is counted."""
 SECOND = timedelta(seconds=1)
-RESTARTS_WITHIN = timedelta(hours=2)
-GAP_MINUTES_MAX = 60
-"""Minutes between two runs, the most that the settings take."""
 
 
-def build_budget_alert(
-    name: str, *, owner: str, says: Sequence[str], spent: Money, cap: Money, rate: Rate | None, at: datetime, short: str = ""
-) -> Alert:
+def build_budget_alert(standing: BudgetStatus, *, says: Sequence[str], at: datetime, short: str = "") -> Alert:
     """Build the alert of a budget that is spent faster than planned. `says`: the sentences of its warnings.
 
     `short`: why the limits are too narrow for its hard cap; "" if they are not.
     """
+    subject, spent = f"budget {standing.budget.name}", _format_spent(standing, standing.spent.high)
     facts = (
+        ("per hour", format_alert_rate(_get_burn_rate(standing))),
         ("why", "; ".join(says)),
-        ("so far", f"{format_alert_sum(spent)} of {format_alert_sum(cap)}"),
-        ("per hour", format_alert_rate(rate)),
-        ("next", "this warning stops nothing"),
-        *((("the cap", short),) if short else ()),
+        ("next", "this warning stops no machine"),
+        *((("cap", short),) if short else ()),
     )
-    what = f"budget {name}: {format_alert_sum(spent)} of {format_alert_sum(cap)} spent"
-    return Alert(topic=f"budget:{name}", subject=f"budget {name}", owner=owner, severity=WARNING, what=what, at=at, facts=facts)
+    return Alert(
+        topic=f"budget:{standing.budget.name}",
+        subject=subject,
+        severity=WARNING,
+        what=f"{subject}: {spent} spent",
+        at=at,
+        facts=facts,
+        condition=f"warning of {subject}",
+    )
 
 
-def build_hard_cap_alert(
-    name: str,
-    *,
-    owner: str,
-    spent: Money,
-    cap: Money,
-    rate: Rate,
-    reaction: timedelta,
-    stops: Sequence[str],
-    at: datetime,
-    undecided: Sequence[str] = (),
-    untouched: Sequence[str] = (),
-    short: str = "",
-) -> Alert:
-    """Build the page of a hard cap that is about to be reached. `stops`: the machines to be stopped.
+def build_hard_cap_alert(foresight: CapForecast, *, at: datetime, short: str = "") -> Alert:
+    """Build the page of a hard cap that is about to be reached. `short`: why the limits are too narrow.
 
-    `undecided`: machines that people are asked about, because a stop would lose data or does not exist. `untouched`: machines
-    that are protected or not claimed; nothing is stopped for what they cost. `short`: why the limits are too narrow. Example:
-    $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
+    It names the machines to be stopped; those that need an approval, because a stop would lose data or does not exist; and
+    those that are protected or not claimed: nothing is stopped for what they cost. Example: $482.10 of $500.00 at $98.32 an
+    hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
     """
-    nothing = "no machine can be stopped: all are protected or not armed"
-    goes = f"to be stopped: {join_names(stops)}" if stops else "" if undecided or untouched else nothing
+    standing, stops, untouched = foresight.standing, foresight.victims, foresight.untouched
     stays = (
-        f"protected or not claimed, and running on: {join_names(untouched)}. Nothing else is stopped for what they cost: "
+        f"keeps running (protected or not claimed): {_join_candidates(untouched)}. No other machine is stopped for it: "
         "lift the protection, stop them, or raise the cap"
     )
-    then = "; ".join(
-        one
-        for one in (goes, f"asked about: {join_names(undecided)}" if undecided else "", stays if untouched else "", short)
-        if one
+    goes = (
+        f"stops {_join_candidates(stops)}" if stops else "",
+        f"asks for approval: {_join_candidates(foresight.asked)}" if foresight.asked else "",
+        stays if untouched else "",
+        "" if stops or foresight.asked or untouched else "no machine can be stopped: all are protected or not armed",
+        short,
     )
-    needed = rate.multiply_seconds(int(reaction.total_seconds()))
+    rate, subject = _get_burn_rate(standing), f"hard cap of budget {standing.budget.name}"
+    needed = Money(nano=0) if rate is None else rate.multiply_seconds(int(foresight.reaction.total_seconds()))
+    starts_at = f"stopping starts at {format_alert_sum(standing.budget.cap - needed)}"
     facts = (
-        ("so far", f"{format_alert_sum(spent)} of {format_alert_sum(cap)}"),
         ("per hour", format_alert_rate(rate)),
-        (
-            "why",
-            (
-                f"to stop takes {format_length(reaction)}, which costs {format_alert_sum(needed)}: stopping starts at "
-                f"{format_alert_sum(cap - needed)}"
-            ),
-        ),
-        ("next", then),
+        ("next", "; ".join(filter(None, goes))),
+        ("why", f"a stop takes {format_length(foresight.reaction)}, which costs {format_alert_sum(needed)}: {starts_at}"),
     )
-    what = f"hard cap of budget {name}: {format_alert_sum(spent)} of {format_alert_sum(cap)} spent"
     return Alert(
-        topic=f"budget:{name}", subject=f"budget {name}", owner=owner, severity=PAGE, what=what, at=at, facts=facts, stage=1
+        topic=f"budget:{standing.budget.name}",
+        subject=f"budget {standing.budget.name}",
+        severity=PAGE,
+        what=f"{subject}: {_format_spent(standing, standing.spent.low)} spent",
+        at=at,
+        facts=facts,
+        stage=1,
+        condition=subject,
     )
+
+
+def _format_spent(standing: BudgetStatus, spent: Money) -> str:
+    return f"{format_alert_sum(spent)} of {format_alert_sum(standing.budget.cap)}"
+
+
+def _get_burn_rate(standing: BudgetStatus) -> Rate | None:
+    burn = standing.burn.expected
+    return Rate(nano_per_hour=burn.nano, currency=burn.currency) if burn.nano else None
 
 
 def build_runway_alert(
-    account: str, *, owner: str, balance: Money, rate: Rate, losing: Sequence[str], at: datetime, zone: tzinfo = UTC
+    account: str, *, balance: Money, rate: Rate, losing: Sequence[str], at: datetime, zone: tzinfo = UTC
 ) -> Alert:
     """Build the alert of a prepaid balance that ends soon: $41.20 at $11.96 an hour lasts 3.44 h.
 
@@ -338,13 +303,27 @@ def build_runway_alert(
     left = f"{hundredths // 100}.{hundredths % 100:02d} h"
     ends = at + SECOND * (max(balance.nano, 0) * 3600 // rate.nano_per_hour)
     facts = (
-        ("so far", f"{format_alert_sum(balance)} is left"),
         ("per hour", format_alert_rate(rate)),
-        ("next", f"at zero, about {format_local_time(ends, zone)}, its provider removes the machines"),
+        ("next", "at zero its provider removes the machines: add money, or stop machines"),
+        ("why", f"{format_alert_sum(balance)} at {format_alert_rate(rate)} an hour lasts {left}"),
         ("would be lost", f"data on {join_names(losing)}" if losing else "nothing known"),
     )
-    what = f"the balance of {account} lasts {left}"
-    return Alert(topic="runway", subject=account, owner=owner, severity=WARNING, what=what, at=at, facts=facts)
+    what = f"balance of {account} ends at {format_near_time(ends, at, zone)}: {format_alert_sum(balance)} left"
+    return Alert(
+        topic="runway", subject=account, severity=WARNING, what=what, at=at, facts=facts, condition=f"low balance of {account}"
+    )
+
+
+def build_churn_alert(matter: alert.AlertSubject, *, controller: str, times: int, within: timedelta, at: datetime) -> Alert:
+    """Build the alert of a controller that keeps replacing ended machines. `matter`: the member seen last."""
+    facts = (
+        ("per hour", format_alert_rate(matter.rate)),
+        ("since", matter.format_time(at - within, at)),
+        ("why", "each machine that ended was replaced by a new one"),
+        ("next", f"nothing: its machines are never stopped; change {controller} itself"),
+    )
+    what = f"{controller} replaced its machines {times} times in {format_length(within)}"
+    return alert.build_alert(matter, WARNING, what, at, facts)
 
 
 def build_breaker_alert(mass: Breaker, *, fleet: int, rails: Rails, at: datetime, zone: tzinfo = UTC) -> Alert:
@@ -352,17 +331,19 @@ def build_breaker_alert(mass: Breaker, *, fleet: int, rails: Rails, at: datetime
     turned, window = len(mass.keys), format_length(rails.breaker_window)
     asks, ends = mass.opened_at + rails.breaker_asks, mass.opened_at + rails.breaker_lasts
     facts = (
-        ("since", format_local_time(mass.opened_at, zone)),
-        ("why", f"{turned} of {fleet} became idle or unknown within {window}; in common: {mass.shared or 'nothing found'}"),
-        ("next", f"no act on these before {format_local_time(asks, zone)}; then each is asked about"),
-        ("it closes", f"{format_length(rails.breaker_recovery)} after most work again, or at {format_local_time(ends, zone)}"),
         ("to see them", "costguard breaker show"),
         ("to close it now", 'costguard breaker close --why "..."'),
+        ("since", format_near_time(mass.opened_at, at, zone)),
+        ("why", f"{turned} of {fleet} became idle or unknown within {window}; in common: {mass.shared or 'nothing found'}"),
+        ("next", f"no act on these before {format_near_time(asks, at, zone)}; then each needs an approval"),
+        (
+            "it closes",
+            f"{format_length(rails.breaker_recovery)} after most work again, or at {format_near_time(ends, at, zone)}",
+        ),
     )
     return Alert(
         topic="rail:breaker",
         subject="the fleet",
-        owner="",
         severity=PAGE,
         what=f"idle acts are suspended: {turned} of {fleet} machines became idle or unknown at once",
         at=at,
@@ -370,94 +351,16 @@ def build_breaker_alert(mass: Breaker, *, fleet: int, rails: Rails, at: datetime
     )
 
 
-def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: datetime) -> Alert:
-    """Build the alert that every run comes after a gap and only observes, so that nothing is ever stopped.
-
-    Example: `*/5 * * * * costguard watch --once` with the default interval of 60 s, which makes three minutes a gap.
-    """
-    minutes = -(-apart // timedelta(minutes=1))
-    advice = f'write [watch] interval = "{minutes}m" where a timer runs it that often'
-    facts = (
-        ("why", f"a run that comes more than {rails.gap_polls} intervals after the one before it only observes"),
-        (
-            "next",
-            f"{advice}, or let it run every {format_length(interval)}"
-            if minutes <= GAP_MINUTES_MAX
-            else "let it run more often",
-        ),
-    )
-    remedy = f'set interval = "{minutes}m"' if minutes <= GAP_MINUTES_MAX else f"run it every {format_length(interval)}"
-    what = f"observing only: runs are {format_length(apart)} apart; {remedy}"
-    return Alert(topic="rail:gap", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
-
-
-def list_restart_alerts(breaks: Sequence[datetime], least: int, at: datetime) -> Iterator[Alert]:
-    """Yield the alert of a watchdog that starts, or is suspended, `least` times in a while, so that it hardly acts."""
-    if len(breaks) >= least and at - breaks[-least] <= RESTARTS_WITHIN:
-        facts = (
-            ("since", format_local_time(breaks[-least])),
-            ("why", "its process ends, or is suspended, again and again: its log says why (journalctl -u costguard)"),
-            ("next", "the first run after a start or a gap only observes: acts, those of hard caps too, come late or never"),
-        )
-        within = format_length(RESTARTS_WITHIN)
-        what = f"the watchdog restarts before it finishes a run, or soon after: {least} times within {within}"
-        yield Alert(topic="rail:restarts", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
-
-
-def build_unwatched_alert(live: Sequence[LiveResource], *, since: datetime, at: datetime, zone: tzinfo = UTC) -> Alert:
-    """Build the alert that no guard run took place since `since`: how many machines run, and their known cost meanwhile."""
-    running = [one for one in live if one.observation.kind == INSTANCE and one.observation.state == RUNNING]
-    rates = [rate for one in running if (rate := compute_burn_rate(one, at)) is not None and rate.currency == "USD"]
-    nano = sum(rate.nano_per_hour for rate in rates)
-    cost = alert.compute_rate_cost(Rate(nano_per_hour=nano, currency="USD") if nano else None, at - since)
-    more = f", and {len(running) - len(rates)} without a known price" if len(running) > len(rates) else ""
-    facts = (
-        ("since", format_local_time(since, zone)),
-        ("so far", (f"about {format_alert_sum(cost)}" if cost else "nothing known") + more),
-        ("why", "no guard run was recorded in that time: the watchdog was stopped, asleep or cut off"),
-        ("next", "nothing was decided meanwhile; this run only observes, and the next one judges as usual"),
-    )
-    what = f"nobody watched from {format_local_time(since, zone)} to {format_local_time(at, zone)}; {len(running)} machines run"
-    return Alert(
-        topic="rail:unwatched", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts, once=True
-    )
-
-
 def build_inventory_drop_alert(scope: ScopeKey, *, absent_count: int, of: int, at: datetime, zone: tzinfo = UTC) -> Alert:
     """Build the page that more than half of a scope is missing from one listing; each machine is then verified."""
     facts = (
-        ("since", format_local_time(at, zone)),
-        ("why", "one listing does not contain them; a wrong key or an incomplete page can be the cause"),
+        ("since", format_near_time(at, at, zone)),
+        ("why", "a wrong key or an incomplete page can be the cause"),
         ("next", "each is looked up individually before it counts as gone; until then it counts as running"),
     )
     subject = format_scope(scope)
-    what = f"{absent_count} of {of} resources of {subject} vanished at once"
-    return Alert(topic="rail:inventory", subject=subject, owner="", severity=PAGE, what=what, at=at, facts=facts)
-
-
-def build_ledger_unwritable_alert(*, why: str, at: datetime, since: datetime, zone: tzinfo = UTC) -> Alert:
-    """Build the page that the ledger cannot be written, so no act is done. For a channel that needs no disk."""
-    facts = (
-        ("since", format_local_time(since, zone)),
-        ("why", why),
-        ("next", "observing only until the ledger can be written again: no stops, no hard caps"),
-    )
-    return Alert(
-        topic="rail:ledger",
-        subject="the ledger",
-        owner="",
-        severity=PAGE,
-        what="the ledger cannot be written",
-        at=at,
-        facts=facts,
-    )
-
-
-def build_older_ledger_alert(*, why: str, at: datetime) -> Alert:
-    """Build the page that the ledger was replaced by an older or another one, which lacks the overrides made since."""
-    facts = (("why", why), ("next", "observing only until the ledger is confirmed: costguard audit adopt --why ..."))
-    what = "the ledger is not the one used last: no acts"
-    return Alert(topic="rail:ledger", subject="the ledger", owner="", severity=PAGE, what=what, at=at, facts=facts)
+    what = f"{absent_count} of {of} resources of {subject} are missing from one listing"
+    return Alert(topic="rail:inventory", subject=subject, severity=PAGE, what=what, at=at, facts=facts)
 
 
 def build_provider_down_alert(
@@ -465,17 +368,17 @@ def build_provider_down_alert(
 ) -> Alert:
     """Build one alert for all scopes of a provider that cannot be read."""
     facts: tuple[tuple[str, str], ...] = (
-        ("since", f"{format_local_time(since, zone)} ({format_length(at - since)})"),
+        ("per hour", format_alert_rate(rate)),
+        ("next", "its machines are counted as last seen; none is stopped until it is listed again"),
+        ("since", f"{format_near_time(since, at, zone)} ({format_length(at - since)})"),
         ("why", why),
         ("scopes", join_names([format_scope(scope) for scope in scopes])),
-        ("per hour", f"{format_alert_rate(rate)} as last seen; it is still counted" if rate else format_alert_rate(rate)),
-        ("next", "no machine there is stopped before it is seen again"),
     )
-    what = f"{provider} cannot be asked ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
+    what = f"{provider} cannot be reached ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
     if CREDENTIALS_PATTERN.search(URL_PATTERN.sub("", why)):
-        facts = (*facts, ("to fix it", "costguard doctor shows which key is refused, and where it is read from"))
+        facts = (("to fix it", "costguard doctor shows which key is refused, and where it is read from"), *facts)
         what = f"{provider} refuses the credentials ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
-    return Alert(topic="provider", subject=provider, owner="", severity=WARNING, what=what, at=at, facts=facts)
+    return Alert(topic="provider", subject=provider, severity=WARNING, what=what, at=at, facts=facts)
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -3,8 +3,8 @@
 Everybody who was told that an act is due is told once it is late by more than a run. What withdraws an announcement (a freeze,
 a lease, a protection) is told by the alert of the machine itself, and an act whose outcome is in doubt by the alert of the act.
 
-Example: 24 machines are due for a hard cap at 11:00, and `[rails]` lets three go in ten minutes: at 11:02 one page says "DUE
-AND HELD: 21 due acts are not done: ...", with the machines, what they cost an hour, what holds them, and the command.
+Example: 24 machines are due for a hard cap at 11:00, and `[rails]` lets three go in ten minutes: at 11:02 one page says
+"OVERDUE: 21 acts are not done: ...", with what they cost an hour, the command, the machines and what holds them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from costguard.guard.policy import CAP_GRACE_MIN, CAP_RULE, DESTRUCTIVE, HOLD_RE
 from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.values.money import Rate
 from costguard.values.resource import Incarnation
-from costguard.values.text_format import format_command, format_local_time
+from costguard.values.text_format import format_command, format_near_time
 
 if TYPE_CHECKING:
     from costguard.guard.evaluation import GuardEvaluation
@@ -65,12 +65,12 @@ def list_held_alerts(survey: GuardEvaluation, rules: GuardConfig, snapshot: Guar
 def build_acceptance_alert(survey: GuardEvaluation, *, why: str, owners: Sequence[str]) -> Alert:
     """Build the page that new settings hold every act of a policy until a person accepts the plan. `owners`: see Alert."""
     facts = (
-        ("why", why),
-        ("next", "no policy acts until then; hard caps act within [rails] acts"),
-        ("to read it", "costguard plan"),
+        ("to read the plan", "costguard plan"),
         ("to accept it", f"costguard plan --accept {survey.plan_hash[:12]}"),
+        ("why", why),
+        ("next", "no policy acts until a person accepts the plan; hard caps act within [rails] acts"),
     )
-    what = "new settings wait for a person: all acts of policies are held"
+    what = "new settings are not accepted yet: no policy stops anything"
     subject, owner = "the settings", owners[0] if len(owners) == 1 else ""
     return Alert(
         topic="rail:accept",
@@ -148,16 +148,16 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
     first, act = min(acts, key=lambda one: one.since), acts[0].proposal.step.do
     rates = [rate for one in acts if (rate := compute_burn_rate(one.case.live, survey.at)) and rate.currency == "USD"]
     burn = Rate(nano_per_hour=sum(rate.nano_per_hour for rate in rates), currency="USD") if rates else None
-    count = f"the {act} of {names[0]} is" if len(acts) == 1 else f"{len(acts)} due acts are"
+    count = f"the {act} of {names[0]} is" if len(acts) == 1 else f"{len(acts)} acts are"
     explanation = HOLD_REASONS.get(reason, "it could not be sent")
     facts = (
-        ("machines", ", ".join(names) if len(names) <= NAMED_MAX else join_names(names)),
-        ("due since", format_local_time(first.since, rules.zone)),
-        ("why", "; ".join(dict.fromkeys(one.why for one in acts[:3]))),
         ("per hour", format_alert_rate(burn)),
-        *((("the cap", over),) if cap and (over := _explain_overshoot(acts, survey)) else ()),
-        ("until", _explain_end(reason, acts, rules)),
         ("to do", _explain_cure(reason, acts, survey)),
+        ("until", _explain_end(reason, acts, rules, survey.at)),
+        ("due since", format_near_time(first.since, survey.at, rules.zone)),
+        ("why", "; ".join(dict.fromkeys(one.why for one in acts[:3]))),
+        *((("cap", over),) if cap and (over := _explain_overshoot(acts, survey)) else ()),
+        *((("machines", ", ".join(names) if len(names) <= NAMED_MAX else join_names(names)),) if len(names) > 1 else ()),
     )
     severe = cap or reason in {UNSENT, "refused"}
     return Alert(
@@ -166,7 +166,8 @@ def _build_held_alert(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, 
         owner="",
         owners=owners,
         severity=PAGE if severe else WARNING,
-        what=f"DUE AND HELD: {count} not done: {explanation}",
+        what=f"OVERDUE: {count} not done: {explanation}",
+        condition=f"overdue {act} of {names[0]}" if len(acts) == 1 else f"{len(acts)} overdue acts",
         at=survey.at,
         facts=facts,
         stage=int(max(one.since for one in acts).timestamp()) // 60,
@@ -179,15 +180,17 @@ def _explain_overshoot(acts: Sequence[HeldAct], survey: GuardEvaluation) -> str:
     caps = {one.proposal.verdict.policy.name for one in acts}
     over = [one for one in survey.foresights if one.overshoot.nano and name_cap_policy(one.standing.budget) in caps]
     return "; ".join(
-        f"budget {one.standing.budget.name} can be exceeded by up to {format_alert_sum(one.overshoot)}, if it acts now"
+        f"budget {one.standing.budget.name} is exceeded by up to {format_alert_sum(one.overshoot)} even if it acts now"
         for one in over
     )
 
 
-def _explain_end(reason: str, acts: Sequence[HeldAct], rules: GuardConfig) -> str:
+def _explain_end(reason: str, acts: Sequence[HeldAct], rules: GuardConfig, now: datetime) -> str:
     last = max((one.proposal.expected_at or one.proposal.due_at for one in acts), default=NEVER)
     if reason == "rate":
-        return f"about {format_local_time(last, rules.zone)}, when the limits let the last one go" if last < NEVER else "never"
+        return (
+            f"about {format_near_time(last, now, rules.zone)}, when the limits allow the last one" if last < NEVER else "never"
+        )
     if reason == "untold":
         return "a channel confirms the notice, and 60 s after that"
     if reason == "clock":
@@ -195,7 +198,7 @@ def _explain_end(reason: str, acts: Sequence[HeldAct], rules: GuardConfig) -> st
     if reason == "workers_first":
         return "its workers are stopped"
     if reason == "stale":
-        return "its provider can be asked again"
+        return "its provider can be reached again"
     return "its provider takes the request; it is tried again" + ("" if reason == "refused" else " in every run")
 
 
@@ -208,7 +211,7 @@ def _explain_cure(reason: str, acts: Sequence[HeldAct], survey: GuardEvaluation)
     by_loss = "irreversible" in acts[0].why
     return {
         "rate": "more in [rails] acts (irreversible_per_h)" if by_loss else f"{approve}, or more in [rails] acts",
-        "untold": "costguard notify test says which channel fails; costguard stop stops it now",
+        "untold": "costguard notify test shows which channel fails; costguard stop stops the machine now",
         "clock": "correct the clock of the watchdog",
         "workers_first": "stop the workers, or the whole group, by hand",
-    }.get(reason, "stop it in its provider's console; costguard doctor shows whether the provider can be asked")
+    }.get(reason, "stop it in its provider's console; costguard doctor shows whether the provider can be reached")

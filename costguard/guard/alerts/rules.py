@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
+from fractions import Fraction
 
 from costguard.guard.action_intents import DONE, UNCONFIRMED, is_proof
 from costguard.guard.action_plan import (
@@ -25,8 +26,8 @@ from costguard.guard.action_plan import (
     resolve_step,
 )
 from costguard.guard.alerts import alert
-from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject
-from costguard.guard.alerts.fleet import describe_shape, explain_cap, list_fleet_alerts
+from costguard.guard.alerts.alert import WARNING, Alert
+from costguard.guard.alerts.fleet import build_alert_subject, explain_cap, list_fleet_alerts
 from costguard.guard.alerts.held import build_acceptance_alert, list_held_alerts
 from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
@@ -48,14 +49,14 @@ from costguard.guard.policy import (
     reaches_level,
 )
 from costguard.guard.policy_evaluation import ACTIVITY_FACTS, compute_burn_rate, compute_savings_rate, compute_waste
-from costguard.guard.signals import ACTIVE, HUNG, IDLE, WARMING
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, WARMING, Activity
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.agent import Agent, is_silent
-from costguard.values.money import Money, Rate
+from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import RUNNING, ResourceKey, is_same_life
-from costguard.values.text_format import format_command, format_local_time
+from costguard.values.text_format import format_command, format_local_time, format_near_time
 
 ARRIVING_STATES = ("pending", "starting")
 """After its stop a machine comes back: the alert of that stop is over."""
@@ -141,13 +142,13 @@ def _list_case_alerts(
             yield _build_escalation_alert(case, matter, step_numbers[-1], act, snapshot.now)
         elif case.live.scope not in dark and _is_blind(case, snapshot.now) and case.verdict.life.key not in blind:
             blind.add(case.verdict.life.key)
-            matter = replace(build_alert_subject(case.live, case.owner, snapshot.now, rules.zone), topic="blind")
+            matter = build_alert_subject(case.live, case.owner, snapshot.now, rules.zone, topic="blind")
             says = silent.pop(case.verdict.life.key, "")
             why = (*([says] if says else []), *case.verdict.reasons)
             yield alert.build_blind_alert(matter, at=snapshot.now, since=None, why=why, so_far=case.live.spent.expected)
     for live in (one for one in snapshot.live if one.observation.key in silent and one.scope not in dark):
-        matter = build_alert_subject(live, find_owner(live.observation, rules.owner_from), snapshot.now, rules.zone)
-        matter, spent = replace(matter, topic="blind"), live.spent.expected
+        owner, spent = find_owner(live.observation, rules.owner_from), live.spent.expected
+        matter = build_alert_subject(live, owner, snapshot.now, rules.zone, topic="blind")
         yield alert.build_blind_alert(matter, at=snapshot.now, since=None, why=(silent[live.observation.key],), so_far=spent)
 
 
@@ -228,8 +229,7 @@ def _build_escalation_alert(
     else:
         notice = _build_rule_alert(case, matter, since, so_far, now)
     if act is not None and step.do != ASK and (wait_reason := _explain_wait(act, now)):
-        next_fact = ("next", wait_reason)
-        notice = replace(notice, facts=tuple(next_fact if fact[0] == "next" else fact for fact in notice.facts))
+        notice = replace(notice, facts=(*(fact for fact in notice.facts if fact[0] != "next"), ("next", wait_reason)))
     severity = step.severity if step.do == NOTIFY else notice.severity
     return replace(
         notice,
@@ -246,7 +246,7 @@ def _explain_wait(act: Proposal, now: datetime) -> str:
     if withdrawal := explain_withdrawal(act):
         return f"no {act.step.do} while it is blocked: {withdrawal}"
     if settings := next((says for reason, says in act.held_by if reason == "not_accepted"), ""):
-        return f"{act.step.do} once somebody has accepted the settings (costguard plan): {settings}"
+        return f"{act.step.do} once the settings are accepted (costguard plan): {settings}"
     delay = next((says for reason, says in act.held_by if reason in DELAYING_HOLDS), "") if act.due_at <= now else ""
     return f"{act.step.do} as soon as this ends: {delay}" if delay else ""
 
@@ -254,9 +254,10 @@ def _explain_wait(act: Proposal, now: datetime) -> str:
 def _announce_act(notice: Alert, act: Proposal, matter: alert.AlertSubject) -> Alert:
     """A question that an act follows says when: its answer is not waited for."""
     due = act.expected_at or act.due_at
-    coming = ("next", f"{alert.format_next_step(act.step.do, due, matter.zone)}, unless somebody keeps it")
+    coming = ("next", f"{act.step.do} at {matter.format_time(due, notice.at)}, unless somebody keeps it")
     facts = tuple(coming if fact[0] == "next" else fact for fact in notice.facts)
-    return replace(notice, facts=facts, ahead=True, due=due)
+    what = f"{notice.what} Without an answer it {alert.announce_act(act.step.do, due, notice.at, matter.zone)}"
+    return replace(notice, what=what, facts=facts, ahead=True, due=due)
 
 
 def _build_rule_alert(
@@ -264,13 +265,14 @@ def _build_rule_alert(
 ) -> Alert:
     policy = case.verdict.policy
     facts = (
-        ("since", matter.format_moment(since)),
-        ("why", "; ".join(matter.because or case.verdict.reasons[:3]) or policy.when.text),
-        ("so far", alert.format_alert_sum(so_far)),
         ("per hour", alert.format_alert_rate(matter.rate)),
+        ("so far", alert.format_alert_sum(so_far)),
+        ("since", matter.format_time(since, now)),
+        ("why", "; ".join(matter.because or case.verdict.reasons[:3]) or policy.when.text),
         ("next", "only this notification"),
     )
-    return alert.build_alert(matter, WARNING, f"{policy.name}: {matter.called}", now, facts)
+    condition = f"{policy.name}: {matter.short_name}"
+    return alert.build_alert(matter, WARNING, f"{policy.name}: {matter.called}", now, facts, condition=condition)
 
 
 def _list_trouble_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
@@ -281,11 +283,11 @@ def _list_trouble_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterato
         if agent is None or not agent.troubles or live.observation.state != RUNNING or live.absent_at is not None:
             continue
         owner = find_owner(live.observation, rules.owner_from)
-        matter = replace(build_alert_subject(live, owner, snapshot.now, rules.zone), topic="agent")
+        matter = build_alert_subject(live, owner, snapshot.now, rules.zone, topic="agent")
         facts = (
+            ("per hour", alert.format_alert_rate(matter.rate)),
             ("why", "; ".join(agent.troubles)),
-            ("per hour", f"{alert.format_alert_rate(matter.rate)}, paid for as before"),
-            ("next", "nothing automatic: check the machine, or replace it"),
+            ("next", "nothing automatic, and it is billed as before: check the machine, or replace it"),
         )
         yield alert.build_alert(matter, WARNING, f"{matter.called}: {agent.troubles[0]}", snapshot.now, facts, keep=False)
 
@@ -295,11 +297,9 @@ def _list_arming_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator
     for policy in rules.policies:
         armed = find_armed_level(policy, snapshot.wishes, snapshot.now)
         if armed.cure:
-            facts = (("why", armed.why), ("next", f"it may {armed.level} and no more"), ("to arm it", armed.cure))
+            facts = (("why", armed.why), ("next", f"until then it is limited to {armed.level}"), ("to arm it", armed.cure))
             what = f"policy {policy.name} is not armed for {policy.arm}: {armed.why}"
-            yield Alert(
-                topic="arming", subject=policy.name, owner="", severity=WARNING, what=what, at=snapshot.now, facts=facts
-            )
+            yield Alert(topic="arming", subject=policy.name, severity=WARNING, what=what, at=snapshot.now, facts=facts)
 
 
 def _list_waste_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
@@ -310,11 +310,32 @@ def _list_waste_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: 
         work, gpus = survey.works[live.observation.key], round(live.observation.gpu_count)
         long = work.since is not None and work.get_known_until(survey.at) - work.since >= WASTE_AFTER
         if work.state == ACTIVE and long and work.wasted_share >= WASTE_SHARE_MIN and gpus and work.since is not None:
-            matter = replace(
-                build_alert_subject(live, find_owner(live.observation, rules.owner_from), survey.at, rules.zone), topic="waste"
-            )
+            owner = find_owner(live.observation, rules.owner_from)
+            matter = build_alert_subject(live, owner, survey.at, rules.zone, topic="waste")
             idle = round(work.wasted_share * gpus)
-            yield alert.build_waste_alert(matter, work, idle_gpus=idle, gpus=gpus, at=survey.at, since=work.since)
+            yield build_waste_alert(matter, work, idle_gpus=idle, gpus=gpus, at=survey.at, since=work.since)
+
+
+def build_waste_alert(
+    matter: alert.AlertSubject, work: Activity, *, idle_gpus: int, gpus: int, at: datetime, since: datetime
+) -> Alert:
+    """Build the alert of a machine that uses only part of its GPUs: "7 of 8 GPUs idle since 18:05 UTC, $172.04 wasted"."""
+    wasted = compute_wasted_cost(matter.rate, Fraction(idle_gpus, gpus), at - since)
+    facts = (
+        *alert.list_activity_facts(matter, work, at, since, wasted),
+        ("next", "nothing: a busy machine is not stopped"),
+    )
+    what = f"{matter.called}: {idle_gpus} of {gpus} GPUs idle since {matter.format_time(since, at)}"
+    what += "" if wasted is None else f", {alert.format_alert_sum(wasted)} wasted"
+    return alert.build_alert(matter, WARNING, what, at, facts, condition=f"idle GPUs of {matter.short_name}")
+
+
+def compute_wasted_cost(rate: Rate | None, share: Fraction, length: timedelta) -> Money | None:
+    """Return the cost of the idle GPUs in `length`: 7/8 of $32.77 an hour over 6 h is $172.04. None: unknown rate."""
+    if rate is None:
+        return None
+    nano = divide_half_even(rate.nano_per_hour * int(length.total_seconds()) * share.numerator, 3600 * share.denominator)
+    return Money(nano=nano, currency=rate.currency)
 
 
 def _list_intent_alerts(snapshot: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]) -> Iterator[Alert]:
@@ -346,7 +367,7 @@ def _list_intent_alerts(snapshot: GuardSnapshot, rules: GuardConfig, costs: Mapp
                 asked_at=intent.sent_at,
                 idle_cost=cost.idled,
                 saves=cost.saves,
-                afterwards=rest if listed else "not listed since: costguard status",
+                afterwards=rest if listed else "not listed since (costguard status)",
             )
 
 
@@ -364,20 +385,6 @@ def _list_start_alerts(
     yield from list_missed_start_alerts(survey.starts, subjects, snapshot.now)
 
 
-def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzinfo = UTC) -> alert.AlertSubject:
-    """Build the part of an alert that identifies a machine."""
-    observation = live.observation
-    return alert.AlertSubject(
-        topic="",
-        key=observation.key,
-        owner=owner,
-        name=observation.name,
-        told=describe_shape(observation),
-        rate=compute_burn_rate(live, now),
-        zone=zone,
-    )
-
-
 def compute_cost_since(live: LiveResource, since: datetime, now: datetime) -> Money | None:
     """Return its compute cost from `since` to `now`, or that of its disks where no computing bills; None: unknown rate."""
     rate = compute_savings_rate(live, now) or compute_burn_rate(live, now)
@@ -392,22 +399,25 @@ HOOK_OUTPUT_SHOWN = 400
 
 def list_hook_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
     """Yield an alert for each hook that failed in the last hour. Its output is untrusted and encoded when shown."""
-    live = {one.observation.key: one.observation for one in snapshot.live}
+    live = {one.observation.key: one for one in snapshot.live}
     for run in snapshot.hooks:
-        observation = live.get(run.life.key)
+        one = live.get(run.life.key)
         bad = run.state not in (BEGUN, SUCCEEDED) and run.ended_at is not None
-        if not bad or observation is None or run.ended_at is None or snapshot.now - run.ended_at >= HOOK_TOLD_FOR:
+        if not bad or one is None or run.ended_at is None or snapshot.now - run.ended_at >= HOOK_TOLD_FOR:
             continue
-        matter = AlertSubject(
-            topic=f"hook:{run.hook}", key=run.life.key, owner=find_owner(observation, rules.owner_from), name=observation.name
+        owner = find_owner(one.observation, rules.owner_from)
+        matter = build_alert_subject(one, owner, snapshot.now, rules.zone, topic=f"hook:{run.hook}")
+        output_facts = (("output", run.output[-HOOK_OUTPUT_SHOWN:]),) if run.output.strip() else ()
+        facts = (
+            ("since", matter.format_time(run.began_at, snapshot.now)),
+            *output_facts,
+            ("next", _format_next_act(run, survey, rules.zone)),
         )
-        output_facts = (("it said", run.output[-HOOK_OUTPUT_SHOWN:]),) if run.output.strip() else ()
-        facts = (("since", format_local_time(run.began_at)), *output_facts, ("next", _format_next_act(run, survey)))
         what = f"hook {run.hook} of {matter.called} {describe_hook_run(run)}"
         yield replace(alert.build_alert(matter, WARNING, what, snapshot.now, facts), once=True)
 
 
-def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
+def _format_next_act(run: HookRun, survey: GuardEvaluation, zone: tzinfo) -> str:
     """Describe the act that follows although the hook failed."""
     acts = [
         one
@@ -418,7 +428,8 @@ def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
     if first is None:
         return "no later step"
     holds = [words for reason, words in first.held_by if reason not in {"grace", "untold", "hook", "rate"}]
-    return f"no {first.step.do} while {holds[0]}" if holds else f"{first.step.do} at {format_local_time(first.due_at)} or later"
+    moment = format_near_time(first.due_at, survey.at, zone)
+    return f"no {first.step.do} while {holds[0]}" if holds else f"{first.step.do} at {moment} or later"
 
 
 REPORTS, SILENT, OLD_LIFE = "reports", "silent", "of an earlier run"
@@ -450,15 +461,7 @@ def find_silent_agents(agents: Iterable[Agent], live: Iterable[LiveResource], no
         if state == SILENT:
             reasons[agent.key] = f"its agent has not reported since {format_local_time(agent.heard_at)}"
         elif state == OLD_LIFE:
-            reasons[agent.key] = "its agent joined in an earlier run of it: enrol it again for this run: costguard agent enrol"
+            reasons[agent.key] = (
+                "its agent was enrolled in an earlier run of the machine: enrol it again for this run: costguard agent enrol"
+            )
     return reasons
-
-
-def build_door_alert(*, why: str, at: datetime) -> Alert:
-    """Build the warning that the process that answers agents and readers keeps failing; the guard goes on without it."""
-    facts = (
-        ("why", why),
-        ("next", "it is started again at least once a minute; polls, policies and acts go on, and agents keep their records"),
-    )
-    what = "the HTTP server keeps failing: agents and readers are not answered"
-    return Alert(topic="door", subject="the HTTP server", owner="", severity=WARNING, what=what, at=at, facts=facts)

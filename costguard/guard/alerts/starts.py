@@ -17,7 +17,7 @@ from costguard.guard.scheduled_starts import ScheduledStart, is_failed_try
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, ResourceKey
-from costguard.values.text_format import format_command, format_local_time
+from costguard.values.text_format import format_command
 
 STARTED_TOLD_FOR = timedelta(hours=1)
 """How long a confirmed start stays an alert."""
@@ -57,28 +57,32 @@ def list_sent_start_alerts(
 
 def _build_unconfirmed_start(intent: Intent, matter: AlertSubject, cost: StartCost, now: datetime) -> Alert:
     facts = (
-        ("since", matter.format_moment(intent.sent_at or intent.moved_at)),
-        ("why", intent.outcome or "its provider does not show it as running"),
-        ("per hour", f"{format_alert_rate(cost.price)} from the moment it starts"),
-        ("next", "it is not asked for again, and is looked for in every run; costguard stop withdraws it if it waits"),
+        ("per hour", format_alert_rate(cost.price)),
+        ("since", matter.format_time(intent.sent_at or intent.moved_at, now)),
+        ("why", intent.outcome or "its provider does not list it as running"),
+        ("next", "no second request; every run checks whether it runs, and it costs money from its start on"),
+        ("to cancel it", format_command("stop", matter.key)),
     )
-    what = f"START NOT CONFIRMED: {matter.called}"
-    return build_alert(matter, PAGE, what, now, facts, keep=False, stage=9)
+    what, condition = f"START NOT CONFIRMED: {matter.called}", f"unconfirmed start of {matter.short_name}"
+    return build_alert(matter, PAGE, what, now, facts, keep=False, stage=9, condition=condition)
 
 
 def _build_started(intent: Intent, one: LiveResource, matter: AlertSubject, cost: StartCost) -> Alert:
     observation = one.observation
     lost = observation.state == RUNNING and cost.gpus > observation.gpu_count
     facts = (
-        ("asked for", matter.format_moment(intent.sent_at or intent.moved_at)),
-        ("confirmed", f"{matter.format_moment(intent.moved_at)}, by its provider's listing"),
-        ("why", intent.why),
         ("per hour", format_alert_rate(cost.price)),
-        ("next", "stop it, unless it is of use without them" if lost else "its policies apply again"),
+        ("why", intent.why),
+        (
+            "requested",
+            f"{matter.format_time(intent.sent_at or intent.moved_at, intent.moved_at)}, confirmed by its provider's listing",
+        ),
+        ("next", "stop it, unless it is of use without these GPUs" if lost else "its policies apply again"),
     )
-    what = f"{matter.called} is running again"
+    moment = matter.format_time(intent.moved_at, intent.moved_at)
+    what = f"{matter.called} runs again since {moment}"
     if lost:
-        what = f"{matter.called} was started with {observation.gpu_count:g} of its {cost.gpus:g} GPUs"
+        what = f"{matter.called} was started at {moment} with {observation.gpu_count:g} of its {cost.gpus:g} GPUs"
     return build_alert(matter, PAGE if lost else INFO, what, intent.moved_at, facts, keep=False, stage=2)
 
 
@@ -103,15 +107,14 @@ def _build_missed(start: ScheduledStart, matter: AlertSubject, lasting: list[tup
     again = next((says for reason, says in start.proposal.held_by if reason == "retry"), "")
     last = start.tries[-1].outcome if start.tries else ""
     why = lasting[0][1] if lasting else last or "its provider refused"
-    following = f"it is tried again: {again.rpartition('; ')[2]}" if again and not lasting else "nothing by itself"
+    following = f"it is tried again: {again.rpartition('; ')[2]}" if again and not lasting else "nothing automatic"
     facts = (
-        ("due", f"{matter.format_moment(start.proposal.due_at)}, at the end of the off period of {start.policy.name}"),
-        ("why", why),
-        ("cost before", f"{format_alert_rate(start.price)} an hour"),
-        ("stopped", format_local_time(start.own_stop.moved_at)),
-        ("next", following),
+        ("per hour before", format_alert_rate(start.price)),
         ("to start it", format_command("start", matter.key)),
+        ("due", f"{matter.format_time(start.proposal.due_at, now)}, at the end of the off period of {start.policy.name}"),
+        ("why", why),
+        ("stopped", matter.format_time(start.own_stop.moved_at, now)),
+        ("next", following),
     )
-    return build_alert(
-        matter, WARNING, f"{matter.called} was not started: {why}", now, facts, keep=False, stage=2 if lasting else 1
-    )
+    what, condition = f"{matter.called} was not started: {why}", f"missed start of {matter.short_name}"
+    return build_alert(matter, WARNING, what, now, facts, keep=False, stage=2 if lasting else 1, condition=condition)

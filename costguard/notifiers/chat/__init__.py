@@ -20,8 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, DeliveryResult, Notification
-from costguard.guard.alerts.dispatch import format_body, format_title
-from costguard.notifiers import Channel, unpack_enclosure
+from costguard.notifiers import Channel, format_body, format_title, unpack_enclosure
 from costguard.notifiers.chat import mail
 from costguard.values.text_format import encode_chat
 
@@ -32,6 +31,20 @@ NOISY_LOGGERS = ("apprise", "urllib3", "urllib3.connectionpool", "requests", "ht
 APPRISE_KINDS = {INFO: "info", WARNING: "warning", PAGE: "failure"}
 UNVERIFIED = "its address has verify=no, but certificates are always checked: set your authority in [network] ca_file"
 LOOPBACK_URLS = tuple(f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "[::1]"))
+MAIL_SERVICES = (
+    "brevo",
+    "mailersend",
+    "mailgun",
+    "azure",
+    "o365",
+    "postmark",
+    "resend",
+    "sendgrid",
+    "ses",
+    "smtp2go",
+    "sparkpost",
+)
+"""Services that send mail: it is read later than it is sent, so its text has no "in 15 min"."""
 LOCAL_SCHEMES = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "kde", "glib", "rsyslog")
 """What Apprise can also do on this machine: no channel of a watchdog that runs without a screen."""
 
@@ -142,9 +155,10 @@ def _send_message(service: NotifyBase | None, message: Notification, channel: Ch
     files, in_memory = AppriseAttachment(), cast("Any", memory).AttachMemory  # never a file on the disk
     for one in message.enclosures if service.attachment_support else ():
         files.add(in_memory(content=unpack_enclosure(one), name=one.name, mimetype=one.media))
+    now = None if channel.address.partition("://")[0].lower() in MAIL_SERVICES else channel.clock.now()
     sent = room.notify(
-        title=format_title(message, encode_chat),
-        body=format_body(message, encode_chat),
+        title=format_title(message, encode_chat, now),
+        body=format_body(message, encode_chat, now),
         notify_type=APPRISE_KINDS[message.severity],
         body_format="text",
         attach=files or None,

@@ -18,8 +18,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from costguard.guard.alerts.alert import DeliveryResult, Notification
-from costguard.guard.alerts.dispatch import format_body, format_title
-from costguard.notifiers import Channel, unpack_enclosure
+from costguard.notifiers import Channel, format_body, format_title, unpack_enclosure
 from costguard.system import network
 from costguard.values.text_format import encode_chat
 

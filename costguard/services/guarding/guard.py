@@ -22,8 +22,8 @@ from costguard.errors import LedgerError
 from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.alert import Alert, AlertRoute
 from costguard.guard.alerts.dispatch import dispatch_alerts
-from costguard.guard.alerts.fleet import list_restart_alerts
 from costguard.guard.alerts.rules import list_alerts
+from costguard.guard.alerts.watchdog import list_restart_alerts
 from costguard.guard.cap_acceptance import describe_cap, list_cap_acceptances
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.context import GuardConfig, GuardSnapshot

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import ClockError, CostguardError, InputError, LeaseLostError, LedgerError
 from costguard.guard.alerts.alert import Alert
-from costguard.guard.alerts.sharing import build_clock_off_alert, build_twin_accounts_alert
+from costguard.guard.alerts.watchdog import build_clock_off_alert, build_twin_accounts_alert
 from costguard.ledger.duties import DutyStore, PollView
 from costguard.ledger.duty_records import CLOCK_OFF_MAX, Lease, build_clock_error
 from costguard.metering.inventory import Poll

@@ -23,7 +23,7 @@ from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, LedgerError, ProviderError
 from costguard.guard.alerts.alert import FIRST, Notification
-from costguard.guard.alerts.fleet import build_ledger_unwritable_alert
+from costguard.guard.alerts.watchdog import build_ledger_unwritable_alert
 from costguard.guard.context import GuardConfig
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 
@@ -52,7 +52,7 @@ from costguard.system.tracing import open_tracing
 from costguard.values.checks import require
 from costguard.values.resource import INSTANCE, ResourceKey
 from costguard.values.text_format import encode_plain
-from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView
+from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchedNotice, WatchView
 from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
 from costguard.watchdog.heartbeat import Heartbeat
 
@@ -359,10 +359,17 @@ def build_watch_view(guarded: GuardRunResult, context: WatchdogContext) -> Watch
             for intent in guarded.intents
             if at - intent.moved_at <= RECENT_ACTIONS
         ),
-        notices=tuple(dict.fromkeys((*(notice.what for notice in guarded.notices), *list_cap_shortfalls(guarded)))),
+        notices=tuple(_list_notices(guarded)),
         frozen=f"{hold.who}: {hold.why}" if hold else "",
         committed=guarded.committed,
     )
+
+
+def _list_notices(guarded: GuardRunResult) -> Iterator[WatchedNotice]:
+    for one in guarded.notices:
+        due = f"{one.due:%Y-%m-%d %H:%M}" if one.due else ""
+        yield WatchedNotice(id=f"{one.topic} {one.subject} {one.owner} {one.severity} {one.stage} {due}", what=one.what)
+    yield from (WatchedNotice(id=text, what=text) for text in list_cap_shortfalls(guarded))
 
 
 def _build_machine_view(
