@@ -50,22 +50,16 @@ def test_a_silent_idle_unprotected_machine_is_ended() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"silent_s": AFTER_S + 660}, SILENT_TOO_SHORT),
-        ({"silent_s": float("nan")}, SILENT_TOO_SHORT),
-        ({"checked": False}, UNCHECKED),
-        ({"protected": None}, PROTECTION_UNKNOWN),
-        ({"protected": True}, PROTECTED),
-        ({"wishes": ("keep",)}, WISHED),
-        ({"lease_left_s": 1.0}, WISHED),
-        ({"job": True}, JOB),
-        ({"attempts": 2}, TRIED),
+        ({"silent_s": AFTER_S + 660}, SILENT_TOO_SHORT), ({"silent_s": float("nan")}, SILENT_TOO_SHORT),
+        ({"checked": False}, UNCHECKED), ({"protected": None}, PROTECTION_UNKNOWN), ({"protected": True}, PROTECTED),
+        ({"wishes": ("keep",)}, WISHED), ({"lease_left_s": 1.0}, WISHED), ({"job": True}, JOB), ({"attempts": 2}, TRIED),
         ({"evidence": IdleEvidence(0.0, ("cpu_cores",), (), 3600.0)}, WORKING),
         ({"evidence": IdleEvidence(0.0, (), ("gpu_util",), 3600.0)}, BLIND),
         ({"evidence": IdleEvidence(0.0, (), ("records",))}, BLIND),
         ({"evidence": IdleEvidence(3600.0, (), ("gpu_util",), 3600.0)}, BLIND),
         ({"evidence": IdleEvidence(3599.0, (), (), 3599.0)}, NOT_IDLE_YET),
     ],
-)
+)  # fmt: skip
 def test_each_thing_that_keeps_it_has_a_name(change: dict[str, object], reason: str) -> None:
     judged = decide_shutdown(FIRES._replace(**change), CHOSEN)  # type: ignore[arg-type]
     assert (judged.end, judged.reason) == (False, reason)
@@ -141,16 +135,10 @@ def test_agents_do_not_end_at_once() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"act": None},
-        {"act": ""},
-        {"id": ""},
-        {"after_s": 60},
-        {"after_s": "6h"},
-        {"idle_s": 59},
-        {"idle_s": 86400},
+        {"act": None}, {"act": ""}, {"id": ""}, {"after_s": 60}, {"after_s": "6h"}, {"idle_s": 59}, {"idle_s": 86400},
         {"after_s": float("nan")},
     ],
-)
+)  # fmt: skip
 def test_settings_that_are_torn_or_out_of_bounds_are_off(change: dict[str, object]) -> None:
     kept = {"act": "stop", "provider": "vast", "id": "7", "after_s": 21600, "idle_s": 3600}
     assert parse_settings(kept, "a") is not None
@@ -180,16 +168,12 @@ def test_an_hour_of_nothing_is_an_hour_of_idleness() -> None:
 @pytest.mark.parametrize(
     ("signals", "family"),
     [
-        ({"gpu_util": 6.0}, "gpu_util"),
-        ({"gpu_busy_count": 1.0}, "gpu_util"),
-        ({"cpu_cores": 0.2}, "cpu_cores"),
-        ({"cpu_util": 3.2}, "cpu_util"),
-        ({"network_bytes_s": 6.1e6}, "network_bytes_s"),
-        ({"disk_bytes_s": 1e6}, "disk_bytes_s"),
-        ({"input_age_s": 1799.0}, "input_age_s"),
+        ({"gpu_util": 6.0}, "gpu_util"), ({"gpu_busy_count": 1.0}, "gpu_util"), ({"cpu_cores": 0.2}, "cpu_cores"),
+        ({"cpu_util": 3.2}, "cpu_util"), ({"network_bytes_s": 6.1e6}, "network_bytes_s"),
+        ({"disk_bytes_s": 1e6}, "disk_bytes_s"), ({"input_age_s": 1799.0}, "input_age_s"),
         ({"queue_jobs": 1.0}, "queue_jobs"),
     ],
-)
+)  # fmt: skip
 def test_each_family_alone_shows_work(signals: dict[str, float], family: str) -> None:
     quiet, now_s = filled(1, signals)
     seen = quiet.collect_evidence(now_s, 3600.0)

@@ -152,16 +152,10 @@ def test_a_server_that_cannot_be_asked_makes_the_age_unknown_and_keeps_its_token
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"pid": "x", "port": 8888}',
-        '{"pid": 1, "port": 99999}',
-        '{"pid": 1, "port": true}',
+        "", "{", "[]", "null", '{"pid": "x", "port": 8888}', '{"pid": 1, "port": 99999}', '{"pid": 1, "port": true}',
         "[" * 100_000,
     ],
-)
+)  # fmt: skip
 def test_a_file_that_is_none_of_a_server_is_passed_over(tmp_path: Path, text: str) -> None:
     machine = Machine(tmp_path, HOME="/root")
     machine.file("root/.local/share/jupyter/runtime/jpserver-1.json", text)

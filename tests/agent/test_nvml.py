@@ -14,16 +14,9 @@ from costguard_agent.nvml import GpuReader, GpuReading, GpuWatcher, import_pynvm
 
 FAKE = Path(__file__).parent / "fake_nvml"
 GPU = {
-    "util": 97,
-    "memory_util": 40,
-    "power": 612.5,
-    "limit": 700.0,
-    "used": 60,
-    "total": 80,
-    "heat": 64,
-    "pcie": 1200,
+    "util": 97, "memory_util": 40, "power": 612.5, "limit": 700.0, "used": 60, "total": 80, "heat": 64, "pcie": 1200,
     "pids": [12],
-}
+}  # fmt: skip
 IDLE = {**GPU, "util": 0, "power": 70.0, "pids": []}
 Nvidia = Callable[..., None]
 

@@ -105,15 +105,6 @@ def test_a_python_that_is_too_old_is_told_so() -> None:
     compile(installation.MAIN, "main", "exec")
 
 
-def test_a_file_that_would_unpack_elsewhere_is_refused(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.zip"
-    for name in ("../x.py", "/x.py", "x.so"):
-        with zipfile.ZipFile(bad, "w") as made:
-            made.writestr(name, "")
-        with pytest.raises(OSError, match="must not be part of the agent"):
-            installation.unpack_archive(bad.read_bytes(), tmp_path / f"out{time.monotonic_ns()}", sys.executable)
-
-
 def test_the_agents_own_wheel_has_the_agent_alone(tmp_path: Path) -> None:
     build = "from hatchling.build import build_wheel; import sys; print(build_wheel(sys.argv[1]))"
     done = subprocess.run(
@@ -161,3 +152,12 @@ def test_without_systemd_it_says_how_to_start_it(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(AgentError, match="needs root: sudo costguard-agent install"):
         installation.install_service(systemd=tmp_path)
+
+
+def test_a_file_that_would_unpack_elsewhere_is_refused(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.zip"
+    for name in ("../x.py", "/x.py", "x.so"):
+        with zipfile.ZipFile(bad, "w") as made:
+            made.writestr(name, "")
+        with pytest.raises(OSError, match="must not be part of the agent"):
+            installation.unpack_archive(bad.read_bytes(), tmp_path / f"out{time.monotonic_ns()}", sys.executable)

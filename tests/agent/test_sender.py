@@ -200,14 +200,10 @@ def test_what_is_no_answer_of_the_watchdog_tells_nothing(box: Box, misbehave: ob
 @pytest.mark.parametrize(
     ("status", "name"),
     [
-        (401, "unknown_agent"),
-        (403, "foreign"),
-        (410, "revoked"),
-        (410, "another_life"),
-        (404, "not_found"),
+        (401, "unknown_agent"), (403, "foreign"), (410, "revoked"), (410, "another_life"), (404, "not_found"),
         (421, "wrong_host"),
     ],
-)
+)  # fmt: skip
 def test_what_only_people_can_mend_is_said_and_tried_seldom(box: Box, status: int, name: str) -> None:
     box.dog.misbehave = lambda asked: asked.refuse(status, name)
     told = box.sender.send_beat(box.now_ms(), [])
@@ -432,16 +428,10 @@ def test_a_proxy_that_is_none_says_what_to_write(tmp_path: Path, proxy: str) -> 
 @pytest.mark.parametrize(
     "url",
     [
-        "http://example.org",
-        "http://127.example.org:80",
-        "ftp://x",
-        "https://",
-        "https://h/path",
-        "https://u@h",
-        "https://h:99999",
-        "https://[::1",
+        "http://example.org", "http://127.example.org:80", "ftp://x", "https://", "https://h/path", "https://u@h",
+        "https://h:99999", "https://[::1",
     ],
-)
+)  # fmt: skip
 def test_an_address_that_is_none_says_what_to_write(url: str) -> None:
     with pytest.raises(AgentError, match=r"https://|http only to this machine"):
         parse_address(url)

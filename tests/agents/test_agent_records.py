@@ -46,14 +46,10 @@ def test_what_is_missing_in_a_record_is_missing_in_the_mean_and_no_zero() -> Non
 @pytest.mark.parametrize(
     ("signal", "quiet", "works"),
     [
-        ("gpu_util", 0.0, 80.0),
-        ("gpu_busy_count", 0.0, 1.0),
-        ("cpu_cores", 0.01, 3.0),
-        ("network_bytes_s", 0.0, 5e6),
-        ("queue_jobs", 0.0, 2.0),
-        ("input_age_s", 7200.0, 60.0),
+        ("gpu_util", 0.0, 80.0), ("gpu_busy_count", 0.0, 1.0), ("cpu_cores", 0.01, 3.0), ("network_bytes_s", 0.0, 5e6),
+        ("queue_jobs", 0.0, 2.0), ("input_age_s", 7200.0, 60.0),
     ],
-)
+)  # fmt: skip
 def test_what_one_record_of_four_says_is_no_quiet_minute_but_work_is_told(signal: str, quiet: float, works: float) -> None:
     """A GPU that falls off the bus in the middle, a driver that answers now and then: the rest could be work."""
 

@@ -110,15 +110,6 @@ def test_a_launcher_that_fails_leaves_the_hold_that_an_earlier_one_has(costguard
     assert holds(ledger) == [(15 * 10**9, None)]
 
 
-def test_what_has_no_price_is_refused_with_the_way_out(costguard: Command, ledger: Path) -> None:
-    none = costguard("admit", "--gpu", "H100", "--count", "7", "--hours", "1")
-    assert none.code == 3
-    none.is_clean()
-    assert "cannot be priced" in none.err
-    assert "--usd" in none.err
-    assert not ledger.exists()
-
-
 def test_a_launcher_runs_only_when_its_run_is_held_and_its_exit_code_is_passed_on(
     costguard: Command, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,17 +42,13 @@ def test_it_has_nothing_of_an_extra(bare: BareInstall, tmp_path: Path) -> None:
 SIM = "[providers.sim]\nseed = 1\n"
 WEB = f'{SIM}[web]\nlisten = "127.0.0.1:8470"\n'
 EXTRAS = {
-    "mcp": (("mcp",), "mcp", ""),
-    "serve": (("serve",), "web", WEB),
-    "watch": (("watch",), "web", WEB),
-    "metrics": (("metrics",), "web", ""),
-    "parquet": (("report", "--format", "focus", "-o", "a.parquet"), "parquet", ""),
+    "mcp": (("mcp",), "mcp", ""), "serve": (("serve",), "web", WEB), "watch": (("watch",), "web", WEB),
+    "metrics": (("metrics",), "web", ""), "parquet": (("report", "--format", "focus", "-o", "a.parquet"), "parquet", ""),
     "traces": (("watch", "--once"), "otel", '[telemetry]\ntraces = "http://127.0.0.1:4318"\n'),
-    "aws": (("status",), "aws", "[providers.aws]\n"),
-    "gcp": (("status",), "gcp", '[providers.gcp]\nprojects = ["p"]\n'),
+    "aws": (("status",), "aws", "[providers.aws]\n"), "gcp": (("status",), "gcp", '[providers.gcp]\nprojects = ["p"]\n'),
     "postgres": (("status",), "postgres", ""),
     "exact": (("size", "--model", "gpt2", "--method", "full", "--precision", "bf16-amp", "--exact"), "exact", ""),
-}
+}  # fmt: skip
 """A command, its extra, and settings; tests/cli/test_top.py has `top`, tests/notifiers/test_chat.py has `notify`."""
 
 

@@ -32,14 +32,6 @@ def test_upgrade_makes_a_ledger_once(costguard: Command, ledger: Path) -> None:
     assert (data["before"], data["after"], data["copy"]) == (HEAD_REVISION, HEAD_REVISION, None)
 
 
-def test_check_says_that_it_is_sound(costguard: Command, ledger: Path) -> None:
-    costguard("db", "upgrade")
-    answer = costguard("db", "check")
-    assert (answer.code, answer.err) == (0, "")
-    assert answer.out.startswith(f"{ledger} is consistent")
-    assert costguard("db", "check", "--json").data["sound"] is True
-
-
 def test_check_prints_what_it_finds_and_exits_1(costguard: Command, ledger: Path) -> None:
     costguard("db", "upgrade")
     with closing(sqlite3.connect(ledger, isolation_level=None)) as tool:
@@ -62,14 +54,6 @@ def test_backup_makes_a_copy(costguard: Command, ledger: Path, tmp_path: Path) -
     assert answer.data["ledger"] == str(ledger)
     assert "checked" in costguard("db", "backup", "another.db").out
     costguard("db", "backup", "copy.db").says("copy.db", "exists already", "another file")
-
-
-def test_the_settings_name_the_ledger(costguard: Command, tmp_path: Path) -> None:
-    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///mine.db"\n', encoding="utf-8")
-    assert costguard("db", "path").out == f"{tmp_path / 'mine.db'}\n"
-    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "postgresql://ada@host/costs"\n', encoding="utf-8")
-    assert costguard("db", "path").out == "postgresql://ada@host/costs\n"
-    costguard("db", "backup", "x").says("pg_dump", "ada@host")
 
 
 def test_what_is_not_a_ledger_is_an_error_and_stays(costguard: Command, tmp_path: Path) -> None:

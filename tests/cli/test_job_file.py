@@ -95,12 +95,6 @@ def test_every_field_of_a_toml_file_reaches_the_job(costguard: Command, market: 
     assert "H100 was taken as H100-SXM" in data["warnings"]
 
 
-def test_a_flag_in_a_section_leaves_the_rest_of_it(costguard: Command, market: str) -> None:
-    data = costguard("quote", "jobs/job.toml", "--lora-rank", "64", "--provider", "lambda", "--market", market, "--json").data
-    assert data["job"]["lora"] == {"rank": 64, "targets": ["q_proj", "v_proj"]}
-    assert {(o["provider"], o["gpu"]) for o in data["options"]} == {("lambda", "H100-SXM")}
-
-
 def small(ran: Ran) -> dict[str, Any]:
     assert ran.code == 0, ran.err
     job: dict[str, Any] = ran.data["job"]
@@ -127,16 +121,6 @@ def test_a_model_may_be_stated_by_its_numbers(costguard: Command, folder: Path) 
     by_numbers = small(costguard("size", "jobs/own.json", "--json"))
     by_config = small(costguard("size", "--model", "jobs/models/config.json", "--json"))
     assert by_numbers["parameters"] == by_config["parameters"]
-
-
-@pytest.mark.parametrize(
-    "text", ["model: gpt2\nmethod: full\n---\n", "model:\tgpt2\nmethod: full\n", "---\nmodel: gpt2\nmethod: full\n...\n---\n"]
-)
-def test_every_yaml_that_is_one_table_is_a_job(costguard: Command, folder: Path, text: str) -> None:
-    (folder / "own.yaml").write_text(text)
-    small(costguard("size", "jobs/own.yaml", "--json"))
-    (folder / "own.yaml").write_text(text.replace("gpt2\n", "gpt2\nseq_len: many\n", 1))
-    costguard("size", "jobs/own.yaml").says("own.yaml: seq_len: must be a whole number", "at line")
 
 
 @pytest.mark.parametrize(

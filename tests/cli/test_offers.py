@@ -30,14 +30,10 @@ def test_an_unknown_price_is_shown_as_unknown_and_comes_last(costguard: Command,
 @pytest.mark.parametrize(
     ("flags", "count"),
     [
-        (("--provider", "aws"), 5),
-        (("--tier", "spot"), 2),
-        (("--region", "us-west-2"), 1),
-        (("--gpu", "H100", "--count", "8"), 5),
-        (("--count", "8", "--provider", "runpod"), 1),
-        (("--top", "3"), 3),
+        (("--provider", "aws"), 5), (("--tier", "spot"), 2), (("--region", "us-west-2"), 1),
+        (("--gpu", "H100", "--count", "8"), 5), (("--count", "8", "--provider", "runpod"), 1), (("--top", "3"), 3),
         (("--top", "0"), 12),
     ],
-)
+)  # fmt: skip
 def test_a_filter_leaves_what_it_names(costguard: Command, market: str, flags: tuple[str, ...], count: int) -> None:
     assert len(costguard("offers", "--market", market, "--json", *flags).data["offers"]) == count

@@ -74,21 +74,12 @@ def test_a_file_that_ends_in_gz_is_packed(report: Command, file: str, flags: tup
 
 
 READING = {
-    "quote": ("--gpu", "H100", "--count", "8", "--hours", "12"),
-    "size": ("--model", "llama-2-7b"),
-    "offers": ("--gpu", "H100"),
-    "prices": (),
-    "breakeven": ("--gpu", "A100-80GB", "--price", "15000"),
-    "calibrate": ("--show",),
-    "status": (),
-    "reconcile": ("--month", "2026-10"),
-    "plan": (),
-    "simulate": ("--from", "2026-11-01T00:00", "--to", "2026-11-01T01:00"),
-    "policy": ("lint",),
-    "doctor": (),
-    "providers": (),
-    "audit": ("verify",),
-}
+    "quote": ("--gpu", "H100", "--count", "8", "--hours", "12"), "size": ("--model", "llama-2-7b"),
+    "offers": ("--gpu", "H100"), "prices": (), "breakeven": ("--gpu", "A100-80GB", "--price", "15000"),
+    "calibrate": ("--show",), "status": (), "reconcile": ("--month", "2026-10"), "plan": (),
+    "simulate": ("--from", "2026-11-01T00:00", "--to", "2026-11-01T01:00"), "policy": ("lint",), "doctor": (),
+    "providers": (), "audit": ("verify",),
+}  # fmt: skip
 TIMES = re.compile(r'"[a-z_]*(?:at|hours|from|to|start|end|age|days)": [^,}\]]+|\d{4}-\d\d-\d\dT[0-9:.]+Z?')
 """What two answers of the same question may differ in: when it was asked."""
 

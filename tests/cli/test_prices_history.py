@@ -12,9 +12,6 @@ import pytest
 from costguard.ledger.price_history import PriceHistoryReader, append_prices
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.services.quote.price_history import get_history_file, record_prices
-from costguard.views.document import TableView
-from costguard.views.price_history import build_price_history_document
-from costguard.views.table_layout import fit_table
 from tests import shop
 from tests.cli.acme import Account, Acme
 from tests.cli.test_report import recorded, report
@@ -74,26 +71,6 @@ def test_the_snapshots_own_dates_are_points_too(costguard: Command, collect: Col
     ]
 
 
-def test_one_row_is_drawn_large_and_several_on_request(costguard: Command, collect: Collect, market: str) -> None:
-    collect(*FALLING, h100("20", 30, count=8), h100("20", 0, count=8))
-    flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--days", "90", "--market", market)
-    alone, both = costguard(*flags, "--count", "1").out, costguard(*flags, "--chart").out
-    assert "runpod H100-SXM x1 secure, global" in alone
-    assert alone.count("█") > 100
-    assert both.count("H100-SXM x1 secure, global") == both.count("H100-SXM x8 secure, global") == 1
-    assert "x1 secure, global" not in costguard(*flags).out
-
-
-def test_without_a_history_the_command_that_collects_it_is_named(costguard: Command, market: str) -> None:
-    ran = costguard("prices", "history", "--gpu", "H100", "--days", "3650", "--market", market)
-    assert ran.code == 0
-    assert "costguard prices refresh" in ran.out
-    assert '[prices] refresh = "daily"' in ran.out
-    none = costguard("prices", "history", "--gpu", "B300", "--market", market)
-    assert none.code == 3
-    assert "costguard prices refresh" in none.err
-
-
 def test_a_damaged_history_is_a_warning_and_the_snapshot_is_drawn(costguard: Command, market: str) -> None:
     get_history_file().parent.mkdir(parents=True)
     get_history_file().write_bytes(b"no database")
@@ -120,26 +97,6 @@ def test_a_history_that_cannot_be_written_does_not_stop_a_refresh(costguard: Com
     assert ran.code == 0
     assert "not added to the history" in ran.err
     assert costguard("offers", "--provider", "runpod", "--region", "moon", "--json").data["offers"]
-
-
-def build_table(*prices: tuple[int, str]) -> TableView:
-    from costguard.quoting.price_series import add_offers, draw_lines
-
-    offers = [h100(usd, back, tier=tier) for tier, usd, back in (("secure", u, b) for b, u in prices)]
-    offers += [h100("3", 60, tier="community"), h100("3", 0, tier="community")]
-    lines = draw_lines(add_offers([], offers), TODAY - timedelta(60), TODAY)
-    start = TODAY - timedelta(60)
-    document = build_price_history_document(lines, start=start, end=TODAY, history=None)
-    return document.tables[0]
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 100])
-def test_the_table_fits_a_terminal(width: int) -> None:
-    laid = fit_table(build_table((60, "4"), (0, "2")), width)
-    assert sum(one.width for one in laid.columns) + 2 * (len(laid.columns) - 1) <= width
-    assert {"provider", "GPU", "last $/h", "change"} <= {one.name for one in laid.columns}
-    if width >= 80:
-        assert "trend" in {one.name for one in laid.columns}
 
 
 def test_a_report_shows_the_prices_of_what_ran(report: Command) -> None:

@@ -99,20 +99,12 @@ INVOICES = [
     {"type": "payment", "description": "card", "timestamp": to_micros(START) // 10**6, "amount": "-25"},
 ]
 CUR = {
-    "identity/LineItemId": "x",
-    "bill/PayerAccountId": "999988887777",
-    "bill/BillingPeriodEndDate": "2026-11-01T00:00:00Z",
-    "lineItem/UsageAccountId": "111122223333",
-    "lineItem/LineItemType": "Usage",
-    "lineItem/UsageStartDate": "2026-10-01T00:00:00Z",
-    "lineItem/UsageEndDate": "2026-10-01T01:00:00Z",
-    "lineItem/UsageType": "USW2-BoxUsage:p5.48xlarge",
-    "lineItem/UnblendedCost": "98.32",
-    "lineItem/CurrencyCode": "USD",
-    "lineItem/ResourceId": "i-0abc",
-    "reservation/EffectiveCost": "",
-    "savingsPlan/SavingsPlanEffectiveCost": "",
-}
+    "identity/LineItemId": "x", "bill/PayerAccountId": "999988887777", "bill/BillingPeriodEndDate": "2026-11-01T00:00:00Z",
+    "lineItem/UsageAccountId": "111122223333", "lineItem/LineItemType": "Usage",
+    "lineItem/UsageStartDate": "2026-10-01T00:00:00Z", "lineItem/UsageEndDate": "2026-10-01T01:00:00Z",
+    "lineItem/UsageType": "USW2-BoxUsage:p5.48xlarge", "lineItem/UnblendedCost": "98.32", "lineItem/CurrencyCode": "USD",
+    "lineItem/ResourceId": "i-0abc", "reservation/EffectiveCost": "", "savingsPlan/SavingsPlanEffectiveCost": "",
+}  # fmt: skip
 CUR_2 = {
     name.replace("/", "_").replace("lineItem", "line_item").replace("UsageStart", "usage_start"): v for name, v in CUR.items()
 }
@@ -232,14 +224,6 @@ def test_a_bill_delivered_anew_withdraws_what_it_lacks_where_it_is_said_to_be_wh
     assert (ran.data["imports"][0]["withdrawn"], ran.data["notes"]) == (1, [])
     assert [nano for *_, nano, _ in lines(tmp_path)] == [1_006_000_000, 600_000_000]
     assert lab(anew, "--json", "--whole").data["imports"][0]["withdrawn"] == 0
-
-
-def test_whole_is_refused_where_it_can_mean_nothing(lab: Callable[..., Ran], costguard: Command, tmp_path: Path) -> None:
-    (tmp_path / "more.csv").write_text(text([row(1)]))
-    lab(text([row()]), "--whole", "--file", "more.csv").says("--whole", "they are of one bill", "folder")
-    lab(json.dumps(RUNPOD), "--whole", "--account", "main").says("--whole", "not a bill that is delivered as a whole")
-    costguard("reconcile", "--whole").says("--whole", "--file")
-    assert lines(tmp_path) == []
 
 
 def broken(number: int, **more: Any) -> str:  # noqa: ANN401 - any column

@@ -131,11 +131,3 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(says), ran.err
     assert "canary" not in ran.err
-
-
-def test_without_a_mail_server_it_says_what_to_write(report: Command, tmp_path: Path) -> None:
-    (tmp_path / "costguard.toml").write_text("")
-    ran = report(*MONTH, "--email", "lead@lab.org")
-    assert (ran.code, ran.out) == (2, "")
-    assert "goes by mail, and no mail server is set" in ran.err
-    assert '[notify] mail = "env:MAIL_URL"' in ran.err

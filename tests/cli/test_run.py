@@ -110,15 +110,6 @@ def test_the_title_says_what_it_costs_and_is_put_back(bench: Bench) -> None:
         assert b"\x1b[23;2t" in screen.seen
 
 
-def test_ctrl_c_before_it_runs_ends_it_with_nothing_held(bench: Bench) -> None:
-    command = bench.command("--rate", "2.49", "--id-of-job", "d", "--", "true")
-    with terminal(command, bench.env, cwd=str(bench.folder)) as screen:
-        screen.until(b"[y/N]")
-        screen.type(CTRL_C)
-        assert screen.end() == 130
-    assert bench.holds() == []
-
-
 @pytest.mark.sampled(2, first=1)
 @pytest.mark.parametrize(("how", "status"), [("ctrl-c", 130), ("hang-up", 129)])
 def test_a_key_or_a_terminal_that_closes_ends_the_job_and_leaves_nothing_open(bench: Bench, how: str, status: int) -> None:

@@ -27,14 +27,6 @@ from tests.cli.ran import Bench
 from tests.system.child.terminals import terminal
 from tests.system.child.test_notices import ACTION, metadata
 
-POLICY = """
-[[policy]]
-name = "short"
-when = 'state == "idle"'
-then = [{ do = "notify" }]
-lease = { max = "1m" }
-"""
-
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
@@ -85,16 +77,6 @@ def test_a_machine_of_the_ledger_is_priced_there_kept_meanwhile_and_let_go(bench
     assert dict(json.loads(found[4])) == {"job": "demo", "owner": "ada"}
 
 
-def test_a_lease_that_a_policy_does_not_allow_is_said_and_the_job_runs(bench: Bench) -> None:
-    listed(bench)
-    (bench.folder / "costguard.toml").write_text(POLICY)
-    command = bench.command("--job", "job.toml", "--id", "train-1", "--yes", "--", sys.executable, "train.py", "0", "3", "0")
-    ran = bench.run(command)
-    assert ran.returncode == 0, ran.stderr
-    assert "the machine has no lease: short allows leases of at most" in ran.stderr
-    assert leases(bench) == []
-
-
 NVML = """
 class NVMLError(Exception): pass
 NAMES = {names!r}
@@ -129,12 +111,6 @@ def test_the_machine_that_its_cloud_names_is_found_in_the_ledger(bench: Bench) -
     ran = bench.run(bench.command("--yes", "--", "true"), env=env)
     assert ran.returncode == 0, ran.stderr
     assert "on T4 x1, at $360.0000/h (the ledger's train-1 (runpod/main/EU-RO-1/k3v9x2m0000000))" in ran.stderr
-
-
-def test_a_price_beside_one_that_the_ledger_knows_is_refused(bench: Bench) -> None:
-    listed(bench)
-    ran = bench.run(bench.command("--id", "train-1", "--rate", "2", "--yes", "--", "true"))
-    assert (ran.returncode, "whose price the ledger knows: 360" in ran.stderr) == (2, True), ran.stderr
 
 
 def test_a_spot_notice_runs_the_hook_and_signals_the_job(bench: Bench) -> None:

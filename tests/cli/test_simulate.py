@@ -38,13 +38,6 @@ def test_who_would_have_been_stopped_and_who_worked_again(recorded: Command) -> 
     assert policy["blind_hours"] > 3
 
 
-def test_the_rails_let_one_go_after_the_other_and_say_so(recorded: Command) -> None:
-    first, second = recorded("simulate", "--since", "4h", "--json").data["stops"]
-    assert (first["at"], first["held_by"]) == ("2026-11-02T08:00:00Z", [])
-    assert second["at"] > second["wanted_at"]
-    assert second["held_by"][0]["reason"] == "rate"
-
-
 def test_what_the_rails_never_let_go_is_held_back_and_saves_nothing(recorded: Command, tmp_path: Path) -> None:
     limits = "[rails]\nacts = { fleet_percent_day = 20 }\n"
     (tmp_path / "costguard.toml").write_text(POLICY + limits + f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n')

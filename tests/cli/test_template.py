@@ -48,10 +48,3 @@ def test_the_warning_says_how_much_an_assumption_moves_the_answer(costguard: Com
     assert "micro_batch 1 (4: 0." in said
     assert "x the hours" in said
     assert "x the memory" in said
-
-
-def test_preference_training_from_flags_names_its_companions(costguard: Command, market: str) -> None:
-    flags = ("--model", "llama-3.1-8b", "--method", "lora", "--preference", "dpo", "--tokens", "10M", "--market", market)
-    told = costguard("quote", *flags, "--json").data["job"]["preference"]
-    assert told["sequences_per_example"] == 2
-    assert [(c["role"], c["trained"], c["shared_with_policy"]) for c in told["companions"]] == [("reference", False, True)]

@@ -15,7 +15,6 @@ from costguard.cli.watch_screen import draw_watch, open_live_display
 from costguard.guard.signals import HUNG, IDLE, Activity
 from costguard.metering.spending import ScopeCoverage
 from costguard.reporting.status import build_scope_status
-from costguard.system.terminal import measure_width
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchedNotice, WatchView, list_changes
@@ -165,13 +164,3 @@ def test_a_view_is_drawn_again_in_its_place_and_lines_appear_above_it_whole(monk
     assert not screen.cursor.hidden
     assert seen[screen.cursor.y - 1] == "train-1 is idle since 11:00"
     assert not any(seen[screen.cursor.y :])
-
-
-@pytest.mark.parametrize("width", [20, 60, 80, 120, 140])
-def test_names_of_wide_letters_keep_the_columns_straight(width: int) -> None:
-    wide = replace(TRAIN, name="\u65e5\u672c\u8a9e\u306e\u540d\u524d\U0001f600")
-    text = drawn(replace(VIEW, machines=(TRAIN, wide)), width).splitlines()
-    assert max(map(measure_width, text)) <= width
-    if width >= 60:
-        first, second = (line for line in text if "idle 0.90" in line)
-        assert measure_width(first[: first.index("32.7700")]) == measure_width(second[: second.index("32.7700")])

@@ -80,10 +80,6 @@ def test_a_key_that_is_missing_is_created_as_the_watchdog_does_and_said(machine:
     assert compute_fingerprint(decode_base64(open_seal(key).public_key) or b"") in ran.out
 
 
-def test_agents_are_listed_where_none_joined(machine: Command) -> None:
-    assert machine("agent", "list").out.startswith("No agent has joined")
-
-
 def test_tokens_are_made_listed_and_revoked_and_one_is_shown_once(machine: Command) -> None:
     assert TOKEN in machine("web", "token", "grafana").out
     machine("web", "token", "grafana").says("already has a token", "costguard web revoke grafana")
@@ -103,15 +99,3 @@ def test_enrolling_says_what_is_missing(machine: Command, tmp_path: Path) -> Non
     machine("agent", "revoke", "train-1").says("has no agent")
     (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n')
     machine("agent", "enrol", "train-1").says("web.listen", "127.0.0.1:8470")
-
-
-def test_words_of_the_machine_go_to_its_agent(costguard: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("COSTGUARD_AGENT_DIR", str(tmp_path / "agent"))
-    assert costguard("agent", "version").out.startswith("costguard-agent ")
-    assert costguard("agent", "phase").code == 2
-    costguard("phase", "download", "--for", "3h").says("--id")
-    (tmp_path / "agent").mkdir(mode=0o700)
-    (tmp_path / "agent" / "config.json").write_text("{}")
-    ran = costguard("busy", "--for", "2h")
-    assert ran.code != 0
-    assert "costguard-agent:" in ran.err

@@ -182,17 +182,10 @@ def _plugin(folder: Path) -> None:
 
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("--json-log", "watch", "--once"),
-    ("doctor",),
-    ("--debug", "status", "--json"),
-    ("plan", "--json"),
-    ("report", "--csv", "--by", "provider,account,owner"),
-    ("db", "backup", "copy.db"),
-    ("policy", "explain"),
-    ("prices", "refresh"),
-    ("offers", "--live", "--csv", "--top", "5"),
-    ("init", "--yes", "--path", "made.toml"),
-)
+    ("--json-log", "watch", "--once"), ("doctor",), ("--debug", "status", "--json"), ("plan", "--json"),
+    ("report", "--csv", "--by", "provider,account,owner"), ("db", "backup", "copy.db"), ("policy", "explain"),
+    ("prices", "refresh"), ("offers", "--live", "--csv", "--top", "5"), ("init", "--yes", "--path", "made.toml"),
+)  # fmt: skip
 ECHOES: Mapping[str, Mapping[str, Any]] = {
     "auth": {"kind": "status", "status": 401},
     "forbidden": {"kind": "status", "status": 403},

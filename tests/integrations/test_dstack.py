@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import import_module, util
 from importlib.metadata import distributions
@@ -22,16 +21,8 @@ from costguard.services.serving.web_admissions import parse_admit_request
 
 REFUSAL = {"what": "H100-SXM x2 for 12 h", "usd": "64.56"}
 PROFILE = (
-    "backends",
-    "instance_types",
-    "spot_policy",
-    "max_duration",
-    "max_price",
-    "idle_duration",
-    "retry",
-    "schedule",
-    "tags",
-)
+    "backends", "instance_types", "spot_policy", "max_duration", "max_price", "idle_duration", "retry", "schedule", "tags",
+)  # fmt: skip
 GPU = ("name", "count", "memory", "total_memory", "compute_capability")
 
 
@@ -207,23 +198,6 @@ def test_where_kind_or_price_is_open_max_price_is_held_else_the_policy_decides(
     assert apply(policy, run(gpus("L4"))).configuration.tags is None
 
 
-def test_of_a_server_that_does_not_answer_one_request_is_waited_for(
-    policy: Any,  # noqa: ANN401
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    listening = socket.create_server(("127.0.0.1", 0))
-    monkeypatch.setenv("COSTGUARD_URL", f"http://127.0.0.1:{listening.getsockname()[1]}")
-    monkeypatch.setenv("COSTGUARD_TOKEN", "x")
-    client = sys.modules["costguard_dstack"].AdmissionClient
-    monkeypatch.setattr(client, "from_environment", lambda made=client.from_environment: replace(made(), timeout_s=0.2))
-    with listening:
-        apply(policy, run(gpus(), groups=[Values(nodes=1, resources=gpus(*"ABCDEFGH")) for _ in range(8)]))
-        listening.settimeout(0)
-        listening.accept()[0].close()
-        with pytest.raises(BlockingIOError):
-            listening.accept()
-
-
 def test_a_cloud_without_a_price_is_held_at_any_others(policy: Any, guard: Guard) -> None:  # noqa: ANN401
     apply(policy, run(gpus("L4"), backends=[SimpleNamespace(value="vastai")]))
     assert [one.get("provider") for one in guard.asked] == ["vast", None]
@@ -246,13 +220,6 @@ def test_only_named_runs_of_gpus_are_held_and_an_offer_ends_if_it_is_applied(pol
     offer = apply(policy, run(gpus("L4"), name=None, commands=[":"], schedule="* * * * *")).configuration
     assert (offer.max_duration, offer.idle_duration, offer.retry, offer.schedule) == (60, 0, False, None)
     assert guard.asked == []
-
-
-def test_machines_that_a_fleet_starts_with_are_held(policy: Any, guard: Guard) -> None:  # noqa: ANN401
-    for nodes, ssh in ((Values(min=0, target=2, max=4), None), (Values(min=0, target=0, max=4), None), (None, "hosts")):
-        spec = run(gpus("L4"), kind="fleet", nodes=nodes, ssh_config=ssh)
-        policy.on_fleet_apply(user="ada", project="vision", spec=spec)
-    assert [(one["machines"], one["name"]) for one in guard.asked] == [(2, "fleet-train")]
 
 
 def test_hostile_names_are_data(policy: Any, guard: Guard) -> None:  # noqa: ANN401

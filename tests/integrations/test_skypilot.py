@@ -153,19 +153,6 @@ def test_a_dry_run_of_a_cluster_that_runs_has_a_hold_of_its_own_and_leaves_the_l
     assert [run["for_s"] for run in dry] == [60, 60]
 
 
-def test_of_several_kinds_the_hold_of_the_cluster_that_runs_is_left(policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
-    guard = Guard(already=("A100",))
-    ask(policy, guard, Task([gpus("H100"), gpus("A100", 4), gpus("L4", 1)]), monkeypatch)
-    assert guard.ended == ["hold-L4"]
-
-
-def test_a_provider_without_a_price_is_held_at_any_others(policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
-    guard = Guard()
-    done = ask(policy, guard, Task([gpus("H100", cloud="Vast")]), monkeypatch)
-    assert done.envs["COSTGUARD_HOLD"] == "hold-H100"
-    assert ["provider" in one for one in guard.asked] == [True, False]
-
-
 @pytest.mark.parametrize("stated", ["soon", "-1", "0", "1e9", "nan"])
 def test_hours_that_are_none_reject_the_launch(policy: Any, monkeypatch: pytest.MonkeyPatch, stated: str) -> None:  # noqa: ANN401
     with pytest.raises(RuntimeError, match="COSTGUARD_HOURS"):

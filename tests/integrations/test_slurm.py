@@ -104,15 +104,11 @@ def test_where_costguard_cannot_be_asked_the_policy_decides(watchdog: Station, t
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"BROKEN": "1"},
-        {"shown": ""},
-        {"COSTGUARD_TOKEN": "", "COSTGUARD_TOKEN_FILE": "/none"},
-        {"COSTGUARD_URL": "guard"},
-        {"COSTGUARD_HOURS": "soon", "limit": "UNLIMITED"},
-        {"shown": JOB.replace(":t4", "")},
+        {"BROKEN": "1"}, {"shown": ""}, {"COSTGUARD_TOKEN": "", "COSTGUARD_TOKEN_FILE": "/none"}, {"COSTGUARD_URL": "guard"},
+        {"COSTGUARD_HOURS": "soon", "limit": "UNLIMITED"}, {"shown": JOB.replace(":t4", "")},
     ],
     ids=["scontrol-fails", "no-job", "token", "address", "hours", "kind"],
-)
+)  # fmt: skip
 def test_where_the_job_or_a_setting_cannot_be_read_the_policy_decides(
     watchdog: Station, tmp_path: Path, wrong: dict[str, Any], fails: str, code: int
 ) -> None:
@@ -155,16 +151,12 @@ def test_an_epilog_that_cannot_read_the_job_ends_nothing_and_says_so(
         {"name": "x TimeLimit=00:01:00"},
         {"name": "x UserId=bob(7) Account=other TimeLimit=00:01:00 NumNodes=1 TRES=cpu=1 Command=j Comment=y"},
         {"name": "x\nJobId=1 JobName=y UserId=bob(7) Account=a Restarts=0 TimeLimit=00:01:00 NumNodes=1 TRES=cpu=1"},
-        {"name": "x\nJobId=9 y"},
-        {"account": "other TimeLimit=00:01:00"},
-        {"comment": "x TimeLimit=00:01:00 Account=other ReqTRES=0"},
-        {"comment": "x ReqTRES=gres/gpu:t4=1"},
-        {"comment": "x TresPerNode=gres:gpu:t4:1"},
-        {"comment": "x TresPerJob=gres:gpu:t4:1"},
-        {"words": " NumNodes=2"},
+        {"name": "x\nJobId=9 y"}, {"account": "other TimeLimit=00:01:00"},
+        {"comment": "x TimeLimit=00:01:00 Account=other ReqTRES=0"}, {"comment": "x ReqTRES=gres/gpu:t4=1"},
+        {"comment": "x TresPerNode=gres:gpu:t4:1"}, {"comment": "x TresPerJob=gres:gpu:t4:1"}, {"words": " NumNodes=2"},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_job_that_forges_what_it_is_held_for_is_refused(typed: dict[str, str]) -> None:
     with pytest.raises(JobRefusedError):
         build_request("1", parse_job("1", RECORDED.format(**{**PLAIN, **typed})), {})

@@ -177,18 +177,14 @@ def test_a_quote_and_offers_are_the_commands_json(costguard: Command, market: st
 @pytest.mark.parametrize(
     ("tool", "arguments", "words"),
     [
-        ("quote", {"modle": "llama-3.1-8b"}, "did you mean model?"),
-        ("quote", {"model": 7}, "model: must be: string"),
+        ("quote", {"modle": "llama-3.1-8b"}, "did you mean model?"), ("quote", {"model": 7}, "model: must be: string"),
         ("quote", {"model": "\x1b[2Jllama\n" + "x" * 9000, "method": "full", "tokens": 1e6}, "model"),
         ("quote", {"gpu": ["H100", 7], "hours": 1}, "gpu: must be: array"),
-        ("quote", {"fsdp": 1, **JOB}, "fsdp: must be: boolean"),
-        ("size", {"job_file": "/nowhere/job.toml"}, "job.toml"),
-        ("offers", {"top": "many"}, "must be a number"),
-        ("report", {"month": "2026-13"}, "2026-13"),
-        ("keep", {"machine": "runpod/default/global/x"}, "for: is missing"),
-        ("rm", {}, "is not a tool of costguard"),
+        ("quote", {"fsdp": 1, **JOB}, "fsdp: must be: boolean"), ("size", {"job_file": "/nowhere/job.toml"}, "job.toml"),
+        ("offers", {"top": "many"}, "must be a number"), ("report", {"month": "2026-13"}, "2026-13"),
+        ("keep", {"machine": "runpod/default/global/x"}, "for: is missing"), ("rm", {}, "is not a tool of costguard"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_call_names_the_argument(tool: str, arguments: dict[str, object], words: str, costguard: Command) -> None:
     del costguard
     reply = call_tool(tool, arguments, McpContext())

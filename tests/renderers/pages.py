@@ -12,14 +12,9 @@ WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 OWNERS = ("ada", "ben", "chiara", "deniz", "emeka", "fatma", "nobody")
 LONG = "a-team-whose-name-goes-on-and-on-" * 4
 ODD = (
-    "\u0645\u0631\u062d\u0628\u0627 \u0628\u0643",
-    "\u6f22\u5b57\u306e\u540d\u524d",
-    "\U0001f525" * 12,
-    LONG,
-    "W" * 60,
-    "x",
+    "\u0645\u0631\u062d\u0628\u0627 \u0628\u0643", "\u6f22\u5b57\u306e\u540d\u524d", "\U0001f525" * 12, LONG, "W" * 60, "x",
     "",
-)
+)  # fmt: skip
 COLUMNS = ("owner", "GPU", "hours>", "GPU-hours>", "$>", "low>", "high>")
 
 

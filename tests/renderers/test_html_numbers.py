@@ -58,21 +58,10 @@ def test_a_cell_has_room_for_every_number(value: float) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.0, "0"),
-        (0.001, "~0"),
-        (0.04, "0.04"),
-        (0.996, "1.00"),
-        (3.46, "3.5"),
-        (9.96, "10"),
-        (120.4, "120"),
-        (999.6, "1.0k"),
-        (4500, "4.5k"),
-        (45_000, "45k"),
-        (1_234_567, "1.2M"),
-        (-12_345, "-12k"),
-        (3e20, "3e20"),
+        (0.0, "0"), (0.001, "~0"), (0.04, "0.04"), (0.996, "1.00"), (3.46, "3.5"), (9.96, "10"), (120.4, "120"),
+        (999.6, "1.0k"), (4500, "4.5k"), (45_000, "45k"), (1_234_567, "1.2M"), (-12_345, "-12k"), (3e20, "3e20"),
     ],
-)
+)  # fmt: skip
 def test_a_cell_says_two_figures(value: float, text: str) -> None:
     assert format_short(value) == text
 
@@ -80,15 +69,10 @@ def test_a_cell_says_two_figures(value: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("number", "unit", "text"),
     [
-        ("-5", "$", "-$5"),
-        ("5", "EUR", "EUR 5"),
-        ("5", "$/h", "$5/h"),
-        ("-5", "EUR/h", "-EUR 5/h"),
-        ("5", "%", "5%"),
-        ("5", "hours", "5 hours"),
-        ("5", "", "5"),
+        ("-5", "$", "-$5"), ("5", "EUR", "EUR 5"), ("5", "$/h", "$5/h"), ("-5", "EUR/h", "-EUR 5/h"), ("5", "%", "5%"),
+        ("5", "hours", "5 hours"), ("5", "", "5"),
     ],
-)
+)  # fmt: skip
 def test_money_stands_before_its_number_and_other_units_behind(number: str, unit: str, text: str) -> None:
     assert add_unit(number, unit) == text
 
@@ -96,15 +80,10 @@ def test_money_stands_before_its_number_and_other_units_behind(number: str, unit
 @pytest.mark.parametrize(
     ("text", "unit", "said"),
     [
-        ("12.34 (11.00 to 13.00)", "$", "$12.34 (11.00 to 13.00)"),
-        ("$12.34", "$", "$12.34"),
-        ("33%", "%", "33%"),
-        ("", "$", "$3.00"),
-        ("unknown", "$", "unknown"),
-        ("2.50", "$/h", "$2.50/h"),
-        ("1e3", "$", "1e3"),
+        ("12.34 (11.00 to 13.00)", "$", "$12.34 (11.00 to 13.00)"), ("$12.34", "$", "$12.34"), ("33%", "%", "33%"),
+        ("", "$", "$3.00"), ("unknown", "$", "unknown"), ("2.50", "$/h", "$2.50/h"), ("1e3", "$", "1e3"),
         ("3 of 4", "", "3 of 4"),
     ],
-)
+)  # fmt: skip
 def test_a_text_that_is_a_bare_number_gets_its_unit(text: str, unit: str, said: str) -> None:
     assert format_given_text(text, 3.0, unit) == said

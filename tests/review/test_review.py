@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from costguard.renderers.github import render
 from costguard.services import CommandAnswer
 from costguard.services.quote.quote_commands import answer_quote
 from costguard.services.quote.review import quote_job_file
 from costguard.services.quote.review.comment import MARKER
-from costguard.views.document import Document, TableView
 from tests.conftest import Command, Ran
 from tests.fakes.server import serving
 from tests.review.forge import TOKEN, FakeForge, Repository, git
@@ -29,13 +27,9 @@ SERVER = 'model = "llama-3.1-8b"\nmethod = "inference"\nrequests_per_second = 1\
 HOSTILE = "jobs/$(touch owned)`id`;@ana #1 ::error::x|.toml"
 BEFORE = {"jobs/train.toml": SMALL, "jobs/old.toml": SMALL, "jobs/same.toml": SMALL, "README.md": "x", "outside.toml": SMALL}
 AFTER: dict[str, str | None] = {
-    "jobs/train.toml": LARGE,
-    "jobs/old.toml": None,
-    "jobs/serve.toml": SERVER,
-    HOSTILE: SMALL,
-    "README.md": "y",
+    "jobs/train.toml": LARGE, "jobs/old.toml": None, "jobs/serve.toml": SERVER, HOSTILE: SMALL, "README.md": "y",
     "outside.toml": LARGE,
-}
+}  # fmt: skip
 ROOT = Path(__file__).parents[2]
 
 
@@ -429,17 +423,6 @@ def test_a_name_that_is_no_utf_8_is_a_row_like_any_other(
     assert ran.code == 0, ran.err
     assert "2 GPU jobs change" in github.comments[0]["body"]
     assert review(costguard, "--market", market, "--json").code == 0
-
-
-def test_a_long_answer_keeps_ten_lines_and_fits_into_a_comment() -> None:
-    rows = tuple((f"jobs/{number}.toml", "1", "2", "@team " * 20) for number in range(2000))
-    table = TableView(title="", columns=("job", "before>", "after>", "note"), rows=rows)
-    text = render(Document(data={}, lead=("title", "one", "two", "three", "four"), tables=(table,), notes=("note",)))
-    shown = [line for line in text.partition("<details>")[0].splitlines() if line]
-    assert len(shown) == 1 + 3 + 2 + 5
-    assert "<summary>1995 more" in text
-    assert len(text) < 65_536
-    assert text.rstrip().endswith("</details>")
 
 
 def test_a_job_that_names_a_file_outside_the_repository_shows_nothing_of_it(tmp_path: Path, market: str) -> None:

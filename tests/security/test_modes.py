@@ -21,14 +21,10 @@ from tests.security.house import NOBODY, ROOT, House, a_house, a_public_place, a
 
 OLD = ROOT / "tests" / "ledger" / "old" / "0016.sqlite.sql.gz"
 COMMANDS = (
-    (("watch", "--once"), 0),
-    (("freeze", "--why", "a test"), 0),
-    (("db", "backup", "copy.db"), 0),
-    (("init", "--path", "made.toml"), 0),
-    (("calibrate", "runs.csv", "--calibration", "deep/er/mine.json"), 0),
-    (("prices", "refresh"), 0),
-    (("--config", "new.toml", "db", "import", "old.db"), 0),
-)
+    (("watch", "--once"), 0), (("freeze", "--why", "a test"), 0), (("db", "backup", "copy.db"), 0),
+    (("init", "--path", "made.toml"), 0), (("calibrate", "runs.csv", "--calibration", "deep/er/mine.json"), 0),
+    (("prices", "refresh"), 0), (("--config", "new.toml", "db", "import", "old.db"), 0),
+)  # fmt: skip
 MADE = (
     *("ledger.db", "ledger.db.lock", "ledger.db.seen", "copy.db", "made.toml", "deep", "deep/er", "deep/er/mine.json"),
     *("cache", "cache/costguard", "cache/costguard/market.sqlite", "new.db", "new.db.lock"),

@@ -12,15 +12,10 @@ from costguard.views.job import build_interval_data, format_hours, format_split,
 @pytest.mark.parametrize(
     ("hours", "text"),
     [
-        (0.0, "0 min"),
-        (0.4, "24 min"),
-        (7.4, "7.4 h"),
-        (47.9, "47.9 h"),
-        (76.8, "3.2 d"),
-        (8760 * 2.1, "2.1 y"),
+        (0.0, "0 min"), (0.4, "24 min"), (7.4, "7.4 h"), (47.9, "47.9 h"), (76.8, "3.2 d"), (8760 * 2.1, "2.1 y"),
         (1e9, "114,155.3 y"),
     ],
-)
+)  # fmt: skip
 def test_hours_are_said_as_people_say_them(hours: float, text: str) -> None:
     assert format_hours(hours) == text
 

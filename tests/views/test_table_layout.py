@@ -44,12 +44,6 @@ def test_the_highest_rank_goes_first_and_rank_nought_stays() -> None:
     assert gone == [("region",), ("id", "region"), ("id", "why", "region")]
 
 
-def test_the_widest_of_those_that_may_be_shortened_gives_way_first() -> None:
-    laid = fit_table(TABLE, 60)
-    assert not laid.dropped
-    assert {column.name: column.width for column in laid.columns} == {"id": 18, "state": 7, "why": 20, "region": 9}
-
-
 def test_an_id_is_cut_in_its_middle() -> None:
     assert cut_text("i-0123456789abcdef", 9, middle=True) == f"i-01{ELLIPSIS}cdef"
     assert cut_text("running", 4, middle=False) == f"run{ELLIPSIS}"
@@ -64,15 +58,6 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(rows: list[tup
     for column in fit_table(table, width).columns:
         for cell in column.cells:
             assert all(word in words or ELLIPSIS in word for word in cell.split())
-
-
-def test_what_was_dropped_or_cut_is_named_in_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "30")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr("costguard.renderers.table.is_terminal", lambda: True)
-    drawn = render(Document(data={}, tables=(TABLE,)))
-    assert " ".join(drawn.splitlines()[-2:]).strip() == "--wide adds region and shows id in full."
-    assert "--wide" not in render(Document(data={}, tables=(TABLE,)), wide="yes")
 
 
 def test_a_wide_name_is_whole_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

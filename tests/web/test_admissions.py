@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -158,31 +157,21 @@ def test_who_is_no_operator_admits_nothing(watchdog: Station, who: str, status: 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"[1]", "must be an object"),
-        (b"{", "not JSON"),
-        (b"[" * 60_000, "not JSON"),
-        ({"usd": 1.5}, "usd"),
-        ({"usd": "-1"}, "hold"),
-        ({"usd": "1", "currency": "dollars"}, "currency"),
-        ({"usd": "1", "gpu": "H999"}, "H999"),
-        ({"usd": "1", "job": {"model": "gpt2"}}, "nothing is quoted"),
-        ({"usd": "1", "color": "red"}, "unknown key"),
-        ({"usd": "1", "id": "a b"}, "id"),
-        ({"usd": "1", "for_s": 0}, "for_s"),
+        (b"[1]", "must be an object"), (b"{", "not JSON"), (b"[" * 60_000, "not JSON"), ({"usd": 1.5}, "usd"),
+        ({"usd": "-1"}, "hold"), ({"usd": "1", "currency": "dollars"}, "currency"), ({"usd": "1", "gpu": "H999"}, "H999"),
+        ({"usd": "1", "job": {"model": "gpt2"}}, "nothing is quoted"), ({"usd": "1", "color": "red"}, "unknown key"),
+        ({"usd": "1", "id": "a b"}, "id"), ({"usd": "1", "for_s": 0}, "for_s"),
         ({"usd": "1", "labels": {"team": 3}}, "labels"),
         ({"usd": "1", "labels": {str(number): "x" for number in range(40)}}, "labels"),
-        ({"usd": "1", "owner": "x" * 600}, "longer than"),
-        ({"usd": "1", "labels": {"team": "x" * 501}}, "longer than"),
-        ({"usd": "1", "owner": "\ud800"}, "surrogate"),
-        ({"usd": "1", "labels": {"team": "\udfff"}}, "surrogate"),
+        ({"usd": "1", "owner": "x" * 600}, "longer than"), ({"usd": "1", "labels": {"team": "x" * 501}}, "longer than"),
+        ({"usd": "1", "owner": "\ud800"}, "surrogate"), ({"usd": "1", "labels": {"team": "\udfff"}}, "surrogate"),
         ({"job": {"model": "/etc/passwd", "method": "full", "tokens": 1000}}, "names a file"),
         ({"job": {"path": "config.json", "method": "full", "tokens": 1000}}, "names a file"),
         ({"job": {"model": "gpt9000", "method": "full", "tokens": 1000}}, "gpt9000"),
-        ({"gpu": "H100", "hours": 1, "machines": 10**9}, "machines"),
-        ({"gpu": "H100", "hours": "12"}, "hours"),
+        ({"gpu": "H100", "hours": 1, "machines": 10**9}, "machines"), ({"gpu": "H100", "hours": "12"}, "hours"),
         ({}, "neither a job"),
     ],
-)
+)  # fmt: skip
 def test_a_request_of_another_form_is_named_and_holds_nothing(watchdog: Station, body: object, said: str) -> None:
     before = holds(watchdog)
     came = ask(watchdog, "/v1/admit", body)
@@ -230,47 +219,18 @@ def row(state: str = "idle", **change: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("rows", "age_s", "late", "state"),
     [
-        ([row()], 30.0, False, "idle"),
-        ([row("active")], 30.0, False, "active"),
-        ([row("hung")], 30.0, False, "unknown"),
-        ([row("unknown")], 30.0, False, "unknown"),
-        ([row()], 900.0, True, "unknown"),
-        ([row()], None, True, "unknown"),
+        ([row()], 30.0, False, "idle"), ([row("active")], 30.0, False, "active"), ([row("hung")], 30.0, False, "unknown"),
+        ([row("unknown")], 30.0, False, "unknown"), ([row()], 900.0, True, "unknown"), ([row()], None, True, "unknown"),
         ([row(state="stopped")], 30.0, False, "unknown"),
         ([row(seen_at="2026-11-27T11:00:00+00:00")], 30.0, False, "unknown"),
         ([row(seen_at="2026-11-27T12:30:00+00:00")], 30.0, False, "unknown"),
-        ([row(), row(id="i-2")], 30.0, False, "unknown"),
-        ([], 30.0, False, "unknown"),
+        ([row(), row(id="i-2")], 30.0, False, "unknown"), ([], 30.0, False, "unknown"),
     ],
     ids=["idle", "active", "hung", "unmeasured", "late", "never", "stopped", "stale", "from the future", "two", "none"],
-)
+)  # fmt: skip
 def test_only_a_machine_that_is_known_to_be_idle_now_is_not_active(
     rows: list[dict[str, object]], age_s: float | None, late: object, state: str
 ) -> None:
     board = RunBoard(lambda: 1, lambda: json.dumps({"resources": rows}).encode())
     answer = ActivityBoard(board=board, health=lambda: (age_s, bool(late)), clock=lambda: NOW).answer("train")
     assert (answer["state"], answer["active"]) == (state, state != "idle")
-
-
-def test_what_an_older_run_found_is_not_told_as_what_the_newest_did() -> None:
-    marks, building = [1], threading.Event()
-    texts = {1: "idle", 2: "active"}
-
-    def render() -> bytes:
-        if marks[0] == 2:
-            building.wait(10)
-        return json.dumps({"resources": [row(texts[marks[0]])]}).encode()
-
-    board = RunBoard(lambda: marks[0], render)
-    activity = ActivityBoard(board=board, health=lambda: (5.0, False), clock=lambda: NOW)
-    assert activity.answer("train")["state"] == "idle"
-    marks[0] = 2
-    builder = threading.Thread(target=board.read)
-    builder.start()
-    while not board._lock.locked():
-        time.sleep(0.01)
-    during = activity.answer("train")
-    building.set()
-    builder.join()
-    assert (during["state"], during["active"]) == ("unknown", True)
-    assert activity.answer("train")["state"] == "active"

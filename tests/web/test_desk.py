@@ -101,18 +101,12 @@ def test_another_agent_of_a_machine_takes_the_place_of_the_first(desk: Rig) -> N
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"signature": ""}, "unsigned"),
-        ({"seq": "x"}, "unsigned"),
-        ({"at": ""}, "unsigned"),
-        ({"agent": "0123456789abcdef"}, "unknown_agent"),
-        ({"signature": "AAAA"}, "foreign"),
-        ({"seq": "2"}, "foreign"),
-        ({"path": "/v1/agents/other/beats"}, "foreign"),
-        ({"method": "PUT"}, "foreign"),
-        ({"body": b"{}"}, "foreign"),
+        ({"signature": ""}, "unsigned"), ({"seq": "x"}, "unsigned"), ({"at": ""}, "unsigned"),
+        ({"agent": "0123456789abcdef"}, "unknown_agent"), ({"signature": "AAAA"}, "foreign"), ({"seq": "2"}, "foreign"),
+        ({"path": "/v1/agents/other/beats"}, "foreign"), ({"method": "PUT"}, "foreign"), ({"body": b"{}"}, "foreign"),
         ({"body": b" " * (64 * 1024 + 1)}, "too_large"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_the_agents_own_is_refused_and_changes_nothing(desk: Rig, changes: dict[str, object], name: str) -> None:
     agent = desk.joined(ONE)
     message = envelope(agent, 1, NOON, beat(record(NOON)))
@@ -158,15 +152,10 @@ def test_a_revoked_agent_is_refused_at_once_although_this_process_knew_it(desk: 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "not JSON"),
-        (b"[1", "not JSON"),
-        (b'{"agent": {"version": "1"}, "records": [], "records": []}', "not JSON"),
+        (b"", "not JSON"), (b"[1", "not JSON"), (b'{"agent": {"version": "1"}, "records": [], "records": []}', "not JSON"),
         (b'{"agent": {"version": "1"}, "records": [{"at": NaN}]}', "not JSON"),
-        (b"[" * 9 + b"]" * 9, "the message must be an object, not a list"),
-        (b"[" * 30_000, "not JSON"),
-        (b'"' + b"\\" * 65_000, "not JSON"),
-        ([], "the message must be an object"),
-        ({"records": []}, "agent is missing"),
+        (b"[" * 9 + b"]" * 9, "the message must be an object, not a list"), (b"[" * 30_000, "not JSON"),
+        (b'"' + b"\\" * 65_000, "not JSON"), ([], "the message must be an object"), ({"records": []}, "agent is missing"),
         ({"agent": {"version": "1"}, "records": [], "instance": "i-2"}, "has an unknown key: 'instance'"),
         ({"agent": {"version": 1}, "records": []}, "agent.version must be a text"),
         ({"agent": {"version": "1"}, "records": [{}] * 241}, "records has 241 entries"),
@@ -176,7 +165,7 @@ def test_a_revoked_agent_is_refused_at_once_although_this_process_knew_it(desk: 
         (beat(ask=[{"id": "a", "what": "stop", "for_s": 1}]), "ask[0].what is not a request that an agent may make: 'stop'"),
         (beat(ask=[{"id": "a b", "what": "busy", "for_s": 1}]), "ask[0].id is not an id"),
     ],
-)
+)  # fmt: skip
 def test_a_beat_of_another_shape_is_refused_with_the_field_named(desk: Rig, body: object, words: str) -> None:
     agent = desk.joined(ONE)
     assert words in refused(desk, envelope(agent, 1, NOON, body), "malformed")

@@ -24,23 +24,8 @@ from tests.web.stations import Station, station
 EXAMPLES = int(os.environ.get("COSTGUARD_FUZZ", "0")) or 60
 BODIES = max(EXAMPLES, 300)
 WORDS: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    1e308,
-    2**70,
-    "",
-    "x" * 500,
-    "\x00",
-    "\ud800",
-    [],
-    {},
-    [[[]]],
-    {"a": {}},
-    "gpu_util",
-    1795219215000,
-]
+    None, True, -1, 0, 1e308, 2**70, "", "x" * 500, "\x00", "\ud800", [], {}, [[[]]], {"a": {}}, "gpu_util", 1795219215000,
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -39,28 +39,13 @@ def test_all_of_loopback_is_one_client_and_so_is_an_ipv6_site() -> None:
 @pytest.mark.parametrize(
     ("stated", "host"),
     [
-        ("guard.example", "guard.example"),
-        ("Guard.Example.:8470", "guard.example"),
-        ("[::1]:8470", "[::1]"),
-        ("[::1]", "[::1]"),
-        ("localhost:", "localhost"),
-        ("user@localhost", ""),
-        ("localhost:80@evil.example", ""),
-        ("localhost:80a", ""),
-        ("localhost:٨", ""),
-        ("localhost :80", ""),
-        (" localhost", ""),
-        ("localhost/evil", ""),
-        ("localhost,evil.example", ""),
-        ("[::1", ""),
-        ("[::1]x", ""),
-        ("[localhost]", ""),
-        ("local\thost", ""),
-        (":80", ""),
-        ("a" * 300, ""),
-        ("", ""),
+        ("guard.example", "guard.example"), ("Guard.Example.:8470", "guard.example"), ("[::1]:8470", "[::1]"),
+        ("[::1]", "[::1]"), ("localhost:", "localhost"), ("user@localhost", ""), ("localhost:80@evil.example", ""),
+        ("localhost:80a", ""), ("localhost:٨", ""), ("localhost :80", ""), (" localhost", ""), ("localhost/evil", ""),
+        ("localhost,evil.example", ""), ("[::1", ""), ("[::1]x", ""), ("[localhost]", ""), ("local\thost", ""), (":80", ""),
+        ("a" * 300, ""), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_a_host_is_a_name_and_at_most_a_port(stated: str, host: str) -> None:
     assert parse_host_header(stated) == host
 
@@ -117,20 +102,13 @@ def test_a_key_of_small_order_does_not_join(watchdog: Station) -> None:
 
 SIGNED = {SEQ_HEADER: "1", AT_HEADER: "1795219215000", SIGNATURE_HEADER: "A" * 86 + "==", **JSON}
 COSTLY = {
-    "escapes": b'"' + b"\\" * (BIG - 1),
-    "half escapes": (b'"\\' * BIG)[:BIG],
-    "lists": b"[" * BIG,
-    "pairs": (b"[]," * BIG)[:BIG],
-    "objects": b'{"a":' * (BIG // 5),
-    "digits": b"1" * BIG,
-    "exponent": b"1e" + b"9" * (BIG - 2),
-    "fraction": b"0." + b"9" * (BIG - 2),
-    "unicode": (b'"' + b"\\u0000" * BIG)[: BIG - 1] + b'"',
-    "broken text": b'"' + b"\xff" * (BIG - 2) + b'"',
-    "blanks": b" " * BIG,
-    "keys": b"{" + b",".join(b'"%d":0' % n for n in range(7000)) + b"}",
+    "escapes": b'"' + b"\\" * (BIG - 1), "half escapes": (b'"\\' * BIG)[:BIG], "lists": b"[" * BIG,
+    "pairs": (b"[]," * BIG)[:BIG], "objects": b'{"a":' * (BIG // 5), "digits": b"1" * BIG,
+    "exponent": b"1e" + b"9" * (BIG - 2), "fraction": b"0." + b"9" * (BIG - 2),
+    "unicode": (b'"' + b"\\u0000" * BIG)[: BIG - 1] + b'"', "broken text": b'"' + b"\xff" * (BIG - 2) + b'"',
+    "blanks": b" " * BIG, "keys": b"{" + b",".join(b'"%d":0' % n for n in range(7000)) + b"}",
     "code": b'{"code": "' + b"A" * 1900 + b'", "public_key": "", "version": ""}',
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

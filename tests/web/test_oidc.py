@@ -141,26 +141,15 @@ def sign_with_foreign_key(said: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("claims", "sign"),
     [
-        ({"aud": "another"}, None),
-        ({"aud": [CLIENT, "another"]}, None),
-        ({"aud": [CLIENT, "another"], "azp": "another"}, None),
-        ({"iss": "https://another.example"}, None),
-        ({"exp": int(time.time()) - 120}, None),
-        ({"exp": None}, None),
-        ({"iat": int(time.time()) + DAY_S}, None),
-        ({"nbf": int(time.time()) + DAY_S}, None),
-        ({"nonce": "another"}, None),
-        ({"at_hash": "another"}, None),
-        ({"sub": "two words"}, None),
-        ({"sub": 7}, None),
-        ({}, sign_plainly),
-        ({}, sign_with_public_key),
-        ({}, sign_with_foreign_key),
-        ({}, lambda _: "no.token.at"),
-        ({}, lambda _: "[" * 9_000 + ".a.b"),
+        ({"aud": "another"}, None), ({"aud": [CLIENT, "another"]}, None),
+        ({"aud": [CLIENT, "another"], "azp": "another"}, None), ({"iss": "https://another.example"}, None),
+        ({"exp": int(time.time()) - 120}, None), ({"exp": None}, None), ({"iat": int(time.time()) + DAY_S}, None),
+        ({"nbf": int(time.time()) + DAY_S}, None), ({"nonce": "another"}, None), ({"at_hash": "another"}, None),
+        ({"sub": "two words"}, None), ({"sub": 7}, None), ({}, sign_plainly), ({}, sign_with_public_key),
+        ({}, sign_with_foreign_key), ({}, lambda _: "no.token.at"), ({}, lambda _: "[" * 9_000 + ".a.b"),
         ({}, lambda said: jwt.encode({"alg": "RS256", "kid": "one"}, {**said, "much": "x" * 20_000}, rsa_key("one"))),
     ],
-)
+)  # fmt: skip
 def test_an_id_token_that_does_not_count_logs_nobody_in(pages: Pages, claims: dict[str, Any], sign: Sign | None) -> None:
     pages.identity.claims, pages.identity.sign = claims, sign
     assert pages.log_in().status_code == 403
@@ -262,16 +251,12 @@ def test_new_keys_are_read_once_and_huge_or_odd_key_sets_log_nobody_in(pages: Pa
 @pytest.mark.parametrize(
     ("claims", "name"),
     [
-        ({"email": "boss@example.org", "email_verified": False}, "oidc:2481"),
-        ({"email": "boss@example.org"}, "oidc:2481"),
+        ({"email": "boss@example.org", "email_verified": False}, "oidc:2481"), ({"email": "boss@example.org"}, "oidc:2481"),
         ({"email": "boss@example.org", "email_verified": "true"}, "oidc:2481"),
         ({"email": "boss@example.org", "preferred_username": "boss@example.org", "name": "Ada L"}, "oidc:2481 Ada L"),
-        ({"name": "ada\n\x1b[2Jevil"}, "oidc:2481"),
-        ({"sub": "a b"}, None),
-        ({"sub": ""}, None),
-        ({"sub": "x" * 256}, None),
+        ({"name": "ada\n\x1b[2Jevil"}, "oidc:2481"), ({"sub": "a b"}, None), ({"sub": ""}, None), ({"sub": "x" * 256}, None),
     ],
-)
+)  # fmt: skip
 def test_an_address_that_nobody_verified_is_not_shown_and_never_identifies(claims: dict[str, Any], name: str | None) -> None:
     assert name_person({"sub": "2481", **claims}) == name
 

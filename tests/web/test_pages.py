@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,13 +14,10 @@ from starlette.testclient import TestClient
 
 from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.reporting.status import WatchdogShare
 from costguard.services.guarding.overrides import get_now
-from costguard.services.serving.fleet_page import FleetPage
 from costguard.services.serving.web_logins import SessionDesk, make_invite
 from costguard.services.serving.web_pages import ACTS, PageServices
 from costguard.settings import resolve_ledger_url
-from costguard.views.watchdogs import list_share_warnings
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
 from costguard.web.pages.live import LiveRuns
@@ -97,27 +93,6 @@ def test_no_page_is_shown_without_a_login_and_every_page_with_one(house: House) 
         assert "script-src 'self'" in came.headers["content-security-policy"]
         assert "<script>" not in came.text
         assert "style=" not in came.text
-
-
-def test_the_page_of_accounts_shows_who_holds_which(house: House) -> None:
-    fleet = house.services.load_fleet()
-    late = timedelta(hours=2)
-    shares = (
-        WatchdogShare(name="db1:1:aa", accounts=("aws 1", "aws 2"), plans=True),
-        WatchdogShare(name="db2:1:bb", accounts=(), clock_off=late),
-        WatchdogShare(name="", accounts=("aws 3",), overdue=("aws 3",)),
-    )
-    head = replace(fleet.head, found=replace(fleet.found, watchdogs=shares), warnings=tuple(list_share_warnings(shares)))
-    house.services._fleet = FleetPage(head, (), ())
-    try:
-        viewer = house.open("viewer")
-        page, now = viewer.client.get("/accounts").text, viewer.client.get("/").text
-    finally:
-        house.services._fleet = fleet
-    for text in ("db1:1:aa", "aws 1, aws 2", "its clock is wrong", "nobody", "aws 3"):
-        assert text in page
-    assert "the clock of the watchdog db2:1:bb is 2 h ahead of the ledger server" in now
-    assert "not polled for two intervals by anybody: aws 3" in now
 
 
 def test_opening_a_login_link_uses_nothing_up_and_its_button_works_once(house: House) -> None:

@@ -137,16 +137,11 @@ def test_no_other_page_may_read_it(shared: Station) -> None:
     ("headers", "body", "status"),
     [
         ({**JSON, "Content-Encoding": "gzip"}, gzip.compress(b" " * 10**7), 415),
-        ({"Content-Type": "text/plain"}, b"{}", 415),
-        ({}, b"{}", 415),
-        (JSON, b" " * (64 * 1024 + 1), 413),
-        ({**JSON, "Content-Length": "9" * 15}, b"", 413),
-        ({**JSON, "Content-Length": "9" * 30}, b"", 400),
-        (JSON, b"[" * 60_000, 400),
-        (JSON, b"\xff\xfe{", 400),
-        (JSON, b"1" * 60_000, 400),
+        ({"Content-Type": "text/plain"}, b"{}", 415), ({}, b"{}", 415), (JSON, b" " * (64 * 1024 + 1), 413),
+        ({**JSON, "Content-Length": "9" * 15}, b"", 413), ({**JSON, "Content-Length": "9" * 30}, b"", 400),
+        (JSON, b"[" * 60_000, 400), (JSON, b"\xff\xfe{", 400), (JSON, b"1" * 60_000, 400),
     ],
-)
+)  # fmt: skip
 def test_a_body_that_means_harm_is_refused(shared: Station, headers: dict[str, str], body: bytes, status: int) -> None:
     came = shared.ask("POST", "/v1/agents/join", body, headers)
     assert (came.status, set(came.data)) == (status, {"error", "says"})
