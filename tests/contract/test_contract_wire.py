@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from costguard.errors import CostguardError, CredentialsError, InputError, ProviderError
 from costguard.metering.inventory import Complete, Failed
@@ -43,42 +41,6 @@ BREAKS: dict[str, tuple[str, dict[str, Any]]] = {
     "array": ("body", {"body": b"[]"}),
     "deep": ("deep", {}),
 }
-
-
-def _https(authority: trustme.CA, name: str, not_after: datetime | None = None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(name, not_after=not_after).configure_cert(context)
-    return context
-
-
-def _authority(tmp_path: Path) -> tuple[trustme.CA, Path]:
-    authority = trustme.CA()
-    file = tmp_path / "authority.pem"
-    authority.cert_pem.write_to_path(file)
-    return authority, file
-
-
-@pytest.mark.parametrize("wrong", ["self-signed", "wrong host", "expired"])
-def test_a_wrong_certificate_is_refused_before_anything_is_said(case: Case, tmp_path: Path, wrong: str) -> None:
-    authority, file = _authority(tmp_path)
-    after = datetime(2020, 1, 1, tzinfo=UTC) if wrong == "expired" else None
-    context = _https(authority, "elsewhere.example" if wrong == "wrong host" else "127.0.0.1", after)
-    transport = Transport(ca_file=None if wrong == "self-signed" else file)
-    case.stack.callback(transport.close)
-    case.rig.put(1)
-    poll = case.poll(case.open(transport=transport, context=context))
-    assert isinstance(poll.inventory, Failed)
-    assert "certificate" in poll.inventory.why
-    assert case.rig.fake.asked == []
-
-
-def test_an_authority_that_is_named_is_trusted(case: Case, tmp_path: Path) -> None:
-    authority, file = _authority(tmp_path)
-    transport = Transport(ca_file=file)
-    case.stack.callback(transport.close)
-    case.rig.put(1)
-    poll = case.poll(case.open(transport=transport, context=_https(authority, "127.0.0.1")))
-    assert isinstance(poll.inventory, Complete), poll.inventory
 
 
 def test_a_cloud_that_is_not_there_is_failed(case: Case, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 import requests
@@ -100,15 +99,3 @@ def test_the_token_of_a_google_machine_is_asked_of_the_machine_and_of_nobody_els
     transport.close()
     assert stranger.asked == []
     assert "authorization" not in cloud.asked[0].headers
-
-
-def test_nothing_that_costguard_says_in_one_try_is_said_again_to_a_proxy_by_the_next(stranger: Told) -> None:
-    """The proxy of a chat is that chat's alone: a second one without any goes directly."""
-    cloud = Told()
-    with serving(Told()) as proxy, serving(cloud) as base:
-        chat.notify(message_of("m1"), Channel(name="c", clock=Hands(), address="json://chat.example/x", proxy=proxy))
-        address = base.replace("http", "json", 1)
-        with patch.dict("os.environ", {}, clear=False):
-            assert chat.notify(message_of("m1"), Channel(name="d", clock=Hands(), address=address)).sent
-    assert len(cloud.asked) == 1
-    assert stranger.asked == []

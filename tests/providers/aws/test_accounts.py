@@ -20,11 +20,6 @@ ROLE = f"arn:aws:iam::{OTHER_ACCOUNT}:role/costguard-reader"
 
 
 @pytest.fixture
-def rig() -> AwsRig:
-    return AwsRig()
-
-
-@pytest.fixture
 def base(rig: AwsRig) -> Iterator[str]:
     with serving(rig.fake) as address:
         yield address

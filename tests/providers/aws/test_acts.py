@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
-from typing import cast
 
 import pytest
 from costguard_aws.account import AwsAccount
@@ -16,17 +13,6 @@ from tests.fakes.aws import ACCOUNT
 from tests.providers.aws.rig import AwsRig
 
 ALL = frozenset(("250 GB of local disk",))
-
-
-@pytest.fixture
-def rig() -> AwsRig:
-    return AwsRig()
-
-
-@pytest.fixture
-def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
-    with rig.opened(tmp_path) as opened:
-        yield cast("AwsAccount", opened)
 
 
 def key(rig: AwsRig) -> ResourceKey:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from costguard_aws.account import AwsAccount
@@ -23,17 +21,6 @@ from tests.fakes.server import Answer
 from tests.providers.aws.rig import HOUR_US, AwsRig, machine
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def rig() -> AwsRig:
-    return AwsRig()
-
-
-@pytest.fixture
-def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
-    with rig.opened(tmp_path) as opened:
-        yield cast("AwsAccount", opened)
 
 
 def add(rig: AwsRig, **more: Any) -> str:  # noqa: ANN401 - fields of Resource

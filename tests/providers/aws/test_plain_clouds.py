@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 from costguard_aws import api
@@ -24,17 +22,6 @@ from tests.fakes.server import Answer
 from tests.providers.aws.rig import HOUR_US, AwsRig, machine
 
 NAMES = 'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
-
-
-@pytest.fixture
-def rig() -> AwsRig:
-    return AwsRig()
-
-
-@pytest.fixture
-def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
-    with rig.opened(tmp_path) as opened:
-        yield cast("AwsAccount", opened)
 
 
 def key(name: str) -> ResourceKey:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import cast
-
 import pytest
 from costguard_aws.account import AwsAccount
 
@@ -15,17 +11,6 @@ from tests.fakes.aws import ACCOUNT
 from tests.providers.aws.rig import AwsRig
 
 ALL = frozenset(("250 GB of local disk",))
-
-
-@pytest.fixture
-def rig() -> AwsRig:
-    return AwsRig()
-
-
-@pytest.fixture
-def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
-    with rig.opened(tmp_path) as opened:
-        yield cast("AwsAccount", opened)
 
 
 @pytest.mark.parametrize(

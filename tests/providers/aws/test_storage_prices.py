@@ -40,11 +40,6 @@ IO2 = {("io2", DUBLIN): "0.138", ("io2-iops", DUBLIN): "0.072", ("io2-iops-tier2
 
 
 @pytest.fixture
-def rig() -> AwsRig:
-    return AwsRig()
-
-
-@pytest.fixture
 def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
     with rig.opened(tmp_path, regions=[TOKYO, DUBLIN]) as opened:
         yield cast("AwsAccount", opened)

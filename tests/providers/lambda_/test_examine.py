@@ -5,17 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from costguard.values.provider import CHECK_BAD, CHECK_GOOD, CHECK_UNSURE, HealthCheck
 from tests.fakes.lambda_ import KEY, OWNER
 from tests.providers.lambda_.open_fake import account
 from tests.providers.lambda_.rig import LambdaRig
-
-
-@pytest.fixture
-def rig() -> LambdaRig:
-    return LambdaRig()
 
 
 def examined(rig: LambdaRig, tmp_path: Path, **more: Any) -> dict[str, HealthCheck]:  # noqa: ANN401

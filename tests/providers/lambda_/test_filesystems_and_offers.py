@@ -19,11 +19,6 @@ from tests.providers.lambda_.rig import LambdaRig
 from tests.providers.lambda_.test_spec import filesystem
 
 
-@pytest.fixture
-def rig() -> LambdaRig:
-    return LambdaRig()
-
-
 def test_a_filesystem_bills_by_the_gib_it_holds_rounded_up(rig: LambdaRig, tmp_path: Path) -> None:
     rig.fake.resources = [filesystem()]
     rig.spoil("vol-1", bytes_used=52_428_800_001)

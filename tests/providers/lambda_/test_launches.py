@@ -65,11 +65,6 @@ def learn(launches: LaunchTimes, log: Log, *ids: str, at: datetime = START) -> s
     return launches.learn(ids, log.ask, at, Deadline(60))
 
 
-@pytest.fixture
-def rig() -> LambdaRig:
-    return LambdaRig()
-
-
 def test_a_recent_launch_is_found_without_reading_the_whole_log() -> None:
     log, launches = Log([(300, "created", "old"), (2, "created", "new")]), LaunchTimes(Kept(), "x")
     assert learn(launches, log, "new") == ""

@@ -22,11 +22,6 @@ NOW = to_us(START)
 HOUR_US = 3600 * SECOND_US
 
 
-@pytest.fixture
-def rig() -> LambdaRig:
-    return LambdaRig()
-
-
 @pytest.mark.parametrize(
     ("word", "state"),
     [

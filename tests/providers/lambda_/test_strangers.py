@@ -15,11 +15,6 @@ from tests.providers.lambda_.open_fake import account, items, polled
 from tests.providers.lambda_.rig import LambdaRig
 
 
-@pytest.fixture
-def rig() -> LambdaRig:
-    return LambdaRig()
-
-
 @pytest.mark.parametrize("path", ["", "/", "/api/v1", "/api/v1/"])
 def test_the_address_may_be_the_host_alone_as_the_spec_has_it(path: str) -> None:
     assert parse_base_url(f"https://cloud.lambda.ai{path}") == "https://cloud.lambda.ai/api/v1"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import stamina
 
 from costguard.providers.transport import Deadline, TokenBucket
 from costguard.providers.transport.channel import CircuitBreakers
+from tests.providers.vast.rig import VastRig
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +31,14 @@ def without_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def real_paces() -> None:
     """Ask for the real buckets."""
+
+
+@pytest.fixture
+def rig() -> VastRig:
+    return VastRig()
+
+
+@pytest.fixture
+def source(rig: VastRig, tmp_path: Path) -> Iterator[Any]:
+    with rig.opened(tmp_path) as found:
+        yield found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,17 +32,6 @@ from tests.fakes.vast import KEY, USER, volume
 from tests.providers.vast.rig import VastRig
 
 LIST, VOLUMES, SEARCH = r"GET /api/v1/instances/", r"GET /api/v0/volumes/", r"POST /api/v0/bundles/"
-
-
-@pytest.fixture
-def rig() -> VastRig:
-    return VastRig()
-
-
-@pytest.fixture
-def source(rig: VastRig, tmp_path: Path) -> Iterator[Any]:
-    with rig.opened(tmp_path) as found:
-        yield found
 
 
 def key(id_: str) -> ResourceKey:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,6 @@ from tests.fakes.server import serving
 from tests.providers.vast.rig import VastRig
 
 LIST, USER = r"GET /api/v1/instances/", "users/current"
-
-
-@pytest.fixture
-def rig() -> VastRig:
-    return VastRig()
-
-
-@pytest.fixture
-def source(rig: VastRig, tmp_path: Path) -> Iterator[Any]:
-    with rig.opened(tmp_path) as found:
-        yield found
 
 
 @pytest.mark.parametrize("path", ["", "/", "/api", "/api/v0/", "/api/v1", "/api/v1/"])
