@@ -1,6 +1,6 @@
 """The contract: what every adapter keeps, whatever its cloud answers. This file: listings, pages and broken answers.
 
-Run it for one adapter with `-k vast`; `python -m tests.contract.table` prints adapters by cases.
+Run it for one adapter with `-k vast`.
 """
 
 from __future__ import annotations

@@ -50,3 +50,8 @@ def test_money_of_two_currencies_is_refused() -> None:
 def test_impossible_weeks_are_refused(hours: float) -> None:
     with pytest.raises(InputError, match="hours_per_week"):
         compute_break_even(Money.parse("1600"), Rate.parse("0.40"), hours_per_week=hours)
+
+
+def test_upkeep_counts_as_power_does() -> None:
+    found = compute_break_even(Money.parse("1000"), Rate.parse("1.00"), upkeep=Rate.parse("0.50"))
+    assert found.hours == 2000

@@ -98,3 +98,8 @@ def test_explanation_names_every_term() -> None:
     assert "head 0.131" in text
     assert "forward at 2048 tokens = 2 x 6.607 + attention 0.537 = 13.751 GFLOP" in text
     assert "recompute, full checkpointing = 13.489" in text
+
+
+def test_larger_adapters_cost_more() -> None:
+    small, large = (count_flops_per_token(LLAMA_2_7B, Recipe(method="lora", lora=Lora(rank=r))).model for r in (8, 256))
+    assert large == pytest.approx(small + 6 * 248 * (4 * 2 * 4096 + 3 * (4096 + 11008)) * 32)

@@ -96,3 +96,7 @@ def test_the_parts_of_a_period_add_up_within_half_a_nano_each(nano_per_hour: int
 def test_whole_hours_add_up_exactly(nano_per_hour: int, hours: list[int]) -> None:
     rate = Rate(nano_per_hour=nano_per_hour)
     assert sum(rate.multiply_seconds(h * 3600).nano for h in hours) == rate.multiply_seconds(sum(hours) * 3600).nano
+
+
+def test_a_cost_rounds_half_to_even() -> None:
+    assert [Rate(nano_per_hour=nano).multiply_seconds(1800).nano for nano in (1, 3, 5)] == [0, 2, 2]
