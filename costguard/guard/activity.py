@@ -30,6 +30,7 @@ from costguard.guard.signals import (
     CPU,
     CPU_UTIL_LARGE,
     DUTY,
+    HELD,
     IDLE,
     INPUT_COUNTS_FOR,
     IO,
@@ -37,6 +38,8 @@ from costguard.guard.signals import (
     POWER,
     PRESENCE,
     PROGRESS,
+    QUEUE,
+    RELEASED,
     SAMPLE_LOOKBACK,
     SIGNAL_FAMILIES,
     UNKNOWN,
@@ -52,7 +55,19 @@ from costguard.guard.signals import (
 )
 from costguard.metering.observation import Observation
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
-from costguard.values.sample import CONNECTIONS, CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_LIMIT, GPU_UTIL, INPUT_AGE, Sample
+from costguard.values.sample import (
+    AGENT_ALIVE,
+    CONNECTIONS,
+    CPU_UTIL,
+    GPU_BUSY_COUNT,
+    GPU_MEMORY_USED,
+    GPU_POWER,
+    GPU_POWER_BUSIEST,
+    GPU_POWER_LIMIT,
+    GPU_UTIL,
+    INPUT_AGE,
+    Sample,
+)
 
 WARMUP_MAX = timedelta(minutes=45)
 PROBE_LENGTH = timedelta(minutes=15)
@@ -65,6 +80,12 @@ CAP_WITHOUT_DUTY = 0.8
 CAP_PROCESSOR_ALONE, CAP_PROCESSOR_AND_IO = 0.5, 0.55
 """Without GPU duty and agent: a process that waits for its GPU without spinning uses no core (AWS and GCP without an agent)."""
 LARGE_GPU_COUNT = 4
+MEMORY_HELD_MIN = 5.0
+"""Percent of GPU memory: a process with a model holds more, a driver or a desktop less."""
+IDLE_POWER_SHARE_MIN = 0.01
+"""Of its power limit: no GPU that is on draws less (RTX 4090 idle: 0.02, H100: 0.1), so less is an error of measurement."""
+UNUSED_BESIDE = frozenset((CPU, QUEUE, AGENT))
+"""What keeps a machine active without a sign that its job gets on: a spinning loop, jobs that never start."""
 REASONS_SHOWN = 3
 
 
@@ -119,7 +140,10 @@ def classify_activity(
             phase_until=phase_until,
             jumped=jumped,
         )
+    unused = _find_unused_start(tracks, view) if classification.state == ACTIVE else None
     return Activity(
+        gpu_memory=_find_memory_use(lines, view) if classification.state == IDLE else "",
+        gpu_unused_since=from_micros(unused) if unused is not None else None,
         state=classification.state,
         confidence=classification.confidence,
         reasons=classification.reasons,
@@ -150,6 +174,34 @@ def _classify_quiet(
     if doubts:
         return Classification(UNKNOWN, 0, tuple(doubts[:REASONS_SHOWN]), None)
     return _classify_idle(tracks, view, view.start if phase_until is None else max(view.start, to_micros(phase_until)))
+
+
+def _find_memory_use(lines: Mapping[str, SignalSeries], view: ActivityWindow) -> str:
+    """Return whether a process still holds GPU memory, or ended for certain; "" where that is not known.
+
+    It ended for certain if memory was held before and is free now, an agent reports, and the GPUs draw what a GPU at rest can
+    draw: a signal source that fails shows free memory too, but 0 W.
+    """
+    memory, agent = lines.get(GPU_MEMORY_USED), lines.get(AGENT_ALIVE)
+    recent = view.newest - 2 * view.poll
+    if memory is None or memory.ats[-1] < recent:
+        return ""
+    if memory.values[-1] >= MEMORY_HELD_MIN:
+        return HELD
+    power, limit = lines.get(GPU_POWER_BUSIEST) or lines.get(GPU_POWER), lines.get(GPU_POWER_LIMIT)
+    if agent is None or agent.ats[-1] < recent or power is None or power.ats[-1] < recent:
+        return ""
+    least = IDLE_POWER_SHARE_MIN * limit.values[-1] if limit is not None else 1.0
+    return RELEASED if memory.top >= MEMORY_HELD_MIN and power.values[-1] > least else ""
+
+
+def _find_unused_start(tracks: Sequence[SignalSummary], view: ActivityWindow) -> int | None:
+    """Return since when no GPU worked, in microseconds, if only CPU or a queue show activity; None: something else does."""
+    duty = [one for one in tracks if one.kind.family == DUTY]
+    busy = any(one.busy and one.kind.family not in UNUSED_BESIDE for one in tracks)
+    if busy or not duty or not all(one.proven for one in duty):
+        return None
+    return max([one.until if one.until is not None else view.start for one in duty])
 
 
 def find_probe_start(now: datetime, lag: timedelta) -> datetime:
@@ -256,7 +308,7 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
         f"{SIGNAL_FAMILIES.get(family, family)} is required but not measured" for family in needs if family not in measured
     ]
     for one in tracks:
-        if one.line.signal == GPU_UTIL and one.line.low > 0 and one.line.top <= 1:
+        if one.line.signal == GPU_UTIL and _may_be_fraction(one.line, view):
             doubts.append("GPU duty lies between 0 and 1 % in every sample: it may be a fraction, and 1 would be 100 %")
         if one.proven or (needs and one.kind.family not in (*needs, *_list_required_families(needs, measured))):
             continue
@@ -266,6 +318,12 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
             arrived = f"only {one.coverage * 100:.0f} % of the last {view.due} samples arrived"
             doubts.append(f"{one.kind.told}: {arrived}: not enough to judge")
     return doubts
+
+
+def _may_be_fraction(line: SignalSeries, view: ActivityWindow) -> bool:
+    """Return whether all values of the window lie above 0 and up to 1: a unit may have changed while it ran."""
+    values = [value for at, value in zip(line.ats, line.values, strict=True) if at > view.opens]
+    return bool(values) and min(values) > 0 and max(values) <= 1
 
 
 def _list_required_families(needs: Sequence[str], measured: set[str]) -> tuple[str, ...]:

@@ -20,10 +20,14 @@ from costguard.guard.grouping import (
     GroupActivity,
     GroupKey,
     GroupMember,
+    LaunchKey,
     apply_group_activity,
+    apply_launch_activity,
     combine_activities,
     counts_for_group,
     find_group,
+    find_launch,
+    is_launched_with,
 )
 from costguard.guard.limits import Breaker
 from costguard.guard.overrides import (
@@ -46,6 +50,7 @@ from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, 
 from costguard.guard.policy_evaluation import CostFacts, FactInputs, select_policies
 from costguard.guard.run_facts import ConfirmedAct, FirstSighting, ProtectionSighting, StartHistory
 from costguard.guard.signals import (
+    HELD,
     IDLE,
     Activity,
     CountedSeries,
@@ -154,6 +159,7 @@ class ResourceContext:
 
     `policies`: those that apply to it. `evidence_from`: what was measured before it no longer counts; None: all counts.
     `own_start`: a schedule, not a person, started this run of it. `works`: its own activities so far, by what was asked.
+    `mates`: running machines without a group that were launched with it, itself among them.
     """
 
     rules: GuardConfig = field(repr=False)
@@ -175,6 +181,7 @@ class ResourceContext:
     own_start: bool
     works: dict[ActivityQuery, Activity] = field(default_factory=dict)
     group: ResourceGroup | None = field(default=None, repr=False)
+    mates: Sequence[ResourceContext] = field(default=(), repr=False)
 
     @classmethod
     def of(
@@ -270,10 +277,17 @@ class ResourceContext:
         """Return its activity as `policy` requires it.
 
         If the resource by itself is idle, belongs to a group and is not judged alone, the activity of the group applies.
+        Without a group that of the machines launched with it does, while a process holds its GPU memory.
         """
         own = self.classify_alone(policy)
-        if self.group is None or own.state != IDLE or (policy is not None and policy.alone):
+        if own.state != IDLE or (policy is not None and policy.alone):
             return own
+        if self.group is None:
+            if own.gpu_memory != HELD:
+                return own
+            mates = [one for one in self.mates if is_launched_with(one.live.observation, self.live.observation)]
+            works = ((one.live.observation, one.classify_alone(policy)) for one in mates)
+            return apply_launch_activity(own, works, self.sight.now)
         return apply_group_activity(own, self.group.classify(policy), self.live.observation.gpu_count)
 
     def classify_alone(self, policy: Policy | None) -> Activity:
@@ -331,6 +345,7 @@ class ResourceGroup:
 def build_contexts(rules: GuardConfig, snapshot: GuardSnapshot) -> list[ResourceContext]:
     """Build a context for each resource of `snapshot` and join those of one group."""
     by_key, groups = _index_overrides(snapshot.wishes), dict[GroupKey, ResourceGroup]()
+    launches = dict[LaunchKey, list[ResourceContext]]()
     contexts = []
     for live in snapshot.live:
         numbers = sorted({*by_key[None], *by_key.get(live.observation.key, ())})
@@ -340,6 +355,9 @@ def build_contexts(rules: GuardConfig, snapshot: GuardSnapshot) -> list[Resource
             context.group = groups.setdefault(key, ResourceGroup(key=key))
             if counts_for_group(live):
                 context.group.running.append(context)
+        elif rules.group_from and counts_for_group(live) and (launch := find_launch(live.observation, context.owner)):
+            context.mates = launches.setdefault(launch, [])
+            launches[launch].append(context)
         contexts.append(context)
     return contexts
 

@@ -34,7 +34,15 @@ from costguard.guard.cap_forecast import (
 )
 from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts
 from costguard.guard.escalation import NO_HOOKS, advance_escalation, summarize_hook_runs
-from costguard.guard.limits import NO_HEADROOM, Breaker, compute_rooms, count_fleet, find_quarantined_scopes, update_breaker
+from costguard.guard.limits import (
+    NO_HEADROOM,
+    Breaker,
+    compute_rooms,
+    count_fleet,
+    drop_explained_turns,
+    find_quarantined_scopes,
+    update_breaker,
+)
 from costguard.guard.overrides import (
     ArmedLevel,
     find_armed_level,
@@ -73,7 +81,7 @@ from costguard.guard.policy_evaluation import (
 from costguard.guard.reach import is_explicit
 from costguard.guard.run_facts import ProtectionSighting as Sighted
 from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_starts
-from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
+from costguard.guard.signals import ACTIVE, IDLE, RELEASED, UNKNOWN, Activity, find_sample_bounds
 from costguard.guard.timed_stops import TIMED_STOP, advance_timed_stop, list_timed_verdicts
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
@@ -138,7 +146,7 @@ def evaluate_snapshot(rules: GuardConfig, snapshot: GuardSnapshot) -> GuardEvalu
         cases.append(_build_case(context, verdict, climb, limit_armed_level(verdict.policy, rules, snapshot)))
     mass = update_breaker(
         snapshot.breaker,
-        _find_turns(contexts, works),
+        _find_turns(contexts, works, rules.rails.breaker_window),
         snapshot.live,
         rules.rails,
         snapshot.now,
@@ -251,11 +259,13 @@ def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig
     return ""
 
 
-def _find_turns(contexts: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity]) -> dict[ResourceKey, datetime]:
-    """Return when each machine turned idle or unknown, for the breaker. One member stands for a group whose job ended.
+def _find_turns(
+    contexts: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity], window: timedelta
+) -> dict[ResourceKey, datetime]:
+    """Return when each machine turned idle or unknown without a cause of its own, for the breaker.
 
-    A cluster or job array ends as a whole, which is no sign of an error. If one of its members is not measured, the members
-    count separately.
+    One member stands for a group whose job ended: a cluster or job array ends as a whole, which is no sign of an error. If one
+    of its members is not measured, the members count separately. `window`: of the breaker.
     """
     turns, groups = dict[ResourceKey, datetime](), set[str]()
     for context in contexts:
@@ -268,7 +278,15 @@ def _find_turns(contexts: Sequence[ResourceContext], works: Mapping[ResourceKey,
                 continue
             groups.add(name)
         turns[context.key] = at
-    return turns
+    ended = {key for key in turns if works[key].gpu_memory == RELEASED}
+    activated = [at for context in contexts if (at := _find_activation(context, works[context.key])) is not None]
+    return drop_explained_turns(turns, ended, activated, window)
+
+
+def _find_activation(context: ResourceContext, work: Activity) -> datetime | None:
+    """Return when an active machine became active, if it was measured before; else None."""
+    bounds = find_sample_bounds(context.columns)
+    return work.since if work.state == ACTIVE and work.since is not None and bounds and work.since > bounds[0] else None
 
 
 def _find_turn(context: ResourceContext, work: Activity) -> datetime | None:

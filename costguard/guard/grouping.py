@@ -4,6 +4,9 @@ Example: four nodes carry `skypilot-cluster-name=exp-7`. Rank 0 downloads 110 GB
 with GPUs at 0 %. The group is active, so each of the three is active with all of its GPUs wasted. When rank 0 ends at 10:30,
 all four are idle since 10:30. If rank 0 were not measured, the three would be unknown.
 
+Without such a label, nodes of several GPUs that one owner launched together count as one job while a process holds their GPU
+memory: `find_launch`.
+
 A group lies within one account and spans its regions. Only members that are idle alone are changed (decision 0026).
 """
 
@@ -12,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -142,6 +145,55 @@ def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float
         wasted_share=1.0 if group.state == ACTIVE and gpus > 0 else 0.0,
         as_of=_find_earliest(own.as_of, group.as_of),
     )
+
+
+LAUNCH_GPUS_MIN = 2
+"""GPUs of a node that may belong to a job of several nodes: of single GPUs rented together each mostly has a job of its own."""
+LAUNCH_WITHIN = timedelta(minutes=10)
+LAUNCH_WAIT_MAX = timedelta(hours=6)
+"""How long a node may wait for those that were launched with it, before its own idleness counts."""
+
+
+class LaunchKey(NamedTuple):
+    """What the nodes of a job share if nothing names it. They were also created within LAUNCH_WITHIN of each other."""
+
+    provider: str
+    account: str
+    region: str
+    owner: str
+    instance_type: str
+    gpu: str
+    gpu_count: float
+
+
+def find_launch(observation: Observation, owner: str) -> LaunchKey | None:
+    """Return by what an instance is known to be launched with others; None if it has fewer than two GPUs or no owner."""
+    key = observation.key
+    if observation.created_at is None or not owner or observation.gpu_count < LAUNCH_GPUS_MIN:
+        return None
+    shape = (observation.instance_type, observation.gpu, observation.gpu_count)
+    return LaunchKey(key.provider, key.account, key.region, owner, *shape)
+
+
+def is_launched_with(one: Observation, other: Observation) -> bool:
+    """Return whether two instances of the same LaunchKey were created at about the same time."""
+    times = one.created_at, other.created_at
+    return times[0] is not None and times[1] is not None and abs(times[0] - times[1]) <= LAUNCH_WITHIN
+
+
+def apply_launch_activity(own: Activity, mates: Iterable[tuple[Observation, Activity]], now: datetime) -> Activity:
+    """Return the activity of an idle machine whose process holds GPU memory: active while one launched with it is.
+
+    Example: four nodes without a label train; rank 0 downloads for 100 min, and the other three hold their memory and wait.
+    """
+    if own.since is None or now - own.since > LAUNCH_WAIT_MAX:
+        return own
+    for mate, work in mates:
+        if work.state == ACTIVE:
+            name, why = shorten(mate.name or mate.key.id), next(iter(work.reasons), "reason unknown")
+            reasons = (f"its GPU memory is held, and {name}, launched with it, works ({why})", *own.reasons)
+            return replace(own, state=ACTIVE, confidence=work.confidence, reasons=reasons, wasted_share=1.0, gpu_memory="")
+    return own
 
 
 def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activity:

@@ -6,7 +6,7 @@ Of 12 machines all may be stopped in a day, since the share of a day allows at l
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -227,6 +227,31 @@ def update_breaker(
     if now - since >= rails.breaker_recovery:
         return replace(breaker, closed_at=now)
     return replace(breaker, recovering_since=since)
+
+
+def drop_explained_turns(
+    turned: Mapping[ResourceKey, datetime],
+    ended: Collection[ResourceKey],
+    activated: Collection[datetime],
+    window: timedelta,
+) -> dict[ResourceKey, datetime]:
+    """Return `turned` without the machines in `ended`, whose process certainly ended: that many end together is no error.
+
+    `activated`: when other machines became active. If half as many did so within a `window` of the ends, the signals of the
+    machines may have been exchanged, so those ends count. Example: six jobs of an array end at 01:00, and each frees its GPU
+    memory: none counts. Signals of 30 busy and 30 idle machines are swapped: 30 end, 30 begin, and all 30 count.
+    """
+    times = sorted(turned[key] for key in ended if key in turned)
+    starts = sorted(activated)
+
+    def is_mirrored(at: datetime) -> bool:
+        return 2 * _count_between(starts, at - window, at + window) >= _count_between(times, at - window, at + window)
+
+    return {key: at for key, at in turned.items() if key not in ended or is_mirrored(at)}
+
+
+def _count_between(times: Sequence[datetime], start: datetime, end: datetime) -> int:
+    return bisect_right(times, end) - bisect_left(times, start)
 
 
 def describe_common_traits(keys: Sequence[ResourceKey], live: Iterable[LiveResource]) -> str:

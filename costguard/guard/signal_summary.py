@@ -9,7 +9,7 @@ and no step since: hung since 02:10, from 02:20 on.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -200,6 +200,10 @@ HANG_MIN_US = 600 * SECOND_US
 HANG_BLIND_US, HANG_BLIND_CONFIDENCE = 3 * 3600 * SECOND_US, 0.6
 """Where no progress is measured: how long it must look so, and how sure that is."""
 HANG_DUTY_MIN = 95
+HANG_FLAT_SHARE, HANG_SINGLE_SHARE = 0.05, 0.2
+"""Where no progress is measured, a hang is told early if power stays within 0.05 of its limit, as a kernel that spins draws.
+
+One GPU waits for no other, so it must draw at most 0.2 of its limit: decoding at batch 1 draws 0.25 and more (H100, 2026)."""
 
 
 def detect_hang(
@@ -212,7 +216,7 @@ def detect_hang(
     """Detect a machine that is busy by duty but idle by power and progress; None: no hang.
 
     Power must be measured, and progress too for an early word: inference draws little power, and an evaluation takes no step.
-    Where no progress is measured it is a hang after HANG_BLIND_US of both, with a low confidence, on one GPU as on eight.
+    Where no progress is measured the confidence is low, and it is a hang after HANG_BLIND_US, or HANG_MIN_US of flat power.
     """
     duty, power = lines.get(GPU_UTIL), lines.get(GPU_POWER_BUSIEST) or lines.get(GPU_POWER)
     if duty is None or power is None or duty.values[-1] < HANG_DUTY_MIN:
@@ -233,13 +237,21 @@ def detect_hang(
     turns += [one.until for one in others if one.until is not None]
     turns += [one.line.ats[0] for one in progress if one.until is None]
     turn = max(turns)
-    if view.now - turn < (min(HANG_MIN_US, view.length) if progress else HANG_BLIND_US):
+    flat = not progress and _is_flat(power, turn, low_watts / LOW_SHARE, observation.gpu_count)
+    if view.now - turn < (min(HANG_MIN_US, view.length) if progress or flat else HANG_BLIND_US):
         return None
     busy = f"GPU duty at least {HANG_DUTY_MIN} %, and power at most {LOW_SHARE:.0%} of its limit since {format_clock(turn)}"
     if not progress:
         return Classification(HUNG, HANG_BLIND_CONFIDENCE, (busy, "a job's progress is not measured"), turn)
     why = (busy, f"{progress[0].kind.told}: no progress since {format_clock(turn)}")
     return Classification(HUNG, 0.97 if len(others) > len(progress) else 0.9, why, turn)
+
+
+def _is_flat(power: SignalSeries, turn: int, limit: float, gpus: float) -> bool:
+    """Return whether `power` has been as even since `turn` as that of kernels that spin. `limit`: watts of the same GPUs."""
+    values = power.values[bisect_left(power.ats, turn) :]
+    most = LOW_SHARE if gpus > 1 else HANG_SINGLE_SHARE
+    return len(values) > 1 and max(values) - min(values) <= HANG_FLAT_SHARE * limit and max(values) <= most * limit
 
 
 def _find_run_start(line: SignalSeries, bar: float, *, below: bool, poll: int) -> int:

@@ -28,6 +28,7 @@ from costguard.values.sample import (
     CPU_UTIL,
     DISK,
     GPU_BUSY_COUNT,
+    GPU_MEMORY_USED,
     GPU_POWER,
     GPU_POWER_BUSIEST,
     GPU_POWER_LIMIT,
@@ -51,6 +52,10 @@ ACTIVITY_STATES = {
 }
 
 DUTY, POWER, CPU, IO, PROGRESS, QUEUE, PEOPLE, AGENT = "duty", "power", "cpu", "io", "progress", "queue", "people", "agent"
+MEMORY = "memory"
+"""GPU memory is evidence of a process, never of work, so no policy may ask for it."""
+HELD, RELEASED = "held", "released"
+"""GPU memory of an idle machine: a process still holds it; or one held it before, and its agent shows that none does now."""
 SIGNAL_FAMILIES = {
     DUTY: "GPU duty",
     POWER: "GPU power",
@@ -72,7 +77,8 @@ class Activity:
     first. `families`: those that were measured well enough. `coverage`: the share of expected samples that arrived, 0 to 1;
     None if none is expected. `attended`: somebody is connected, which is no work but doubles the grace period. `wasted_share`:
     the share of its GPUs that do nothing while it is active (7 of 8: 0.875). `as_of`: when it was judged, if
-    another watchdog did so before this run; None: now.
+    another watchdog did so before this run; None: now. `gpu_memory`: HELD, RELEASED, or "" if that is not known or it is not
+    idle. `gpu_unused_since`: since when no GPU worked on a machine that is active by its CPU or a queue alone; else None.
     """
 
     state: str = UNKNOWN
@@ -83,6 +89,8 @@ class Activity:
     coverage: float | None = None
     attended: bool = False
     wasted_share: float = 0
+    gpu_memory: str = ""
+    gpu_unused_since: datetime | None = None
     as_of: datetime | None = field(default=None, compare=False)
 
     def get_known_until(self, now: datetime) -> datetime:
@@ -127,6 +135,7 @@ SIGNAL_KINDS: Mapping[str, SignalKind] = {
     GPU_BUSY_COUNT: SignalKind(family=DUTY, told="busy GPUs"),
     GPU_POWER: SignalKind(family=POWER, told="GPU power", unit=" W"),
     GPU_POWER_BUSIEST: SignalKind(family=POWER, told="power of the busiest GPU", unit=" W"),
+    GPU_MEMORY_USED: SignalKind(family=MEMORY, reading=PRESENCE, told="GPU memory", unit=" %"),
     GPU_POWER_LIMIT: SignalKind(family=POWER, reading=LIMIT, told="power limit", unit=" W"),
     CPU_CORES: SignalKind(family=CPU, above=0.2 - 1e-9, told="CPU", unit=" cores"),
     CPU_UTIL: SignalKind(family=CPU, above=1, told="CPU", unit=" %"),
@@ -140,7 +149,7 @@ SIGNAL_KINDS: Mapping[str, SignalKind] = {
     CONNECTIONS: SignalKind(family=PEOPLE, reading=PRESENCE, told="open sessions"),
     AGENT_ALIVE: SignalKind(family=AGENT, reading=ALIVE, told="agent"),
 }
-"""The signals that bear on work. Memory held and temperature do not: a process that holds both may be asleep."""
+"""The signals that bear on work. Temperature does not, and memory shows only whether a process is there: it may be asleep."""
 
 CPU_UTIL_LARGE = 0.5
 """Percent that is busy on a machine of four GPUs and more, else 1: one core of 192 is 0.52 %, one of 96 on one GPU 1.04 %.

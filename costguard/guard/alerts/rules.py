@@ -40,6 +40,7 @@ from costguard.guard.policy import (
     ASK,
     CANNOT_SAY,
     DESTRUCTIVE,
+    HOLDS,
     IDLE_RULE,
     NOTIFY,
     START,
@@ -66,6 +67,8 @@ BLIND_AFTER = timedelta(minutes=45)
 """How long after it is first seen a machine of unknown activity raises an alert."""
 WASTE_SHARE_MIN, WASTE_AFTER = 0.5, timedelta(hours=1)
 """Share of idle GPUs in an active machine, and for how long, before it raises an alert."""
+UNUSED_AFTER = timedelta(hours=4)
+"""How long no GPU works on a machine that only its CPU or a queue keeps active, before it raises an alert."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,7 @@ def list_alerts(
     alerts = [
         *_list_case_alerts(survey, rules, snapshot, scopes),
         *_list_waste_alerts(survey, snapshot, rules),
+        *_list_hang_alerts(survey, snapshot, rules),
         *_list_intent_alerts(snapshot, rules, costs),
         *_list_start_alerts(survey, snapshot, rules, costs),
         *_list_arming_alerts(rules, snapshot),
@@ -303,17 +307,20 @@ def _list_arming_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator
 
 
 def _list_waste_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
-    """Yield alerts for active machines with at least half of their GPUs idle for an hour."""
+    """Yield alerts for active machines with at least half of their GPUs idle for an hour, or all of them for four."""
     if not rules.policies:
         return
     for live in snapshot.live:
         work, gpus = survey.works[live.observation.key], round(live.observation.gpu_count)
-        long = work.since is not None and work.get_known_until(survey.at) - work.since >= WASTE_AFTER
-        if work.state == ACTIVE and long and work.wasted_share >= WASTE_SHARE_MIN and gpus and work.since is not None:
+        if work.state != ACTIVE or not gpus:
+            continue
+        until, since, idle_gpus = work.get_known_until(survey.at), work.since, round(work.wasted_share * gpus)
+        if work.gpu_unused_since is not None and until - work.gpu_unused_since >= UNUSED_AFTER:
+            since, idle_gpus = work.gpu_unused_since, gpus
+        if since is not None and until - since >= WASTE_AFTER and idle_gpus >= WASTE_SHARE_MIN * gpus:
             owner = find_owner(live.observation, rules.owner_from)
             matter = build_alert_subject(live, owner, survey.at, rules.zone, topic="waste")
-            idle = round(work.wasted_share * gpus)
-            yield build_waste_alert(matter, work, idle_gpus=idle, gpus=gpus, at=survey.at, since=work.since)
+            yield build_waste_alert(matter, work, idle_gpus=idle_gpus, gpus=gpus, at=survey.at, since=since)
 
 
 def build_waste_alert(
@@ -336,6 +343,22 @@ def compute_wasted_cost(rate: Rate | None, share: Fraction, length: timedelta) -
         return None
     nano = divide_half_even(rate.nano_per_hour * int(length.total_seconds()) * share.numerator, 3600 * share.denominator)
     return Money(nano=nano, currency=rate.currency)
+
+
+def _list_hang_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
+    """Yield an alert for each hung machine that no policy tells of."""
+    told = {
+        case.verdict.life.key
+        for case in survey.cases
+        if case.verdict.finding == HOLDS and HUNG in case.verdict.policy.when.text and reaches_level(case.level, NOTIFY)
+    }
+    for live in snapshot.live:
+        key, work = live.observation.key, survey.works[live.observation.key]
+        if not rules.policies or work.state != HUNG or work.since is None or key in told:
+            continue
+        owner, so_far = find_owner(live.observation, rules.owner_from), compute_waste(live, work, survey.at)
+        matter = build_alert_subject(live, owner, survey.at, rules.zone, topic="hung")
+        yield alert.build_hang_alert(matter, work, at=survey.at, since=work.since, so_far=so_far)
 
 
 def _list_intent_alerts(snapshot: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]) -> Iterator[Alert]:

@@ -1,0 +1,146 @@
+"""Why machines idle or hang: a process that ended, nodes that wait for another, kernels that spin, GPUs that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from costguard.guard.activity import classify_activity
+from costguard.guard.grouping import apply_launch_activity, find_launch, is_launched_with
+from costguard.guard.limits import drop_explained_turns
+from costguard.guard.signals import ACTIVE, HELD, HUNG, IDLE, RELEASED, UNKNOWN, Activity
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import (
+    AGENT_ALIVE,
+    CPU_CORES,
+    GPU_MEMORY_USED,
+    GPU_POWER_BUSIEST,
+    GPU_POWER_LIMIT,
+    GPU_UTIL,
+    NETWORK,
+    QUEUE_JOBS,
+    Sample,
+)
+from tests.books import NOW
+from tests.guard.cases import idle, machine
+from tests.guard.traces import MINUTE, START, sample
+from tests.guard.traces import machine as observe
+
+TEN_MINUTES = timedelta(minutes=10)
+Value = float | Callable[[int], float]
+ENDED: dict[str, Value] = {
+    GPU_UTIL: lambda m: 95 if m < 60 else 0,
+    GPU_POWER_BUSIEST: lambda m: 380 if m < 60 else 60,
+    GPU_POWER_LIMIT: 400,
+    GPU_MEMORY_USED: lambda m: 70 if m < 60 else 0,
+    CPU_CORES: lambda m: 4 if m < 60 else 0.01,
+    AGENT_ALIVE: 1,
+}
+"""A job that ends after an hour and frees its memory, as an agent shows it."""
+
+
+def judge(signals: dict[str, Value], at: int, gpus: float = 8) -> Activity:
+    """With a sample a minute of each of `signals`."""
+    samples: list[Sample] = [
+        sample(name, m, value(m) if callable(value) else value) for name, value in signals.items() for m in range(at + 1)
+    ]
+    seen = observe(gpus, START - timedelta(days=1))
+    return classify_activity(seen, samples, now=START + at * MINUTE, since=START, poll=MINUTE, window=45 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("signals", "memory"),
+    [
+        pytest.param({}, RELEASED, id="its process ended"),
+        pytest.param({GPU_MEMORY_USED: 70}, HELD, id="a process stays"),
+        pytest.param({GPU_MEMORY_USED: 0}, "", id="it held none before"),
+        pytest.param({GPU_POWER_BUSIEST: lambda m: 380 if m < 60 else 0}, "", id="no GPU draws 0 W"),
+        pytest.param({AGENT_ALIVE: 0}, "", id="no agent reports"),
+    ],
+)
+def test_memory_shows_whether_the_process_ended(signals: dict[str, Value], memory: str) -> None:
+    work = judge({**ENDED, **signals}, 130)
+    assert (work.state, work.gpu_memory) == (IDLE, memory)
+
+
+def key(number: int) -> ResourceKey:
+    return ResourceKey("aws", "1", "eu-west-1", f"i-{number}")
+
+
+@pytest.mark.parametrize(
+    ("ended", "activated", "counted"),
+    [
+        pytest.param(range(6), [], 0, id="six jobs end together"),
+        pytest.param((), [], 6, id="nobody knows why"),
+        pytest.param(range(6), [NOW] * 6, 6, id="swapped signals: as many begin"),
+        pytest.param(range(6), [NOW - timedelta(hours=1)] * 6, 0, id="others began an hour ago"),
+        pytest.param(range(6), [NOW] * 2, 0, id="two others begin"),
+    ],
+)
+def test_ends_that_are_explained_are_no_mass_change(ended: range, activated: list[datetime], counted: int) -> None:
+    turned = {key(n): NOW + n * MINUTE for n in range(6)}
+    assert len(drop_explained_turns(turned, [key(n) for n in ended], activated, TEN_MINUTES)) == counted
+
+
+HANG: dict[str, Value] = {GPU_UTIL: 100, GPU_POWER_LIMIT: 700, CPU_CORES: 8, NETWORK: 900, AGENT_ALIVE: 1}
+
+
+@pytest.mark.parametrize(
+    ("power", "gpus", "state"),
+    [
+        pytest.param(80, 8, HUNG, id="eight spin at 80 W"),
+        pytest.param(230, 8, HUNG, id="eight spin at a third of the limit"),
+        pytest.param(80, 1, HUNG, id="one spins at 80 W"),
+        pytest.param(230, 1, ACTIVE, id="one decodes at a third of the limit"),
+        pytest.param(lambda m: 130 + 60 * (m % 2), 8, ACTIVE, id="power that moves is work"),
+        pytest.param(300, 8, ACTIVE, id="more than a third is work"),
+    ],
+)
+def test_a_hang_without_a_step_counter_is_known_by_flat_power(power: Value, gpus: int, state: str) -> None:
+    signals = {**HANG, GPU_POWER_BUSIEST: lambda m: 600 if m < 30 else power(m) if callable(power) else power}
+    assert judge(signals, 35, gpus).state == ACTIVE
+    work = judge(signals, 42, gpus)
+    assert work.state == state
+    assert state == ACTIVE or work.confidence < 0.9
+
+
+def test_a_unit_that_changes_in_the_middle_of_a_run_is_no_idleness() -> None:
+    signals = {**ENDED, GPU_UTIL: lambda m: 92 if m < 60 else 0.92}
+    assert judge(signals, 130).state == UNKNOWN
+
+
+@pytest.mark.parametrize("signals", [{CPU_CORES: 1.0}, {QUEUE_JOBS: 3}])
+def test_a_gpu_that_only_a_loop_or_a_queue_keeps_is_unused_since_its_last_work(signals: dict[str, Value]) -> None:
+    work = judge({**ENDED, **signals}, 200)
+    assert (work.state, work.gpu_unused_since) == (ACTIVE, START + 60 * MINUTE)
+    assert judge({**ENDED, **signals, NETWORK: 6e6}, 200).gpu_unused_since is None
+
+
+@pytest.mark.parametrize(
+    ("memory", "since", "mate", "state"),
+    [
+        (HELD, 100, ACTIVE, ACTIVE),
+        (HELD, 100, IDLE, IDLE),
+        (HELD, 100, UNKNOWN, IDLE),
+        (HELD, 361, ACTIVE, IDLE),
+    ],
+)
+def test_a_node_that_holds_its_memory_waits_for_those_launched_with_it(memory: str, since: int, mate: str, state: str) -> None:
+    own = idle(NOW - since * MINUTE, gpu_memory=memory)
+    rank_0 = machine("n0", gpu_count=8).observation
+    work = apply_launch_activity(own, [(rank_0, Activity(state=mate, since=NOW, confidence=0.9))], NOW)
+    assert work.state == state
+    assert state == IDLE or (work.wasted_share == 1 and "n0" in work.reasons[0])
+
+
+def test_nodes_of_one_owner_type_and_time_were_launched_together() -> None:
+    one = machine("n0", gpu_count=8, gpu="H100", created_at=NOW).observation
+    late = machine("n1", gpu_count=8, gpu="H100", created_at=NOW + 11 * MINUTE).observation
+    soon = machine("n2", gpu_count=8, gpu="H100", created_at=NOW + 9 * MINUTE).observation
+    assert find_launch(one, "ada") == find_launch(soon, "ada") != find_launch(soon, "eve")
+    assert is_launched_with(one, soon)
+    assert not is_launched_with(one, late)
+    assert find_launch(one, "") is None
+    assert find_launch(machine("n3", gpu_count=1, created_at=NOW).observation, "ada") is None
