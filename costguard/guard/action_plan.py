@@ -353,6 +353,8 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
     loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
     if (step.do == TERMINATE or loses) and not (verdict.policy.allow_irreversible or step.do in case.approved):
         yield "irreversible", f"it would permanently lose {', '.join(loses) or 'itself'}"
+    if (paid := explain_no_saving(observation)) and step.do not in case.approved:
+        yield "saves_nothing", f"an act on it would save nothing: {paid}"
 
 
 def _list_start_holds(case: PolicyCase) -> Iterator[HoldReason]:
@@ -362,6 +364,12 @@ def _list_start_holds(case: PolicyCase) -> Iterator[HoldReason]:
     if not handling.starts:
         phrase = "does not let it be started now" if handling.starts is False else "does not say whether it can be started"
         yield "no_act", f"its provider {phrase}"
+
+
+def explain_no_saving(observation: Observation) -> str:
+    """Explain why the machine is paid for whether it runs or not: a capacity block, a reservation. "" if a stop saves money."""
+    price = observation.prices[-1] if observation.prices else None
+    return observation.handling.committed or (price.source or "paid in advance" if price and price.prepaid else "")
 
 
 def explain_thin_evidence(verdict: Verdict) -> str:

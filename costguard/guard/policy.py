@@ -263,6 +263,7 @@ HOLD_REASONS = {
     "controller": "a controller would start it again",
     "no_act": "its provider has no such act for it",
     "irreversible": "data would be lost, and that was not allowed",
+    "saves_nothing": "it is paid for whether it runs or not",
     "first_seen": "it was not observed long enough",
     "workers_first": "it leads a group, whose workers are stopped first",
     "not_ours": "it has no owner, and [watch] claims does not name its account",

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
+from costguard.guard.action_plan import build_action_plan
 from costguard.guard.activity import classify_activity
 from costguard.guard.grouping import apply_launch_activity, find_launch, is_launched_with
 from costguard.guard.limits import drop_explained_turns
+from costguard.guard.policy import STOP
 from costguard.guard.signals import ACTIVE, HELD, HUNG, IDLE, RELEASED, UNKNOWN, Activity
+from costguard.metering.observation import Price
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import (
     AGENT_ALIVE,
@@ -24,10 +29,11 @@ from costguard.values.sample import (
     Sample,
 )
 from tests.books import NOW
-from tests.guard.cases import idle, machine
+from tests.guard.cases import STOPS, around, case, idle, machine, policy
 from tests.guard.traces import MINUTE, START, sample
 from tests.guard.traces import machine as observe
 
+BLOCK = Price(None, None, "capacity block, paid up front", prepaid=True)
 TEN_MINUTES = timedelta(minutes=10)
 Value = float | Callable[[int], float]
 ENDED: dict[str, Value] = {
@@ -144,3 +150,12 @@ def test_nodes_of_one_owner_type_and_time_were_launched_together() -> None:
     assert not is_launched_with(one, late)
     assert find_launch(one, "") is None
     assert find_launch(machine("n3", gpu_count=1, created_at=NOW).observation, "ada") is None
+
+
+@pytest.mark.parametrize("paid", [{"handling": replace(STOPS, committed="reserved until May")}, {"prices": (BLOCK,)}])
+def test_a_stop_that_saves_nothing_is_told_and_not_done(paid: dict[str, Any]) -> None:
+    rule, now = policy(hold=timedelta()), NOW
+    for approved, holds in ((frozenset[str](), {"saves_nothing"}), (frozenset(("stop",)), set[str]())):
+        one = replace(case(machine(**paid), rule, idle(now - timedelta(hours=2)), now), approved=approved)
+        stop = next(p for p in build_action_plan([one], around(now)) if p.step.do == STOP)
+        assert {reason for reason, _ in stop.held_by} & {"saves_nothing"} == holds

@@ -38,6 +38,7 @@ HOLD_REMEDIES = {
     "controller": "scale its controller down: the group or job that would start it again",
     "no_act": "its provider has no stop: costguard terminate ID ends it for good",
     "irreversible": "costguard approve ID stop, or allow_irreversible = true in the policy",
+    "saves_nothing": "nothing: use it, or costguard approve ID stop if it shall stop all the same",
     "first_seen": "wait: it is new here ([rails] first_seen)",
     "workers_first": "nothing: its workers are stopped first, and it follows",
     "not_ours": 'give it an owner label, or name its account in [watch] claims, such as claims = ["runpod"]',
