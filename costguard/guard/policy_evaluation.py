@@ -144,7 +144,7 @@ def _lacks_only_confidence(policy: Policy, facts: Mapping[str, object], work: Ac
     """
     if policy.rule != IDLE_RULE or "confidence" not in policy.when.names or work.confidence < NOTICE_CONFIDENCE:
         return False
-    return work.state == IDLE and policy.when.evaluate({**facts, "confidence": 1.0}).value is True
+    return work.state in (IDLE, HUNG) and policy.when.evaluate({**facts, "confidence": 1.0}).value is True
 
 
 def find_needed_confidence(policy: Policy) -> float:

@@ -44,8 +44,8 @@ HEADER_TEXT = """\
 """
 
 GUARD_START = """
-# What `costguard init --guard` put here: a policy that tells of idle GPUs, and may stop them once somebody has armed it with
-# `costguard policy arm idle-gpu stop`. Where a stop would lose data, a person is asked.
+# Written by `costguard init --guard`: two policies that notify, and stop nothing until they are armed. The first is for idle
+# GPUs (`costguard policy arm idle-gpu stop`). Where a stop would lose data, a person is asked.
 [[policy]]
 name = "idle-gpu"
 arm = "stop"
@@ -53,6 +53,16 @@ match = {{ gpu = true }}
 when = 'state == "idle" && confidence >= 0.9'
 for = "45m"
 then = [{{ do = "notify" }}, {{ after = "15m", do = "stop" }}]
+
+# A job that hangs: its GPUs are busy, draw little power and make no step. Armed (`costguard policy arm hung-job stop`), it stops
+# the machine if steps are counted, else it asks. A false stop costs the work since the last checkpoint.
+[[policy]]
+name = "hung-job"
+arm = "stop"
+match = {{ gpu = true }}
+when = 'state == "hung" && confidence >= 0.9'
+for = "15m"
+then = [{{ do = "notify", severity = "page" }}, {{ after = "30m", do = "stop" }}]
 
 [notify]
 {delivery}console_is_delivery = true

@@ -56,7 +56,10 @@ def build_init_document(
     budget = f"Budget: {cap} a month." if cap else "No budget: see [[budget]] in the file."
     guard: tuple[str, ...] = ()
     if guarded is not None:
-        guard = (f"Policy idle-gpu: it tells {guarded}, and stops nothing until it is armed.",)
+        guard = (
+            f"Policies idle-gpu and hung-job notify {guarded}, and stop nothing until they are armed.",
+            "A false stop of a job that seems hung would cost the work since its last checkpoint.",
+        )
     return Document(
         data=data,
         records=records,

@@ -13,9 +13,10 @@ from costguard.guard.action_plan import build_action_plan
 from costguard.guard.activity import classify_activity
 from costguard.guard.grouping import apply_launch_activity, find_launch, is_launched_with
 from costguard.guard.limits import drop_explained_turns
-from costguard.guard.policy import STOP
+from costguard.guard.policy import HOLDS, STOP
 from costguard.guard.signals import ACTIVE, HELD, HUNG, IDLE, RELEASED, UNKNOWN, Activity
 from costguard.metering.observation import Price
+from costguard.settings.conditions import read_condition
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import (
     AGENT_ALIVE,
@@ -159,3 +160,12 @@ def test_a_stop_that_saves_nothing_is_told_and_not_done(paid: dict[str, Any]) ->
         one = replace(case(machine(**paid), rule, idle(now - timedelta(hours=2)), now), approved=approved)
         stop = next(p for p in build_action_plan([one], around(now)) if p.step.do == STOP)
         assert {reason for reason, _ in stop.held_by} & {"saves_nothing"} == holds
+
+
+@pytest.mark.parametrize(("confidence", "asks"), [(0.97, False), (0.6, True)])
+def test_a_hang_that_is_only_likely_is_asked_about(confidence: float, asks: object) -> None:
+    when = read_condition('state == "hung" && confidence >= 0.9', "when")
+    rule = replace(policy(hold=timedelta()), when=when)
+    work = Activity(state=HUNG, confidence=confidence, since=NOW - timedelta(hours=1), reasons=("power 80 W",), coverage=1.0)
+    one = case(machine(), rule, work, NOW)
+    assert (one.verdict.finding, one.verdict.short) == (HOLDS, asks)
