@@ -54,8 +54,8 @@ when = 'state == "idle" && confidence >= 0.9'
 for = "45m"
 then = [{{ do = "notify" }}, {{ after = "15m", do = "stop" }}]
 
-# A job that hangs: its GPUs are busy, draw little power and make no step. Armed (`costguard policy arm hung-job stop`), it stops
-# the machine if steps are counted, else it asks. A false stop costs the work since the last checkpoint.
+# A job that hangs: its GPUs are busy, draw little power and make no step. `costguard policy arm hung-job stop` lets it stop the
+# machine if steps are counted; else it asks. A false stop costs the work since the last checkpoint.
 [[policy]]
 name = "hung-job"
 arm = "stop"
