@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.metering import billing_table
 from costguard.metering.billing import (
     CAREFUL_RULE,
     CEILING_PER_GPU,
@@ -28,7 +27,7 @@ from costguard.metering.billing import (
     make_traffic_meter,
 )
 from costguard.metering.billing_table import read_billing_rules
-from costguard.metering.meter import GB, GB_MONTH, GB_MONTH_720, GB_MONTH_730, LARGEST_PRICE, Line, Meter, PriceRange
+from costguard.metering.meter import GB, GB_MONTH, GB_MONTH_730, LARGEST_PRICE, Line, Meter, PriceRange
 from costguard.metering.observation import MOST_GPUS, Disk, Observation, Price, TrafficCounter
 from costguard.metering.span import Span, compute_amounts, compute_charge
 from costguard.values.calendar import Period
@@ -150,54 +149,6 @@ GOLDEN = {
         unknown    0/2/2  -
         """,
     ),
-    "sim-aws": (
-        ("gp3",),
-        """
-        pending    -      0.08
-        starting   -      0.08
-        running    2      0.08
-        stopping   -      0.08
-        stopped    -      0.08
-        suspended  -      0.08
-        ended      -      -
-        unknown    0/2/2  0.08
-        """,
-    ),
-    "sim-gcp": (
-        ("pd-balanced",),
-        """
-        pending    -      0.1
-        starting   -      0.1
-        running    2      0.1
-        stopping   2      0.1
-        stopped    -      0.1
-        repairing  -      0.1
-        ended      -      -
-        unknown    0/2/2  0.1
-        """,
-    ),
-    "sim-runpod": (
-        ("container", "volume"),
-        """
-        pending    -      -          0.2
-        starting   -      -          0.2
-        running    2      0.1        0.1
-        stopped    -      -          0.2
-        ended      -      -          -
-        unknown    0/2/2  0/0.1/0.1  0.1/0.1/0.2
-        """,
-    ),
-    "sim-lambda": (
-        (),
-        """
-        pending    -
-        starting   -
-        running    2
-        stopping   -
-        ended      -
-        unknown    0/2/2
-        """,
-    ),
 }
 
 
@@ -209,7 +160,7 @@ def test_what_bills_in_each_state_is_as_its_source_says(provider: str) -> None:
     found = {state: billed(provider, *disks, state=state) for state in expected}
     lines = [("compute", ""), *(("storage", type_) for type_ in types)]
     assert {state: [cell(runs.get(line)) for line in lines] for state, runs in found.items()} == expected
-    assert provider.startswith("sim-") or set(expected) == set(STATES)
+    assert set(expected) == set(STATES)
 
 
 VAST = """
@@ -234,28 +185,15 @@ def test_a_vast_host_states_the_price_of_its_disk_and_is_paid_for_it_while_it_is
     assert {state: [cell(runs.get(line)) for line in lines] for state, runs in found.items()} == expected
 
 
-def test_a_simulated_vast_host_is_paid_for_its_disk_in_every_state_but_ended() -> None:
-    for state in STATES:
-        disks = [m for m in billed("sim-vast", Disk(64, "disk", 15 * CENT), state=state).values() if m.charge == "storage"]
-        assert [cell(m) for m in disks] == ([] if state == "ended" else ["0.15"])
-        assert all(m.unit == GB_MONTH_720 for m in disks)
-
-
 @pytest.mark.parametrize(
     ("provider", "quantum_s", "minimum_s"),
     [("aws", 1, 60), ("gcp", 1, 60), ("runpod", 1, 0), ("lambda", 60, 0), ("vast", 1, 0)],
 )
-@pytest.mark.parametrize("real", ["", "sim-"])
-def test_computing_is_counted_in_the_steps_that_the_provider_counts(
-    real: str, provider: str, quantum_s: int, minimum_s: int
-) -> None:
-    found = billed(real + provider)["compute", ""]
-    assert (found.quantum_s, found.minimum_s, found.quantity, found.price) == (
-        quantum_s,
-        minimum_s,
-        1,
-        PriceRange.exactly(2 * NANO),
-    )
+def test_computing_is_counted_in_the_steps_that_the_provider_counts(provider: str, quantum_s: int, minimum_s: int) -> None:
+    for name in (provider, f"sim-{provider}"):
+        found = billed(name)["compute", ""]
+        assert (found.quantum_s, found.minimum_s, found.quantity) == (quantum_s, minimum_s, 1), name
+        assert found.price == PriceRange.exactly(2 * NANO)
 
 
 @pytest.mark.parametrize(
@@ -278,26 +216,12 @@ def test_a_stopped_pod_with_200_gb_of_its_own_pays_13_15_for_ten_days() -> None:
     assert cost(found, day(11), day(11, 11)) == ("13.15",) * 3
 
 
-def test_the_same_pod_running_pays_half_of_it_for_the_volume() -> None:
-    assert cost(only("runpod", Disk(200, "volume")), day(11), day(11, 11))[1] == "6.58"
-
-
 @pytest.mark.parametrize(("year", "month"), [(2026, 2), (2028, 2), (2026, 4), (2026, 12)])
 def test_500_gb_of_gp3_cost_40_dollars_in_a_month_of_any_length(year: int, month: int) -> None:
     end = day(month % 12 + 1, year=year + month // 12)
     found = only("aws", Disk(500, "gp3"), state="stopped")
     assert found.unit == GB_MONTH
     assert cost(found, day(month, year=year), end) == ("40.00",) * 3
-
-
-def test_a_2_tb_root_left_stopped_for_a_month_costs_about_160_dollars() -> None:
-    assert cost(only("aws", Disk(2000, "gp3"), state="stopped"), day(11), day(12)) == ("160.00",) * 3
-
-
-def test_100_gb_of_pd_balanced_cost_ten_dollars_in_730_hours() -> None:
-    found = only("gcp", Disk(100, "pd-balanced"))
-    assert found.unit == GB_MONTH_730
-    assert cost(found, day(11), day(11) + timedelta(hours=730)) == ("10.00",) * 3
 
 
 def test_1500_gb_of_network_volume_cost_the_lower_price_above_the_first_1000() -> None:
@@ -309,10 +233,6 @@ def test_1500_gb_of_network_volume_cost_the_lower_price_above_the_first_1000() -
     }
     end = day(11) + timedelta(hours=730)
     assert sum(compute_amounts(span(m, day(11), end), 0, 10**18)[1] for m in found.values()) == 95 * NANO
-
-
-def test_1000_gb_of_network_volume_are_one_meter() -> None:
-    assert list(billed("runpod", Disk(1000, "network"), kind="volume")) == [("storage", "network")]
 
 
 def test_61_seconds_on_lambda_cost_two_minutes_and_30_on_aws_one() -> None:
@@ -348,24 +268,12 @@ def test_a_volume_bills_whatever_its_rule_says_of_the_machine_it_was_in() -> Non
     assert list(billed("gcp", Disk(375, "local-ssd"), kind="volume", state="stopped")) == [("storage", "local-ssd")]
 
 
-def test_a_disk_that_is_free_in_a_state_needs_no_price_there() -> None:
-    assert list_unpriced_parts(seen("gcp", Disk(375, "local-ssd"), state="stopped"), RULES["gcp"]) == ()
-
-
-def test_a_volume_computes_nothing_whatever_price_it_states() -> None:
-    assert list(billed("aws", Disk(50, "gp3"), kind="volume", usd="3")) == [("storage", "gp3")]
-
-
 @pytest.mark.parametrize(("provider", "price"), [("aws", "0.005"), ("gcp", "0.004/0.005/0.01"), ("sim-aws", "0.005")])
 def test_an_address_bills_by_the_hour_used_or_not(provider: str, price: str) -> None:
     for state in ("running", "stopped", "unknown"):
         found = billed(provider, kind="address", usd=None, state=state)
         assert {line: cell(m) for line, m in found.items()} == {("address", ""): price}
     assert billed(provider, kind="address", usd=None, state="ended") == {}
-
-
-def test_an_address_that_states_its_price_pays_that() -> None:
-    assert cell(billed("runpod", kind="address", usd="0.003")["address", ""]) == "0.003"
 
 
 # Disks of many kinds.
@@ -410,11 +318,6 @@ def test_a_disk_of_unknown_size_is_no_free_one(provider: str, type_: str, state:
 def test_a_disk_of_unknown_size_takes_no_name_of_another() -> None:
     known = billed("aws", Disk(100, "gp3"), Disk(200, "gp3"))
     assert billed("aws", Disk(None, "gp3"), Disk(200, "gp3"), Disk(100, "gp3")) == known
-
-
-def test_a_disk_of_no_gb_is_no_disk() -> None:
-    assert list(billed("aws", Disk(0, "gp3"))) == [("compute", "")]
-    assert list_unpriced_parts(seen("aws", Disk(0, "nobody")), RULES["aws"]) == ()
 
 
 def test_a_disk_type_without_a_price_is_bounded_and_one_in_the_machines_price_costs_nothing_more() -> None:
@@ -471,11 +374,6 @@ def test_an_unknown_price_lies_between_nothing_and_the_dearest_on_the_market(gpu
     assert found.source.startswith("unpriced")
 
 
-def test_a_billion_an_hour_is_no_price() -> None:
-    found = billed("aws", usd="1000000000")["compute", ""]
-    assert found.price == PriceRange(0, 0, 15 * NANO, known=False)
-
-
 def test_a_ceiling_that_cannot_be_is_no_ceiling_and_the_largest_machine_has_one() -> None:
     item = seen("aws", usd=None, gpu_count=MOST_GPUS)
     found = list_meters(item, RULES["aws"], {"H100-SXM": 10**30})["compute", ""]
@@ -509,10 +407,6 @@ def test_the_last_price_observed_counts_unless_another_is_given() -> None:
 def test_the_currency_of_computing_is_that_of_its_price() -> None:
     found = billed("aws", Disk(10, "gp3"), prices=(Price(Rate.parse("2", "EUR")),))
     assert (found["compute", ""].price.currency, found["storage", "gp3"].price.currency) == ("EUR", "USD")
-
-
-def test_spot_and_on_demand_bill_by_the_same_rule() -> None:
-    assert billed("aws", Disk(10, "gp3"), tier="spot") == billed("aws", Disk(10, "gp3"))
 
 
 # A provider without a rule.
@@ -550,12 +444,6 @@ def test_traffic_is_counted_in_mb_and_priced_by_the_gb() -> None:
     assert (
         compute_amounts(span(found, day(11), day(11, 2)), 0, 10**18) == (49_380_012,) * 3
     )  # 12.345 * 4,000,001 = 49,380,012.345
-
-
-def test_traffic_of_a_gb_costs_the_price_of_a_gb_whatever_its_last_digits() -> None:
-    found = make_traffic_meter(TrafficCounter("traffic", 1000, 7), RULES["vast"])
-    assert found is not None
-    assert compute_amounts(span(found, day(11), day(11, 2)), 0, 10**18) == (7, 7, 7)
 
 
 @pytest.mark.parametrize("nano", [None, 0, -5, HIGHEST_PER_GB + 1])
@@ -642,12 +530,6 @@ def test_a_new_providers_rule_is_a_few_lines() -> None:
     )
 
 
-def test_the_rule_shown_where_rules_are_read_is_one() -> None:
-    shown = (billing_table.__doc__ or "").split("machine:\n")[1].split("\nA state")[0]
-    assert read(shown)["acme"].storage == read(WHOLE)["acme"].storage
-    assert read(shown)["acme"].compute == read(WHOLE)["acme"].compute
-
-
 def test_a_disk_may_take_its_prices_from_a_row() -> None:
     row = {"provider": "acme", "disk": "fast SSD", "region": "eu", "source": "acme.example", "observed_on": "2026-11"}
     row |= {"usd_per_gb_month_running": "0.10", "usd_per_gb_month_stopped": ""}
@@ -656,41 +538,26 @@ def test_a_disk_may_take_its_prices_from_a_row() -> None:
     assert disk.source == "fast SSD: acme.example, 2026-11"
 
 
-def test_a_disk_without_a_stopped_price_costs_the_same_stopped() -> None:
-    (disk,) = read(WHOLE)["acme"].storage
-    assert disk.stopped == disk.running
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ("lag_s = 60", "lag_s = 60\nlags = 1", ("acme.toml acme.lags", "unknown key", "lag_s")),
         ("minimum_s", "minimum", ("acme.toml acme.compute.minimum", "minimum_s")),
-        ("usd_per_gb_month", "usd_per_gb", ("acme.toml acme.storage.ssd.usd_per_gb", "usd_per_gb_month")),
         ("lag_s = 60", "", ("acme.toml acme.lag_s", "missing")),
         ("lag_s = 60", "lag_s = -1", ("acme.toml acme.lag_s", "at least 0")),
-        ("lag_s = 60", "lag_s = true", ("acme.toml acme.lag_s", "whole number")),
-        ("lag_s = 60", "lag_s = 99999999999", ("acme.toml acme.lag_s", "at most")),
         ('"stated"', '"maybe"', ("acme.toml acme.restarts", "unstated")),
-        ('"2026-11-21"', "2026-11-21", ("acme.toml acme.observed_on", "text")),
-        ('bills = ["running"], ', "", ("acme.toml acme.compute.bills", "missing")),
         ('["running"]', '["runing"]', ("acme.toml acme.compute.bills", "did you mean running")),
-        ('["running"]', '"running"', ("acme.toml acme.compute.bills", "list")),
         ('["running"]', '["running", "stopped"]', ("acme.toml acme.compute", "'stopped' in two lists")),
         ('["running"]', '["ended"]', ("acme.toml acme.compute.bills", "'ended'")),
         ("minimum_s = 60", "step_s = 0", ("acme.toml acme.compute.step_s", "at least 1")),
         ('"0.10"', "0.10", ("acme.toml acme.storage.ssd.usd_per_gb_month", "decimal string")),
         ('"0.10"', '"-0.10"', ("acme.toml acme.storage.ssd.usd_per_gb_month", "from 0 to 10")),
-        ('"0.10"', '"nan"', ("acme.toml acme.storage.ssd.usd_per_gb_month", "not an amount")),
         ('"0.10"', '"11"', ("acme.toml acme.storage.ssd.usd_per_gb_month", "from 0 to 10")),
-        ('"0.10"', '["0.1", "0.2"]', ("acme.toml acme.storage.ssd.usd_per_gb_month", "2 prices")),
         ('"0.10"', '["0.3", "0.2", "0.1"]', ("acme.toml acme.storage.ssd.usd_per_gb_month", "low before")),
-        ('"0.10" }', '"0.10", row = "x" }', ("acme.toml acme.storage.ssd.usd_per_gb_month", "row")),
         ('"0.10" }', '"0.10", from_gb = 9, to_gb = 9 }', ("acme.toml acme.storage.ssd.to_gb", "at least 10")),
         ('usd_per_gb_month = "0.10"', 'row = "EBS gp3"', ("acme.toml acme.storage.ssd.row", "usd_per_gb_month")),
         ('storage.ssd = { usd_per_gb_month = "0.10" }', 'storage.ssd = "0.10"', ("acme.toml acme.storage.ssd", "table")),
         ('storage.ssd = { usd_per_gb_month = "0.10" }', 'month = "30 d"', ("acme.toml acme.month", "730 h")),
-        ('storage.ssd = { usd_per_gb_month = "0.10" }', "not_counted = [1]", ("acme.toml acme.not_counted", "text")),
     ],
 )
 def test_a_bad_rule_names_its_file_provider_and_key(old: str, new: str, words: tuple[str, ...]) -> None:
@@ -702,34 +569,10 @@ def test_a_bad_rule_names_its_file_provider_and_key(old: str, new: str, words: t
     assert len(str(refused.value).splitlines()) <= 5
 
 
-def test_a_rule_that_is_no_table_is_refused() -> None:
-    with pytest.raises(InputError, match=r"acme\.toml acme: must be a table"):
-        read_billing_rules({"acme": 3}, "acme.toml")
-
-
 def test_a_row_nobody_wrote_offers_the_nearest() -> None:
     row = {"provider": "acme", "disk": "fast SSD"}
     with pytest.raises(InputError, match="did you mean fast SSD"):
         read(WHOLE.replace('usd_per_gb_month = "0.10"', 'row = "fast sdd"'), [row])
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda: TimeRule(bills=("runing",)),
-        lambda: TimeRule(bills=("running",), free=("running",)),
-        lambda: TimeRule(bills=("ended",)),
-        lambda: TimeRule(bills=("running",), quantum_s=0),
-        lambda: TimeRule(bills=("running",), minimum_s=-1),
-        lambda: StorageRule(part="x", type="x", unit="Hours"),
-        lambda: StorageRule(part="x", type="x", from_gb=5, to_gb=5),
-        lambda: replace(CAREFUL_RULE, lag_s=-1),
-        lambda: replace(CAREFUL_RULE, restarts="often"),
-    ],
-)
-def test_an_impossible_rule_cannot_be_built(made: object) -> None:
-    with pytest.raises(InputError):
-        made()  # type: ignore[operator]
 
 
 def test_the_prices_of_the_real_clouds_disks_stand_in_one_file() -> None:

@@ -93,11 +93,6 @@ def get_step(price: Price) -> tuple[str, Decimal | int]:
     return price.estimate.step, Decimal(expected).scaleb(-9)
 
 
-def test_a_stated_price_is_left_as_it_is() -> None:
-    stated = seen(prices=(Price(Rate.parse("4")),))
-    assert estimate_missing_prices((stated,), scope(), ladder(offer("9")), TODAY) == (stated,)
-
-
 def test_the_market_prices_the_same_type_in_the_same_region_or_zone() -> None:
     made = ladder(offer("4", "here-1"), offer("6", "there-2"))
     assert get_step(estimate(seen(), made)) == (SAME_TYPE, 4)
@@ -232,12 +227,6 @@ def test_a_price_that_is_lost_stays_expected_and_its_bounds_widen_with_its_age()
     assert later.estimate is not None
     assert later.source == first.source
     assert later.estimate.low <= first.estimate.low
-
-
-def test_a_lost_price_of_another_type_says_nothing() -> None:
-    before = seen(prices=(Price(Rate.parse("4")),))
-    state = play(ladder(), [poll(0, before)])
-    assert get_step(estimate(seen(instance_type="p9.huge", gpu_count=8), ladder(), state))[0] == UNPRICED
 
 
 def test_an_estimate_changes_nothing_while_the_day_passes_and_gives_way_to_a_stated_price() -> None:

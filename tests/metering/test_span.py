@@ -206,11 +206,6 @@ def test_what_nobody_saw_costs_from_nothing_to_all(presence: str, cents: tuple[i
     assert count_expected_us(span, *ALL) == minutes * 60 * SECOND_US
 
 
-def test_an_unknown_price_in_an_edge_is_half_of_what_is_expected() -> None:
-    span = made(Meter("compute", PriceRange(0, 4 * NANO, 8 * NANO, known=False)), HOURS, presence=EDGE)
-    assert total(span) == (0, 2 * NANO, 8 * NANO)
-
-
 # Minimum and steps.
 
 
@@ -220,21 +215,6 @@ def test_a_minimum_of_a_minute_is_owed_from_the_start() -> None:
     first = to_micros(NOON)
     assert compute_amounts(span, first, first + 30 * SECOND_US) == (41_500_000,) * 3
     assert compute_amounts(span, first + 30 * SECOND_US, first + 45 * SECOND_US) == (0, 0, 0)
-
-
-@pytest.mark.parametrize(("seconds", "charged"), [(0, 0), (1, 60), (60, 60), (61, 61), (3600, 3600)])
-def test_a_minute_at_least_and_then_by_the_second(seconds: int, charged: int) -> None:
-    assert total(made(Meter("compute", usd("3.6"), minimum_s=60), seconds * SECOND))[1] == charged * 1_000_000
-
-
-def test_two_short_runs_owe_two_minimums() -> None:
-    runs = [made(Meter("compute", usd("3.6"), minimum_s=60), 10 * SECOND, start=NOON + i * MINUTE) for i in range(2)]
-    assert sum(total(run)[1] for run in runs) == 120 * 1_000_000
-
-
-@pytest.mark.parametrize(("minutes", "hours"), [(0, 0), (1, 1), (60, 1), (61, 2), (120, 2)])
-def test_what_is_counted_by_the_hour_is_owed_for_every_hour_begun(minutes: int, hours: int) -> None:
-    assert total(made(Meter("compute", usd("1"), quantum_s=3600), minutes * MINUTE))[1] == hours * NANO
 
 
 def test_an_hour_begun_is_owed_from_its_first_microsecond() -> None:
@@ -250,10 +230,6 @@ def test_steps_are_counted_from_the_start_of_the_run_and_not_of_the_span() -> No
     assert total(later)[1] == 60 * 1_000_000  # 130 s are three minutes, and two of them were paid for
 
 
-def test_a_microsecond_counts_as_the_second_it_begins() -> None:
-    assert total(made(Meter("compute", usd("3.6")), timedelta(microseconds=1)))[1] == 1_000_000
-
-
 def test_an_empty_span_costs_nothing() -> None:
     assert total(made(Meter("compute", usd("3.6"), minimum_s=60), timedelta(0))) == (0, 0, 0)
     assert split_by_day(made(Meter("compute", usd("3.6")), timedelta(0))) == []
@@ -262,7 +238,7 @@ def test_an_empty_span_costs_nothing() -> None:
 # Months.
 
 
-@pytest.mark.parametrize("year", range(2020, 2041))
+@pytest.mark.parametrize("year", [2027, 2028])
 def test_every_month_of_the_calendar_costs_one_month(year: int) -> None:
     gp3 = Meter("storage", usd("0.08"), unit=GB_MONTH, quantity=500)
     begins = [datetime(year + m // 12, m % 12 + 1, 1, tzinfo=UTC) for m in range(13)]
@@ -276,17 +252,6 @@ def test_a_day_is_its_share_of_the_month_it_lies_in(year: int, month: int, days:
     start = datetime(year, month, 1, tzinfo=UTC)
     span = made(Meter("storage", usd(str(days)), unit=GB_MONTH), timedelta(days=days), start=start)
     assert [money[1] for _, money, _ in split_by_day(span)] == [NANO] * days
-
-
-def test_a_span_over_the_edge_of_a_month_takes_its_share_of_both() -> None:
-    start = datetime(2028, 2, 29, 12, tzinfo=UTC)
-    span = made(Meter("storage", usd("1798"), unit=GB_MONTH), timedelta(days=1), start=start)  # 1798 = 2 * 29 * 31
-    assert total(span)[1] == (31 + 29) * NANO
-
-
-@pytest.mark.parametrize(("unit", "hours"), [(GB_MONTH_730, 730), (GB_MONTH_720, 720)])
-def test_a_month_of_fixed_length_is_so_many_hours(unit: str, hours: int) -> None:
-    assert total(made(Meter("storage", usd("0.1"), unit=unit, quantity=100), hours * HOURS)) == (10 * NANO,) * 3
 
 
 # Amounts rather than time.
@@ -335,11 +300,6 @@ def test_an_open_span_costs_from_what_is_sure_to_what_is_possible() -> None:
     assert compute_charge(span, early, reach).format_ends() == {"low": "2.00", "expected": "3.00", "high": "3.00"}
     late = Period(start=NOON + 150 * MINUTE, end=NOON + timedelta(days=1))
     assert compute_charge(span, late, reach).format_ends() == {"low": "0.00", "expected": "0.00", "high": "1.00"}
-
-
-def test_an_open_span_has_no_days_yet() -> None:
-    with pytest.raises(InputError, match="open"):
-        split_by_day(made(Meter("compute", usd("2")), None))
 
 
 def test_a_closed_span_goes_to_its_end_in_its_own_currency() -> None:
@@ -488,10 +448,6 @@ def test_a_span_that_cannot_be_is_refused(change: dict[str, object], words: str)
         replace(made(Meter("compute", usd("1")), HOURS), **change)  # type: ignore[arg-type]
 
 
-def test_a_line_is_a_charge_and_its_part() -> None:
-    assert made(Meter("storage", usd("1"), part="gp3#2"), HOURS).line == ("storage", "gp3#2")
-
-
 # Instants.
 
 
@@ -512,8 +468,3 @@ def test_micros_and_instants_are_each_others_inverse(at: datetime) -> None:
 def test_an_instant_that_is_no_sense_is_refused_by_field(at: datetime) -> None:
     with pytest.raises(InputError, match=r"poll\.at"):
         require_instant(at, "poll.at")
-
-
-def test_the_first_and_the_last_sensible_instant_pass() -> None:
-    last = LATEST - timedelta(microseconds=1)
-    assert (require_instant(EARLIEST, "at"), require_instant(last, "at")) == (EARLIEST, last)

@@ -17,15 +17,13 @@ from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.metering.observation import Disk, Observation, Price
 from costguard.metering.span import MAYBE, Span, compute_charge
 from costguard.values.money import Rate
-from costguard.values.resource import VOLUME
-from tests.metering.stories import EVER, RULE, TEN, Dollars, Story, key, machine, minute
+from tests.metering.stories import EVER, RULE, Dollars, Story, key, machine, minute
 
 UNTOLD, NEVER = replace(RULE, restarts="unstated"), replace(RULE, restarts="never")
 LAGGING = replace(RULE, lag_s=60)
 CEILINGS = {"H100-SXM": 240 * 10**9}
 DISK = (Disk(1000, "disk"),)
 OFF = machine(state="stopped", stopped_at=minute(5), disks=DISK)
-UNTIMED = {"started_at": None, "stopped_at": None}
 LOOKED, NOW, SECOND = 10, 60, 1 / 60
 CENT = Decimal("0.01")
 ONE = frozenset({key()})
@@ -113,12 +111,6 @@ def test_what_was_off_counts_as_off_for_five_minutes_and_then_since_the_look() -
     ]
 
 
-def test_of_a_listing_that_lags_the_look_was_so_much_earlier() -> None:
-    story = silent(OFF, LAGGING)
-    assert said(story, LOOKED + 4) == (5, 5, 5)
-    assert said(story, LOOKED + 4.5) == (5, 5, Decimal("10.5"))
-
-
 def test_what_ended_for_good_runs_no_more_however_long_nobody_looks() -> None:
     story = silent(machine(state="ended", stopped_at=minute(5)))
     assert beside(story, 10**5) == ()
@@ -139,12 +131,6 @@ def test_the_market_bounds_what_nobody_stated_a_price_of_and_what_is_spot() -> N
 def test_a_disk_is_bounded_by_the_state_in_which_it_costs_most() -> None:
     _, expected, high = said(silent(machine(disks=DISK)), NOW, "storage")
     assert abs(high - expected - Decimal(50) / 60) < Decimal("1e-8")  # a dollar an hour more, for fifty minutes
-
-
-def test_a_volume_has_no_state_to_change() -> None:
-    story = Story()
-    story.listed(1, machine(kind=VOLUME, gpu="", gpu_count=0, prices=(), started_at=None, created_at=TEN, disks=DISK))
-    assert beside(story, 10**4) == ()
 
 
 def test_what_ran_before_the_look_is_not_counted_twice() -> None:
