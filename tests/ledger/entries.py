@@ -72,11 +72,6 @@ def _resource(number: int, external_id: str) -> dict[str, object]:
     return {"id": number, "scope_id": 1, **place, "kind": "instance", "first_seen_us": T0_US}
 
 
-def add_resource(connection: Connection, number: int) -> None:
-    """Another machine."""
-    connection.execute(insert(RESOURCE), [_resource(number, f"i-{number}")])
-
-
 def row_of(number: int, one: Span, *, resource_id: int = 1) -> dict[str, Any]:
     """The row of `one`, with what it comes to where it is closed."""
     whole = None if one.end is None else compute_amounts(one, 0, to_micros(one.end))

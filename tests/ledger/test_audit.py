@@ -26,10 +26,9 @@ from costguard.guard.overrides import FREEZE
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.session import open_query, open_sql_session
+from costguard.ledger.db.session import open_query
 from costguard.ledger.guard.audit_check import WHOLE_EVERY_S, AuditWatch, check_audit
 from costguard.ledger.guard.audit_log import (
-    append_entry,
     encode_canonical_json,
     find_break_after,
     hash_entry,
@@ -38,10 +37,11 @@ from costguard.ledger.guard.audit_log import (
     read_head_text,
 )
 from costguard.ledger.guard.store import GuardStore
+from tests.campaign import examples
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, life, planned, wish
 from tests.processes import BESIDE
 
-EDITS = 10_000
+EDITS = examples(10_000)
 RUN = GuardRun(id="r1", at=NOON, epoch=1, interval=MINUTE, facts=(("settings", "00aa11bb22cc33dd"),))
 HOOK_RUN = HookRun(
     id="h1", life=life(), policy="idle-gpu", rule="idle", number=1, hook="save", began_at=NOON, until=NOON + HOUR, epoch=1
@@ -163,15 +163,6 @@ def test_no_row_holds_a_reason_evidence_or_what_a_hook_printed(url: str, book: G
         assert private not in held
 
 
-def test_a_change_of_settings_is_told_once(url: str, book: GuardStore) -> None:
-    marks = ["aa", "aa", "bb", "bb", "aa", ""]
-    for number, mark in enumerate(marks):
-        assert book.record_run(replace(RUN, id=str(number), facts=(("settings", mark),)))
-    bodies = [parse_entry(row).body for row in rows(url) if row.kind == "settings"]
-    assert [(body["before"], body["mark"]) for body in bodies] == [("", "aa"), ("aa", "bb"), ("bb", "aa")]
-    assert findings(url) == []
-
-
 def test_every_message_carries_the_head_of_its_own_transaction(url: str, book: GuardStore) -> None:
     message = Notification(id="m", channel="c", why_now="first", severity="page", title="t", notices=(), at=NOON)
     book.record_run(RUN, messages=[message])
@@ -278,13 +269,6 @@ def test_what_is_no_head_is_refused(stated: str) -> None:
     with pytest.raises(InputError, match="is not a head of an audit"):
         parse_anchor(stated)
     assert parse_anchor(" AUDIT 12:9F86D081884C7D65 ") == AuditAnchor(12, "9f86d081884c7d65")
-
-
-@pytest.mark.parametrize("value", [1.0, True, {"a": [0.5]}, {1: "a"}, b"x", object()])
-def test_canonical_json_holds_texts_and_whole_numbers(value: object) -> None:
-    with pytest.raises(InputError):
-        encode_canonical_json(value)
-    assert encode_canonical_json({"b": [1, None], "a": "é\n"}) == '{"a":"\\u00e9\\n","b":[1,null]}'
 
 
 def test_hostile_names_make_no_line_of_their_own_and_no_edited_row_stops_the_words() -> None:
@@ -394,27 +378,6 @@ def test_the_first_row_that_does_not_fit_is_named_with_what_was_expected() -> No
 # Many at once, and deaths
 
 
-def wish_often(url: str, name: str, times: int) -> None:
-    with GuardStore(url, rails=WIDE) as book:
-        for number in range(times):
-            book.add_override(wish(f"{name} {number}"))
-            if number % 3 == 0:
-                book.lift_override(f"{name} {number}", who=name, now=NOON)
-
-
-def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardStore) -> None:
-    processes = [BESIDE.Process(target=wish_often, args=(url, name, 30)) for name in ("a", "b")]
-    for process in processes:
-        process.start()
-    wish_often(url, "c", 30)
-    for process in processes:
-        process.join(timeout=120)
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert len(rows(url)) == 1 + 3 * 40
-    assert findings(url) == []
-    assert book.load_open_overrides(NOON)
-
-
 def die_while_writing(url: str, after: int) -> None:
     """Wish, lift, plan and send, and die by SIGKILL right after the statement number `after`."""
     with GuardStore(url, rails=WIDE) as book:
@@ -449,23 +412,3 @@ def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardSto
     assert len(heads) > 5
     book.add_override(wish("afterwards"))
     assert findings(url, *heads) == []
-
-
-def test_a_row_that_cannot_be_added_leaves_nothing_of_what_it_tells(url: str, book: GuardStore, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
-    from costguard.ledger.guard import audit_log
-
-    def broken(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(audit_log, "append_entry", broken)
-    with pytest.raises(KeyboardInterrupt):
-        book.add_override(wish("w1"))
-    with pytest.raises(KeyboardInterrupt):
-        book.plan_intent(intent())
-    monkeypatch.undo()
-    assert (book.load_open_overrides(NOON), book.load_open_intents()) == ([], [])
-    engine = open_engine(url)
-    with begin_write(engine) as connection:
-        append_entry(*open_sql_session(connection), "settings", 1, {"mark": "m", "before": ""})
-    engine.dispose()
-    assert findings(url) == []

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -20,11 +18,11 @@ from sqlmodel import col
 
 from costguard.bills.bill_line import COMPUTE, TAX, BillImport, BillLine
 from costguard.bills.drift import BEYOND, WITHIN, DriftPart, DriftResult
-from costguard.errors import InputError, LedgerError
+from costguard.errors import InputError
 from costguard.ledger.bills.reader import STATED, UNFINISHED, BillLedgerReader
-from costguard.ledger.bills.staging import BATCH_LINES, BilledRow, StagedStatement
+from costguard.ledger.bills.staging import BATCH_LINES, StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
-from costguard.ledger.bills.unfinished import HOLD_S, ShortTransactions, remove_unfinished_imports
+from costguard.ledger.bills.unfinished import HOLD_S, ShortTransactions
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine
@@ -131,12 +129,6 @@ def test_what_a_whole_answer_states_no_more_is_withdrawn(url: str) -> None:
     assert (again.added, again.withdrawn) == (1, 0)
 
 
-def test_a_file_withdraws_nothing(url: str) -> None:
-    take_in(url, [line(0), line(1)])
-    take_in(url, [line(0)], at=NOW + HOUR)
-    assert len(stated(url)) == 2
-
-
 OCTOBER, NOVEMBER, OTHERS = "focus|1|2026-10", "focus|1|2026-11", "focus|12|2026-10"
 
 
@@ -170,13 +162,6 @@ def test_what_a_bill_delivered_anew_lacks_is_withdrawn_and_of_no_other_bill(url:
     assert newest.added == 1, "what comes back counts again"
 
 
-def test_a_bill_of_long_names_is_known_by_its_bill(url: str) -> None:
-    names = [of_bill(OCTOBER, number, id=f"{OCTOBER}|{'x' * 500}{number}") for number in range(2)]
-    take_in(url, names)
-    assert {row[3][: len(OCTOBER) + 8] for row in stated(url)} == {f"{OCTOBER}|sha256:"}
-    assert take_in(url, names[:1], at=NOW + HOUR, whole=True)[0].withdrawn == 1
-
-
 def test_a_file_that_nobody_calls_whole_says_what_it_lacks_and_withdraws_nothing(url: str) -> None:
     take_in(url, [of_bill(OCTOBER, number) for number in range(3)])
     (piece,) = take_in(url, [of_bill(OCTOBER, 7)], at=NOW + HOUR)
@@ -200,11 +185,6 @@ def test_parts_of_a_line_are_summed_exactly_and_rounded_once(url: str) -> None:
         staged.add([(part, Decimal("0.0000000004"))] * 5 + [(line(1, 0), Decimal("-0.0000000005"))])
         bills.import_statements([GatheredStatement(staged=staged, source="x", stated_at=NOW)], who="ada", now=NOW)
     assert [row[6] for row in stated(url)] == [2, 0]
-
-
-def test_a_line_stated_twice_in_one_answer_counts_once(url: str) -> None:
-    take_in(url, [line(0), line(0)], sums=False)
-    assert [row[6] for row in stated(url)] == [690_000_000]
 
 
 def test_a_long_id_is_kept_as_its_hash(url: str) -> None:
@@ -302,38 +282,6 @@ def test_an_import_that_is_killed_leaves_all_or_nothing(url: str, hold_s: float)
     assert maintenance.check_ledger(url) == []
 
 
-def test_what_a_dead_import_left_is_undone_without_another_bill(url: str) -> None:
-    take_in(url, [line(number) for number in range(MANY)])
-    before = stated(url)
-    process = BESIDE.Process(target=die_in_an_import, args=(url, 22, 0))
-    process.start()
-    process.join(timeout=120)
-    engine = open_engine(url)
-    assert (remove_unfinished_imports(engine, hold_s=0), remove_unfinished_imports(engine)) == (1, 0)
-    engine.dispose()
-    assert (stated(url), count(url, "bill_line")) == (before, MANY)
-    assert count(url, "bill_line WHERE replaced_us IS NOT NULL") == 0
-    assert maintenance.check_ledger(url) == []
-    take_in(url, [line(number, 5) for number in range(MANY)], at=NOW + HOUR)  # whose lines get the numbers of those
-    assert maintenance.check_ledger(url) == []
-
-
-def test_an_import_that_fails_between_transactions_leaves_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    take_in(url, [line(number) for number in range(10)])
-    before = stated(url)
-    whole = StagedStatement.iterate_batches
-
-    def broken(self: StagedStatement, provider: str) -> Iterator[list[BilledRow]]:
-        yield from whole(self, provider)
-        raise OSError(5, "read error")
-
-    monkeypatch.setattr(StagedStatement, "iterate_batches", broken)
-    with pytest.raises(LedgerError, match="read error"):
-        take_in(url, [line(number, 5) for number in range(MANY)], at=NOW + HOUR, hold_s=0)
-    assert (stated(url), count(url, "bill_line"), counting(url)) == (before, 10, 1)
-    assert maintenance.check_ledger(url) == []
-
-
 def test_other_writers_come_in_between_and_readers_see_the_bill_as_it_was(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     take_in(url, [line(0)], now=NOW - DAY)
     before, seen, pause = stated(url), list[int](), ShortTransactions.pause
@@ -382,17 +330,6 @@ def test_no_row_of_a_bill_is_edited_or_removed(url: str, sql: str) -> None:
     with pytest.raises(DatabaseError, match=r"once|every row"), begin_write(engine) as connection:
         connection.exec_driver_sql(sql)
     engine.dispose()
-
-
-def test_two_lines_of_one_name_cannot_both_count(sqlite_url: str) -> None:
-    take_in(sqlite_url, [line(0)])
-    names = "import_id, provider, account, statement, line_id, start_us, end_us, nano, currency, charge, external_id, region"
-    more = "estimated, stated_us, source, description"
-    with (
-        closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file,
-        pytest.raises(sqlite3.IntegrityError, match="UNIQUE"),
-    ):
-        file.execute(f"INSERT INTO bill_line ({names}, {more}) SELECT {names}, {more} FROM bill_line")  # noqa: S608 - our own names
 
 
 def result(**more: Any) -> DriftResult:  # noqa: ANN401 - any field
@@ -465,13 +402,3 @@ def test_of_two_statements_of_one_time_the_one_that_names_resources_counts(url: 
     with BillLedgerReader(url) as books:
         best, others = books.load_statements("runpod", MONTH)
     assert (best["main"].name, [one.name for one in others]) == ("focus", ["cost explorer"])
-
-
-def test_a_statement_reaches_as_far_as_later_imports_from_its_source(url: str) -> None:
-    take_in(url, [line(0)], source="runpod, asked", period=MONTH)
-    with BillLedgerReader(url) as books:
-        assert books.load_statements("runpod", MONTH)[0]["main"].end_us == to_micros(START + HOUR)
-    take_in(url, [line(0), line(30, account="lab")], source="runpod, asked", period=MONTH)
-    with BillLedgerReader(url) as books:
-        reaches = {account: one.end_us for account, one in books.load_statements("runpod", MONTH)[0].items()}
-    assert reaches == {"main": to_micros(START + 31 * HOUR), "lab": to_micros(START + 31 * HOUR)}

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from procrastinate.schema import SchemaManager
 
-from costguard.errors import ClockError, InputError, LeaseLostError
+from costguard.errors import ClockError, LeaseLostError
 from costguard.ledger.db.connection import WriterLock, upgrade_schema
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.ledger.db.reader import LedgerReader
@@ -131,13 +131,6 @@ def test_the_tables_of_jobs_are_not_the_ledgers_and_are_made_anew_for_another_ve
     tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename LIKE 'procrastinate%%'"
     assert asked(postgres_url, lambda ask: ask(tables, ())) == [(0,)]
     assert upgrade_schema(postgres_url).before == HEAD_REVISION
-
-
-def test_a_file_is_shared_by_nobody(sqlite_url: str) -> None:
-    with pytest.raises(InputError, match="PostgreSQL"):
-        DutyStore(sqlite_url, "one")
-    with LedgerWriter(sqlite_url, rules=RULES, ceilings=CEILINGS), LedgerReader(sqlite_url) as reader, reader.snapshot() as ask:
-        assert load_duties(ask)[0] == []
 
 
 def age(url: str, account: str, hours: float) -> None:

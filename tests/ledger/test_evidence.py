@@ -202,25 +202,6 @@ def test_lines_of_an_unfinished_import_narrow_nothing_and_count_when_it_ends(
     assert check_ledger(found) == []
 
 
-def test_an_import_whose_evidence_fails_is_undone_as_a_whole(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    take_in(found, line(0, "24"))
-    before = spent(found)
-    monkeypatch.setattr(evidence, "_describe_correction", lambda _: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        take_in(found, line(0, "30.5"), at=NOW + HOUR)
-    assert spent(found) == before
-    assert asked(found, lambda ask: ask("SELECT count(*), sum(nano) FROM bill_line", ())) == [(1, 24 * DOLLAR)]
-    assert check_ledger(found) == []
-
-
-def test_the_same_bill_again_changes_nothing(found: str) -> None:
-    take_in(found, line(0, "24"))
-    rows = asked(found, lambda ask: ask("SELECT count(*), max(id) FROM correction", ()))
-    again = take_in(found, line(0, "24"), at=NOW + HOUR)
-    assert again.corrections == 0
-    assert asked(found, lambda ask: ask("SELECT count(*), max(id) FROM correction", ())) == rows
-
-
 def test_a_restated_line_supersedes_and_a_withdrawn_one_takes_back(found: str) -> None:
     before = spent(found)
     take_in(found, line(0, "24"))
@@ -313,26 +294,8 @@ def test_a_lambda_machine_found_after_thirty_hours_has_run_since_its_boot(tmp_pa
     assert found.width <= 0.05 * cost
 
 
-def test_a_machine_that_still_boots_longer_than_its_rule_says_bills_nothing_surely(tmp_path: Path, url: str) -> None:
-    rig = LambdaRig()
-    rig.fake.resources.append(lambda_machine("i-00000", start_us=NOON_US + 9 * HOUR_US, boot_us=30 * HOUR_US))
-    with playing(rig, tmp_path, url) as played:
-        played.poll()
-        played.poll(minutes=1)
-        assert played.compute_spent().low == 0
-
-
 def test_a_line_that_was_stated_before_its_day_was_over_narrows_nothing_later(found: str) -> None:
     before = spent(found)
     result = take_in(found, line(0, "24"), at=FIRST + 12 * HOUR)
     assert spent(found) == before
     assert {one.reason for one in result.findings} == {weighing.FUTURE}
-
-
-def test_a_line_of_an_id_that_two_regions_have_narrows_nothing(found: str) -> None:
-    twin = machine(key=machine().key._replace(region="east-1"), created_at=START)
-    with LedgerWriter(found, rules=RULES, ceilings=CEILINGS) as ledger:
-        ledger.record_polls([poll(1804 + 4 * 1440 + at, twin) for at in (1, 2)])
-    before = spent(found)
-    assert take_in(found, line(0, "24")).summaries == ()
-    assert spent(found) == before

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import event
 
-from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import Alert, AlertState, DeliveryResult, Notification
 from costguard.guard.policy import EscalationState
 from costguard.guard.run_facts import DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
@@ -153,16 +152,6 @@ def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardStore) -> Non
     assert total > 10
 
 
-def test_an_older_sight_of_a_protection_changes_nothing(book: GuardStore) -> None:
-    newer = ProtectionSighting(key=key(), at=NOON, how="label")
-    book.record_protections([newer])
-    book.record_protections([replace(newer, at=NOON - HOUR, how="older")])
-    assert book.load_protections() == {key(): newer}
-    newest = replace(newer, at=NOON + HOUR, how="termination protection")
-    book.record_protections([newest])
-    assert book.load_protections() == {key(): newest}
-
-
 def test_a_message_is_put_out_once_and_sent_once(book: GuardStore) -> None:
     book.record_run(RUN, messages=[MESSAGE])
     book.record_run(replace(RUN, id="r2"), messages=[replace(MESSAGE, title="again")])
@@ -187,15 +176,6 @@ def test_a_message_that_fails_is_tried_again_later_and_later_and_then_given_up(b
     book.settle_message("m1", DeliveryResult(sent=False, why="503 still"), at)
     assert book.due_messages(at + DAY) == []
     assert [(replace(one, audit=""), why) for one, why in book.undelivered(NOON)] == [(MESSAGE, "503 still")]
-
-
-def test_a_message_that_no_other_try_helps_is_given_up_at_once(book: GuardStore) -> None:
-    book.record_run(RUN, messages=[MESSAGE])
-    book.settle_message("m1", DeliveryResult(sent=False, why="no such channel", again=False), NOON)
-    assert book.due_messages(NOON + DAY) == []
-    assert [(replace(one, audit=""), why) for one, why in book.undelivered(NOON)] == [(MESSAGE, "no such channel")]
-    book.record_run(replace(RUN, id="late", at=NOON + outbox.RETENTION + SECOND))
-    assert book.undelivered(NOON) == []
 
 
 def test_a_message_that_waits_says_what_holds_when_it_is_sent(book: GuardStore) -> None:
@@ -300,15 +280,3 @@ def test_listings_that_lacked_a_resource_are_counted_one_by_one(url: str, book: 
     ended = book.load_departure(fleet.key("i-2"), START).listed
     assert ended is not None
     assert ended.state == ENDED
-
-
-def test_a_ledger_that_cannot_be_written_says_so(sqlite_url: str) -> None:
-    with GuardStore(sqlite_url, rails=WIDE) as book:
-        assert book.acquire_leader_lease("a", NOON, HOUR) == 1
-        engine = book._engine
-        with engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA query_only = 1")  # the pool hands out this connection again
-        with pytest.raises(LedgerError, match="cannot be written"):
-            book.acquire_leader_lease("a", NOON, HOUR)
-        with pytest.raises(LedgerError, match="cannot be written"):
-            book.record_run(RUN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -245,14 +244,6 @@ def test_a_ledger_of_before_is_refused_with_the_command_to_run(old_file: Callabl
             opening(source)
 
 
-def test_an_older_revision_is_refused_with_what_to_do(old_file: Callable[[str], str], sqlite_url: str) -> None:
-    source = old_file("0014")
-    edit(source, "UPDATE alembic_version SET version_num = '0009'")
-    with pytest.raises(OlderLedgerError, match=r"(?s)its schema is 0009.*bring it to schema 0016"):
-        import_ledger(source, sqlite_url)
-    assert is_absent(sqlite_url)
-
-
 def edit(url: str, *statements: str) -> None:
     """As somebody with a SQL tool, who takes the triggers down."""
     with closing(sqlite3.connect(parse_ledger_address(url).path or "")) as file:
@@ -316,17 +307,6 @@ def test_one_that_somebody_writes_to_is_refused(old_file: Callable[[str], str], 
     assert is_absent(sqlite_url)
 
 
-def test_one_on_a_server_that_somebody_writes_to_is_refused(postgres_url: str, sqlite_url: str) -> None:
-    import psycopg
-
-    restore(postgres_url, "0014")
-    with psycopg.connect(parse_ledger_address(postgres_url).conninfo) as other:
-        other.execute("SELECT pg_advisory_lock_shared(%s)", [0x434F5354])
-        with pytest.raises(LedgerError, match="held by another process"):
-            import_ledger(postgres_url, sqlite_url)
-    assert is_absent(sqlite_url)
-
-
 def test_the_target_may_be_an_empty_ledger_and_no_other(old_file: Callable[[str], str], url: str) -> None:
     source = old_file("0016")
     open_engine(url).dispose()
@@ -338,13 +318,6 @@ def test_the_target_may_be_an_empty_ledger_and_no_other(old_file: Callable[[str]
     assert maintenance.check_ledger(url) == []
     with pytest.raises(InputError, match="is \\[ledger\\] url itself"):
         import_ledger(url, url)
-
-
-def test_a_ledger_of_this_version_needs_no_import(tmp_path: Path, sqlite_url: str) -> None:
-    current = f"sqlite:///{tmp_path}/current.db"
-    open_engine(current).dispose()
-    with pytest.raises(InputError, match="needs no import"):
-        import_ledger(current, sqlite_url)
 
 
 @contextmanager
@@ -401,14 +374,3 @@ def test_a_restored_copy_is_doubted_in_its_new_place_too(
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{tmp_path}/new.db")
     assert costguard("db", "import", source).code == 0
     assert "older than the one used last" in locate_rollback_marker(f"sqlite:///{tmp_path}/new.db").describe_doubt()
-
-
-def test_rows_of_before_are_shown_in_the_log(
-    old_file: Callable[[str], str], costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{tmp_path}/new.db")
-    assert costguard("db", "import", old_file("0016")).code == 0
-    assert "rows written: " in costguard("audit", "show", "--rows").out
-    assert "rows written: " not in costguard("audit", "show").out
-    shutil.rmtree(tmp_path / "old")
-    assert costguard("report", "--json").code == 0

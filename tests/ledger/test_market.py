@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError
-from costguard.ledger.market import OFFER_SORTS, SCHEMA_VERSION, MarketReader, write_market
+from costguard.ledger.market import SCHEMA_VERSION, MarketReader, write_market
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.price_drift import get_vintage, judge_vintage
 from costguard.values.money import Rate
@@ -67,15 +67,6 @@ def test_every_offer_comes_back_as_it_was(market: MarketReader) -> None:
     assert set(market.list_offers(EVERYTHING)) == set(OFFERS)
 
 
-def test_classes_are_each_gpu_and_count_once(market: MarketReader) -> None:
-    assert market.list_classes(EVERYTHING) == [("H100-SXM", 1), ("H100-SXM", 8), ("T4", 1)]
-
-
-def test_the_best_of_a_class_is_the_cheapest_of_each_provider_and_tier(market: MarketReader) -> None:
-    spot = replace(AWS_SPOT, on_demand_rate=AWS.rate)
-    assert market.find_best("H100-SXM", 8, EVERYTHING, JUDGE) == [spot, H100, AWS_WEST]
-
-
 def test_fresh_old_and_unranked_prices_of_a_lot_each_have_a_best(tmp_path: Path) -> None:
     ages = {"fresh": 2, "fresh too": 9, "old": 90, "older": 300, "unranked": 400}
     rates = {"fresh": "30", "fresh too": "29", "old": "20", "older": "19.9", "unranked": "1"}
@@ -108,58 +99,9 @@ def test_an_undated_copy_and_a_stated_drift_come_back(tmp_path: Path) -> None:
         assert list(market.list_offers(EVERYTHING)) == market.find_best("H100-SXM", 8, EVERYTHING, JUDGE) == [bid]
 
 
-def test_an_unknown_price_is_never_the_best(market: MarketReader) -> None:
-    assert market.find_best("H100-SXM", 1, EVERYTHING, JUDGE) == []
-
-
-@pytest.mark.parametrize("sort", OFFER_SORTS)
-def test_unknown_prices_come_last_in_every_order(market: MarketReader, sort: str) -> None:
-    assert list(market.list_offers(EVERYTHING, sort))[-1] == ODD
-
-
-def test_offers_can_be_ordered_by_price_and_by_price_of_a_gpu(market: MarketReader) -> None:
-    assert [o.rate for o in market.list_offers(EVERYTHING, "usd_per_hour", 2)] == [T4.rate, AWS_SPOT.rate]
-    assert next(market.list_offers(EVERYTHING, "usd_per_gpu_hour")) == T4
-
-
-def test_offers_can_be_ordered_by_age_the_newest_first(market: MarketReader) -> None:
-    assert list(market.list_offers(EVERYTHING, "age"))[-2] == AWS_WEST
-
-
 def test_an_order_nobody_knows_is_refused(market: MarketReader) -> None:
     with pytest.raises(UnknownNameError, match="sort"):
         market.list_offers(EVERYTHING, "nano_usd_per_hour; DROP TABLE offers")
-
-
-@pytest.mark.parametrize("limit", [0, -5])
-def test_no_offers_are_no_offers(market: MarketReader, limit: int) -> None:
-    assert list(market.list_offers(EVERYTHING, limit=limit)) == []
-
-
-SELECTIONS = [
-    (OfferSelection(providers=("aws",)), {AWS, AWS_WEST, AWS_SPOT, T4}),
-    (OfferSelection(regions=("us-west-2",)), {AWS_WEST}),
-    (OfferSelection(tiers=("spot",)), {AWS_SPOT}),
-    (OfferSelection(gpus=("T4",)), {T4}),
-    (OfferSelection(gpu_counts=(1,)), {ODD, T4}),
-    (OfferSelection(least_gpus=2), {H100, AWS, AWS_WEST, AWS_SPOT}),
-    (OfferSelection(most_gpus=2), {ODD, T4}),
-    (OfferSelection(providers=("aws", "lambda"), gpus=("H100-SXM",), tiers=("on-demand",)), {H100, AWS, AWS_WEST}),
-    (OfferSelection(regions=("global",)), {H100, ODD}),
-    (OfferSelection(providers=("aws'; DROP TABLE offers; --",)), set()),
-    (OfferSelection(providers=()), set()),
-    (OfferSelection(regions=()), set()),
-    (OfferSelection(tiers=()), set()),
-    (OfferSelection(gpus=()), set()),
-    (OfferSelection(gpu_counts=()), set()),
-]
-
-
-@pytest.mark.parametrize(("selection", "selected"), SELECTIONS)
-def test_a_selection_keeps_what_it_names_and_an_empty_one_nothing(
-    market: MarketReader, selection: OfferSelection, selected: set[Offer]
-) -> None:
-    assert set(market.list_offers(selection)) == selected
 
 
 FEW = st.sampled_from
@@ -229,33 +171,11 @@ def test_the_file_says_what_it_holds(market: MarketReader, path: Path) -> None:
     }
 
 
-def test_an_empty_market_has_no_dates(tmp_path: Path) -> None:
-    write_market(tmp_path / "empty", [])
-    with MarketReader(tmp_path / "empty") as market:
-        assert market.list_classes(EVERYTHING) == []
-        assert market.describe_file()["newest"] is None
-
-
-def test_reading_changes_nothing(path: Path, market: MarketReader) -> None:
-    before = path.read_bytes()
-    list(market.list_offers(EVERYTHING))
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        market._connection.execute("DELETE FROM offers")
-    assert path.read_bytes() == before
-    assert [file.name for file in path.parent.iterdir()] == ["market.sqlite"]
-
-
 def test_a_market_is_replaced_in_one_step_and_leaves_no_other_file(path: Path) -> None:
     write_market(path, [T4])
     with MarketReader(path) as market:
         assert list(market.list_offers(EVERYTHING)) == [T4]
     assert [file.name for file in path.parent.iterdir()] == ["market.sqlite"]
-
-
-def test_a_path_with_signs_that_mean_something_in_an_address_is_read(tmp_path: Path) -> None:
-    write_market(tmp_path / "a ?b=%41#c", [T4])
-    with MarketReader(tmp_path / "a ?b=%41#c") as market:
-        assert market.list_classes(EVERYTHING) == [("T4", 1)]
 
 
 def _wrong_version(path: Path) -> None:

@@ -69,14 +69,6 @@ def test_migrations_and_tables_agree(engine: Engine) -> None:
         assert compare_metadata(context, METADATA) == []
 
 
-def test_alembic_sees_a_difference_where_there_is_one(engine: Engine) -> None:
-    with engine.begin() as connection:
-        connection.execute(text("ALTER TABLE sample ADD COLUMN note TEXT"))
-        connection.execute(text("DROP INDEX span_by_end"))
-        context = MigrationContext.configure(connection)
-        assert {difference[0] for difference in compare_metadata(context, METADATA)} == {"remove_column", "add_index"}
-
-
 def test_a_ledger_that_is_migrated_has_the_schema_of_a_new_one(engine: Engine, url: str) -> None:
     """Alembic sees no CHECK, trigger or WHERE of a partial index: all of the schema is compared."""
     with engine.connect() as connection:
@@ -103,14 +95,6 @@ def test_a_schema_that_somebody_altered_is_found(engine: Engine, url: str, state
         for statement in statements.split("; "):
             connection.execute(text(statement))
     assert [said for said in check_ledger(url) if said.startswith(ALTERED[statements])]
-
-
-def test_a_check_that_somebody_dropped_is_found(postgres_url: str) -> None:
-    engine = open_engine(postgres_url)
-    with engine.begin() as connection:
-        connection.execute(text("ALTER TABLE span DROP CONSTRAINT span_price"))
-    engine.dispose()
-    assert check_ledger(postgres_url) == ["the check span.span_price is missing"]
 
 
 @contextmanager
@@ -225,12 +209,6 @@ def test_an_older_ledger_is_brought_up_with_all_it_holds(url: str, old: dict[str
         assert copy.execute("SELECT provider FROM scope").fetchall() == [("aws",)]
 
 
-def test_opening_an_older_ledger_brings_it_up(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
-    engine = open_engine(url)
-    assert scalar(engine, "SELECT note FROM scope") == "from aws"
-    engine.dispose()
-
-
 @pytest.mark.sampled(2)
 def test_an_upgrade_that_stops_anywhere_leaves_the_older_ledger(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
     where = parse_ledger_address(url)
@@ -269,12 +247,6 @@ def test_a_copy_that_cannot_be_made_stops_the_upgrade(
         upgrade_schema(sqlite_url)
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
-
-
-def test_nothing_to_do_is_nothing_done(sqlite_url: str) -> None:
-    assert upgrade_schema(sqlite_url) == opening.Upgrade(before=None)
-    assert upgrade_schema(sqlite_url) == opening.Upgrade(before=HEAD)
-    assert [p.name for p in Path(sqlite_url.removeprefix("sqlite:///")).parent.glob("*before*")] == []
 
 
 def test_upgrade_puts_up_guards_and_views_that_somebody_took_down(engine: Engine, url: str) -> None:

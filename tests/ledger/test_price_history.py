@@ -81,23 +81,12 @@ def test_of_one_day_the_last_refresh_counts_and_of_one_refresh_the_cheapest_offe
     assert runs(file)[-1] == (1, 1, "2.4000")
 
 
-def test_a_price_that_changed_during_the_day_shortens_the_row_before(file: Path) -> None:
-    record(file, "2.99", 0, 5)
-    record(file, "2.69", 5)
-    assert runs(file) == [(0, 4, "2.9900"), (5, 5, "2.6900")]
-
-
 def test_an_older_copy_changes_nothing_that_a_later_day_confirmed(file: Path) -> None:
     record(file, "2.99", 0, 9)
     late = DAY + timedelta(9)
     assert append_prices(file, [price("1.11", DAY + timedelta(4))], late) == 0
     assert append_prices(file, [price("3.49", DAY - timedelta(30))], late) == 1
     assert runs(file) == [(-30, -30, "3.4900"), (0, 9, "2.9900")]
-
-
-def test_a_price_of_tomorrow_is_one_of_today(file: Path) -> None:
-    append_prices(file, [price("2.99", DAY + timedelta(400))], DAY)
-    assert runs(file) == [(0, 0, "2.9900")]
 
 
 def test_a_clock_that_ran_ahead_once_does_not_silence_later_prices(file: Path) -> None:
@@ -121,13 +110,6 @@ def test_machines_are_apart_by_all_that_makes_a_price(file: Path) -> None:
     assert len(runs(file, OfferSelection(least_gpus=2))) == len(runs(file, OfferSelection(most_gpus=8, least_gpus=8))) == 1
     assert runs(file, OfferSelection(gpus=())) == runs(file, OfferSelection(gpus=("T4",))) == []
     assert runs(file, OfferSelection(observed_since=DAY + timedelta(1))) == []
-
-
-def test_what_is_no_price_is_left_out(file: Path) -> None:
-    placeholder = replace(price("0.5", DAY), gpu="H200")
-    undated = replace(price("2", DAY - timedelta(400)), observed_to=DAY)
-    assert append_prices(file, [price(None, DAY), placeholder, undated], DAY) == 0
-    assert runs(file) == []
 
 
 def test_beyond_a_year_one_row_a_week_is_kept(file: Path) -> None:
@@ -174,43 +156,10 @@ def test_a_damaged_file_is_named_with_what_to_do(file: Path, content: bytes) -> 
     assert file.read_bytes() == content
 
 
-def test_a_page_that_was_overwritten_is_named_too(file: Path) -> None:
-    append_prices(file, [price("1", DAY, region=f"r{n}") for n in range(2000)], DAY)
-    content = bytearray(file.read_bytes())
-    content[4096:] = b"\xa5" * (len(content) - 4096)
-    file.write_bytes(content)
-    with pytest.raises(InputError, match="cannot be read"):
-        runs(file)
-
-
-def test_another_programs_database_is_left_alone(file: Path) -> None:
-    file.parent.mkdir()
-    with closing(sqlite3.connect(file)) as other:
-        other.execute("CREATE TABLE notes (x)")
-    with pytest.raises(InputError, match="is not a price history"):
-        record(file, "1", 0)
-    with closing(sqlite3.connect(file)) as other:
-        assert [name for (name,) in other.execute("SELECT name FROM sqlite_schema")] == ["notes"]
-
-
-def test_a_newer_format_is_named(file: Path) -> None:
-    record(file, "1", 0)
-    with closing(sqlite3.connect(file)) as newer:
-        newer.execute("PRAGMA user_version = 9")
-    with pytest.raises(InputError, match="has format 9, not 1"):
-        runs(file)
-
-
 def test_a_missing_file_names_the_command_that_begins_one(file: Path) -> None:
     with pytest.raises(InputError) as raised:
         PriceHistoryReader(file)
     assert "costguard prices refresh" in str(raised.value.hint)
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be written"):
-        record(tmp_path / "file" / "history.sqlite", "1", 0)
 
 
 def test_a_file_that_another_process_holds_is_waited_for_and_not_called_damaged(
@@ -312,22 +261,3 @@ def test_an_append_that_is_killed_at_any_statement_is_there_in_whole_or_not_at_a
         assert append_prices(own, [price(f"{number + 2}", LATER, region=f"r{number}") for number in range(3)], LATER) in (0, 3)
         assert sorted(runs(own)) == both
     assert 10 < statement < 100
-
-
-def test_an_append_that_is_killed_leaves_whole_days(file: Path) -> None:
-    regions = 400
-    for number in range(6):
-        own = file.with_name(f"{number}.sqlite")
-        with start_appender(own, "aws", 10_000, regions) as child:
-            assert child.stdout is not None
-            acknowledged = [int(child.stdout.readline()) for _ in range(number + 1)]
-            child.send_signal(signal.SIGKILL)
-            acknowledged += [int(line) for line in child.stdout if line.strip()]
-        with closing(sqlite3.connect(own)) as connection:
-            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        days: dict[int, int] = {}
-        for first, _, _ in runs(own):
-            days[first] = days.get(first, 0) + 1
-        assert set(days.values()) == {regions}  # a day is there in whole or not at all
-        assert set(acknowledged) <= set(days)
-        assert append_prices(own, [price("1", date(2027, 1, 1))], date(2027, 1, 1)) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -54,15 +54,6 @@ def hours(url: str, name: str = "i-1", signal: str = "gpu_duty") -> list[SampleH
         return books.hours(key(name), signal, ALWAYS)
 
 
-def test_samples_come_back_in_order_as_they_were(engine: Engine, known: str) -> None:
-    said = [sample(2, 0.1), sample(1, 1e-300), sample(0, -3)]
-    assert record_samples(engine, [*said, sample(1, 7, signal="power"), sample(1, 8, "i-2")]) == frozenset()
-    assert raw(known) == [sample(0, -3.0), sample(1, 1e-300), sample(2, 0.1)]
-    assert raw(known, signal="power") == [sample(1, 7.0, signal="power")]
-    with SpendingReader(known, rules=RULES) as books:
-        assert books.samples(key("i-1"), "gpu_duty", Period(start=START, end=START + 2 * MINUTE)) == raw(known)[:2]
-
-
 def test_a_sample_told_twice_is_one_and_the_first_stays(engine: Engine, known: str) -> None:
     record_samples(engine, [sample(1, 5), sample(1, 6)])
     record_samples(engine, [sample(1, 7), sample(2, 8)])
@@ -79,13 +70,6 @@ def test_samples_of_unknown_resources_are_left_out_and_named(engine: Engine, kno
 def test_what_is_no_number_is_no_sample(value: float) -> None:
     with pytest.raises(InputError, match="gpu_duty of i-1"):
         sample(1, value)
-
-
-def test_a_sample_without_a_name_or_a_sensible_time_is_refused() -> None:
-    with pytest.raises(InputError, match="signal"):
-        sample(1, 1, signal="")
-    with pytest.raises(InputError, match="between 2000 and 2200"):
-        Sample(key=key("i-1"), signal="power", at=datetime(1970, 1, 1, tzinfo=START.tzinfo), value=1)
 
 
 def test_an_hour_is_rolled_up_once_it_ended_two_days_ago_and_not_before(engine: Engine, known: str) -> None:

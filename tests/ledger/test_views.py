@@ -11,19 +11,13 @@ from sqlalchemy.exc import DatabaseError
 
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.schema import (
-    format_date_sql,
     format_money_sql,
-    format_seconds_sql,
-    format_thousandths_sql,
-    format_time_sql,
     generate_views,
 )
 from costguard.ledger.tables import load_metadata
-from costguard.values.instant import DAY_US
 from tests.ledger.entries import T0_US, add, begin, open_span, roll_up, span
 
 METADATA = load_metadata()
-CORRECTION = METADATA.tables["correction"]
 HOLD = METADATA.tables["hold"]
 HOLD_BUDGET = METADATA.tables["hold_budget"]
 
@@ -64,24 +58,6 @@ def test_money_is_shown_to_the_last_nano(engine: Engine, nano: int | None, shown
     assert row == {"shown": shown}
 
 
-def test_times_days_and_thousandths_are_text(engine: Engine) -> None:
-    name = engine.dialect.name
-    columns = ", ".join(
-        [
-            format_time_sql("us", name),
-            format_time_sql("missing", name) + " AS missing_time",
-            format_date_sql("day", name) + " AS day_shown",
-            format_seconds_sql("us", name) + " AS seconds",
-            format_seconds_sql("missing", name) + " AS missing_seconds",
-            format_thousandths_sql("milli", name) + " AS thousandths",
-        ]
-    )
-    values = f"{T0_US + 7} AS us, CAST(NULL AS BIGINT) AS missing, {T0_US // DAY_US} AS day, 125 AS milli"
-    with engine.connect() as connection:
-        found = connection.exec_driver_sql(f"SELECT {columns} FROM (SELECT {values}) AS one").one()  # noqa: S608 - ours
-    assert tuple(found) == ("2026-11-20T22:00:00.000007Z", None, "2026-11-20", f"{T0_US // 10**6}.000007", None, "0.125")
-
-
 def test_no_column_of_any_view_is_a_float(engine: Engine) -> None:
     for name, _ in generate_views(engine.dialect.name):
         for row in rows(engine, f"SELECT * FROM {name}"):  # noqa: S608 - ours
@@ -115,62 +91,6 @@ def test_spans_are_readable(engine: Engine) -> None:
         "seen",
     ]
     assert [going[name] for name in ("end_at", "seconds", "low", "expected", "high", "high_nano")] == [None] * 6
-
-
-def test_a_corrected_span_counts_as_it_was_corrected(engine: Engine) -> None:
-    with begin_write(engine) as connection:
-        for number, high in ((1, 5), (2, 7)):
-            said = {"id": number, "span_id": 1, "at_us": T0_US, "presence": "gap", "reason": "seen again"}
-            connection.execute(insert(CORRECTION), [said | {"low": 0, "expected": 3, "high": high}])
-    (row,) = rows(engine, "SELECT presence, corrected, low, high_nano FROM v_spans WHERE end_at IS NOT NULL")
-    assert row == {"presence": "gap", "corrected": "seen again", "low": "0.000000000", "high_nano": 7}
-
-
-def test_days_can_be_read_and_summed(engine: Engine) -> None:
-    found = rows(engine, "SELECT date, provider, expected, seconds FROM v_daily ORDER BY date")
-    assert found == [
-        {"date": "2026-11-20", "provider": "aws", "expected": "2.469135782", "seconds": "7200.000000"},
-        {"date": "2026-11-21", "provider": "aws", "expected": "1.234567891", "seconds": "3600.000000"},
-    ]
-    (total,) = rows(engine, "SELECT sum(expected_nano) AS nano FROM v_daily")
-    assert total["nano"] == 3_703_703_673
-
-
-def test_a_resource_that_is_absent_keeps_its_name(engine: Engine) -> None:
-    with begin_write(engine) as connection:
-        absent = "(2, 1, :at, :seen, 'absent', '', '', '', '')"
-        names = "id, resource_id, at_us, seen_us, state, name, instance_type, owner, detail"
-        statement = f"INSERT INTO observation ({names}) VALUES {absent}"  # noqa: S608 - ours
-        connection.execute(text(statement), {"at": T0_US + 60_000_000, "seen": T0_US})
-    (row,) = rows(engine, "SELECT id, state, name, owner, said_at, open_spans FROM v_resources")
-    assert row == {
-        "id": "i-1",
-        "state": "absent",
-        "name": "trainer",
-        "owner": "ada",
-        "said_at": "2026-11-20T22:01:00.000000Z",
-        "open_spans": 1,
-    }
-    said = [row["state"] for row in rows(engine, "SELECT state FROM v_observations ORDER BY said_at")]
-    assert said == ["running", "absent"]
-
-
-def test_a_scope_shows_its_last_word_and_its_last_complete_listing(engine: Engine) -> None:
-    with begin_write(engine) as connection:
-        values = {"at": T0_US + 3_600_000_000}
-        connection.execute(text("INSERT INTO scope (id, provider, account, name) VALUES (2, 'vast', 'me', 'all')"))
-        columns = "id, scope_id, outcome, why, start_us, end_us, polls"
-        connection.execute(text(f"INSERT INTO coverage ({columns}) VALUES (2, 1, 'failed', '503', :at, :at, 1)"), values)  # noqa: S608 - ours
-    first, second = rows(engine, "SELECT scope, outcome, why, since, complete_at, polls FROM v_scopes ORDER BY provider")
-    assert first == {
-        "scope": "us-east-1",
-        "outcome": "failed",
-        "why": "503",
-        "since": "2026-11-20T23:00:00.000000Z",
-        "complete_at": "2026-11-20T22:00:00.000060Z",
-        "polls": 1,
-    }
-    assert (second["scope"], second["outcome"]) == ("all", None)
 
 
 def test_a_hold_names_its_budgets(engine: Engine) -> None:

@@ -50,13 +50,6 @@ def test_a_wish_comes_back_as_it_was(url: str, book: GuardStore) -> None:
     assert book.load_open_overrides(NOON) == seen_by_a_reader(url) == said
 
 
-def test_a_life_brings_its_key(book: GuardStore) -> None:
-    book.add_override(wish(key=None))
-    assert [one.key for one in book.load_open_overrides(NOON)] == [key()]
-    with pytest.raises(InputError, match="two resources"):
-        book.add_override(wish("w2", key=key("i-2")))
-
-
 def test_a_wish_counts_from_when_it_was_made_until_it_runs_out(book: GuardStore) -> None:
     book.add_override(wish())
     moment = timedelta(microseconds=1)

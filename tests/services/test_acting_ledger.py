@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, READY, UNCONFIRMED, VERIFYING, Intent
+from costguard.guard.action_intents import DONE, EXECUTING, READY, VERIFYING, Intent
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
@@ -18,7 +18,7 @@ from costguard.services.guarding.act.send_action import ActionResult, confirm_ac
 from costguard.services.poll.ports import Intents
 from costguard.values.provider import ActionResponse
 from costguard.values.resource import ResourceKey
-from tests.services.deeds import KEY, LIFE, MIN, START, S, World, intent, machine
+from tests.services.deeds import KEY, LIFE, MIN, START, World, intent, machine
 
 
 class Elsewhere:
@@ -124,31 +124,3 @@ def test_a_watchdog_that_slept_before_the_send_leaves_the_row_of_the_one_that_to
     assert not acted.sent
     assert len(desk.world.asked) == 1
     assert [row.state for row in desk.book.load_open_intents()] == [VERIFYING]
-
-
-def test_story_22_over_the_real_ledger(desk: Desk) -> None:
-    desk.world.obeys = lambda _: ActionResponse(said="accepted")
-    one = desk.act(planned(desk)).intent
-    sent = [desk.world.now() - START]
-    for _ in range(10):
-        desk.next_run(MIN)
-        acted = desk.confirm(one)
-        one = acted.intent
-        if acted.again:
-            acted = desk.act(one)
-            one = acted.intent
-            sent += [desk.world.now() - START] if acted.sent else []
-    assert sent == [timedelta(), MIN, 3 * MIN, 7 * MIN]
-    assert one.state == UNCONFIRMED
-    desk.world.stop_it()
-    desk.next_run(MIN)
-    assert desk.confirm(one).intent.state == DONE
-
-
-def test_late_is_ready_again_and_expires_no_more(desk: Desk) -> None:
-    desk.world.at = {"still 2": lambda world: world.goes_by(31 * S)}
-    acted = desk.act(planned(desk))
-    assert (acted.intent.state, acted.intent.expires_at, desk.world.asked) == (READY, None, [])
-    assert desk.book.load_open_intents() == [acted.intent]
-    desk.world.wish = "it has a lease"
-    assert desk.act(acted.intent).intent.state == CANCELLED

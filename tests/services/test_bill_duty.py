@@ -28,7 +28,6 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.ledger.tables.bills import BillLineRow
 from costguard.metering.billing import BillingRule, BillTerms, get_billing_rule
 from costguard.metering.inventory import Poll
-from costguard.providers.ports import OptionalChargeSource
 from costguard.services.guarding.watchdog_context import open_watchdog_context
 from costguard.services.report import bill_duty
 from costguard.services.report.bill_duty import BillDuty
@@ -165,23 +164,6 @@ def test_a_restarted_pod_is_settled_without_anybody_asking(played: PlayedAccount
     assert check_ledger(played.url) == []
 
 
-def test_a_watchdog_asks_for_the_next_stretch_at_its_next_run(played: PlayedAccount) -> None:
-    assert isinstance(played.rig, RunpodRig)
-    (pod,) = played.rig.fake.resources
-    played.rig.fake.resources[:] = [replace(pod, created_us=to_us(START - 40 * 24 * HOUR))]
-    log, asked = Told(), list[int]()
-    duty = make_duty(played, log)
-    played.poll()
-    doubt = played.compute_spent().width
-    for _ in range(6):
-        duty.run()
-        asked.append(count_questions(played))
-        played.poll(minutes=5)
-    assert asked == [2, 4, 6, 6, 6, 6], "RunPod answers a week at a time"
-    assert {event for event, _ in log.said} == {"bill_read"}
-    assert played.compute_spent().width < 0.4 * doubt
-
-
 def test_a_bill_that_fails_is_told_once_and_tried_again_while_polls_go_on(played: PlayedAccount) -> None:
     log = Told()
     duty = make_duty(played, log)
@@ -303,13 +285,6 @@ def test_an_account_whose_settings_name_no_bill_is_not_asked_for_one(rig: type[R
             duty.run()
             played.clock.at += timedelta(days=1)
     assert log.said == []
-
-
-@pytest.mark.parametrize(("rig", "stated"), [(AwsRig, {"cost_explorer": True}), (GcpRig, {"focus_export": "bill.csv"})])
-def test_an_account_whose_settings_name_a_bill_has_one(rig: type[Rig], stated: dict[str, Any], tmp_path: Path) -> None:
-    with rig().opened(tmp_path, **stated) as account:
-        assert isinstance(account, OptionalChargeSource)
-        assert account.has_bill()
 
 
 MACHINES = 500

@@ -116,10 +116,6 @@ def moment(tmp_path: Path) -> Iterator[Moment]:
         yield made
 
 
-def test_nothing_speaks_against_an_act_that_nothing_changed_for(moment: Moment) -> None:
-    assert moment.why_not() == ""
-
-
 def rules(moment: Moment, **changes: Any) -> None:  # noqa: ANN401 - any field
     moment.rules = replace(moment.rules, **changes)
 
@@ -277,15 +273,6 @@ def _climb(one: LiveResource, at: datetime) -> EscalationState:
     )
 
 
-def test_an_act_that_is_refused_at_its_last_look_leaves_its_room_to_the_next(moment: Moment) -> None:
-    machines = [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 4)]
-    rack = Rack(*machines, labelled=("i-1",))
-    goes(moment.book, rack, machines, NOW)
-    assert rack.asked == ["i-2"]
-    states = {one.life.key.id: one.state for one in moment.book.load_intents_since(NOW)}
-    assert states == {"i-1": "cancelled", "i-2": "verifying", "i-3": "ready"}
-
-
 def test_of_many_that_are_refused_each_has_its_turn(moment: Moment) -> None:
     machines = [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 9)]
     rack = Rack(*machines, labelled=tuple(f"i-{n}" for n in range(1, 8)))
@@ -338,12 +325,6 @@ def test_what_holds_one_policy_cancels_no_act_of_another(moment: Moment) -> None
     assert {p.verdict.policy.name for p in plan if p.step.do == STOP} == {RULE.name, "others"}
     deeds_of(moment.book, Rack(*machines), machines, NOW)._cancel_unwanted([waiting], [p for p in plan if p.step.do == STOP])
     assert [one.state for one in moment.book.load_open_intents()] == [waiting.state]
-
-
-def test_of_a_stop_that_nobody_was_told_of_there_is_no_intent(moment: Moment) -> None:
-    machines = three()
-    goes(moment.book, Rack(*machines), machines, NOW, first="", done=())
-    assert states(moment.book) == {}
 
 
 class FullBook(GuardStore):

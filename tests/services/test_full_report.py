@@ -130,13 +130,6 @@ def test_idle_minutes_are_waste_and_what_could_not_be_judged_is_unknown(weekend:
     assert group.judged_share == pytest.approx(127 / 187, abs=0.001)  # from 17:00 on: nothing measured the hour before
 
 
-def test_before_anybody_looked_nothing_is_compared(weekend: StoryOutcome) -> None:
-    found = told(weekend, START, START + timedelta(days=3))
-    assert found.before is not None
-    assert (found.before.seen, found.before.compute_change(found.usd), found.usd.groups[0].before) == (False, None, None)
-    assert "2026-10, the period before: not known, not polled then." in build_report_document(found).lead
-
-
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> StoryOutcome:
     """Two hours of work."""

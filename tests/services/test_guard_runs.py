@@ -125,14 +125,6 @@ def test_one_whose_clock_is_wrong_takes_no_turn_and_evaluates_nothing(watch: Wat
     assert turn.holder == "right"
 
 
-def test_who_starts_after_somebodys_long_deed_takes_it_for_a_gap(watch: Watch) -> None:
-    guard = watch.process(S)
-    runs(watch, lambda: guard, S, 2)
-    watch.takes = 40 * S
-    guard.run()
-    assert held(watch.process(S).run()) == "no run for 0:00:40"
-
-
 def test_the_first_run_only_observes_where_more_of_them_follow_by_themselves(watch: Watch) -> None:
     runs(watch, lambda: watch.process(MINUTE), MINUTE, 1)
     assert held(watch.process(MINUTE).run()) == ""
@@ -160,23 +152,6 @@ def test_a_timer_that_is_slower_than_the_settings_say_never_acts_and_says_what_t
 
     slow = runs(watch, lambda: watch.process(5 * MINUTE), 5 * MINUTE, 3)
     assert [(held(one), alarms(one)) for one in slow] == [("", [])] * 3
-
-
-def test_one_gap_is_no_alarm(watch: Watch) -> None:
-    guard = watch.process(MINUTE)
-    runs(watch, lambda: guard, MINUTE, 2)
-    watch.clock.advance(timedelta(hours=8))
-    after = guard.run()
-    assert (held(after), alarms(after)) == ("no run for 8:01:00", [])
-
-
-def test_a_watchdog_that_starts_after_single_runs_is_not_told_to_run_more_often(watch: Watch) -> None:
-    single = runs(watch, lambda: watch.process(S), 4 * MINUTE, 3)
-    assert "observing only: runs are 4 min apart" in "; ".join(alarms(single[2]))
-    resident = watch.process(S, resident=True)
-    assert alarms(resident.run()) == []
-    watch.clock.advance(S)
-    assert held(resident.run()) == ""
 
 
 def test_a_watchdog_whose_own_runs_all_come_after_a_gap_is_told_so(watch: Watch) -> None:

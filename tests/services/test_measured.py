@@ -81,12 +81,6 @@ def test_only_what_runs_is_measured_and_far_enough_back_for_late_series() -> Non
     assert (found.samples, [sample.key.id for sample in ledger.samples]) == (1, ["a"])
 
 
-def test_several_scopes_of_one_account_are_one_question() -> None:
-    source = Measures()
-    measure_activity([seen(source, Complete((box("a"),))), seen(source, Complete((box("b"),)))], Kept(), NOW)
-    assert [names for names, _ in source.asked] == [("a", "b")]
-
-
 def test_an_account_that_does_not_measure_or_was_not_seen_is_not_asked() -> None:
     source = Measures()
     found = measure_activity([seen(Listed(), Complete((box("a"),))), seen(source, Failed("500"))], Kept(), NOW)

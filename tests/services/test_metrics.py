@@ -13,8 +13,6 @@ import pytest
 from costguard.errors import LedgerError
 from costguard.guard.policy import Rails
 from costguard.guard.run_facts import GuardRun
-from costguard.ledger.counts import load_counts
-from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Failed, Poll
@@ -34,17 +32,6 @@ def fill(url: str) -> None:
             items = (machine("i-1", started_at=now - timedelta(hours=1)),)
             inventory = Failed(why="no answer") if minutes == 2 else Complete(items=items)
             ledger.record_polls([Poll(scope=SCOPE, at=at, asked_at=at, inventory=inventory)])
-
-
-def test_polls_are_counted_from_the_ledger_by_outcome(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    fill(url)
-    with LedgerReader(url) as reader, reader.snapshot() as ask:
-        counts = load_counts(ask, reader.where)
-    assert counts.polls == {(SCOPE.provider, "complete"): 2, (SCOPE.provider, "failed"): 1}
-    assert counts.messages == {"sent": 0, "gave_up": 0, "waiting": 0}
-    assert counts.size_bytes >= (tmp_path / "ledger.db").stat().st_size
-    assert counts.writes == 3
 
 
 def test_the_command_prints_what_promtool_accepts(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,14 +91,6 @@ class Ledger:
 
     def board(self) -> RunBoard:
         return build_metrics_board(lambda: self.run, self.make, lambda: self.at_s)
-
-
-def test_figures_are_computed_once_for_each_guard_run() -> None:
-    ledger = Ledger()
-    board = ledger.board()
-    assert [board.read_text(), board.read_text()] == [b"1", b"1"]
-    ledger.run = 2
-    assert [board.read_text(), board.read_text()] == [b"2", b"2"]
 
 
 def test_figures_are_computed_anew_after_a_while_where_no_guard_runs() -> None:

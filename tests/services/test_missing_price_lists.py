@@ -33,7 +33,6 @@ from tests.providers.runpod.rig import RunpodRig
 from tests.providers.vast.rig import VastRig
 
 TRUTH = {"m5.large": "0.096", "t3.medium": "0.0416", "p3.2xlarge": "3.06", "g5.xlarge": "1.006"}
-EUROPE = {"m5.large": "0.107", "t3.medium": "0.0456", "g5.xlarge": "1.123"}
 """AWS's list prices in eu-west-1 (from memory, 2026-11), as those of TRUTH are in us-east-1."""
 GOOGLE = {"e2-small": "0.01675", "n1-standard-2": "0.095", "n2-highmem-8": "0.5241", "g2-standard-8": "0.8536"}
 
@@ -84,16 +83,6 @@ def test_aws_without_its_price_list_is_priced_from_the_market_and_public_rates(t
     assert rows["machine-rate"]["usd_per_hour_interval"]["expected"] == rows["machine-rate"]["usd_per_hour"]
     assert rows["unpriced"]["usd_per_hour"] is None
     assert rows["same-type"]["price"]["observed_on"] < rig.clock.now().date().isoformat()
-
-
-def test_aws_without_its_price_list_is_priced_in_another_region(tmp_path: Path) -> None:
-    rig = AwsRig()
-    start = to_us(rig.clock.now()) - 600 * 10**6
-    made = (machine(n, start_us=start, kind=kind) for n, kind in enumerate(EUROPE, 1))
-    rig.fake.resources.extend(replace(one, scope="eu-west-1", region="eu-west-1") for one in made)
-    rig.fake.pricing.rates.clear()
-    live, _ = look(rig, tmp_path, "eu-west-1")
-    check_expected(live, EUROPE)
 
 
 def test_a_google_project_without_the_billing_api_is_priced_from_public_prices_and_says_how_to_do_better(

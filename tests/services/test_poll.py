@@ -10,13 +10,13 @@ import pytest
 
 from costguard.errors import CostguardError
 from costguard.metering.accrual import accrue_poll, find_suspect_absences
-from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.inventory import Complete, Failed, Inventory, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult, ScopeState
 from costguard.services.poll.poll import poll_sources
-from costguard.values.resource import ENDED, RUNNING, VOLUME, ResourceKey, ScopeKey
+from costguard.values.resource import RUNNING, VOLUME, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
-from tests.metering.stories import RULE, SCOPE, key, machine, minute
+from tests.metering.stories import RULE, SCOPE, machine, minute
 
 
 @dataclass
@@ -159,12 +159,6 @@ def test_an_account_that_cannot_be_listed_leaves_alone_what_accounts_that_are_no
     assert ledger.states[OTHER].complete_at == ledger.states[OTHER].at
 
 
-def test_scopes_that_cannot_be_listed_and_were_never_seen_are_told_of() -> None:
-    done = poll_sources([Broken([], at="scopes", error=ValueError("?"))], Memory(), Hands())
-    assert done.accrued == ()
-    assert done.refused == (f"{SCOPE.provider}: its accounts cannot be listed: unexpected ValueError",)
-
-
 def test_a_listing_dated_ahead_of_the_clock_is_refused_and_said() -> None:
     cloud, ledger, clock = Cloud([ALL] * 7), Memory(), Hands(at=minute(0))
     for _ in range(5):
@@ -179,14 +173,6 @@ def test_a_listing_that_is_not_after_the_last_one_counts_as_unseen() -> None:
     poll_sources([Cloud([ALL] * 2, number=1)], ledger, Hands())
     (late,) = poll_sources([Cloud([ALL])], ledger, Hands()).unseen
     assert (late.fresh, late.why) == (False, "not after the last poll")
-
-
-def test_a_usual_listing_is_not_looked_into() -> None:
-    cloud = Looking([ALL, Complete(ALL.items[:2])])
-    ledger = Memory()
-    poll_sources([cloud], ledger, Hands())
-    poll_sources([cloud], ledger, Hands())
-    assert cloud.looked == []
 
 
 def test_an_empty_listing_that_lies_is_caught_and_closes_nothing() -> None:
@@ -215,13 +201,6 @@ def test_the_last_machine_of_an_account_is_settled_once_a_look_finds_nothing() -
     assert (done.accrued[0].outcome, [span.key.id for span in done.accrued[0].closed]) == ("complete", ["i-1"])
     poll_sources([cloud], ledger, Hands())
     assert cloud.looked == ["i-1"]
-
-
-def test_the_last_machine_of_an_account_that_answers_that_it_has_ended_leaves_the_listing_whole() -> None:
-    cloud, ledger = Looking([Complete(ALL.items[:1]), Complete(())], there=frozenset(NAMES), state=ENDED), Memory()
-    poll_sources([cloud], ledger, Hands())
-    done = poll_sources([cloud], ledger, Hands())
-    assert (done.accrued[0].outcome, [span.key.id for span in done.accrued[0].closed]) == ("complete", ["i-1"])
 
 
 def test_all_of_a_kind_that_is_missing_is_looked_into_though_others_are_listed() -> None:
@@ -254,24 +233,9 @@ def test_what_is_really_gone_is_settled_at_once() -> None:
     assert sorted(span.key.id for span in done.accrued[0].closed) == list(NAMES)
 
 
-def test_one_that_cannot_be_looked_up_stays_unknown() -> None:
-    cloud, ledger = Looking([ALL, Complete(())], broken=frozenset(NAMES[:1])), Memory()
-    poll_sources([cloud], ledger, Hands())
-    done = poll_sources([cloud], ledger, Hands())
-    assert done.accrued[0].outcome == "partial"
-    assert sorted(span.key.id for span in done.accrued[0].closed) == ["i-2", "i-3"]
-    assert ledger.states[SCOPE].resources[key("i-1")].observation.state == "running"
-
-
 def test_without_single_look_ups_too_much_gone_is_never_believed() -> None:
     cloud, ledger = Cloud([ALL, *[Complete(())] * 9]), Memory()
     for _ in range(10):
         done = poll_sources([cloud], ledger, Hands())
     assert done.accrued[0].outcome == "partial"
     assert all(known.open for known in ledger.states[SCOPE].resources.values())
-
-
-def test_a_partial_answer_is_handed_on_as_it_is() -> None:
-    ledger = Memory()
-    done = poll_sources([Looking([Partial(ALL.items[:1], "page 2 was lost")])], ledger, Hands())
-    assert (done.accrued[0].outcome, done.accrued[0].why) == ("partial", "page 2 was lost")

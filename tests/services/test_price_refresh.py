@@ -20,9 +20,7 @@ from costguard.services.quote.offers import get_refreshed_market_file
 from costguard.services.quote.price_history import get_history_file
 from costguard.services.quote.price_refresh import (
     PAUSE_AFTER_SUCCESS,
-    RETRY_MAX,
     DailyPriceRefresh,
-    compute_pause,
     is_refresh_due,
     read_refresh_time,
     refresh_market_prices,
@@ -111,24 +109,6 @@ def test_a_week_has_seven_or_eight_refreshes_never_two_a_day(world: World) -> No
     assert len(days) == len(set(days))
     assert len(days) in (7, 8)
     assert world.log.events == ["prices_refreshed"] * len(days)
-
-
-def test_without_the_setting_nothing_is_refreshed(world: World) -> None:
-    world.text = ""
-    world.run(world.watch(), 2 * DAY, HOUR)
-    assert world.refreshes == []
-
-
-def test_a_restart_does_not_refresh_again_the_same_day(world: World) -> None:
-    for _ in range(20):
-        world.run(world.watch(), timedelta(minutes=2))
-    assert world.refreshes == [MONDAY]
-
-
-def test_a_refresh_by_hand_counts(world: World) -> None:
-    world.refresh(Settings())
-    world.run(world.watch(), 10 * HOUR)
-    assert len(world.refreshes) == 1
 
 
 def test_failures_are_raised_once_each_and_tried_more_and_more_rarely(world: World) -> None:
@@ -225,11 +205,6 @@ def test_a_slow_refresh_holds_nothing_back_and_is_not_started_twice(world: World
 )
 def test_when_a_refresh_is_due(last: datetime | None, now: datetime, due: bool) -> None:  # noqa: FBT001 - a case of the table
     assert is_refresh_due(last, now) == due
-
-
-def test_pauses_grow_and_end() -> None:
-    assert [compute_pause(n) / HOUR for n in (0, 1, 2, 3, 4, 5)] == [1, 1, 2, 4, 8, 12]
-    assert compute_pause(10**6) == RETRY_MAX
 
 
 def test_a_market_that_cannot_be_read_counts_as_never_refreshed(tmp_path: Path) -> None:

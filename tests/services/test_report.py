@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from costguard.metering.billing import CAREFUL_RULE
 from costguard.reporting.statement.groups import DEFAULT_GROUP_KEYS
 from costguard.reporting.statement.statement import Statement
-from costguard.values.calendar import make_month
 from costguard.values.money import Money
-from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, money, scope_now, spent, state_month, stretch
+from tests.books import AWS, NOW, VAST, FakeBooks, at, money, scope_now, spent, state_month, stretch
 
 RULES = {"aws": replace(CAREFUL_RULE, provider="aws", not_counted=("snapshots",))}
 AFTER = at(3, month=12)
@@ -21,19 +20,6 @@ def stated(
     books: FakeBooks, *, as_of: datetime = AFTER, of: tuple[int, int] = (2026, 11), by: Sequence[str] = DEFAULT_GROUP_KEYS
 ) -> Statement:
     return state_month(books, of, by, as_of, RULES)
-
-
-def test_the_whole_month_is_asked_for_as_known_then() -> None:
-    books = FakeBooks(spent=(spent(money("3")), spent(money("4"), attribution(owner="bob"))))
-    found = stated(books, by=("owner",))
-    assert books.asked == ((make_month(2026, 11, UTC), AFTER),)
-    assert found.usd.total == money("7")
-    assert [group.by["owner"] for group in found.usd.groups] == ["bob", "ada"]
-
-
-def test_a_month_seen_from_end_to_end_is_complete() -> None:
-    found = stated(FakeBooks(known=(scope_now(),), polled=(stretch(at(20, month=10), AFTER),)))
-    assert (found.unseen, found.incomplete, found.running, found.ahead) == ((), False, False, False)
 
 
 def test_a_scope_with_a_hole_makes_it_incomplete() -> None:
@@ -63,11 +49,6 @@ def test_a_month_before_the_first_look_is_blank() -> None:
 def test_money_that_a_provider_dated_back_is_not_blank() -> None:
     found = stated(FakeBooks(spent=(spent(money("3")),), known=(scope_now(),)), as_of=NOW, of=(2026, 10))
     assert (found.blank, found.incomplete) == (False, True)
-
-
-def test_a_ledger_that_knows_of_no_scope_is_blank_and_incomplete() -> None:
-    found = stated(FakeBooks())
-    assert (found.blank, found.incomplete) == (True, True)
 
 
 def test_each_provider_says_what_its_rule_leaves_out() -> None:

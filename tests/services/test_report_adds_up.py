@@ -33,7 +33,6 @@ from tests.providers.sim.test_worlds_in_databases import polls_of
 SEEDS = range(60)
 ZONES = (UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kathmandu"))
 KEYS = (*GROUP_KEYS, "label:team", "label:Run", "label:nothing")
-ENDS = ("low", "expected", "high")
 
 
 @pytest.fixture(scope="module")
@@ -123,16 +122,6 @@ def _is_told(made: Statement) -> None:
         if chart.kind == STACKED and chart.unit == "$":
             drawn = sum(value or 0 for series in chart.series for value in series.values)
             assert drawn == pytest.approx(float(made.usd.total.expected.to_decimal()), abs=1e-5)
-
-
-def test_the_dearest_resources_are_the_dearest(accounts: tuple[ReportReader, Path, datetime, datetime]) -> None:
-    books, _, first, last = accounts
-    period = Period(start=first, end=last)
-    made = stated(books, period, ["resource"], as_of=last)
-    dearest = [(group.by["resource"], group.money) for group in made.usd.groups[:10]]
-    assert [("/".join(one.bearer.key), one.money) for one in made.spenders] == dearest
-    every = {key: money for key, money in ((one.key, one.money) for one in books.spent(last)) if money.high.nano}
-    assert sum(money.expected.nano for money in every.values()) >= sum(money.expected.nano for _, money in dearest)
 
 
 def test_burn_by_the_hour_comes_to_what_was_spent(accounts: tuple[ReportReader, Path, datetime, datetime]) -> None:

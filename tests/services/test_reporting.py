@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Barrier
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -215,32 +213,6 @@ def test_a_crash_after_that_sends_it_and_one_before_it_is_recorded_sends_it_agai
     assert first.get_body().get_content() == second.get_body().get_content()  # type: ignore[union-attr]
 
 
-def test_of_two_watchdogs_that_make_it_at_once_one_puts_it_out(office: Office) -> None:
-    office.hands.at = DUE
-    both, start = [office.again("a:1"), office.again("b:2")], Barrier(2)
-    with ReportStore(office.url) as other:
-        both[1].book = other
-
-        def look(one: Office) -> int:
-            start.wait(30)
-            return len(one.look().put)
-
-        with ThreadPoolExecutor(2) as pool:
-            assert sum(pool.map(look, both)) == 1
-    assert len(office.outbox()) == 1
-
-
-def test_who_has_the_turn_sends_and_another_watchdog_does_not(office: Office, post: Post) -> None:
-    office.hands.at = DUE
-    office.look()
-    assert office.guard.acquire_leader_lease("that:2", DUE, HOUR) is not None
-    assert office.postman().deliver().sent == ()
-    assert len(office.again("that:2").postman().deliver().sent) == 1
-    office.hands.at += 2 * HOUR  # its turn has run out
-    assert office.postman().deliver().sent == ()
-    assert len(post.letters) == 1
-
-
 @pytest.mark.parametrize("days", [1, 3])
 def test_a_channel_that_is_down_for_days_gets_it_once_when_it_is_back(
     office: Office, monkeypatch: pytest.MonkeyPatch, days: int
@@ -319,18 +291,6 @@ def test_a_webhook_gets_the_figures_and_the_console_the_letter(
     assert enclosed["json"]["period"]["label"] == "2026-10"
     assert "Dearest, 1: " in capsys.readouterr().err
     assert post.letters == []
-
-
-def test_a_week_of_which_the_ledger_holds_nothing_is_reported_as_that(office: Office, post: Post) -> None:
-    office.settings = replace(office.settings, reports=(replace(office.settings.reports[0], name="w", every="week"),))
-    office.look()
-    office.hands.at = datetime(2026, 10, 26, 7, tzinfo=UTC)
-    [(_, owed)] = office.look().put
-    office.postman().deliver()
-    [(_, letter)] = post.read
-    assert owed.of.label == "2026-W43"
-    assert letter["Subject"] == "costguard: GPU spending in 2026-W43: not known"
-    assert "the ledger has no data. Nothing was polled then, so spending is unknown." in text_of(post)
 
 
 def test_one_that_cannot_be_made_stops_no_other_and_is_tried_again(office: Office) -> None:

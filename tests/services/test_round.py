@@ -151,16 +151,6 @@ def test_two_accounts_that_their_provider_calls_the_same_are_one() -> None:
     assert "account 1 (aws) and account 2 (aws) are the same account, which the provider calls user_7" in said
 
 
-def test_the_same_name_at_two_providers_is_no_twin() -> None:
-    done = poll_sources([cloud(provider="aws", who="7"), cloud(provider="vast", who="7")], Memory(), Hands())
-    assert (len(done.accrued), done.twins) == (2, ())
-
-
-def test_an_account_that_is_alone_is_not_asked_who_it_is() -> None:
-    done = poll_sources([cloud(who=RuntimeError("asked"))], Memory(), Hands())
-    assert (len(done.accrued), done.twins) == (1, ())
-
-
 def test_a_new_account_waits_where_nobody_can_say_today_whether_it_is_an_old_one() -> None:
     ledger = Memory()
     poll_sources([cloud(account="work", who="7")], ledger, Hands())

@@ -34,7 +34,7 @@ from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import InstanceSource
 from costguard.services.guarding.guard_inputs import PollResults
 from costguard.services.guarding.shared_polls import LeasedLedger, SharedPolls
-from costguard.services.guarding.watchdog_context import SerializedLedger, name_sources
+from costguard.services.guarding.watchdog_context import SerializedLedger
 from costguard.services.poll.poll_views import AccountView, decode_account_view, encode_account_view, find_twin_views
 from costguard.services.report.status_answer import answer_status
 from costguard.services.watch_loop.setup import answer_doctor
@@ -322,22 +322,6 @@ def test_accounts_that_nobody_polls_are_shown(town: Town, tmp_path: Path) -> Non
     assert "ledger: watchdogs" in str(refusal)
 
 
-def test_one_that_polls_every_account_once_beside_them_doubles_and_freezes_nothing(town: Town) -> None:
-    """`watch --once` takes no job: what it records counts once, and those that share go on from there."""
-    one, _ = town.join(), town.join()
-    town.wait_for_rounds(1)
-    by_hand = 0
-    with LedgerWriter(town.url, rules=RULES, ceilings=CEILINGS) as ledger:
-        for _ in range(2):
-            for source in one.accounts.values():
-                by_hand += len(ledger.record_polls([cast("Cloud", source).poll()]))
-            town.wait_for_rounds(1)
-    town.end_polls()
-    assert asked_of(town.url, "SELECT sum(polls) FROM coverage") <= town.asked.total() == len(town.polled) + by_hand
-    assert check_ledger(town.url) == []
-    assert asked_of(town.url, "SELECT count(*) FROM span WHERE end_us IS NULL AND charge = 'compute'") == ACCOUNTS
-
-
 def test_after_an_upgrade_old_watchdogs_record_nothing_and_new_ones_go_on(
     town: Town, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -463,12 +447,6 @@ def test_accounts_are_one_by_what_they_list_or_are_called() -> None:
     views = {"a": seen("1", "u7"), "b": seen("2", "u8"), "c": seen("3", "u7"), "d": seen("2"), "e": seen("4"), "f": seen("5")}
     assert find_twin_views(views) == [("a", "c", "u7"), ("b", "d", "acme/2/all")]
     assert decode_account_view(PollView("a", datetime.now(UTC), 1, encode_account_view(views["a"]))) == views["a"]
-
-
-def test_accounts_are_named_by_the_settings() -> None:
-    sources = [cast("InstanceSource", Cloud(name, Counter())) for name in "ab"]
-    assert [name for name, _ in name_sources(sources)] == ["acme 1", "acme 2"]
-    assert [name for name, _ in name_sources(sources[:1])] == ["acme"]
 
 
 def test_sharing_needs_a_server(tmp_path: Path) -> None:

@@ -109,10 +109,6 @@ def test_a_machine_that_idles_again_after_it_worked_is_wanted_again_and_nothing_
     assert found.policies[0].notices == 2
 
 
-def test_where_the_ledger_ends_within_the_hour_it_is_not_known(tmp_path: Path) -> None:
-    assert only(simulated(played(tmp_path, QUIET, end="17:00"))).false_stop == NOT_KNOWN
-
-
 def test_what_was_kept_or_protected_is_held_back_and_by_whom(tmp_path: Path) -> None:
     outcome = played(tmp_path, QUIET + "  16:20  protect box\n", guarded=True, end="17:10")
     found = simulated(outcome)
@@ -181,29 +177,3 @@ def test_a_period_without_history_is_refused_with_what_there_is(tmp_path: Path) 
         pytest.raises(InputError, match="this period"),
     ):
         simulate_policies(HistoryReader(ask), GuardConfig(admin_route=True), early, story.end, nothing)
-
-
-GROUP = """title: Two that work together
-hazard: GUARD 8
-start: 2026-11-06 16:00
-end: 17:00
-machines
-  n0  aws 8xA100-80GB-SXM $32.77, owner ada, labels cluster=exp-7
-  n1  aws 8xA100-80GB-SXM $32.77, owner ada, labels cluster=exp-7
-policies
-  idle-gpu  arm stop, gpu, when idle, for 20m, notify, +10m stop
-events
-  16:00  n0 busy
-  16:00  n1 quiet
-"""
-
-
-def test_that_groups_are_not_replayed_is_said_where_there_are_any(tmp_path: Path) -> None:
-    found = simulated(play_story(parse_story(GROUP), PollPlayer, tmp_path))
-    assert any(told.startswith("1 group of machines") for told in found.not_replayed)
-    alone = parse_story(GROUP.replace("gpu, when", "gpu, alone, when"))
-    assert not any("group" in told for told in simulated(play_story(alone, PollPlayer, tmp_path / "alone")).not_replayed)
-
-
-def test_of_machines_in_no_group_none_is_said(tmp_path: Path) -> None:
-    assert not any("group" in told for told in simulated(played(tmp_path, QUIET, end="17:00")).not_replayed)

@@ -10,7 +10,7 @@ from costguard.budgets.hold import Hold
 from costguard.services.guarding.status import build_status
 from costguard.values.calendar import find_day, find_month
 from costguard.values.money import Money
-from tests.books import NOW, FakeBooks, at, attribution, live, meter, money, scope_now, spent
+from tests.books import NOW, FakeBooks, at, attribution, live, meter, money, spent
 
 HOLD = Hold(id="h1", money=Money.parse(12), who="ada", why="run", taken_at=at(21, 11), expires_at=at(21, 18))
 
@@ -39,15 +39,3 @@ def test_a_budget_counts_what_matches_it_with_its_burn_and_its_holds() -> None:
     (found,) = build_status(books=books, budgets=[budget], holds=[HOLD], now=NOW, zone=UTC).budgets
     assert (found.spent, found.burn, found.holds) == (money("5", "6", "7"), money("2"), Money.parse(12))
     assert found.forecast == money("29", "30", "31")
-
-
-def test_a_hold_that_has_run_out_counts_no_more() -> None:
-    budget = Budget(name="all", cap=Money.parse(40))
-    (found,) = build_status(books=FakeBooks(), budgets=[budget], holds=[HOLD], now=at(21, 18), zone=UTC).budgets
-    assert found.holds == Money.parse(0)
-
-
-def test_resources_and_scopes_come_from_the_ledger() -> None:
-    found = build_status(books=FakeBooks(resources=(live("i-1", meter(10**9)),), known=(scope_now(),)), now=NOW, zone=UTC)
-    assert found.usd.burn.stated == Money.parse(1)
-    assert [scope.state for scope in found.scopes] == ["complete"]

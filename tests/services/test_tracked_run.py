@@ -184,13 +184,6 @@ def test_what_cannot_be_used_is_refused_before_the_training_begins(options: dict
     assert field in str(refused.value)
 
 
-def test_a_job_over_its_cap_or_too_large_for_the_gpu_runs_all_the_same(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    run, clock = make(job={**JOB, "method": "full"}, steps=10)
-    with run:
-        train(run, clock, 10, 1.0)
-    assert "not quoted: " in capsys.readouterr().err
-
-
 def test_other_ranks_print_and_record_nothing(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     run, clock = make(steps=100, quiet=True)
     with run:
@@ -231,56 +224,6 @@ ACCUMULATED: dict[str, object] = {
 
 def drop(*names: str, **more: object) -> dict[str, object]:
     return {key: value for key, value in ACCUMULATED.items() if key not in names} | more
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"passes_per_step": 8},
-        {"passes_per_step": 8, "batch_size": 2},
-        {"job": drop("tokens"), "passes_per_step": 8},
-        {"job": drop("micro_batch"), "passes_per_step": 8, "batch_size": 2},
-        {"job": drop("seq_len")},
-        {"job": drop("tokens"), "tokens_per_step": 16_384},
-        {"job": {**ACCUMULATED, "tokens": 10**9}, "tokens_per_step": 16_384},
-        {"job": {**ACCUMULATED, "tokens": 10**9, "global_batch_tokens": 16_384}},
-    ],
-)
-def test_gradients_that_are_accumulated_are_learnt_with_all_passes_of_a_step(options: dict[str, Any], make: Make) -> None:
-    run, clock = make(**{"job": ACCUMULATED, "on": "H100:1", "steps": 200, **options})
-    with run:
-        train(run, clock, 200, 4.0)  # 4,096 tokens a second
-    assert run.learnt is not None
-    assert run.learnt.tokens_per_s == pytest.approx(4096), run.learnt.unfit
-    assert run.learnt.after is not None, run.learnt.unfit
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"steps": None}, "how many tokens a step has is not stated"),
-        ({"job": drop("tokens")}, "how many tokens a step has is not stated"),
-        ({"job": drop("tokens", "micro_batch"), "passes_per_step": 8}, "how many tokens a step has is not stated"),
-        ({"job": drop("tokens", "seq_len"), "passes_per_step": 8, "batch_size": 2}, "how many tokens a step has is not stated"),
-        ({"passes_per_step": 1}, "a step has 2,048 tokens by its batches, and 16,384 by the job's tokens"),
-        ({"passes_per_step": 8, "batch_size": 4}, "the training's batch is 4, and the job's micro_batch 2"),
-        ({"job": {**ACCUMULATED, "tokens": 200 * 1024}}, "at least 2,048 tokens by its batches, and 1,024 by"),
-        ({"job": {**ACCUMULATED, "global_batch_tokens": 4096}, "passes_per_step": 8}, "4,096 by the job's global_batch_tokens"),
-    ],
-)
-def test_a_guess_of_the_tokens_of_a_step_teaches_nothing(
-    options: dict[str, Any], words: str, make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, clock = make(**{"job": ACCUMULATED, "on": "H100:1", "steps": 200, **options})
-    with run:
-        train(run, clock, 200, 4.0)
-    err = capsys.readouterr().err
-    assert "not used to calibrate later quotes: " in err
-    assert words in err
-    assert run.learnt is not None
-    assert run.learnt.tokens_per_s is None
-    assert not list(tmp_path.rglob("calibration.json"))
 
 
 @pytest.fixture
