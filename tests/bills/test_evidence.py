@@ -93,11 +93,6 @@ def test_two_disks_of_one_line_share_its_amount() -> None:
     assert sum(part.amounts[2] - part.amounts[0] for part in parts) <= 4 * FINEST_STEP
 
 
-def test_a_line_bounds_an_unknown_price_too() -> None:
-    priced = weigh_lines([line(500_000_000)], [EvidenceSpan(1, span(0, HOUR, SEEN, low=0))], KNOWN).parts
-    assert [part.amounts[1] for part in priced] == [500_000_000]
-
-
 def test_amounts_in_cents_leave_half_a_cent_in_doubt() -> None:
     cents = replace(KNOWN, step=10_000_000)
     (part,) = weigh_lines([line(1_230_000_000)], [EvidenceSpan(1, span(0, HOUR))], cents).parts

@@ -97,10 +97,6 @@ def test_an_empty_selector_selects_nothing(field: str, of: Attribution) -> None:
     assert not matches_filter(ResourceFilter(**{field: ()}), of)
 
 
-def test_a_label_without_values_selects_nothing() -> None:
-    assert not matches_filter(ResourceFilter(labels=(("team", ()),)), ALICE)
-
-
 def test_what_does_not_match_is_left_out_of_spending_and_burn() -> None:
     vision = replace(DAILY, match=ResourceFilter(labels=(("team", ("vision",)),)))
     found = stands(vision, (spent("6"), spent("100", of=DISK)), (burn("1"), burn("100", of=DISK)))
@@ -112,12 +108,6 @@ def test_another_currency_is_listed_and_never_added() -> None:
     found = stands(spendings=(spent("6"), spent("7", "8", "9", currency="EUR"), spent("1", currency="EUR")))
     assert found.spent == between("6", "6", "6")
     assert found.notes == ("9.00 EUR is not counted: the budget is in USD",)
-
-
-def test_spending_at_an_unknown_price_counts_at_its_bound_and_is_said() -> None:
-    found = stands(spendings=(spent("6"), spent("0", "5", "30", known=False)))
-    assert found.exposure == usd("36")
-    assert found.notes == ("up to 30.00 USD of it is at estimated prices",)
 
 
 def test_the_forecast_keeps_its_ends_apart_and_low_is_what_surely_bills() -> None:
@@ -193,33 +183,6 @@ def test_the_tightest_of_nested_budgets_decides() -> None:
     refused = admit_to_all([everybody, team], usd("4.01"))
     assert (refused.admitted, refused.reason, refused.budget, refused.left) == (False, "budget_cap", "vision", usd("4"))
     assert refused.says == "budget vision: $4.00 of $10.00 left, not enough for 4.01 USD"
-
-
-def test_a_refusal_beats_a_tighter_budget_that_admits() -> None:
-    low = replace(DAILY, name="low", cap=Money.parse("5", "EUR"))
-    in_euro = compute_budget_status(low, (), (), holds=Money.parse("0", "EUR"), now=NOON)
-    refused = admit_to_all([stands(), in_euro], usd("1"))
-    assert (refused.admitted, refused.reason, refused.budget) == (False, "currency", "low")
-    assert refused.says == "budget low is in EUR, and 1.00 USD cannot be compared with it"
-
-
-def test_without_a_budget_nothing_limits() -> None:
-    found = admit_to_all([], usd("1000000"))
-    assert (found.admitted, found.reason) == (True, "no_budget")
-    assert found.says == "no budget limits 1000000.00 USD"
-
-
-def test_a_runaway_agent_gets_no_third_machine() -> None:
-    budget = Budget(name="agent", cap=usd("6"), period="day")
-    assert admit_hold(stands(budget, holds="2.99"), usd("2.99")).admitted
-    refused = admit_hold(stands(budget, holds="5.98"), usd("2.99"))
-    assert (refused.reason, refused.exposure, refused.left) == ("budget_cap", usd("5.98"), usd("0.02"))
-
-
-@pytest.mark.parametrize("amount", ["0", "-1"])
-def test_a_hold_of_nothing_is_refused(amount: str) -> None:
-    with pytest.raises(InputError, match="more than zero"):
-        admit_hold(EXAMPLE, usd(amount))
 
 
 @given(

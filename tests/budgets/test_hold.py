@@ -52,16 +52,6 @@ def test_a_hold_counts_wherever_its_run_may_fall(match: ResourceFilter, fits: bo
     assert counts_in_filter(BARE, match) is may_fit
 
 
-@pytest.mark.parametrize("field", ["providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels"])
-def test_an_empty_selector_counts_no_hold(field: str) -> None:
-    assert not counts_in_filter(BARE, ResourceFilter(**{field: ()}))
-    assert not counts_in_filter(HOLD, ResourceFilter(**{field: ()}))
-
-
-def test_a_label_without_values_counts_no_hold() -> None:
-    assert not counts_in_filter(BARE, ResourceFilter(labels=(("team", ()),)))
-
-
 def test_a_hold_counts_until_it_expires_or_is_ended() -> None:
     assert is_open_hold(HOLD, NOON)
     assert is_open_hold(HOLD, HOLD.expires_at - timedelta(microseconds=1))

@@ -37,8 +37,3 @@ def test_the_attempts_of_a_job_are_one_row_more_and_runs_without_a_job_none() ->
     rows = _build_quoted_table(quotes).rows
     assert [row[0] for row in rows] == ["llama.1", ".2", "llama.3", "llama: 2 attempts", "other.4"]
     assert rows[3][3:] == ("$14.94", "$10.30", "$-4.64")
-
-
-def test_currencies_are_not_added() -> None:
-    found = group_runs_by_job((quote(1, "2", "1"), quote(2, "2", "1", currency="EUR")))
-    assert [one.attempts for one in found] == [1, 1]

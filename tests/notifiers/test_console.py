@@ -31,15 +31,3 @@ def test_a_full_disk_behind_stderr_is_said_and_not_raised(monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "stderr", Full())
     delivery = notify(message_of("m1"), CONSOLE)
     assert (delivery.sent, delivery.why) == (False, "stderr cannot be written (OSError)")
-
-
-def test_a_closed_stderr_is_said_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = io.StringIO()
-    closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
-    assert not notify(message_of("m1"), CONSOLE).sent
-
-
-def test_no_stderr_at_all_needs_no_other_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    assert not notify(message_of("m1"), CONSOLE).again

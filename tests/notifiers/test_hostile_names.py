@@ -29,10 +29,6 @@ def acts(text: str) -> list[str]:
     return [c for c in text if c not in "\n\u200b" and unicodedata.category(c) in (*ACTING, "Cf")]
 
 
-def test_the_corpus_is_large_enough_and_has_no_twins() -> None:
-    assert len(set(CORPUS)) == len(CORPUS) >= 200
-
-
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("sink", SINKS, ids=str)
 @pytest.mark.parametrize("name", NAMED)

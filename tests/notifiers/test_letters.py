@@ -56,18 +56,6 @@ def test_a_chat_that_takes_files_gets_the_letter_and_the_file_as_it_is() -> None
     assert base64.b64decode(file["base64"]) == PAGE
 
 
-def test_a_chat_that_takes_none_gets_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    from apprise.plugins.custom_json import NotifyJSON
-
-    monkeypatch.setattr(NotifyJSON, "attachment_support", False)
-    cloud = Told()
-    with serving(cloud) as address:
-        assert chat.notify(LETTER, json_at(address)).sent
-    [asked] = cloud.asked
-    assert asked.json()["attachments"] == []
-    assert "2026-10: $5.00" in asked.json()["message"]
-
-
 @pytest.mark.parametrize(
     ("media", "content", "key", "value"),
     [

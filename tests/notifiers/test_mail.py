@@ -10,11 +10,11 @@ import pytest
 from costguard.guard.alerts.alert import DeliveryResult
 from costguard.notifiers import Channel
 from costguard.notifiers.chat import notify
-from costguard.notifiers.chat.mail import CLEAR_TEXT_REFUSAL, DELIVERY_UNCERTAIN, NO_STARTTLS
+from costguard.notifiers.chat.mail import CLEAR_TEXT_REFUSAL, DELIVERY_UNCERTAIN
 from tests.fakes.server import Hands
 from tests.networks.tls import CERTIFICATES, RIGHT, WORDS, Authorities, server_context
 from tests.notifiers.hostile import message_of
-from tests.smtp import ASKED, IMPLICIT, PASSWORD, STARTTLS, TAKEN, Post, post_office
+from tests.smtp import IMPLICIT, PASSWORD, STARTTLS, TAKEN, Post, post_office
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """What Apprise's plug-ins do when they are imported is theirs."""
@@ -55,13 +55,6 @@ def test_nothing_is_said_to_whom_nobody_can_believe(authorities: Authorities, tl
     assert not any(b"AUTH" in line for line in post.heard)
 
 
-def test_a_server_that_offers_no_starttls_gets_no_password(authorities: Authorities) -> None:
-    """Who stands between can take the offer away: what is left must not be a talk in the open."""
-    with post_office(Post(tls=STARTTLS)) as post:
-        assert told(post.url, authorities.file) == DeliveryResult(sent=False, why=NO_STARTTLS)
-    assert [line[:4] for line in post.heard] == [b"ehlo"]
-
-
 def test_a_password_leaves_this_machine_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object, **__: object) -> None:
         raise AssertionError("somebody was asked")
@@ -94,9 +87,3 @@ def test_a_server_that_breaks_off_with_the_letter_may_have_it_and_a_second_copy_
     first, second = (letter for _, letter in post.read)
     assert first["Message-ID"] == second["Message-ID"]
     assert first["Message-ID"].endswith("@costguard>")
-
-
-def test_a_server_that_breaks_off_before_has_nothing(authorities: Authorities) -> None:
-    with post_office(Post(tls=IMPLICIT, context=server_context(RIGHT, authorities), breaks=ASKED)) as post:
-        assert not told(post.url, authorities.file).sent
-    assert post.letters == []

@@ -85,12 +85,6 @@ def test_the_change_has_its_sign_and_a_share_that_says_something(was: str, text:
     assert (figure.text, figure.note) == (text, note)
 
 
-def test_a_period_before_that_nobody_looked_at_is_not_zero() -> None:
-    figure = of(replace(SPENT, before=replace(BEFORE, seen=False, part_seen=False)), "Against")
-    assert (figure.text, figure.note) == ("not known", "not polled then")
-    assert of(replace(SPENT, before=replace(BEFORE, complete=False)), "Against").note.endswith("; it has gaps")
-
-
 def test_idle_is_of_what_could_be_judged_and_not_known_where_nothing_was() -> None:
     nano = 10**9
     waste = Waste(
@@ -141,9 +135,3 @@ def test_disks_at_rest_and_what_the_guard_saved() -> None:
         name="Disks of stopped machines", text="$2.00", note="between $1.00 and $2.00; 1 machine"
     )
     assert of(more, "Saved") == HeadlineFigure(name="Saved by the guard", text="-$1.00", note="between -$3.00 and $4.00")
-
-
-def test_a_period_that_lies_ahead_or_that_nobody_saw_has_none() -> None:
-    nothing = CurrencySums(total=money("0", "0", "0"))
-    assert list(list_headline_figures(replace(SPENT, usd=nothing, as_of=datetime(2026, 8, 1, tzinfo=UTC)))) == []
-    assert list(list_headline_figures(replace(SPENT, usd=nothing, scopes=0))) == []

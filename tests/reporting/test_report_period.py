@@ -82,11 +82,6 @@ def test_what_is_no_period_is_refused_with_what_to_write(stated: dict[str, str],
     assert refused.value.hint
 
 
-def test_before_the_first_year_there_is_nothing_to_compare_with() -> None:
-    for stated in ({"month": "2000-01"}, {"day": "2000-01-01"}, {"from": "2000-01-01", "to": "2000-02-01"}):
-        assert of(stated).before is None
-
-
 @given(st.dates(datetime(2001, 1, 1).date(), datetime(2199, 1, 1).date()), st.sampled_from((UTC, BERLIN, NEW_YORK)))  # noqa: DTZ001 - dates
 def test_days_weeks_and_months_hold_the_day_that_names_them(on: object, zone: tzinfo) -> None:
     day = of({"day": f"{on}"}, zone)

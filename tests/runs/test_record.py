@@ -90,13 +90,6 @@ def test_a_damaged_attempt_is_refused_and_named(key: str, value: object) -> None
         parse_record(table, "f.json")
 
 
-def test_two_attempts_of_one_number_stand_beside_each_other() -> None:
-    """Two machines began the second at once, each without the other's."""
-    ours, theirs = attempt(2, TEN, 1), attempt(2, TEN, 1, id="job.2-theirs", host="other")
-    both = JobRecord(job="job").put_attempt(ours).put_attempt(theirs)
-    assert [one.id for one in both.put_attempt(replace(ours, state=ENDED)).attempts] == [ours.id, theirs.id]
-
-
 def test_how_far_it_came_its_newest_attempt_says() -> None:
     far, anew, silent = (
         attempt(1, TEN, 1, last_step=600),
@@ -105,11 +98,6 @@ def test_how_far_it_came_its_newest_attempt_says() -> None:
     )
     record = JobRecord(job="job", attempts=(far, anew, silent))
     assert (record.last_step, compute_share_left(record, 1000)) == (10, Fraction(99, 100))
-
-
-@pytest.mark.parametrize("done", [1000, 1001])
-def test_a_job_that_came_to_its_end_is_begun_anew(done: int) -> None:
-    assert compute_share_left(JobRecord(job="job", attempts=(attempt(1, TEN, 1, last_step=done),)), 1000) == 1
 
 
 def test_an_attempt_whose_end_was_seen_and_not_settled_has_ended() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import InputError
-from costguard.settings import LARGEST_FILE, expand_path, read_settings, read_table
+from costguard.settings import LARGEST_FILE, read_settings, read_table
 from tests import shop
 from tests.conftest import Command
 
@@ -28,20 +28,6 @@ def wrote(path: Path, market: str) -> str:
     return str(path)
 
 
-def test_without_any_file_the_shipped_market_is_used() -> None:
-    assert read_settings(None).quote.market is None
-
-
-def test_each_place_of_the_file_wins_over_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrote(tmp_path / "config" / "costguard" / "costguard.toml", "/of the platform")
-    assert read_settings(None).quote.market == "/of the platform"
-    wrote(tmp_path / "costguard.toml", "/here")
-    assert read_settings(None).quote.market == "/here"
-    monkeypatch.setenv("COSTGUARD_CONFIG", wrote(tmp_path / "named.toml", "/named by the environment"))
-    assert read_settings(None).quote.market == "/named by the environment"
-    assert read_settings(wrote(tmp_path / "flag.toml", "/named by the flag")).quote.market == "/named by the flag"
-
-
 def test_a_path_in_the_file_starts_at_the_files_folder_and_one_in_the_environment_where_one_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,11 +35,6 @@ def test_a_path_in_the_file_starts_at_the_files_folder_and_one_in_the_environmen
     assert read_settings(stated).quote.market == str(tmp_path / "elsewhere" / "prices.sqlite")
     monkeypatch.setenv("COSTGUARD_QUOTE__MARKET", "prices.sqlite")
     assert read_settings(stated).quote.market == "prices.sqlite"
-
-
-def test_one_variable_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COSTGUARD_QUOTE__MARKET", "from a variable")
-    assert read_settings(wrote(tmp_path / "flag.toml", "from the file")).quote.market == "from a variable"
 
 
 def test_flag_variable_file_and_default_through_the_command(
@@ -106,12 +87,6 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
     assert read_table(tmp_path / "a.toml") == read_table(tmp_path / "a.json") == read_table(tmp_path / "b")
 
 
-@pytest.mark.parametrize("content", [b'\xef\xbb\xbfmodel = "gpt2"\n', b'model = "gpt2"\r\n', b'\r\nmodel = "gpt2"'])
-def test_a_file_written_on_windows_is_read(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.toml").write_bytes(content)
-    assert read_table(tmp_path / "a.toml") == {"model": "gpt2"}
-
-
 def test_the_largest_file_is_read_and_one_byte_more_is_not(tmp_path: Path) -> None:
     start = b'model = "gpt2"\n#'
     (tmp_path / "a.toml").write_bytes(start + b"x" * (LARGEST_FILE - len(start)))
@@ -119,11 +94,6 @@ def test_the_largest_file_is_read_and_one_byte_more_is_not(tmp_path: Path) -> No
     (tmp_path / "a.toml").write_bytes(start + b"x" * (LARGEST_FILE - len(start) + 1))
     with pytest.raises(InputError, match="larger than 8 MiB"):
         read_table(tmp_path / "a.toml")
-
-
-def test_the_home_in_a_path_is_filled_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert expand_path("~/a.toml") == tmp_path / "a.toml"
 
 
 def test_the_network_is_set_by_file_and_environment_and_tls_cannot_be_switched_off(

@@ -44,10 +44,6 @@ def test_it_goes_to_people_routes_and_channels_each_once() -> None:
     assert (one.name, one.every, one.at, one.by, one.format) == ("lab", "week", time(17, 30), ("owner", "label:run"), "csv")
 
 
-def test_a_time_without_quotes_is_one_too() -> None:
-    assert reports('[[report]]\nevery = "day"\nat = 06:15:00\nto = "console"\n')[0].at == time(6, 15)
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -78,12 +74,6 @@ def test_what_it_cannot_mean_is_an_error_that_names_the_field_and_what_to_write(
     assert re.sub(r" \(at line \d+\)", "", str(wrong.value)).startswith(f"costguard.toml: {says}")
     assert "hint: " in str(wrong.value)
     assert "TOKEN" not in str(wrong.value)
-
-
-def test_a_person_without_a_mail_server_is_told_what_to_write() -> None:
-    with pytest.raises(InputError, match=r"goes by mail, and no mail server is set") as wrong:
-        reports('[[report]]\nevery = "month"\nto = "lead@lab.org"\n')
-    assert '[notify] mail = "env:MAIL_URL"' in str(wrong.value)
 
 
 def test_the_address_of_the_mail_server_is_named_and_not_stated() -> None:

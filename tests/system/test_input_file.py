@@ -36,11 +36,6 @@ def test_what_may_never_end_is_refused_at_once(tmp_path: Path, name: str) -> Non
     assert time.monotonic() - began < 60
 
 
-def test_a_folder_is_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
-        read_input_file(tmp_path, 10)
-
-
 def test_a_pipe_of_the_shell_is_waited_for_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     reads, writes = os.pipe()
     path = Path(f"/dev/fd/{reads}")

@@ -58,8 +58,3 @@ def test_what_is_done_beside_is_done_at_once_and_its_errors_are_its_own() -> Non
         assert beside.submit(divmod, 7, 2).result() == (3, 1)
         with pytest.raises(ZeroDivisionError):
             beside.submit(divmod, 7, 0).result()
-
-
-def test_real_time_is_left_to_whoever_sleeps() -> None:
-    assert clock.pass_simulated_time(0.5) == 0.5
-    assert clock.read_monotonic() > 0

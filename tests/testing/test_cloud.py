@@ -7,12 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from costguard.errors import InputError, UnreachableError
-from costguard.guard.alerts.alert import INFO, Notification
+from costguard.errors import InputError
 from costguard.metering.inventory import Complete, Failed, Partial
-from costguard.metering.observation import Handling
-from costguard.providers.ports import BalanceSource, Inspector, InstanceSource, Stopper, Terminator, UtilizationSource
-from costguard.testing import FakeClock, PrepaidCloud, RecordingNotifier, SimulatedCloud, TerminateOnlyCloud
+from costguard.testing import FakeClock, PrepaidCloud, SimulatedCloud
 from costguard.testing.cloud import ListingFault
 from costguard.testing.machine import SILENT, SimulatedDisk, make_busy_rule, make_quiet_rule
 from costguard.values import sample as signals
@@ -34,20 +31,6 @@ def cloud(clock: FakeClock) -> SimulatedCloud:
     store = SimulatedDisk(gb=730, running=10**9, stopped=2 * 10**9)
     cloud.add("box", rate="3.60", gpu="A100-80GB-SXM", gpus=8, stores=(store,))
     return cloud
-
-
-def test_it_keeps_the_ports_it_says() -> None:
-    ports = (InstanceSource, Inspector, Terminator, UtilizationSource)
-    assert all(all(hasattr(TerminateOnlyCloud, name) for name in vars(port) if not name.startswith("_")) for port in ports)
-    assert hasattr(SimulatedCloud, "stop")
-    assert not hasattr(TerminateOnlyCloud, "stop")
-    assert not hasattr(SimulatedCloud, "balance")
-
-
-def test_the_ports_are_told_apart_at_run_time(clock: FakeClock) -> None:
-    assert not isinstance(TerminateOnlyCloud("lambda", clock), Stopper)
-    assert isinstance(SimulatedCloud("aws", clock), Stopper)
-    assert isinstance(PrepaidCloud("runpod", clock), BalanceSource)
 
 
 def test_a_stop_takes_its_time_and_is_billed_until_it_is_down(cloud: SimulatedCloud, clock: FakeClock) -> None:
@@ -94,13 +77,6 @@ def test_an_act_is_answered_as_it_was_told(cloud: SimulatedCloud, clock: FakeClo
     assert (seen.state == "stopped") is done
 
 
-def test_deafness_that_is_counted_ends(cloud: SimulatedCloud) -> None:
-    box = cloud.machines["box"]
-    box.answers.append((NOON, "deaf", 2))
-    assert [cloud.stop(box.key).said for _ in range(3)] == ["accepted"] * 3
-    assert [act.done for act in cloud.acts] == [False, False, True]
-
-
 def test_a_restart_is_a_new_run_of_the_same_id_and_outlives_the_old_stop(cloud: SimulatedCloud, clock: FakeClock) -> None:
     box = cloud.machines["box"]
     box.stops_in = 5 * MINUTE
@@ -111,20 +87,6 @@ def test_a_restart_is_a_new_run_of_the_same_id_and_outlives_the_old_stop(cloud: 
     seen = cloud.look_up(box.key)
     assert seen is not None
     assert (seen.state, seen.started_at, seen.created_at) == ("running", NOON + 2 * MINUTE, NOON)
-
-
-def test_protection_and_data_at_stake_are_refused(cloud: SimulatedCloud) -> None:
-    box = cloud.machines["box"]
-    box.handling = Handling(stops=True, protected=("terminate",), stop_loses=("1900 GB of local disk",))
-    assert cloud.terminate(box.key).said == "refused"
-    assert cloud.stop(box.key).said == "refused"
-    assert cloud.stop(box.key, lose=frozenset(["1900 GB of local disk"])).said == "accepted"
-
-
-def test_what_is_not_there_is_missing(cloud: SimulatedCloud) -> None:
-    stranger = cloud.machines["box"].key._replace(id="i-other")
-    assert cloud.stop(stranger).said == "missing"
-    assert cloud.look_up(stranger) is None
 
 
 def test_listings_lie_as_they_are_told(cloud: SimulatedCloud, clock: FakeClock) -> None:
@@ -145,27 +107,6 @@ def test_listings_lie_as_they_are_told(cloud: SimulatedCloud, clock: FakeClock) 
     assert len(found[5].items) == 2
 
 
-def test_a_stale_listing_shows_what_was_true_some_polls_ago(cloud: SimulatedCloud, clock: FakeClock) -> None:
-    box = cloud.machines["box"]
-    box.stops_in = timedelta()
-    for _ in range(2):
-        cloud.poll(cloud.scope)
-        clock.advance(MINUTE)
-    cloud.stop(box.key)
-    cloud.faults.append(ListingFault(clock.now(), clock.now() + MINUTE, "stale", polls=2))
-    stale = cloud.poll(cloud.scope).inventory
-    assert isinstance(stale, Complete)
-    assert stale.items[0].state == "running"
-
-
-def test_a_provider_that_is_down_answers_nothing(cloud: SimulatedCloud, clock: FakeClock) -> None:
-    cloud.faults.append(ListingFault(NOON, NOON + HOUR, "down"))
-    with pytest.raises(UnreachableError):
-        cloud.look_up(cloud.machines["box"].key)
-    with pytest.raises(UnreachableError):
-        cloud.fetch_utilization((), Period(start=NOON, end=clock.advance(MINUTE)))
-
-
 def test_samples_follow_their_rule_and_the_machine(cloud: SimulatedCloud, clock: FakeClock) -> None:
     cloud.measures("box", make_busy_rule(gpus=8))
     cloud.measures("box", make_quiet_rule(gpus=8), at=NOON + 10 * MINUTE)
@@ -180,16 +121,6 @@ def test_samples_follow_their_rule_and_the_machine(cloud: SimulatedCloud, clock:
     assert cloud.fetch_utilization((seen,), Period(start=NOON, end=clock.now())).samples == ()
 
 
-def test_a_machine_measures_only_its_families(cloud: SimulatedCloud) -> None:
-    cloud.machines["box"].families = frozenset(("duty",))
-    cloud.measures("box", make_busy_rule())
-    assert {one.signal for one in cloud.poll(cloud.scope).samples} == {
-        signals.GPU_UTIL,
-        signals.GPU_BUSY_COUNT,
-        signals.GPU_MEMORY_USED,
-    }
-
-
 def test_a_balance_falls_by_what_is_truly_spent(clock: FakeClock) -> None:
     cloud = PrepaidCloud("runpod", clock)
     cloud.paid, cloud.since = Money.parse("41.20"), NOON
@@ -201,24 +132,9 @@ def test_a_balance_falls_by_what_is_truly_spent(clock: FakeClock) -> None:
     assert cloud.fetch_balance().amount is None
 
 
-def test_two_machines_of_one_name_are_refused(cloud: SimulatedCloud) -> None:
-    with pytest.raises(InputError, match="already"):
-        cloud.add("box")
-
-
 def test_a_clock_that_jumps_leaves_boot_time_alone(clock: FakeClock) -> None:
     clock.advance(MINUTE)
     clock.jump(-HOUR)
     assert (clock.now(), clock.boottime()) == (NOON + MINUTE - HOUR, MINUTE)
     with pytest.raises(InputError, match="back"):
         clock.advance(-MINUTE)
-
-
-def test_a_channel_fails_as_often_as_it_is_told() -> None:
-    channel = RecordingNotifier()
-    message = Notification(id="1", channel="test", why_now="first", severity=INFO, title="a", notices=(), at=NOON)
-    channel.fail(1, again=False)
-    first = channel(message)
-    assert (first.sent, first.again) == (False, False)
-    assert channel(message).sent
-    assert (len(channel.tries), channel.messages) == (2, [message])

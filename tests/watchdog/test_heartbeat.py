@@ -137,12 +137,6 @@ def test_a_beat_that_does_not_end_holds_back_only_the_next_one() -> None:
     assert len(asked) == 2
 
 
-def test_an_address_that_is_not_kept_where_it_should_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BEAT", raising=False)
-    assert send_heartbeat(lambda: settings("env:BEAT")).startswith("watch.heartbeat_url: the variable BEAT is not set")
-    assert send_heartbeat(Settings) == ""
-
-
 @pytest.mark.parametrize(("flags", "times"), [((), 1), (("--dry-run",), 0)])
 def test_a_watch_that_wrote_its_run_is_heard_and_a_dry_one_is_not(
     costguard: Command, tmp_path: Path, flags: tuple[str, ...], times: int

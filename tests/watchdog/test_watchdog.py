@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from costguard.system.process import notify_systemd
 from costguard.watchdog import Duties, Duty, Watchdog
 from tests.watchdog.child import SECOND
 
@@ -97,15 +96,6 @@ def test_a_run_that_does_not_finish_is_named_and_holds_nothing_back() -> None:
         )  # a slow machine: others too
 
 
-def test_a_second_signal_waits_for_nothing() -> None:
-    with playing("stuck_long") as child:
-        child.until("ran", job="stuck")
-        child.process.send_signal(signal.SIGTERM)
-        child.until("stopping", under_way=["stuck"])
-        assert child.ended(signal.SIGTERM) == 1
-        assert "unfinished" in child.events()
-
-
 def test_a_run_that_hangs_stops_no_other_and_is_called_overdue() -> None:
     with playing("stuck") as child:
         child.until("ran", job="guard")
@@ -138,15 +128,6 @@ def test_settings_that_cannot_be_used_change_nothing_and_are_said_once() -> None
     assert child.events().count("reload_refused") == 1
 
 
-def test_settings_that_can_be_used_take_over() -> None:
-    with playing("reloads") as child:
-        child.until("ran", job="guard")
-        child.process.send_signal(signal.SIGHUP)
-        child.until("reloaded", accounts=1)
-        child.until("ran", job="new")
-        assert child.ended(signal.SIGTERM) == 0
-
-
 def test_without_settings_to_read_again_a_hang_up_ends_it() -> None:
     with playing("plain") as child:
         child.until("ran", job="guard")
@@ -176,20 +157,6 @@ def test_a_guard_that_commits_nothing_keeps_nobody_believing_that_it_lives(tmp_p
         said = told_until(heard, "STOPPING=1")
     assert not any("WATCHDOG=1" in lines for lines in said)
     assert "beat" not in child.events()
-
-
-def test_nobody_is_told_where_nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    assert not notify_systemd("READY=1")
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
-    assert not notify_systemd("READY=1")
-
-
-def test_a_name_in_a_status_forges_no_line_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with listening(tmp_path) as (place, heard):
-        monkeypatch.setenv("NOTIFY_SOCKET", place)
-        assert notify_systemd("STATUS=x\nREADY=1")
-        assert heard() == ["STATUS=x READY=1"]
 
 
 @contextmanager
@@ -294,15 +261,6 @@ def test_what_may_wait_is_tried_more_rarely_and_the_guard_and_the_outbox_every_t
     assert made.degraded == ()
 
 
-def test_the_longest_pause_is_ten_minutes() -> None:
-    told, clock = Told(), [0.0, 0.0]
-    made, duty = watchdog(lambda: 1 / 0, told, clock)
-    for hour in range(20):
-        clock[0] = hour * 3600.0
-        made._play(duty)
-    assert max(float(str(f["next_try_s"])) for e, f in told.facts if e == "job_failed") == 600
-
-
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
 def test_a_clock_that_was_set_makes_everything_due(jump: float) -> None:
     told, clock = Told(), [100.0, 5000.0]
@@ -314,13 +272,3 @@ def test_a_clock_that_was_set_makes_everything_due(jump: float) -> None:
     made.compare_clocks()
     made.compare_clocks()
     assert told.facts == [("clock_jumped", {"seconds": jump})]
-
-
-def test_two_duties_of_one_name_are_refused() -> None:
-    from costguard.errors import InputError
-
-    duty = Duty(name="aws", run=print, every=SECOND)
-    with pytest.raises(InputError, match="two duties are called aws"):
-        Duties(polls=(duty, duty), guard=Duty(name="guard", run=print, every=SECOND))
-    with pytest.raises(InputError, match="at least a second"):
-        Duty(name="aws", run=print, every=SECOND / 2)

@@ -311,7 +311,3 @@ def _format_plain(number: Decimal) -> str:
 
 LONGEST_PLAIN = 130
 """Digits that a message has at most: a cell may say 1E999."""
-
-
-def _format_at(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"

@@ -77,44 +77,6 @@ def test_ctrl_c_again_asks_to_end_and_once_more_ends_all_that_it_began() -> None
         assert list_attempt_processes(env["COSTGUARD_RUN"]) == []
 
 
-def test_ended_at_once_is_also_what_left_its_parents() -> None:
-    goes_on = "trap : INT TERM HUP; echo up; while :; do sleep 0.1; done"
-    env = ENV | {"COSTGUARD_RUN": f"test-{os.getpid()}-left"}
-    with terminal([*DRIVER, "sh", "-c", f"(setsid sh -c '{goes_on}' &); {goes_on}"], env) as screen:
-        screen.until(b"up", times=2)
-        for _ in range(2):
-            screen.type(CTRL_C)
-            settle()
-        screen.type(CTRL_C)
-        assert screen.end() == 137
-        assert list_attempt_processes(env["COSTGUARD_RUN"]) == []
-
-
-def test_signals_without_end_do_not_keep_costguard_from_its_looks() -> None:
-    floods = f"import os, time\nfor _ in range(150): os.kill(os.getppid(), {int(signal.SIGWINCH)}); time.sleep(0.01)"
-    looks = "from tests.system.child import driver; driver.TICK = lambda: print('look', flush=True); driver.main()"
-    ran = subprocess.run(
-        [sys.executable, "-c", looks, sys.executable, "-c", floods],
-        env=ENV,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        check=False,
-    )
-    assert "look" in ran.stdout, ran
-
-
-def test_a_key_that_is_held_down_counts_once() -> None:
-    with terminal(code(COUNTS), ENV) as screen:
-        screen.until(b"ready")
-        screen.type(CTRL_C * 10)
-        screen.until(b"got SIGINT")
-        settle()
-        assert b"SIGTERM" not in screen.seen
-        assert screen.process.poll() is None
-
-
 def test_a_terminal_that_closes_ends_what_does_not_want_to_outlive_it() -> None:
     with terminal(code(WAITS), ENV) as screen:
         screen.until(b"ready")
@@ -156,15 +118,6 @@ def test_without_a_terminal_a_signal_to_costguard_is_passed_on_once(number: sign
         os.killpg(process.pid, signal.SIGKILL)  # and so its program, by the kernel
         process.wait()
         process.stdout.close()
-
-
-def test_a_signal_of_a_person_ends_the_program_and_its_number_is_passed_on() -> None:
-    process = started(code(WAITS))
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.terminate()
-        assert process.wait(PATIENCE_S) == 143
 
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:

@@ -14,14 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from costguard.errors import InputError
-from costguard.services.run_jobs.machine_provider import find_spot_notice_source, get_sigterm_grace_s, guess_provider
+from costguard.services.run_jobs.machine_provider import find_spot_notice_source, guess_provider
 from costguard.system.child.hints import HintReceiver
 from costguard.system.child.spot_notices import MetadataService, SpotNotice, SpotNoticeWatcher
 
 PATIENCE_S = 120.0
 ACTION = "/latest/meta-data/spot/instance-action"
-PREEMPTED = "/computeMetadata/v1/instance/preempted"
 
 
 class Metadata(BaseHTTPRequestHandler):
@@ -99,34 +97,6 @@ def test_an_odd_answer_is_no_notice(odd: str) -> None:
         assert watch.notice is None
 
 
-def test_gcp_says_that_it_is_preempted() -> None:
-    said = {PREEMPTED: "FALSE"}
-    with metadata(said) as base:
-        assert fetch("gcp", base) is None
-        watch = watcher("gcp", base)
-        watch.begin()
-        said[PREEMPTED] = "TRUE\n"
-        while watch.notice is None:
-            time.sleep(0.01)
-        assert watch.notice == SpotNotice("gcp", "the machine is preempted", 25.0)
-
-
-def test_a_service_that_is_not_there_is_no_notice() -> None:
-    watch = watcher("aws", "http://127.0.0.1:1")
-    watch.begin()
-    time.sleep(0.1)
-    watch.end()
-    assert watch.notice is None
-
-
-def test_nobody_is_asked_where_no_provider_states_notices(tmp_path: Path) -> None:
-    assert find_spot_notice_source("none") is None
-    assert find_spot_notice_source("auto", {"RUNPOD_POD_ID": "k3v9"}, tmp_path) is None
-    SpotNoticeWatcher(None).begin()
-    with pytest.raises(InputError, match="unknown value 'runpod'"):
-        find_spot_notice_source("runpod")
-
-
 def test_which_provider_is_asked_its_firmware_says_or_a_variable_of_its_tools(tmp_path: Path) -> None:
     def detected(environ: dict[str, str]) -> str | None:
         source = find_spot_notice_source("auto", environ, tmp_path)
@@ -155,12 +125,6 @@ def test_whose_machine_this_is_a_variable_says_before_the_firmware(
 ) -> None:
     (tmp_path / "sys_vendor").write_text(vendor)
     assert guess_provider(environ, tmp_path) == provider
-
-
-def test_after_a_sigterm_of_its_provider_a_program_has_seconds() -> None:
-    assert {name: get_sigterm_grace_s(name) for name in ("runpod", "vast", "aws", "acme")} == {
-        "runpod": 4.0, "vast": 4.0, "aws": None, "acme": None,
-    }  # fmt: skip
 
 
 def test_hints_are_read_as_they_come_and_handed_on_to_an_agent(tmp_path: Path) -> None:
