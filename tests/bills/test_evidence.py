@@ -39,7 +39,6 @@ def cost(ran: set[int], start_us: int, end_us: int) -> int:
 
 
 minutes = st.sets(st.integers(0, 59), max_size=60)
-presences = st.lists(st.sampled_from((GAP, EDGE, MAYBE, SEEN)), min_size=5)
 
 
 @MANY

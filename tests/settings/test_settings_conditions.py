@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from fractions import Fraction
 
@@ -205,13 +204,6 @@ def test_a_slip_says_at_which_character_and_what_to_write(text: str, character: 
     assert len(str(error.value).splitlines()) <= 5
 
 
-ATOMS: Mapping[str, tuple[str, object, object]] = {
-    'state == "idle"': ("state", "idle", "active"),
-    "confidence >= 0.9": ("confidence", 0.9, 0.89),
-    "leased": ("leased", True, False),
-    "rate > usd_per_hour(1)": ("rate", Rate.parse("1.000000001"), Rate.parse("1")),
-    '"team" in labels': ("labels", {"team": ""}, {}),
-}
 
 
 @settings(deadline=None)
