@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
+from costguard.errors import InputError
+from costguard.guard.machine_reference import MachineReference, format_resource, require_machine, resolve_resource
 from costguard.guard.overrides import (
     APPROVE,
     ARM,
@@ -14,6 +17,7 @@ from costguard.guard.overrides import (
     LEASE,
     PROTECT,
     SNOOZE,
+    STOP_AT,
     Override,
     decide_lease,
     find_armed_level,
@@ -26,10 +30,19 @@ from costguard.guard.overrides import (
     list_approved_acts,
 )
 from costguard.guard.policy import NOTIFY, OBSERVE, STOP, TERMINATE
+from costguard.guard.timed_stops import (
+    find_timed_stop,
+    get_due_time,
+    index_timed_stops,
+    list_due_policies,
+    list_ended_stops,
+)
 from costguard.metering.observation import Handling, identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.values.money import Money, Rate
+from costguard.values.resource import ENDED, STOPPED, Incarnation, ResourceKey, format_life
 from tests.books import NOW
-from tests.guard.cases import machine, minutes, policy, wish
+from tests.guard.cases import friday, machine, minutes, policy, wish
 
 NEVER = ("label:costguard=never",)
 ONE = machine()
@@ -174,3 +187,146 @@ def test_a_yes_binds_to_one_life() -> None:
     assert list_approved_acts(LIFE, [yes], NOW) == {TERMINATE}
     assert list_approved_acts(LIFE._replace(started_at=NOW), [yes], NOW) == frozenset()
     assert list_approved_acts(LIFE, [replace(yes, life=None, key=LIFE.key)], NOW) == frozenset()
+
+
+PLANNED, DUE = friday(16), friday(22)
+BOX = machine(started_at=friday(9), created_at=friday(9))
+
+
+def plan(at: datetime = PLANNED, due: datetime = DUE, **stated: Any) -> Override:  # noqa: ANN401 - any field
+    return wish(STOP_AT, BOX, at, **{"subject": due.isoformat(), "value": "", **stated})
+
+
+def test_the_newest_plan_stands_and_says_its_time() -> None:
+    first, second = plan(), plan(at=friday(17), due=friday(20))
+    found = find_timed_stop(BOX.observation, (second, first), friday(18))
+    assert found == second
+    assert get_due_time(second) == friday(20)
+
+
+@pytest.mark.parametrize("lease_at", [PLANNED, friday(18)])
+def test_a_lease_made_after_it_ends_it_for_good_even_once_that_is_lifted(lease_at: datetime) -> None:
+    lease = replace(wish(LEASE, BOX, lease_at, friday(19)), lifted_at=friday(18, 30))
+    assert find_timed_stop(BOX.observation, (plan(), lease), friday(21)) is None
+    assert list_ended_stops((plan(), lease), (BOX,), friday(21)) == [plan()]
+
+
+def test_a_lease_made_before_it_does_not_end_it() -> None:
+    assert find_timed_stop(BOX.observation, (wish(LEASE, BOX, friday(12), friday(18)), plan()), friday(21)) == plan()
+
+
+def test_a_plan_that_was_lifted_or_is_not_made_yet_does_not_count() -> None:
+    lifted = replace(plan(), lifted_at=friday(17))
+    assert not index_timed_stops((lifted, plan(at=friday(23))), friday(18))
+
+
+def test_a_new_run_of_the_machine_is_not_stopped_and_the_plan_is_over() -> None:
+    again = replace(BOX, observation=replace(BOX.observation, started_at=friday(19)))
+    assert find_timed_stop(again.observation, (plan(),), DUE) is None
+    assert not list(list_due_policies(again.observation, (plan(),), DUE))
+    assert list_ended_stops((plan(),), (again,), DUE) == [plan()]
+
+
+@pytest.mark.parametrize("state", [STOPPED, ENDED])
+def test_a_stopped_machine_ends_its_plan_so_that_it_is_done_once(state: str) -> None:
+    there = replace(BOX, observation=replace(BOX.observation, state=state))
+    assert list_ended_stops((plan(),), (there,), DUE) == [plan()]
+
+
+def test_a_machine_that_is_gone_ends_its_plan_and_one_that_stops_does_not() -> None:
+    stopping = replace(BOX, observation=replace(BOX.observation, state="stopping"))
+    assert list_ended_stops((plan(),), (), DUE) == [plan()]
+    assert list_ended_stops((plan(),), (stopping,), DUE) == []
+
+
+@pytest.mark.parametrize(
+    ("consented", "allowed"),
+    [("", False), ("50 GB of container disk", True), ("60 GB of container disk\nlocal SSD", False)],
+)
+def test_consent_covers_exactly_the_losses_that_were_listed(consented: str, allowed: bool) -> None:  # noqa: FBT001 - a case
+    loses = Handling(stops=True, terminates=True, stop_loses=("50 GB of container disk",))
+    there = replace(BOX.observation, handling=loses)
+    (due,) = list_due_policies(there, (plan(value=consented),), DUE)
+    assert due.allow_irreversible is allowed
+
+
+GONE = ResourceKey("aws", "1", "us-east-1", "i-gone")
+OTHER = ResourceKey("gcp", "p", "us", "i-gone")
+
+
+def named(id_: str, name: str) -> LiveResource:
+    return machine(id_, name=name)
+
+
+def path_of(one: LiveResource) -> str:
+    return one.observation.key.path
+
+
+@pytest.mark.parametrize("stated", [GONE, GONE.path, f" {GONE.path} ", Incarnation(GONE, None)])
+def test_a_key_whose_machine_is_gone_is_never_the_machine_of_that_name(stated: MachineReference) -> None:
+    lives = [named("i-1", GONE.path), named("i-2", f"{GONE.path}-2")]
+    with pytest.raises(InputError, match=r"'aws/1/us-east-1/i-gone' has ended; nothing was done"):
+        resolve_resource(stated, lives, former=[GONE])
+    with pytest.raises(InputError, match="no machine has the key 'aws/1/us-east-1/i-gone'"):
+        resolve_resource(stated, lives)
+
+
+def test_a_key_finds_its_machine_although_another_has_that_name() -> None:
+    own = named("i-1", "train")
+    lives = [named("i-2", path_of(own)), own]
+    for stated in (path_of(own), own.observation.key, identify_incarnation(own.observation)):
+        assert resolve_resource(stated, lives) is own
+
+
+def test_a_key_of_an_ended_machine_is_refused() -> None:
+    one = named("i-1", "train")
+    ended = replace(one, observation=replace(one.observation, state=ENDED))
+    with pytest.raises(InputError, match="has ended"):
+        resolve_resource(path_of(one), [ended], former=[one.observation.key])
+
+
+def test_a_name_that_is_another_machines_id_is_refused_with_both_keys() -> None:
+    own, other = named("i-1", "train"), named("i-2", "i-1")
+    with pytest.raises(InputError, match="'i-1' matches 2 resources") as told:
+        resolve_resource("i-1", [own, other])
+    assert path_of(own) in str(told.value)
+    assert path_of(other) in str(told.value)
+
+
+def test_a_name_or_prefix_that_was_the_id_of_a_machine_that_is_gone_is_refused() -> None:
+    other = named("i-2", "i-gone")
+    with pytest.raises(InputError, match="'i-gone' matches 2 resources") as told:
+        resolve_resource("i-gone", [other], former=[GONE])
+    assert GONE.path in str(told.value)
+    with pytest.raises(InputError, match="'i-gone' is the id of a machine that is gone"):
+        resolve_resource("i-gone", [named("i-2", "i-gone-2")], former=[GONE, OTHER])
+
+
+@pytest.mark.parametrize("stated", ["i-1", "train", "tra"])
+def test_a_person_may_write_an_id_a_name_or_a_prefix(stated: str) -> None:
+    own = named("i-1", "train")
+    assert resolve_resource(stated, [own, named("i-2", "serve")]) is own
+
+
+def test_a_run_that_has_ended_is_not_the_present_one() -> None:
+    now = machine("i-1", started_at=friday(9), created_at=friday(8))
+    life = identify_incarnation(now.observation)
+    assert resolve_resource(require_machine(path_of(now), format_life(life)), [now]) is now
+    before = Incarnation(life.key, friday(9) - timedelta(hours=1), life.created_at)
+    with pytest.raises(InputError, match="was restarted, and this was for its earlier run; nothing was done"):
+        resolve_resource(require_machine(path_of(now), format_life(before)), [now])
+
+
+@pytest.mark.parametrize(
+    ("path", "life", "why"),
+    [("train", "", "is not the full key"), ("a/b/c", "", "is not the full key"), ("a/b/c/d", "soon", "is not a run")],
+)
+def test_a_form_without_a_key_or_with_another_life_is_refused(path: str, life: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        require_machine(path, life)
+
+
+def test_an_unknown_start_is_written_and_read_back() -> None:
+    life = Incarnation(GONE, None, friday(8))
+    assert require_machine(GONE.path, format_life(life)) == life
+    assert format_resource(named("i-1", "train").observation).startswith("train (")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -13,6 +13,7 @@ from costguard.guard.action_intents import VERIFYING, Intent
 from costguard.guard.action_plan import build_action_plan
 from costguard.guard.limits import (
     compute_headroom,
+    compute_plan_fingerprint,
     count_fleet,
     explain_clock_doubt,
     explain_config_excess,
@@ -243,3 +244,42 @@ def test_h25_what_people_hold_back_needs_no_yes() -> None:
     machines = fleet(9)
     kept = [case(m, policy(), idle(NOW - minutes(60)), NOW, lease=wish("lease", m, NOW, NOW + minutes(60))) for m in machines]
     assert explain_config_excess(build_action_plan(kept, around(NOW)), 9, RAILS, NOW) == ""
+
+
+KEPT = {
+    *(
+        "breaker_share",
+        "breaker_window",
+        "breaker_recovery",
+        "breaker_asks",
+        "breaker_lasts",
+        "clock_limit",
+        "gap_polls",
+        "caps",
+    ),
+}
+"""Fields that hold nothing back by themselves in a replay: the breaker never opens, and no gap or clock jump is recorded."""
+
+
+def test_every_limit_is_lifted_in_a_replay_without_limits() -> None:
+    usual, free = Rails(), Rails.unlimited()
+    same = {field.name for field in fields(Rails) if getattr(usual, field.name) == getattr(free, field.name)}
+    assert same == KEPT
+
+
+def test_a_replay_without_limits_asks_nobody_to_wait() -> None:
+    free = Rails.unlimited()
+    assert (free.first_polls, free.first_seen.total_seconds()) == (0, 0)
+    assert min(free.acts_per_run, free.acts_per_10m, free.irreversible_per_h, free.breaker_least) >= 10**9
+    assert min(free.fleet_share_10m, free.fleet_share_day) >= 1
+
+
+ACTS = 40
+
+
+def test_the_acts_of_a_plan_are_hashed_in_order_whatever_a_process_makes_of_their_set() -> None:
+    works = idle(NOW - timedelta(hours=1))
+    cases = [case(machine(f"i-{n * 7919 % 1000:03d}"), policy(), works, NOW) for n in range(ACTS)]
+    hashed = compute_plan_fingerprint(build_action_plan(cases, around(NOW)), bytes.decode).split("\n")
+    assert len(hashed) == ACTS
+    assert hashed == sorted(hashed)

@@ -16,16 +16,19 @@ from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubjec
 from costguard.guard.alerts.denial import build_denial, build_denial_alert
 from costguard.guard.alerts.dispatch import ALERTS_SHOWN
 from costguard.guard.alerts.fleet import explain_cap
+from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.cap_forecast import CapForecast, forecast_cap
 from costguard.guard.limits import Breaker
 from costguard.guard.policy import Rails
 from costguard.guard.signals import IDLE, Activity
+from costguard.metering.meter import COMPUTE, Meter, PriceRange
 from costguard.notifiers import format_body, format_title
 from costguard.settings import load_zone
 from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.text_format import format_local_time
+from tests.books import NOW, live, meter
 
 IDLE_SINCE = datetime(2026, 11, 20, 18, 5, tzinfo=UTC)
 NOTICED = IDLE_SINCE + timedelta(minutes=45)
@@ -283,3 +286,14 @@ def test_an_address_with_token_in_it_that_cannot_be_reached_is_no_refused_key() 
     assert alert.what == "gcp cannot be reached (1 scope)"
     told = fleet.build_provider_down_alert("gcp", scopes=[scope], why=f"{why}; 401", since=NOTICED, rate=None, at=DUE)
     assert told.what == "gcp refuses the credentials (1 scope)"
+
+
+def test_a_stated_price_an_estimate_and_none_are_told_apart() -> None:
+    estimate = Meter(COMPUTE, PriceRange(50_000_000, 100_000_000, 120_000_000, known=False))
+    nothing = replace(estimate, price=PriceRange(0, 0, 3_440_000_000, known=False))
+    said = [describe_hourly_cost(live("i-1", one), NOW) for one in (meter(10**9), estimate, nothing)]
+    assert said == ["$1.0000", "about $0.10 (an estimate: $0.05 to $0.12)", "unpriced, at most $3.44"]
+
+
+def test_a_machine_that_bills_nothing_has_no_rate() -> None:
+    assert "unpriced" not in describe_hourly_cost(live("i-1"), NOW)

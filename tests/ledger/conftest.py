@@ -22,7 +22,7 @@ SERVER = "COSTGUARD_TEST_PG"
 EACH_ON_BOTH = frozenset(
     (
         *("test_duties.py", "test_guard_races.py", "test_migrations.py", "test_newer_beside.py", "test_opening.py"),
-        *("test_schema.py", "test_sends.py", "test_tables.py", "test_turns.py", "test_views.py", "test_writers_beside.py"),
+        *("test_sends.py", "test_tables.py", "test_turns.py", "test_views.py", "test_writers_beside.py"),
     )
 )
 EVERY = 3

@@ -19,12 +19,14 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from costguard.data import MARKET
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.connection import begin_write, open_engine, upgrade_schema
 from costguard.ledger.db.reader import LedgerReader, identify_file
+from costguard.ledger.db.session import wrap_driver
 from costguard.system.atomic_file import hold_file_lock
 from tests.ledger.entries import begin, scalar
 
@@ -470,3 +472,24 @@ def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(builtins, "__import__", missing)
     assert "pip install 'gpu-costguard[postgres]'" in str(refusal("postgresql://ada@127.0.0.1:1/costs"))
+
+
+def open_file(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path)
+    file.execute("CREATE TABLE name (it TEXT)")
+    file.execute("INSERT INTO name VALUES (?)", (path.name,))
+    file.commit()
+    return file
+
+
+def test_a_lost_connection_is_not_replaced_by_that_of_another_ledger(tmp_path: Path) -> None:
+    first, second = open_file(tmp_path / "first"), open_file(tmp_path / "second")
+    connection = wrap_driver("sqlite", first)
+    assert connection.execute(text("SELECT it FROM name")).scalar_one() == "first"
+    other = wrap_driver("sqlite", second)
+    first.close()
+    for _ in range(2):
+        with pytest.raises((SQLAlchemyError, sqlite3.Error)):
+            connection.execute(text("SELECT it FROM name")).scalar_one()
+    assert other.execute(text("SELECT it FROM name")).scalar_one() == "second"
+    second.close()

@@ -6,11 +6,15 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from costguard.metering.accrual import find_suspect_absences
-from costguard.metering.inventory import Complete, Failed, Partial
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial
 from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
 from costguard.values.money import Rate
+from costguard.values.resource import KINDS, STATES
+from tests.campaign import examples
 from tests.metering.stories import RULE, Story, key, machine, minute
 
 UNTOLD = replace(RULE, restarts="unstated")
@@ -551,3 +555,82 @@ def test_a_scope_knows_which_of_its_machines_are_suspect_only_when_it_is_many() 
     assert find_suspect_absences(story.state, Complete(tuple(machine(f"i-{n}") for n in range(4)))) == ()
     assert len(find_suspect_absences(story.state, Complete(tuple(machine(f"i-{n}") for n in range(3))))) == 5
     assert find_suspect_absences(story.state, Failed("timeout")) == ()
+
+
+def test_an_answer_that_was_asked_for_before_the_last_one_changes_nothing_however_late_it_comes() -> None:
+    story = Story()
+    story.poll(10, Complete((machine(),)), asked=10)
+    overtaken = story.poll(12, Complete(()), asked=9)
+    assert not overtaken.fresh
+    story.listed(13)
+    assert story.cost(13) == (10, 11.5, 13)  # missed once, and once is no proof
+
+
+def test_of_two_answers_of_one_moment_the_first_counts() -> None:
+    story = Story()
+    story.poll(10, Complete((machine(),)), asked=10)
+    assert not story.poll(11, Complete(()), asked=10).fresh
+
+
+MINUTES = st.integers(-3000, 3000)
+TIMES = st.none() | MINUTES.map(minute)
+PRICES = st.lists(st.builds(Price, st.none() | st.integers(1, 200).map(Rate.parse), TIMES), max_size=3).map(
+    lambda found: tuple(sorted(found, key=lambda p: (p.since is not None, p.since or minute(0))))
+)
+
+
+DISKS = ((), (Disk(10, "disk"),), (Disk(10, "disk"), Disk(20, "disk"), Disk(5, "odd")), (Disk(None, "disk"),))
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    return Observation(
+        key=key(draw(st.sampled_from(("i-1", "i-2", "i-3")))),
+        kind=draw(st.sampled_from(KINDS)),
+        state=draw(st.sampled_from(STATES)),
+        gpu="H100-SXM",
+        gpu_count=1,
+        tier=draw(st.sampled_from(("on-demand", "spot"))),
+        owner=draw(st.sampled_from(("", "ann"))),
+        created_at=draw(TIMES),
+        started_at=draw(TIMES),
+        stopped_at=draw(TIMES),
+        prices=draw(PRICES),
+        disks=draw(st.sampled_from(DISKS)),
+        counters=draw(
+            st.sampled_from(((), (TrafficCounter("traffic", 5000, 10**7),), (TrafficCounter("traffic", 9000, 10**7),)))
+        ),
+    )
+
+
+@st.composite
+def inventories(draw: st.DrawFn) -> Inventory:
+    items = tuple(draw(st.lists(observations(), max_size=3)))
+    kinds: tuple[Inventory, ...] = (Complete(items), Complete(items), Partial(items, "page 2"), Failed("timeout"))
+    return draw(st.sampled_from(kinds))
+
+
+RULES = st.builds(
+    lambda restarts, lag: replace(RULE, restarts=restarts, lag_s=lag),
+    st.sampled_from(("stated", "unstated", "never")),
+    st.sampled_from((0, 60)),
+)
+POLLS = st.lists(st.tuples(st.integers(1, 200), inventories()), min_size=1, max_size=8)
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(rule=RULES, polls=POLLS)
+def test_whatever_is_said_spans_never_overlap_and_amounts_are_in_order(
+    rule: object, polls: list[tuple[int, Inventory]]
+) -> None:
+    story, at = Story(rule, ceilings={"H100-SXM": 10**10}), 0  # type: ignore[arg-type]  # drawn from RULES
+    for step, inventory in polls:
+        at += step
+        story.poll(at, inventory)
+        for name in ("i-1", "i-2", "i-3"):
+            for charge in ("compute", "storage", "address", "traffic"):
+                low, expected, high = story.cost(at, charge_of=charge, name=name)
+                assert 0 <= low <= expected <= high
+        spans, state = list(story.spans), story.state
+        assert not story.poll(at, inventory).fresh
+        assert (story.spans, story.state) == (spans, state)

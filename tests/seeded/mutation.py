@@ -70,7 +70,7 @@ AREAS = {
         {"reporting/statement": "*"},
         (
             *_tests("reporting", "waste saved report_period figures"),
-            "tests/metering/test_days_nobody_looked.py",
+            "tests/metering/test_unheard.py",
             "tests/services/test_full_report.py",
         ),
         ("tests/services/test_report_adds_up.py", "tests/cli/test_report.py", "tests/ledger/test_accounts.py", "tests/golden"),

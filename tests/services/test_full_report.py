@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from costguard.budgets.budget import Budget, ResourceFilter
+from costguard.budgets.hold import Hold
 from costguard.ledger.reports.reader import ReportReader
+from costguard.metering.billing import CAREFUL_RULE
+from costguard.reporting.statement.groups import DEFAULT_GROUP_KEYS
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
 from costguard.reporting.statement.statement import Statement
+from costguard.services.guarding.status import build_status
 from costguard.services.report.report import ReportQuestion, build_full_statement
 from costguard.testing.machine import FLOOR_W
-from costguard.values.calendar import Period, make_month
+from costguard.values.calendar import Period, find_day, find_month, make_month
 from costguard.values.money import Money
 from costguard.views.report import build_report_document
+from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, live, meter, money, scope_now, spent, state_month, stretch
 from tests.stories import parse_story, play_story
 from tests.stories.guard_player import GuardPlayer
 from tests.stories.player import PollPlayer, StoryOutcome
@@ -175,3 +184,79 @@ def test_the_idle_share_is_drawn_by_day_where_it_is_known(weekend: StoryOutcome)
     waste = found.usd.groups[0].waste
     assert waste is not None
     assert chart.series[0].values == (round(100 * waste.idle / waste.judged, 2), None, None, None)
+
+
+RULES = {"aws": replace(CAREFUL_RULE, provider="aws", not_counted=("snapshots",))}
+AFTER = at(3, month=12)
+
+
+def stated(
+    books: FakeBooks, *, as_of: datetime = AFTER, of: tuple[int, int] = (2026, 11), by: Sequence[str] = DEFAULT_GROUP_KEYS
+) -> Statement:
+    return state_month(books, of, by, as_of, RULES)
+
+
+def test_a_scope_with_a_hole_makes_it_incomplete() -> None:
+    found = stated(FakeBooks(known=(scope_now(),), polled=(stretch(at(1), at(9)), stretch(at(10), AFTER))))
+    assert found.incomplete
+    assert [unseen.length for unseen in found.unseen] == [timedelta(days=1)]
+
+
+def test_the_running_month_is_judged_as_far_as_it_has_come() -> None:
+    found = stated(FakeBooks(known=(scope_now(),), polled=(stretch(at(1), NOW),)), as_of=NOW)
+    assert (found.running, found.incomplete) == (True, False)
+
+
+def test_a_month_that_lies_ahead_is_zero_and_nobody_is_blamed_for_it() -> None:
+    found = stated(FakeBooks(known=(scope_now(),), polled=(stretch(at(1), NOW),)), as_of=NOW, of=(2027, 3))
+    assert (found.ahead, found.blank, found.incomplete) == (True, False, False)
+    assert found.usd.total.high == Money.parse(0)
+    assert found.not_modelled == ()
+
+
+def test_a_month_before_the_first_look_is_blank() -> None:
+    found = stated(FakeBooks(known=(scope_now(),), polled=(stretch(at(1), NOW),)), as_of=NOW, of=(2026, 3))
+    assert (found.blank, found.incomplete) == (True, True)
+    assert found.unseen[0].never
+
+
+def test_money_that_a_provider_dated_back_is_not_blank() -> None:
+    found = stated(FakeBooks(spent=(spent(money("3")),), known=(scope_now(),)), as_of=NOW, of=(2026, 10))
+    assert (found.blank, found.incomplete) == (False, True)
+
+
+def test_each_provider_says_what_its_rule_leaves_out() -> None:
+    books = FakeBooks(spent=(spent(money("3")),), known=(scope_now(VAST), scope_now(AWS)))
+    found = stated(books).not_modelled
+    assert found[0] == ("aws", "snapshots")
+    assert [provider for provider, _ in found] == ["aws", "vast"]
+    assert found[1][1] == CAREFUL_RULE.not_counted[0]
+
+
+HOLD = Hold(id="h1", money=Money.parse(12), who="ada", why="run", taken_at=at(21, 11), expires_at=at(21, 18))
+
+
+def test_the_month_is_asked_for_in_the_zone_as_known_now() -> None:
+    books, zone = FakeBooks(), ZoneInfo("Europe/Berlin")
+    found = build_status(books=books, now=NOW, zone=zone)
+    assert books.asked == ((find_month(NOW, zone), NOW),)
+    assert found.month == find_month(NOW, zone)
+
+
+def test_budgets_of_one_period_share_a_question() -> None:
+    books = FakeBooks()
+    budgets = [Budget(name=n, cap=Money.parse(40), period=p) for n, p in (("a", "day"), ("b", "day"), ("c", "month"))]
+    found = build_status(books=books, budgets=budgets, now=NOW, zone=UTC)
+    assert [period for period, _ in books.asked].count(find_day(NOW, UTC)) == 1
+    assert [standing.budget.name for standing in found.budgets] == ["a", "b", "c"]
+
+
+def test_a_budget_counts_what_matches_it_with_its_burn_and_its_holds() -> None:
+    books = FakeBooks(
+        spent=(spent(money("5", "6", "7")), spent(money("100"), attribution(owner="bob"))),
+        resources=(live("i-1", meter(2 * 10**9)), live("i-2", meter(50 * 10**9), owner="bob")),
+    )
+    budget = Budget(name="ada", cap=Money.parse(40), period="day", match=ResourceFilter(owners=("ada",)))
+    (found,) = build_status(books=books, budgets=[budget], holds=[HOLD], now=NOW, zone=UTC).budgets
+    assert (found.spent, found.burn, found.holds) == (money("5", "6", "7"), money("2"), Money.parse(12))
+    assert found.forecast == money("29", "30", "31")

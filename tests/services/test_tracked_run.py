@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from costguard_agent.shutdown import MachineIdentity, ShutdownWay
@@ -18,8 +19,10 @@ from costguard_agent.shutdown import MachineIdentity, ShutdownWay
 import costguard as package
 from costguard.errors import InputError
 from costguard.services.run_jobs import machine_shutdown
+from costguard.services.run_jobs.terms import _compute_tokens_per_step
 from costguard.services.run_jobs.tracked_run import TrackedRun, find_listener, read_peak_memory_gib
 from tests.conftest import Command
+from tests.sizing.test_passes import job, placed
 
 JOB: dict[str, object] = {
     "model": "llama-3.1-8b",
@@ -416,3 +419,20 @@ def test_an_end_that_cannot_be_done_is_refused_before_the_training(
     with pytest.raises(InputError, match=why), make(**stated)[0]:
         pytest.fail("it began")
     assert ended == []
+
+
+if TYPE_CHECKING:
+    from costguard.quoting.quote import QuoteOption
+
+
+@pytest.mark.parametrize(("pairs", "sequences"), [(None, 1), ({"algorithm": "dpo"}, 2)])
+@pytest.mark.parametrize("passes", [1, 4])
+def test_a_step_has_the_tokens_of_all_its_passes_ranks_and_pairs(
+    pairs: dict[str, object] | None, sequences: int, passes: int
+) -> None:
+    asked = job(pairs, micro_batch=2)
+    asked = replace(asked, recipe=replace(asked.recipe, gradient_accumulation=passes))
+    there = placed(asked)
+    option = cast("QuoteOption", SimpleNamespace(placement=there))
+    ranks = there.parallel.count_data_ranks(8)
+    assert _compute_tokens_per_step(asked, option) == sequences * 2 * asked.recipe.seq_len * passes * ranks

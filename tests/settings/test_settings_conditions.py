@@ -204,8 +204,6 @@ def test_a_slip_says_at_which_character_and_what_to_write(text: str, character: 
     assert len(str(error.value).splitlines()) <= 5
 
 
-
-
 @settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_a_condition_or_a_slip(text: str) -> None:
